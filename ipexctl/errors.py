@@ -1,0 +1,105 @@
+"""Every failure ipexctl can explain, as one tree.
+
+    IpexctlError            what / why / hint      exit
+    ├── InputError          flag, hostfile line, file:line:col    2
+    ├── NothingFits         no row of the version table           3
+    ├── Unreachable         one host did not answer               4
+    │   ├── HostKeyUnknown  nobody has vouched for this key yet   4
+    │   └── HostKeyChanged  the key is not the one on record      4
+    ├── HostFailed          a host answered and then failed       1
+    ├── NotHere             this machine lacks rights or tools    2
+    ├── RunFailed           our own failures of `run`             120-125
+    └── Interrupted         Ctrl-C                                130
+
+Anything else that escapes is a bug of ours: a traceback and exit 70.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_INPUT = 2
+EXIT_NOTHING_FITS = 3
+EXIT_UNREACHABLE = 4
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+
+_PRECEDENCE = (
+    EXIT_BUG,
+    EXIT_INTERRUPTED,
+    EXIT_INPUT,
+    EXIT_NOTHING_FITS,
+    EXIT_UNREACHABLE,
+    EXIT_FAILED,
+)
+
+
+def worst_exit(codes: list[int]) -> int:
+    """The one code a command ends with when several hold."""
+    for code in _PRECEDENCE:
+        if code in codes:
+            return code
+    return EXIT_OK
+
+
+class IpexctlError(Exception):
+    """What happened, why it matters or how we know, and the next thing to type."""
+
+    slug = "error"
+    exit_code = EXIT_FAILED
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+
+class InputError(IpexctlError):
+    slug = "input"
+    exit_code = EXIT_INPUT
+
+
+class NotHere(IpexctlError):
+    slug = "not-here"
+    exit_code = EXIT_INPUT
+
+
+class NothingFits(IpexctlError):
+    slug = "nothing-fits"
+    exit_code = EXIT_NOTHING_FITS
+
+
+class Unreachable(IpexctlError):
+    slug = "unreachable"
+    exit_code = EXIT_UNREACHABLE
+
+
+class HostKeyUnknown(Unreachable):
+    slug = "host-key-unknown"
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "", fingerprint: str = "") -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.fingerprint = fingerprint
+
+
+class HostKeyChanged(Unreachable):
+    slug = "host-key-changed"
+
+
+class HostFailed(IpexctlError):
+    slug = "host-failed"
+    exit_code = EXIT_FAILED
+
+
+class RunFailed(IpexctlError):
+    slug = "run-failed"
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "", exit_code: int = 120) -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.exit_code = exit_code
+
+
+class Interrupted(IpexctlError):
+    slug = "interrupted"
+    exit_code = EXIT_INTERRUPTED
