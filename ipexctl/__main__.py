@@ -1,0 +1,3 @@
+from ipexctl.cli import main
+
+main()

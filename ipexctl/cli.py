@@ -1,0 +1,120 @@
+"""Typer only: options -> request value -> verb -> renderer -> exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl import __version__
+from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, IpexctlError
+
+app = typer.Typer(
+    name="ipexctl",
+    help="Multi-node PyTorch training on Linux CPU machines that answer to SSH.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+# --- options that several commands share ---------------------------------------------------------
+
+Hostfile = Annotated[
+    Path | None,
+    typer.Option("-f", "--hostfile", "--machinefile", help="File with one host per line."),
+]
+HostList = Annotated[
+    list[str] | None, typer.Option("-H", "--hosts", help="Hosts by name: a,b:2 (repeatable).")
+]
+SshConfig = Annotated[
+    Path | None, typer.Option("-F", "--ssh-config", help="SSH configuration file to use.")
+]
+Forks = Annotated[int, typer.Option("--forks", min=1, help="Hosts worked on at the same time.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Root = Annotated[str, typer.Option("--root", help="ipexctl's folder on the hosts.")]
+
+
+def _target(
+    hostfile: Path | None, hosts: list[str] | None, ssh_config: Path | None, forks: int = 64
+) -> Any:
+    from ipexctl.verbs.target import Target
+
+    return Target(hostfile, tuple(hosts or ()), ssh_config, forks)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"ipexctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show version.")
+    ] = False,
+) -> None:
+    pass
+
+
+# --- doctor --------------------------------------------------------------------------------------
+
+
+# --- trust ---------------------------------------------------------------------------------------
+
+
+# --- install -------------------------------------------------------------------------------------
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+# --- lab -----------------------------------------------------------------------------------------
+
+
+# --- the edge ------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
+    try:
+        app(args=_long_dashes(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
+    except IpexctlError as e:
+        _explain(e)
+        sys.exit(e.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("\nThis is a bug in ipexctl, not in your setup.", file=sys.stderr)
+        sys.exit(EXIT_BUG)
+
+
+_MPI_SPELLINGS = {"-np": "-n", "-ppn": "--ppn", "-hostfile": "-f", "-machinefile": "-f"}
+
+
+def _long_dashes(args: list[str]) -> list[str]:
+    """MPI's one-dash words as Click understands them; nothing after `--` is touched."""
+    if not args or args[0] != "run":
+        return args
+    out: list[str] = []
+    for i, arg in enumerate(args):
+        if arg == "--" or arg.endswith(".py"):
+            return out + args[i:]
+        out.append(_MPI_SPELLINGS.get(arg, arg))
+    return out
+
+
+def _explain(e: IpexctlError) -> None:
+    print(f"ipexctl: {e.what}", file=sys.stderr)
+    for label, text in (("why", e.why), ("try", e.hint)):
+        for i, line in enumerate(text.splitlines()):
+            print(f"  {label + ':' if i == 0 else '':5}{line}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

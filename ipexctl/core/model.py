@@ -1,0 +1,253 @@
+"""The nouns. All frozen; read this file first.
+
+Unknown is None and never zero: a fact nobody could read must not look like a bad one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+# --- who -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the user's text something stands (1-based)."""
+
+    source: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine as the user named it. `name` is what every output calls it.
+
+    `port` 0 and `user` "" mean: not given here, ssh_config decides. `slots` 0 means: not given.
+    """
+
+    name: str
+    user: str = ""
+    port: int = 0
+    slots: int = 0
+    local: bool = False
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    hosts: tuple[Host, ...]
+    source: str
+
+    def __getitem__(self, name: str) -> Host:
+        return next(h for h in self.hosts if h.name == name)
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """One logical CPU. `core`/`socket`/`node` are the kernel's ids, None where it tells nothing."""
+
+    id: int
+    core: int | None
+    socket: int | None
+    node: int | None
+
+
+@dataclass(frozen=True)
+class CpuFacts:
+    arch: str
+    vendor: str
+    model_name: str
+    family: int | None
+    model: int | None
+    flags: frozenset[str]
+    cpus: tuple[Cpu, ...]
+    allowed: tuple[int, ...] | None  # what this process may run on (affinity, cgroup cpuset)
+
+
+@dataclass(frozen=True)
+class MemFacts:
+    total: int | None
+    available: int | None
+    swap_total: int | None
+    shm_total: int | None
+    shm_free: int | None
+
+
+@dataclass(frozen=True)
+class Python:
+    """An interpreter found on the host."""
+
+    path: str
+    version: tuple[int, int, int]
+    venv_ok: bool | None = None  # ensurepip there; None: not looked
+
+
+@dataclass(frozen=True)
+class Nic:
+    name: str
+    up: bool
+    mtu: int | None
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NetFacts:
+    hostname: str
+    hostname_addresses: tuple[str, ...]  # what the host's own name resolves to on itself
+    ssh_address: str  # the address by which the controller's connection came in; "" if local
+    nics: tuple[Nic, ...]
+    default_nic: str  # "" if there is no default route
+
+
+@dataclass(frozen=True)
+class DiskFacts:
+    root: str  # absolute path of ipexctl's root on the host
+    free: int | None
+    free_inodes: int | None
+    filesystem: str
+    noexec: bool | None
+    writable: bool | None
+
+
+@dataclass(frozen=True)
+class ClockFacts:
+    """Offset of the host's clock against the controller's, and how wrong that may be (seconds)."""
+
+    offset: float
+    uncertainty: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    host: str
+    kernel: str
+    os_name: str
+    libc: str  # "glibc 2.36", "musl 1.2", "" unknown
+    user: str
+    uid: int | None
+    home: str
+    boot_id: str
+    agent: str  # "python" or "sh": who answered
+    cpu: CpuFacts
+    mem: MemFacts
+    net: NetFacts
+    disk: DiskFacts
+    pythons: tuple[Python, ...]
+    clock: ClockFacts | None
+
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+
+class Severity(str, Enum):
+    FAIL = "fail"  # a training on these hosts would break
+    WARN = "warn"  # it would be slow or fragile
+    NOTE = "note"  # good to know
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a check saw on one host (host "" = about the cluster)."""
+
+    id: str
+    severity: Severity
+    host: str
+    title: str
+    evidence: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class HostDown:
+    """The outcome of a host that gave no facts."""
+
+    host: str
+    slug: str
+    what: str
+    why: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Could `source` open a TCP connection to `target` at `address`?"""
+
+    source: str
+    target: str
+    address: str
+    ok: bool
+    error: str = ""
+
+
+# --- stack ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A file by content."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+# --- launch --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    rank: int
+    local_rank: int
+    host: str
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """What is different on each host of a run."""
+
+    host: str
+    local_size: int
+    nic: str
+    env: tuple[tuple[str, str], ...]  # for the ranks on this host
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    ranks: tuple[RankPlace, ...]
+    hosts: tuple[HostPlan, ...]
+    master_addr: str
+    master_port: int
+    script: tuple[str, ...]  # argv after the interpreter
+    mpirun: tuple[str, ...]  # argv, with the rank command at its end
+
+    @property
+    def world_size(self) -> int:
+        return len(self.ranks)
+
+
+class Recap(str, Enum):
+    """Every host ends in exactly one of these."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    UNREACHABLE = "unreachable"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class HostRecap:
+    host: str
+    state: Recap
+    detail: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default=())

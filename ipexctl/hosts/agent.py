@@ -1,0 +1,275 @@
+"""One agent on one host: sends remote/ over the channel's stdin, then talks frames with it.
+
+The login shell gets one line (no quotes inside, no newline: csh and fish read it as well). It tries
+the pythons it finds; the first that is new enough reads a boot line from stdin, then the compressed
+sources. Its stdout is ignored up to a random marker, so banners and noisy start-up files do no harm.
+Without a usable python the same line prints what plain sh can tell, behind the same marker.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ipexctl.core import shell
+from ipexctl.core.model import Host
+from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.hosts.frames import BadFrame, Decoder, Frame, encode
+from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
+
+NOISE_LIMIT = 1 << 20
+OLD_PYTHON = 97
+PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 " + " ".join(
+    f"python3.{minor}" for minor in range(14, 5, -1)
+)
+_BOOT = (
+    "import sys;sys.version_info<(3,6) and sys.exit(97);exec(sys.stdin.buffer.readline())"
+)
+_SH_FACTS = (
+    "echo; echo $0-sh; echo :kernel; uname -sr; echo :arch; uname -m; echo :hostname; uname -n; "
+    "echo :user; id -un; echo :uid; id -u; echo :home; echo $HOME; echo :ssh; echo $SSH_CONNECTION; "
+    "echo :boot; cat /proc/sys/kernel/random/boot_id; echo :mem; cat /proc/meminfo; "
+    "echo :os; cat /etc/os-release; echo :df; df -Pk $HOME /dev/shm; echo :cpu; cat /proc/cpuinfo; "
+    "echo :end"
+)
+
+
+def command_line(marker: str, python: str = "") -> str:
+    """The line for the login shell. `python` is tried first when the user named one."""
+    if python and not all(c.isalnum() or c in "/._-+" for c in python):
+        raise HostFailed(f"python {python!r} is not a plain path")
+    candidates = f"{python} {PYTHONS}".strip()
+    script = (
+        f"for p in {candidates}; do command -v $p >/dev/null 2>&1 || continue; "
+        f'$p -ISc "{_BOOT}"; r=$?; '
+        f"case $r in {OLD_PYTHON}|126|127) ;; *) exit $r;; esac; done; {_SH_FACTS}"
+    )
+    return shell.quote(("exec", "/bin/sh", "-c", script, marker))
+
+
+@cache
+def sources() -> bytes:
+    """remote/ whole, compressed, as the boot line reads it."""
+    texts = {
+        p.name[:-3]: p.read_text("utf-8")
+        for p in files("ipexctl").joinpath("remote").iterdir()
+        if p.name.endswith(".py")
+    }
+    return zlib.compress(repr(texts).encode("utf-8"), 9)
+
+
+def boot_payload(marker: str) -> bytes:
+    """The boot line and the sources it asks for."""
+    packed = sources()
+    line = (
+        f"import zlib,ast;s=ast.literal_eval(zlib.decompress(sys.stdin.buffer.read({len(packed)}))"
+        f".decode());n={{'__name__':'ipexctl_remote_main'}};"
+        f"exec(compile(s['main'],'<ipexctl remote/main.py>','exec'),n);"
+        f"n['start'](s,b'\\n{marker}-py\\n')\n"
+    )
+    return line.encode("ascii") + packed
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an operation returned: its last frame, and when that arrived (monotonic)."""
+
+    done: Mapping[str, Any]
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Who answered: python (with version and path) or plain sh (with what it printed)."""
+
+    kind: str
+    python: tuple[int, ...] = ()
+    path: str = ""
+    sh_text: str = ""
+    sent: float = 0.0
+    received: float = 0.0
+
+
+OnEvent = Callable[[Frame], None]
+
+
+@dataclass
+class Agent:
+    """`call` for one request at a time; `send` and `frames` for those who run their own loop."""
+
+    host: Host
+    channel: Channel
+    hello: Hello
+    _decoder: Decoder
+    _ready: list[Frame] = field(default_factory=list)
+    _next: int = 1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, op: str, args: Mapping[str, Any] | None = None, body: bytes = b"") -> int:
+        """Asks for an operation and returns its id at once."""
+        with self._lock:
+            number = self._next
+            self._next += 1
+            self._write({**(args or {}), "id": number, "op": op}, body)
+        return number
+
+    def feed(self, number: int, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """A further frame for a running operation."""
+        with self._lock:
+            self._write({**header, "id": number}, body)
+
+    def call(
+        self,
+        op: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float = 60.0,
+        on_event: OnEvent | None = None,
+    ) -> Reply:
+        """Asks and waits. `timeout` is how long the host may stay silent."""
+        return self.wait(self.start(op, args), timeout=timeout, on_event=on_event)
+
+    def wait(
+        self, number: int, *, timeout: float = 60.0, on_event: OnEvent | None = None
+    ) -> Reply:
+        for frame in self.frames(timeout):
+            if frame.header["id"] != number:
+                continue
+            if "error" in frame.header:
+                raise failure(self.host, frame.header["error"])
+            if "done" in frame.header:
+                return Reply(frame.header["done"], frame.body)
+            if on_event:
+                on_event(frame)
+        raise Unreachable(
+            f"{self.host.name}: the connection ended before the host had answered",
+            why=tail(self.channel),
+        )
+
+    def frames(self, timeout: float | None = None) -> Iterator[Frame]:
+        """Frames as they come, until the channel ends."""
+        while True:
+            while self._ready:
+                yield self._ready.pop(0)
+            try:
+                data = self.channel.read(1 << 16, timeout)
+                self._ready += self._decoder.feed(data)
+            except ChannelTimeout:
+                raise Unreachable(
+                    f"{self.host.name}: no answer for {timeout:.0f} s",
+                    hint=f"ssh {self.host.name} uptime",
+                ) from None
+            except BadFrame as e:
+                raise HostFailed(
+                    f"{self.host.name}: the host's answer is not readable ({e})",
+                    why=tail(self.channel),
+                ) from None
+            if not data:
+                return
+
+    def close(self) -> None:
+        self.channel.close()
+
+    def _write(self, header: Mapping[str, Any], body: bytes) -> None:
+        try:
+            self.channel.write(encode(header, body))
+        except OSError as e:
+            raise Unreachable(f"{self.host.name}: the connection is gone", why=str(e)) from None
+
+
+def failure(host: Host, error: Mapping[str, Any]) -> HostFailed:
+    """The host's own words as our error."""
+    e = HostFailed(
+        f"{host.name}: {error['what']}", why=error.get("why", ""), hint=error.get("hint", "")
+    )
+    e.slug = error.get("slug", "host-failed")
+    return e
+
+
+def tail(channel: Channel) -> str:
+    return channel.stderr().decode("utf-8", "replace").strip()[-2000:]
+
+
+def connect(transport: Transport, host: Host, *, timeout: float = 20.0, python: str = "") -> Agent:
+    """One channel, one exec: sends the agent and waits for its hello."""
+    deadline = time.monotonic() + timeout
+    marker = "ipexctl" + secrets.token_hex(12)
+    channel = transport.open(host, command_line(marker, python), timeout)
+    try:
+        sent = time.monotonic()
+        try:
+            channel.write(boot_payload(marker))
+        except OSError:
+            pass  # without python nobody reads stdin; what sh printed is still there
+        kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
+        if kind == b"sh":
+            text = _read_sh(channel, rest, deadline)
+            hello = Hello("sh", sh_text=text, sent=sent, received=time.monotonic())
+            return Agent(host, channel, hello, Decoder())
+        decoder = Decoder()
+        ready = decoder.feed(rest)
+        while not ready:
+            ready = decoder.feed(_read(channel, host, deadline))
+        done = ready.pop(0).header["done"]
+        hello = Hello(
+            "python", tuple(done["python"]), done["path"], sent=sent, received=time.monotonic()
+        )
+        return Agent(host, channel, hello, decoder, ready)
+    except BaseException:
+        channel.close()
+        raise
+
+
+def _skip_noise(
+    channel: Channel, host: Host, marker: bytes, deadline: float
+) -> tuple[bytes, bytes]:
+    """Everything before the marker is dropped. Returns who speaks, and what follows."""
+    seen = b""
+    while len(seen) < NOISE_LIMIT:
+        for kind in (b"py", b"sh"):
+            found = seen.find(b"\n" + marker + b"-" + kind + b"\n")
+            if found >= 0:
+                return kind, seen[found + len(marker) + 5 :]
+        seen += _read(channel, host, deadline)
+    raise HostFailed(
+        f"{host.name}: the login shell printed more than 1 MiB before our command ran",
+        hint=f"ssh {host.name} true   # should print nothing",
+    )
+
+
+def _read(channel: Channel, host: Host, deadline: float) -> bytes:
+    try:
+        data = channel.read(1 << 16, max(0.05, deadline - time.monotonic()))
+    except ChannelTimeout:
+        raise Unreachable(
+            f"{host.name}: logged in, but our command gave no answer in time",
+            why=tail(channel),
+            hint=f"ssh {host.name} true   # should end at once",
+        ) from None
+    if not data:
+        status = channel.exit_status(1.0)
+        raise HostFailed(
+            f"{host.name}: the login shell ended (exit {status}) without running our command",
+            why=tail(channel),
+            hint=f"ssh {host.name} /bin/sh -c true   # must work with the account's login shell",
+        )
+    return data
+
+
+def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:
+    try:
+        while not rest.rstrip().endswith(b":end"):
+            data = channel.read(1 << 16, max(0.05, deadline - time.monotonic()))
+            if not data:
+                break
+            rest += data
+    except ChannelTimeout:
+        pass
+    return rest.decode("utf-8", "replace")

@@ -1,0 +1,66 @@
+"""Frames on the controller's side of an agent. The twin of remote/main.py, which ships as source."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+HEAD = struct.Struct(">II")
+LIMIT = 64 << 20
+
+
+@dataclass(frozen=True)
+class Frame:
+    header: Mapping[str, Any]
+    body: bytes = b""
+
+
+class BadFrame(Exception):
+    """The stream is not ours any more."""
+
+
+def encode(header: Mapping[str, Any], body: bytes = b"") -> bytes:
+    data = json.dumps(header).encode("utf-8")
+    return HEAD.pack(len(data), len(body)) + data + body
+
+
+class Decoder:
+    """bytes in, whole frames out; keeps what is not whole yet. Raises BadFrame on nonsense."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self._buffer += data
+        frames = []
+        while (frame := self._take()) is not None:
+            frames.append(frame)
+        return frames
+
+    def _take(self) -> Frame | None:
+        buffer = self._buffer
+        if len(buffer) < HEAD.size:
+            return None
+        size, body_size = HEAD.unpack_from(buffer)
+        if size > LIMIT or body_size > LIMIT:
+            raise BadFrame(f"a frame of {size} + {body_size} bytes")
+        end = HEAD.size + size + body_size
+        if len(buffer) < end:
+            return None
+        header = _header(bytes(buffer[HEAD.size : HEAD.size + size]))
+        body = bytes(buffer[HEAD.size + size : end])
+        del buffer[:end]
+        return Frame(header, body)
+
+
+def _header(data: bytes) -> Mapping[str, Any]:
+    try:
+        header = json.loads(data)
+    except ValueError as e:
+        raise BadFrame("a header that is not JSON") from e
+    if not isinstance(header, dict) or not isinstance(header.get("id"), int):
+        raise BadFrame("a header without an id")
+    return header

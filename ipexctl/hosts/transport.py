@@ -1,0 +1,130 @@
+"""How bytes reach a host: one Channel per host, whatever carries it.
+
+`hosts/ssh.py` carries it over SSH; LocalTransport below starts the same command as a child of ours,
+so a machine without SSH, and most tests, walk the same path.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from typing import Protocol
+
+from ipexctl.core.model import Host
+
+
+class ChannelTimeout(Exception):
+    """Nothing arrived in time."""
+
+
+class Channel(Protocol):
+    """stdin, stdout and stderr of one command on one host. read and write are used by one thread each."""
+
+    def write(self, data: bytes) -> None:
+        """Blocks until all is handed on. Raises OSError when the other end is gone."""
+        ...
+
+    def read(self, size: int, timeout: float | None = None) -> bytes:
+        """At least one byte, or b"" at the end. Raises ChannelTimeout."""
+        ...
+
+    def stderr(self) -> bytes:
+        """What the command wrote to stderr so far (the last 64 KiB)."""
+        ...
+
+    def exit_status(self, timeout: float) -> int | None:
+        """None when it isn't known in time."""
+        ...
+
+    def close(self) -> None:
+        """Ends the connection; the command on the host sees the end of its stdin."""
+        ...
+
+
+class Transport(Protocol):
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        """Runs `command` (a line for the login shell) on the host. Raises Unreachable."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class LocalChannel:
+    def __init__(self, command: str) -> None:
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C in the terminal is the controller's to handle
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._in = self._process.stdin.fileno()
+        self._out = self._process.stdout.fileno()
+        self._err = self._process.stderr.fileno()
+        os.set_blocking(self._err, False)
+        self._tail = b""
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._in, view) :]
+
+    def read(self, size: int, timeout: float | None = None) -> bytes:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            watched = [self._out] if self._err_closed else [self._out, self._err]
+            ready, _, _ = select.select(watched, [], [], left)
+            if self._err in ready:
+                self._drain()
+            if self._out in ready:
+                return os.read(self._out, size)
+            if not ready:
+                raise ChannelTimeout
+
+    _err_closed = False
+
+    def _drain(self) -> None:
+        try:
+            while data := os.read(self._err, 65536):
+                self._tail = (self._tail + data)[-65536:]
+            self._err_closed = True
+        except BlockingIOError:
+            pass
+
+    def stderr(self) -> bytes:
+        if not self._err_closed:
+            self._drain()
+        return self._tail
+
+    def exit_status(self, timeout: float) -> int | None:
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream:
+                try:
+                    stream.close()
+                except OSError:
+                    pass
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class LocalTransport:
+    """This machine, through a child process instead of SSH."""
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        return LocalChannel(command)
+
+    def close(self) -> None:
+        return None

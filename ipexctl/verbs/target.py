@@ -1,0 +1,70 @@
+"""Which hosts a command is about, and how they are reached."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
+from ipexctl.core.model import Host, Inventory
+from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts.transport import Channel, LocalTransport, Transport
+
+
+@dataclass(frozen=True)
+class Target:
+    """The options every command that talks to hosts has."""
+
+    hostfile: Path | None = None
+    hosts: tuple[str, ...] = ()
+    ssh_config: Path | None = None
+    forks: int = 64
+    connect_timeout: float = 15.0
+
+
+def inventory(target: Target) -> Inventory:
+    """The hosts named by -f, -H or as arguments; none named means this machine."""
+    if target.hostfile and target.hosts:
+        raise InputError(
+            "hosts are given twice: in a hostfile and on the command line",
+            hint="use either -f FILE or -H host1,host2",
+        )
+    if target.hostfile:
+        return parse_hostfile(_read(target.hostfile), str(target.hostfile))
+    if target.hosts:
+        return parse_hosts(target.hosts)
+    if not sys.platform.startswith("linux"):
+        raise NotHere(
+            "this machine is not Linux, so it cannot train",
+            hint="name Linux hosts: -f hostfile or -H host1,host2",
+        )
+    return this_machine()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read the hostfile {path}", why=str(e)) from None
+
+
+class AnyTransport:
+    """This machine through a child process, every other host through SSH."""
+
+    def __init__(self, target: Target, hosts: Inventory) -> None:
+        self._local = LocalTransport()
+        self._ssh: Transport | None = None
+        remote = tuple(h for h in hosts.hosts if not h.local)
+        if remote:
+            from ipexctl.hosts.ssh import SshTransport
+
+            self._ssh = SshTransport(remote, config_file=target.ssh_config)
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        transport = self._local if host.local or self._ssh is None else self._ssh
+        return transport.open(host, command, timeout)
+
+    def close(self) -> None:
+        if self._ssh:
+            self._ssh.close()
