@@ -1,0 +1,32 @@
+# `make` alone prints the targets. Every target that needs set-up does it by itself.
+PY := .venv/bin/python
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types bench setup clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## Three practice hosts on this machine: doctor, install, run (needs root)
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" examples/demo.sh
+
+test: setup ## Lint, types and every test (as root: the practice-cluster tests too)
+	@$(MAKE) --no-print-directory lint types
+	$(PY) -m pytest
+
+lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	.venv/bin/vermin --quiet --no-tips --violations --target=3.6- ipexctl/remote
+
+types: setup ## mypy --strict
+	$(PY) -m mypy
+
+bench: setup ## How long `ipexctl --help` takes
+	$(PY) benchmarks/startup.py
+
+setup: ## Install what is missing here, build .venv (quick when nothing changed)
+	@tools/bootstrap.sh
+
+clean: ## Remove .venv, caches and build folders
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
