@@ -1,0 +1,106 @@
+"""From a LabSpec and a free block of addresses to every name, address and link. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, ip_network
+
+from ipexctl.lab.spec import HostSpec, LabSpec
+
+_FIRST = 11
+_PLACES = [ip_network(f"10.{b}.{y}.0/22") for b in range(64, 128) for y in range(0, 256, 4)]
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One network card of a host and its port on the switch."""
+
+    name: str
+    port: str
+    mac: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    name: str
+    address: str
+    nics: tuple[Nic, ...]
+    spec: HostSpec
+    home: str
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    name: str
+    user: str
+    uplink: str
+    link: str
+    gateway: str
+    names: bool
+    hosts: tuple[HostPlan, ...]
+    flat: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+
+def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
+    """Free /22 blocks, starting at one that depends on the lab's name."""
+    used = tuple(taken)
+    start = zlib.crc32(name.encode()) % len(_PLACES)
+    for block in _PLACES[start:] + _PLACES[:start]:
+        if not any(block.overlaps(other) for other in used):
+            yield block  # type: ignore[misc]
+
+
+def plan_lab(spec: LabSpec, block: IPv4Network) -> LabPlan:
+    """Card k of host i lives at block + k*256 + 11 + i, so each card has its own network."""
+    first = str(block.network_address).split(".")
+    common = {
+        "name": spec.name,
+        "user": spec.user,
+        "uplink": spec.uplink,
+        # The link's name holds the block: adding it is what claims the block for this lab.
+        "link": f"ilab{first[1]}-{first[2]}",
+        "names": spec.names,
+    }
+    if spec.flat:
+        return _plan_flat(spec, block, common)
+    hosts = tuple(_plan_host(spec, block, i) for i in range(len(spec.hosts)))
+    return LabPlan(gateway=f"{block[1]}/24", hosts=hosts, **common)  # type: ignore[arg-type]
+
+
+def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:
+    host = spec.hosts[i]
+    nics = tuple(
+        Nic(name, f"p{i}n{k}", _mac(block, k * 256 + _FIRST + i), (f"{_at(block, i, k)}/24",))
+        for k, name in enumerate(host.nics)
+    )
+    return HostPlan(host.name, _at(block, i, 0), nics, host, _home(spec, host))
+
+
+def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:
+    addresses = tuple(str(block[_FIRST + i]) for i in range(spec.flat))
+    nic = Nic("eth0", "p0n0", _mac(block, _FIRST), tuple(f"{a}/22" for a in addresses))
+    host = HostSpec(name="flat")
+    return LabPlan(
+        gateway=f"{block[1]}/22",
+        hosts=(HostPlan("flat", addresses[0], (nic,), host, _home(spec, host)),),
+        flat=addresses,
+        patterns=tuple(f"{str(net[0]).rsplit('.', 1)[0]}.*" for net in block.subnets(new_prefix=24)),
+        **common,  # type: ignore[arg-type]
+    )
+
+
+def _at(block: IPv4Network, i: int, k: int) -> str:
+    return str(block[k * 256 + _FIRST + i])
+
+
+def _mac(block: IPv4Network, offset: int) -> str:
+    # Made from the address, so that a host that comes back is found by old ARP entries.
+    return "02:1a:" + ":".join(f"{part:02x}" for part in block[offset].packed)
+
+
+def _home(spec: LabSpec, host: HostSpec) -> str:
+    return "/root" if spec.user == "root" else host.home or "/home/trainer"

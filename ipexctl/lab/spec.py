@@ -1,0 +1,181 @@
+"""What a lab should look like: frozen values and the words of the command line. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ipexctl.errors import InputError
+
+ISAS = ("amx", "avx512-bf16", "avx512", "avx2", "sse")
+FAULTS = ("kill", "freeze", "unplug", "changed-key", "fill-disk", "no-sshd")
+USERS = ("trainer", "root")
+MAX_HOSTS = 200
+MAX_FLAT = 1000
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """One host. Zero or "" means: as this machine has it."""
+
+    name: str = ""
+    isa: str = ""
+    sockets: int = 0
+    numa: int = 0
+    smt: int = 0
+    shm: int = 0
+    nics: tuple[str, ...] = ("eth0",)
+    rate: str = ""
+    disk: int = 0
+    home: str = ""
+    python: bool = True
+    loopback_name: bool = False
+
+
+@dataclass(frozen=True)
+class LabSpec:
+    """A lab. `flat` > 0 asks for one host with that many addresses instead of `hosts`."""
+
+    name: str = "lab"
+    hosts: tuple[HostSpec, ...] = ()
+    user: str = "trainer"
+    uplink: str = ""
+    names: bool = False
+    flat: int = 0
+
+    @classmethod
+    def plain(cls, count: int, **rest: Any) -> LabSpec:
+        """`count` ordinary hosts, node01 and on."""
+        return cls(hosts=(HostSpec(),) * count, **rest).checked()
+
+    def checked(self) -> LabSpec:
+        """The same with every host named, or InputError."""
+        _need(_NAME, self.name, "lab name", "lower-case letters, digits and '-', at most 32")
+        if self.user not in USERS:
+            raise InputError(f"unknown user '{self.user}'", hint="use trainer or root")
+        _need(_RATE, self.uplink, "link rate", "such as 100mbit")
+        if self.flat:
+            return self._checked_flat()
+        if not 1 <= len(self.hosts) <= MAX_HOSTS:
+            raise InputError(f"a lab has 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}")
+        hosts = tuple(_checked(h, i) for i, h in enumerate(self.hosts, 1))
+        names = [h.name for h in hosts]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise InputError(f"host name '{twice[0]}' stands twice")
+        return replace(self, hosts=hosts)
+
+    def _checked_flat(self) -> LabSpec:
+        if self.hosts:
+            raise InputError("a flat lab has no shapes", hint="leave out --flat or --host/--isa")
+        if not 1 <= self.flat <= MAX_FLAT:
+            raise InputError(f"a flat lab has 1 to {MAX_FLAT} addresses, not {self.flat}")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> LabSpec:
+        hosts = tuple(HostSpec(**{**h, "nics": tuple(h["nics"])}) for h in data["hosts"])
+        return cls(**{**data, "hosts": hosts})
+
+
+def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpec, ...]:
+    """`-n COUNT`, every `--host NAME:key=value,...` and `--isa a,b,c` as hosts."""
+    words = isas.split(",") if isas else []
+    hosts = {f"node{i:02d}": HostSpec(name=f"node{i:02d}") for i in range(1, count + 1)}
+    if len(words) > count:
+        raise InputError(f"--isa names {len(words)} hosts, the lab has {count}")
+    for name, word in zip(list(hosts), words, strict=False):
+        hosts[name] = replace(hosts[name], isa=word)
+    for option in options:
+        name, _, words = option.partition(":")
+        if name not in hosts:
+            raise InputError(f"--host {option}: no host '{name}' in this lab", hint=_known(hosts))
+        hosts[name] = parse_shape(hosts[name], words)
+    return tuple(hosts.values())
+
+
+def parse_shape(host: HostSpec, words: str) -> HostSpec:
+    """`isa=amx,nic=ens3+eth1,shm=64m,no-python` laid over `host`."""
+    changes: dict[str, Any] = {}
+    for word in filter(None, words.split(",")):
+        key, equals, value = word.partition("=")
+        if key in _SWITCHES and not equals:
+            changes.update([_SWITCHES[key]])
+        elif key in _VALUES and value:
+            field, parse = _VALUES[key]
+            changes[field] = parse(value)
+        else:
+            known = ", ".join([*(f"{k}=" for k in _VALUES), *_SWITCHES])
+            raise InputError(f"unknown shape '{word}'", hint=f"use one of: {known}")
+    return replace(host, **changes)
+
+
+def parse_size(text: str) -> int:
+    """64k, 200M, 2g or bytes."""
+    match = re.fullmatch(r"(\d+)([kmg]?)b?", text.lower())
+    if not match or not int(match[1]):
+        raise InputError(f"'{text}' is no size", hint="write it as 64k, 200m or 2g")
+    return int(match[1]) << 10 * "bkmg".index(match[2] or "b")
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise InputError(f"'{text}' is no count", hint="write a number from 1 on")
+    return int(text)
+
+
+def _plus(text: str) -> tuple[str, ...]:
+    return tuple(text.split("+"))
+
+
+_VALUES: dict[str, tuple[str, Any]] = {
+    "isa": ("isa", str),
+    "sockets": ("sockets", _whole),
+    "numa": ("numa", _whole),
+    "smt": ("smt", _whole),
+    "shm": ("shm", parse_size),
+    "nic": ("nics", _plus),
+    "rate": ("rate", str),
+    "disk": ("disk", parse_size),
+    "home": ("home", str),
+}
+_SWITCHES: dict[str, tuple[str, bool]] = {
+    "no-python": ("python", False),
+    "loopback-name": ("loopback_name", True),
+}
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_NIC = re.compile(r"(?!lo$|\.)[A-Za-z0-9_.-]{1,15}")
+_RATE = re.compile(r"(\d+(\.\d+)?[kmgt]?bit)?")
+_HOME = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9_.-]*)*")
+_MAX_NICS = 4
+_LEAST_DISK = 8 * 1024**2
+
+
+def _checked(host: HostSpec, number: int) -> HostSpec:
+    host = replace(host, name=host.name or f"node{number:02d}")
+    _need(_NAME, host.name, "host name", "lower-case letters, digits and '-', at most 32")
+    _need(_RATE, host.rate, "link rate", "such as 100mbit")
+    _need(_HOME, host.home, "home", "a path such as /data/trainer")
+    for nic in host.nics:
+        _need(_NIC, nic, "network card", "at most 15 letters, not lo")
+    if not 1 <= len(set(host.nics)) == len(host.nics) <= _MAX_NICS:
+        raise InputError(f"{host.name}: 1 to {_MAX_NICS} network cards with different names")
+    if host.isa and host.isa not in ISAS:
+        raise InputError(f"{host.name}: unknown isa '{host.isa}'", hint=f"one of {', '.join(ISAS)}")
+    if host.disk and host.disk < _LEAST_DISK:
+        raise InputError(f"{host.name}: a disk has at least 8m")
+    return host
+
+
+def _need(pattern: re.Pattern[str], text: str, what: str, hint: str) -> None:
+    if not pattern.fullmatch(text):
+        raise InputError(f"'{text}' is no {what}", hint=hint)
+
+
+def _known(hosts: dict[str, HostSpec]) -> str:
+    return "the hosts are " + ", ".join(list(hosts)[:8])

@@ -1,0 +1,173 @@
+"""The process that owns a lab. Everything in a lab ends with it, even by kill -9.
+
+It holds nothing that outlives a process: namespaces have no names, hosts and the switch are its
+children and get SIGKILL from the kernel when it ends, loop devices free themselves with their
+last mount, and the cable to this machine goes with the switch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.lab import boots, faults, network, plan
+from ipexctl.lab.boots import Running
+from ipexctl.lab.spec import LabSpec
+
+
+class Watchdog:
+    """One lab: its switch, its hosts, and what has been done to them."""
+
+    def __init__(self, folder: Path, spec: LabSpec) -> None:
+        self.folder = folder
+        self.switch = network.start_switch()
+        self.plan = self._claim(spec)
+        self.hosts: dict[str, Running] = {}
+
+    def _claim(self, spec: LabSpec) -> plan.LabPlan:
+        for block in plan.places(spec.name, network.taken()):
+            planned = plan.plan_lab(spec, block)
+            if network.claim(planned.link, self.switch):
+                network.open_switch(planned, self.switch)
+                return planned
+        raise HostFailed("no free address block in 10.64.0.0/10", hint="ipexctl lab down")
+
+    def open(self) -> None:
+        """Make keys and files, boot every host, say where things are in state.json."""
+        boots.write_client_files(self.folder, self.plan)
+        self.boot([h.name for h in self.plan.hosts])
+        self.save()
+
+    def boot(self, names: list[str]) -> None:
+        chosen = [h for h in self.plan.hosts if h.name in names]
+        for name, running in boots.boot(self.folder, self.plan, chosen, self.switch).items():
+            self.hosts[name] = running
+
+    def save(self) -> None:
+        text = json.dumps(boots.state(self.plan, self.switch), indent=1)
+        part = self.folder / "state.json.part"
+        part.write_text(text)
+        part.rename(self.folder / "state.json")
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request of the client; errors travel back as what / why / hint."""
+        try:
+            return {"ok": self._do(request)}
+        except IpexctlError as error:
+            return {"error": [error.slug, error.what, error.why, error.hint]}
+        except Exception as error:
+            return {"error": ["host-failed", f"the lab failed: {error}", repr(error), ""]}
+
+    def _do(self, request: dict[str, Any]) -> Any:
+        if request["op"] == "status":
+            return {name: [r.pid, sorted(r.faults)] for name, r in self.hosts.items()}
+        if request["op"] == "fault":
+            return faults.fault(self, request["host"], request["kind"])
+        if request["op"] == "heal":
+            return faults.heal(self, request["host"])
+        if request["op"] == "down":
+            return None
+        raise HostFailed(f"the lab does not know '{request['op']}'")
+
+    def collect(self) -> bool:
+        """Note hosts that ended by themselves; False when the switch did, and so the lab."""
+        for host in self.plan.hosts:
+            running = self.hosts.get(host.name)
+            if running and running.pid and _ended(running.pid):
+                self.hosts[host.name] = Running(0, running.faults | {"kill"})
+                network.unplug_for_good(host, self.switch)
+        return not _ended(self.switch)
+
+    def close(self) -> None:
+        """End every host, the switch and the cable, and remove the files."""
+        pids = [r.pid for r in self.hosts.values() if r.pid]
+        network.remove(self.plan.link)
+        for pid in [*pids, self.switch]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in [*pids, self.switch]:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:
+    """Answer requests until `down`, a signal, the end of the owner or of the switch."""
+    wake, waker = socket.socketpair()
+    for end in (wake, waker):
+        end.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    ends: set[int] = set()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda got, _: ends.add(got))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with selectors.DefaultSelector() as poll:
+        poll.register(wake, selectors.EVENT_READ)
+        poll.register(listener, selectors.EVENT_READ)
+        if owner:
+            poll.register(owner, selectors.EVENT_READ)
+        while dog.collect() and not ends:
+            ready = [key.fileobj for key, _ in poll.select()]
+            if owner in ready or (listener in ready and _one_request(dog, listener)):
+                return
+            with suppress(BlockingIOError):
+                wake.recv(4096)
+
+
+def _one_request(dog: Watchdog, listener: socket.socket) -> bool:
+    """Serve one client; True when it asked for the end of the lab."""
+    connection, _ = listener.accept()
+    with connection, suppress(OSError, ValueError):
+        connection.settimeout(5)
+        request = json.loads(connection.makefile("r").readline())
+        answer = dog.answer(request)
+        connection.sendall(json.dumps(answer).encode() + b"\n")
+        return bool(request["op"] == "down")
+    return False
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def main(folder: Path, ready: int, owner: int) -> int:
+    """Bring the lab up, tell the starter by one JSON line on `ready`, then serve."""
+    os.umask(0o022)
+    listener = socket.socket(socket.AF_UNIX)
+    # Names relative to the folder: a socket's path may have 107 letters at most.
+    os.chdir(folder)
+    listener.bind("control.sock")
+    listener.listen(16)
+    watch = os.pidfd_open(owner) if owner else 0
+    spec = LabSpec.from_json(json.loads((folder / "spec.json").read_text()))
+    dog = None
+    try:
+        dog = Watchdog(folder, spec)
+        dog.open()
+        os.write(ready, b'{"ok": null}\n')
+        os.close(ready)
+        serve(dog, listener, watch)
+    except IpexctlError as error:
+        fault = {"error": [error.slug, error.what, error.why, error.hint]}
+        os.write(ready, json.dumps(fault).encode() + b"\n")
+        return 1
+    finally:
+        if dog:
+            dog.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
