@@ -1,0 +1,159 @@
+"""Blobs: files by their sha256. The controller's own folder of them, and bringing them to hosts.
+
+`ensure` is the one interface: "make these blobs exist on this host". What is there is not sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.model import Blob
+from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts.agent import Agent, failure
+
+CHUNK = 1 << 20
+WINDOW = 8  # chunks on their way; below the agent's inbox, so its reader never waits for the disk
+SILENCE = 120.0
+
+OnBytes = Callable[[int], None]
+Source = Callable[[Blob], Path]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What `ensure` had to do."""
+
+    count: int
+    bytes: int
+
+
+def ensure(
+    agent: Agent,
+    root: str,
+    blobs: Sequence[Blob],
+    source: Source,
+    *,
+    on_bytes: OnBytes | None = None,
+) -> Sent:
+    """Afterwards every blob is under `root` on the agent's host. `source` tells its file here.
+
+    Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
+    """
+    missing = absent(agent, root, blobs)
+    if missing:
+        _send(agent, root, missing, source, on_bytes or (lambda n: None))
+    return Sent(len(missing), sum(b.size for b in missing))
+
+
+def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
+    """Those of the blobs that the host does not have, each once."""
+    unique = {b.sha256: b for b in blobs}
+    asked = {"root": root, "blobs": [[b.sha256, b.size] for b in unique.values()]}
+    reply = agent.call("blobs.have", asked, timeout=SILENCE)
+    return tuple(unique[sha] for sha in reply.done["missing"])
+
+
+def _send(
+    agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes
+) -> None:
+    asked = {"root": root, "blobs": [[b.sha256, b.size] for b in blobs]}
+    number = agent.start("blobs.put", asked)
+    answers = _answers(agent, number)
+    on_bytes(next(answers))  # the host has looked at its disk
+    try:
+        for on_its_way, chunk in enumerate(_chunks(blobs, source)):
+            if on_its_way >= WINDOW:
+                on_bytes(next(answers))
+            agent.feed(number, {}, chunk)
+    except InputError:
+        agent.feed(number, {"abort": True})
+        raise
+    for count in answers:
+        on_bytes(count)
+
+
+def _answers(agent: Agent, number: int) -> Iterator[int]:
+    """The sizes of the chunks the host has taken; ends when it has them all."""
+    for frame in agent.frames(SILENCE):
+        if frame.header["id"] != number:
+            continue
+        if "error" in frame.header:
+            raise failure(agent.host, frame.header["error"])
+        if "done" in frame.header:
+            return
+        yield frame.header["bytes"]
+    agent.wait(number)  # the channel has ended: raises Unreachable with what the host said last
+
+
+def _chunks(blobs: Iterable[Blob], source: Source) -> Iterator[bytes]:
+    for blob in blobs:
+        left = blob.size
+        try:
+            with source(blob).open("rb") as file:
+                while left and (chunk := file.read(min(CHUNK, left))):
+                    left -= len(chunk)
+                    yield chunk
+        except OSError as e:
+            raise InputError(f"cannot read {blob.name}", why=str(e)) from None
+        if left:
+            raise InputError(f"{blob.name} became shorter while it was being sent")
+
+
+class Store:
+    """The controller's blobs: FOLDER/sha256/xx/<sha256>."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, blob: Blob) -> Path:
+        return self.folder / "sha256" / blob.sha256[:2] / blob.sha256
+
+    def has(self, blob: Blob) -> bool:
+        try:
+            return self.path(blob).stat().st_size == blob.size or not blob.size
+        except OSError:
+            return False
+
+    def add(self, name: str, chunks: Iterable[bytes], *, sha256: str = "") -> Blob:
+        """Keeps the bytes, whole or not at all. With `sha256` they must have that hash."""
+        parts = self.folder / "parts"
+        try:
+            parts.mkdir(0o700, parents=True, exist_ok=True)
+            fd, part = tempfile.mkstemp(dir=parts)
+            try:
+                return self._keep(name, fd, Path(part), chunks, sha256)
+            finally:
+                Path(part).unlink(missing_ok=True)
+        except OSError as e:
+            raise NotHere(f"cannot keep {name} in {self.folder}", why=str(e)) from None
+
+    def _keep(self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str) -> Blob:
+        digest, size = hashlib.sha256(), 0
+        with os.fdopen(fd, "wb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                size += len(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        if sha256 and digest.hexdigest() != sha256:
+            raise InputError(
+                f"{name} has not the content that was locked",
+                why=f"sha256 {digest.hexdigest()} instead of {sha256}",
+            )
+        blob = Blob(name, digest.hexdigest(), size)
+        self.path(blob).parent.mkdir(0o700, parents=True, exist_ok=True)
+        part.replace(self.path(blob))
+        return blob
+
+
+def default_store(environ: Mapping[str, str]) -> Store:
+    """Where XDG puts caches."""
+    cache = environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    return Store(base / "ipexctl" / "blobs")
