@@ -1,0 +1,249 @@
+"""What mpirun starts for every rank, and the sweep that leaves nothing of a run alive.
+
+As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the user's
+script with its output going straight to the rank's own file, and reports how it ended. The script
+dies with this wrapper (PDEATHSIG) and this wrapper ends the script when the agent is gone.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPIR_")
+RUN_MARK = "IPEXCTL_RUN_ID"
+
+
+def main():
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link.connect(os.environ["IPEXCTL_SOCKET"])
+    rank = first(os.environ, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+    local = first(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
+    send(link, {"hello": "rank", "rank": rank, "local": local, "pid": os.getpid()})
+    reader = Lines(link)
+    orders = reader.next()
+    if orders is None or "refused" in orders:
+        sys.stderr.write("ipexctl rank: %s\n" % ((orders or {}).get("refused", "the agent is gone")))
+        return 125
+    set_subreaper()
+    code, sign = supervise(orders, reader, link)
+    kill_marked(os.environ.get(RUN_MARK, ""), only_below=os.getpid())
+    try:
+        send(link, {"ended": True, "code": code, "signal": sign})
+        reader.next()  # the agent has noted it: mpirun may tear everything down now
+    except OSError:
+        pass
+    return code if sign is None else 128 + sign
+
+
+def first(env, *names):
+    for name in names:
+        if env.get(name, "").isdigit():
+            return int(env[name])
+    return None
+
+
+def environment(orders):
+    env = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
+    env.update(orders["env"])
+    env[RUN_MARK] = os.environ[RUN_MARK]
+    return env
+
+
+def supervise(orders, reader, link):
+    """Starts the script and waits: (code, None) or (None, signal)."""
+    wake, wake_in = os.pipe()
+    os.set_blocking(wake_in, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_in)
+    pid = start(orders)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda n, _: group(pid, n))
+    send(link, {"started": True, "pid": pid})
+    watched = [wake, link]
+    while True:
+        ended = reap(pid)
+        if ended is not None:
+            group(pid, signal.SIGKILL)
+            return ended
+        ready, _, _ = select.select(watched, [], [], 1.0)
+        if wake in ready:
+            os.read(wake, 512)
+        if link in ready:
+            message = reader.next()
+            if message is None:
+                group(pid, signal.SIGKILL)  # the agent is gone, and with it who asked for this run
+                watched = [wake]
+            else:
+                group(pid, message["signal"])
+
+
+def start(orders):
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setpgid(0, 0)
+        die_with_parent(parent)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        log = os.open(orders["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.closerange(3, 4096) if keeps_nothing() else None
+        os.chdir(orders["cwd"])
+        if orders.get("cpus"):
+            pin(orders["cpus"])
+        os.execve(orders["argv"][0], orders["argv"], environment(orders))
+    except BaseException as e:
+        os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
+    finally:
+        os._exit(127)
+
+
+def keeps_nothing():
+    """PMI file descriptors are MPI's way to its process manager: a script that uses MPI needs them."""
+    return not any(name in os.environ for name in ("PMI_FD", "PMIX_SERVER_URI"))
+
+
+def pin(cpus):
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as e:
+        os.write(2, ("ipexctl: not pinned to CPUs %s: %s\n" % (cpus, e)).encode())
+
+
+def reap(pid):
+    """Collects every child that ended (we are a subreaper); tells how `pid` did."""
+    while True:
+        try:
+            done, status = os.waitpid(-1, os.WNOHANG)
+        except OSError:
+            return None
+        if done == 0:
+            return None
+        if done == pid:
+            if os.WIFSIGNALED(status):
+                return None, os.WTERMSIG(status)
+            return os.WEXITSTATUS(status), None
+
+
+def group(pid, number):
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        try:
+            os.kill(pid, number)  # before its setpgid
+        except OSError:
+            pass
+
+
+# --- small parts, also used by the agent (remote/runs.py) ----------------------------------------
+
+
+class Lines:
+    """JSON lines from a socket."""
+
+    def __init__(self, link):
+        self.link = link
+        self.buffer = b""
+
+    def next(self):
+        while b"\n" not in self.buffer:
+            try:
+                data = self.link.recv(65536)
+            except OSError:
+                data = b""
+            if not data:
+                return None
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line.decode("utf-8"))
+
+
+def send(link, message):
+    link.sendall(json.dumps(message).encode("utf-8") + b"\n")
+
+
+def prctl(option, value):
+    try:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    except Exception:
+        pass  # no libffi: the socket and the sweep still end the script
+
+
+def die_with_parent(parent):
+    prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)
+
+
+def set_subreaper():
+    prctl(36, 1)
+
+
+def marked(run_id, only_below=0):
+    """The processes of this user that carry the run's id, ourselves excepted."""
+    if not run_id:
+        return []
+    mark = ("%s=%s" % (RUN_MARK, run_id)).encode()
+    me, uid, found = os.getpid(), os.getuid(), []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == me:
+            continue
+        try:
+            if os.stat("/proc/" + name).st_uid != uid:
+                continue
+            with open("/proc/%s/environ" % name, "rb") as f:
+                if mark not in f.read().split(b"\0"):
+                    continue
+            state, parent = stat_of(name)
+            if state != "Z" and (not only_below or below(parent, only_below)):
+                found.append(int(name))
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+def stat_of(pid):
+    with open("/proc/%s/stat" % pid) as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return fields[0], int(fields[1])
+
+
+def below(pid, ancestor):
+    while pid > 1:
+        if pid == ancestor:
+            return True
+        pid = stat_of(pid)[1]
+    return False
+
+
+def kill_marked(run_id, only_below=0, seconds=5.0):
+    """Kills until a look finds none. Returns those that would not go."""
+    deadline = time.time() + seconds
+    while True:
+        left = marked(run_id, only_below)
+        if not left or time.time() > deadline:
+            return left
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code & 255)
