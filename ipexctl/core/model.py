@@ -52,12 +52,26 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Cpu:
-    """One logical CPU. `core`/`socket`/`node` are the kernel's ids, None where it tells nothing."""
+    """One logical CPU. None where the kernel tells nothing.
+
+    `core` is the lowest CPU of the same core: unique on the host, where the kernel's own core ids
+    repeat in each socket or die.
+    """
 
     id: int
     core: int | None
     socket: int | None
     node: int | None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One NUMA node. It may have memory and no CPU (HBM, CXL)."""
+
+    id: int
+    cpus: tuple[int, ...]
+    mem_total: int | None
+    mem_free: int | None
 
 
 @dataclass(frozen=True)
@@ -68,8 +82,9 @@ class CpuFacts:
     family: int | None
     model: int | None
     flags: frozenset[str]
-    cpus: tuple[Cpu, ...]
+    cpus: tuple[Cpu, ...]  # those online
     allowed: tuple[int, ...] | None  # what this process may run on (affinity, cgroup cpuset)
+    quota: float | None = None  # CPUs' worth of time the control group allows; None: no limit
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,7 @@ class MemFacts:
     swap_total: int | None
     shm_total: int | None
     shm_free: int | None
+    limit: int | None = None  # of the control group; None: no limit
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,7 @@ class Python:
     """An interpreter found on the host."""
 
     path: str
-    version: tuple[int, int, int]
+    version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where nobody told the patch number
     venv_ok: bool | None = None  # ensurepip there; None: not looked
 
 
@@ -142,6 +158,8 @@ class Facts:
     disk: DiskFacts
     pythons: tuple[Python, ...]
     clock: ClockFacts | None
+    nodes: tuple[Node, ...] = ()
+    os_ids: tuple[str, ...] = ()  # ID and ID_LIKE of os-release: ("ubuntu", "debian")
 
 
 # --- verdicts ------------------------------------------------------------------------------------
@@ -204,34 +222,64 @@ class Blob:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """What a host said it would run with."""
+
+    prefix: str  # its environment: <root>/envs/<hash>
+    packages: tuple[tuple[str, str], ...]
+    mpi_env: tuple[tuple[str, str], ...]
+    path: str
+    port: int
+
+
+@dataclass(frozen=True)
 class RankPlace:
     rank: int
     local_rank: int
-    host: str
+    cpus: tuple[int, ...]  # where it may run; empty: wherever the host lets it
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What is different on each host of a run."""
+    """What one host of a run gets. Everything in it comes from that host's own facts."""
 
     host: str
-    local_size: int
+    label: str  # its name in mpirun's machine file
+    prefix: str
     nic: str
-    env: tuple[tuple[str, str], ...]  # for the ranks on this host
+    ranks: tuple[RankPlace, ...]
+    env: tuple[tuple[str, str], ...]  # for every process of the run on this host
+    rank_env: tuple[tuple[str, str], ...]  # for the ranks on this host
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    ranks: tuple[RankPlace, ...]
-    hosts: tuple[HostPlan, ...]
+    hosts: tuple[HostPlan, ...]  # node0 first; hosts that get no rank are not in it
     master_addr: str
     master_port: int
-    script: tuple[str, ...]  # argv after the interpreter
-    mpirun: tuple[str, ...]  # argv, with the rank command at its end
+    argv: tuple[str, ...]  # what follows the interpreter: script and its arguments
+    mpirun: tuple[str, ...]
+    machinefile: str
+    notes: tuple[str, ...] = ()
 
     @property
     def world_size(self) -> int:
-        return len(self.ranks)
+        return sum(len(h.ranks) for h in self.hosts)
+
+    def host_of(self, rank: int) -> str:
+        return next(h.host for h in self.hosts if any(p.rank == rank for p in h.ranks))
+
+    def rank_environment(self, host: HostPlan, place: RankPlace) -> dict[str, str]:
+        """What torch and everybody else expects to find."""
+        return {
+            **dict(host.rank_env),
+            "RANK": str(place.rank),
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_RANK": str(place.local_rank),
+            "LOCAL_WORLD_SIZE": str(len(host.ranks)),
+            "MASTER_ADDR": self.master_addr,
+            "MASTER_PORT": str(self.master_port),
+        }
 
 
 class Recap(str, Enum):

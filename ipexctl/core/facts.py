@@ -1,0 +1,385 @@
+"""What a host sent -> Facts. A host may send anything: odd values become None, text is made plain.
+
+The raw document is what remote/probe.py returns. From a host without python comes the text of the
+few shell commands in hosts/agent.py instead.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ipexctl.core.model import (
+    ClockFacts,
+    Cpu,
+    CpuFacts,
+    DiskFacts,
+    Facts,
+    MemFacts,
+    NetFacts,
+    Nic,
+    Node,
+    Python,
+)
+from ipexctl.errors import HostFailed
+
+MOST = 8192  # CPUs, and entries of any list, that we take from a host
+_HUGE = 1 << 62
+
+
+def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
+    """Raises HostFailed when this is no answer of our probe at all."""
+    if not isinstance(raw, Mapping):
+        raise _unreadable(host, "not a document")
+    parts = {name: raw.get(name) for name in ("host", "cpu", "mem", "disk", "net")}
+    wrong = [name for name, part in parts.items() if not isinstance(part, Mapping)]
+    if wrong:
+        raise _unreadable(host, "no " + ", ".join(wrong))
+    about, cpu, mem, disk, net = (parts[n] or {} for n in parts)
+    nodes = _nodes(raw.get("nodes"))
+    return Facts(
+        host=host,
+        kernel=plain(about.get("kernel")),
+        os_name=plain(about.get("os_name")),
+        libc=plain(about.get("libc")),
+        user=plain(about.get("user")),
+        uid=whole(about.get("uid")),
+        home=plain(about.get("home")),
+        boot_id=plain(about.get("boot_id")),
+        agent="python",
+        cpu=_cpu(cpu, nodes),
+        mem=MemFacts(
+            total=whole(mem.get("total")),
+            available=whole(mem.get("available")),
+            swap_total=whole(mem.get("swap_total")),
+            shm_total=whole(mem.get("shm_total")),
+            shm_free=whole(mem.get("shm_free")),
+            limit=whole(mem.get("limit")),
+        ),
+        net=_net(net),
+        disk=DiskFacts(
+            root=plain(disk.get("root")),
+            free=whole(disk.get("free")),
+            free_inodes=whole(disk.get("free_inodes")),
+            filesystem=plain(disk.get("filesystem")),
+            noexec=_truth(disk.get("noexec")),
+            writable=_truth(disk.get("writable")),
+        ),
+        pythons=tuple(p for p in map(_python, _list(raw.get("pythons"))) if p),
+        clock=clock,
+        nodes=nodes,
+        os_ids=_texts(about.get("os_ids")),
+    )
+
+
+def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
+    """Facts from the `:name` sections that plain sh printed."""
+    parts = _sections(text)
+    if "kernel" not in parts:
+        raise _unreadable(host, "not what our shell commands print")
+    line = {name: plain(lines[0]) if lines else "" for name, lines in parts.items()}
+    info = "\n".join(parts.get("cpu", []))
+    blocks = [_fields(block) for block in info.split("\n\n") if block.strip()]
+    mem = _fields("\n".join(parts.get("mem", [])))
+    release = _release(parts.get("os", []))
+    home = line.get("home", "")
+    df = _df(parts.get("df", []))
+    shm = df.get("/dev/shm")
+    ssh = line.get("ssh", "").split()
+    return Facts(
+        host=host,
+        kernel=line.get("kernel", ""),
+        os_name=plain(release.get("PRETTY_NAME")),
+        libc="",
+        user=line.get("user", ""),
+        uid=_int_of(line.get("uid")),
+        home=home,
+        boot_id=line.get("boot", ""),
+        agent="sh",
+        cpu=replace(_cpuinfo(blocks), arch=line.get("arch", "")),
+        mem=MemFacts(
+            total=_kib(mem.get("MemTotal")),
+            available=_kib(mem.get("MemAvailable")),
+            swap_total=_kib(mem.get("SwapTotal")),
+            shm_total=shm[0] if shm else None,
+            shm_free=shm[1] if shm else None,
+        ),
+        net=NetFacts(
+            hostname=line.get("hostname", ""),
+            hostname_addresses=(),
+            ssh_address=_address(ssh[2]) if len(ssh) == 4 else "",
+            nics=(),
+            default_nic="",
+        ),
+        disk=DiskFacts(
+            root=root.replace("~", home, 1) if root.startswith("~/") else root,
+            free=next((free for point, (_, free) in df.items() if point != "/dev/shm"), None),
+            free_inodes=None,
+            filesystem="",
+            noexec=None,
+            writable=None,
+        ),
+        pythons=(),
+        clock=None,
+        os_ids=tuple((release.get("ID", "") + " " + release.get("ID_LIKE", "")).split()),
+    )
+
+
+def clock(*, sent: float, received: float, now: float, remote: Any) -> ClockFacts | None:
+    """From one question: when it left and when the answer came (monotonic), our clock `now` at the
+    arrival, and the time the host told. The host read its clock somewhere between the two."""
+    if not isinstance(remote, (int, float)) or isinstance(remote, bool) or not 0 < remote < _HUGE:
+        return None
+    half = (received - sent) / 2
+    return ClockFacts(offset=remote - (now - half), uncertainty=half)
+
+
+def peer_address(facts: Facts) -> str:
+    """Where the other hosts reach this one; "" if nobody knows.
+
+    The address our own connection came in by is proven to work; behind loopback (a forwarded port,
+    a host that is this machine) it tells the others nothing, so then the default NIC's.
+    """
+    known = facts.net.ssh_address
+    if known and not loopback(known):
+        return known
+    for nic in sorted(facts.net.nics, key=lambda n: n.name != facts.net.default_nic):
+        for address in nic.addresses:
+            if nic.up and not loopback(address):
+                return address
+    return known
+
+
+def loopback(address: str) -> bool:
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return ip.is_loopback
+
+
+def cores(facts: Facts) -> int | None:
+    """Physical cores that this user may run on; logical CPUs where the kernel hides cores."""
+    allowed = usable(facts)
+    if allowed is None:
+        return None
+    return len({c.id if c.core is None else c.core for c in facts.cpu.cpus if c.id in allowed})
+
+
+def usable(facts: Facts) -> frozenset[int] | None:
+    """The logical CPUs that are online and allowed; None when the host told nothing."""
+    online = frozenset(c.id for c in facts.cpu.cpus)
+    if not online:
+        return None if facts.cpu.allowed is None else frozenset(facts.cpu.allowed)
+    return online if facts.cpu.allowed is None else online & frozenset(facts.cpu.allowed)
+
+
+# --- plain values --------------------------------------------------------------------------------
+
+
+def plain(value: Any, most: int = 4096) -> str:
+    """Text without control characters; "" for anything that is no text."""
+    if not isinstance(value, str):
+        return ""
+    text = value[:most]
+    if text.isascii() and text.isprintable():
+        return text.strip()
+    return "".join(c for c in text if unicodedata.category(c)[0] != "C").strip()
+
+
+def whole(value: Any) -> int | None:
+    """A number that a size, a count or an id can have."""
+    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return value if ok else None
+
+
+def cpu_list(text: Any) -> tuple[int, ...]:
+    """0-3,8 -> (0, 1, 2, 3, 8). What is no such list gives ()."""
+    found: list[int] = []
+    for part in plain(text, 1 << 16).split(","):
+        first, _, last = part.strip().partition("-")
+        low, high = _int_of(first), _int_of(last or first)
+        if low is None or high is None or high - low > MOST or len(found) > MOST:
+            return ()
+        found.extend(range(low, high + 1))
+    return tuple(found)
+
+
+def _unreadable(host: str, why: str) -> HostFailed:
+    return HostFailed(
+        f"{host}: the host's facts are not readable",
+        why=why,
+        hint="is another program answering in place of python3 on that host?",
+    )
+
+
+def _truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value[:MOST] if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(t for t in map(plain, _list(value)) if t)
+
+
+def _int_of(text: Any) -> int | None:
+    if isinstance(text, int):
+        return whole(text)
+    text = plain(text, 40)
+    try:
+        return whole(int(text, 16 if text.startswith("0x") else 10))
+    except ValueError:
+        return None
+
+
+def _kib(text: Any) -> int | None:
+    words = plain(text).split()
+    number = _int_of(words[0]) if words else None
+    return None if number is None else number * 1024
+
+
+def _address(value: Any) -> str:
+    """An IP address without its zone; "" for anything else."""
+    text = plain(value).partition("%")[0]
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def _addresses(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(a for a in map(_address, _list(value)) if a))
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
+    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
+    cpus = []
+    for row in _list(raw.get("cpus")):
+        if isinstance(row, list) and len(row) == 3 and (number := whole(row[0])) is not None:
+            cpus.append(Cpu(number, whole(row[1]), whole(row[2]), node_of.get(number)))
+    quota = raw.get("quota")
+    return CpuFacts(
+        arch=plain(raw.get("arch")),
+        vendor=plain(raw.get("vendor")),
+        model_name=plain(raw.get("model_name")),
+        family=_int_of(raw.get("family")),
+        model=_int_of(raw.get("model")),
+        flags=frozenset(plain(raw.get("flags"), 1 << 16).split()),
+        cpus=tuple(cpus),
+        allowed=_allowed(raw.get("affinity"), cpu_list(raw.get("cpuset"))),
+        quota=float(quota) if isinstance(quota, (int, float)) and 0 < quota < MOST else None,
+    )
+
+
+def _allowed(affinity: Any, cpuset: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The kernel's answer already honours the cpuset; a recorded machine has only the cpuset."""
+    own = tuple(n for n in map(whole, _list(affinity)) if n is not None)
+    if own and cpuset:
+        return tuple(n for n in own if n in set(cpuset)) or own
+    return own or cpuset or None
+
+
+def _nodes(raw: Any) -> tuple[Node, ...]:
+    """Numbers that contradict themselves (a CPU in two nodes) are no use: then none at all."""
+    nodes, seen = [], set[int]()
+    for row in _list(raw):
+        if not isinstance(row, list) or len(row) != 4 or (number := whole(row[0])) is None:
+            return ()
+        cpus = cpu_list(row[1])
+        if seen & set(cpus):
+            return ()
+        seen |= set(cpus)
+        nodes.append(Node(number, cpus, whole(row[2]), whole(row[3])))
+    return tuple(nodes)
+
+
+def _net(raw: Mapping[str, Any]) -> NetFacts:
+    nics = []
+    for row in _list(raw.get("nics")):
+        if isinstance(row, list) and len(row) == 4 and (name := plain(row[0])):
+            nics.append(Nic(name, row[1] is True, whole(row[2]), _addresses(row[3])))
+    return NetFacts(
+        hostname=plain(raw.get("hostname")),
+        hostname_addresses=_addresses(raw.get("hostname_addresses")),
+        ssh_address=_address(raw.get("ssh_address")),
+        nics=tuple(nics),
+        default_nic=plain(raw.get("default_nic")),
+    )
+
+
+def _python(raw: Any) -> Python | None:
+    if not isinstance(raw, Mapping):
+        return None
+    version = tuple(n for n in map(whole, _list(raw.get("version"))) if n is not None)
+    path = plain(raw.get("path"))
+    if not path.startswith("/") or not 2 <= len(version) <= 3:
+        return None
+    return Python(path, version, _truth(raw.get("venv")))
+
+
+# --- what plain sh printed -----------------------------------------------------------------------
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    parts: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(":") and line[1:].isalpha():
+            lines = parts.setdefault(line[1:], [])
+        else:
+            lines.append(line)
+    return parts
+
+
+def _fields(text: str) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+    return fields
+
+
+def _release(lines: list[str]) -> dict[str, str]:
+    pairs = (line.partition("=") for line in lines)
+    return {name: plain(value.strip("\"'")) for name, _, value in pairs}
+
+
+def _df(lines: list[str]) -> dict[str, tuple[int | None, int | None]]:
+    """mount point -> (bytes in all, bytes free), in the order of `df -Pk`."""
+    found = {}
+    for line in lines:
+        words = line.split()
+        if len(words) >= 6 and words[1].isdigit():
+            found[words[5]] = (_kib(words[1]), _kib(words[3]))
+    return found
+
+
+def _cpuinfo(blocks: list[dict[str, str]]) -> CpuFacts:
+    cpus: list[Cpu] = []
+    cores: dict[tuple[str, str], int] = {}
+    for block in blocks[:MOST]:
+        number = _int_of(block.get("processor"))
+        if number is None:
+            continue
+        where = block.get("physical id", ""), block.get("core id", "")
+        core = cores.setdefault(where, number) if where[1] else None
+        cpus.append(Cpu(number, core, _int_of(where[0]), None))
+    first = blocks[0] if blocks else {}
+    raw = {
+        "vendor": first.get("vendor_id") or first.get("CPU implementer"),
+        "model_name": first.get("model name"),
+        "family": first.get("cpu family"),
+        "model": first.get("model") or first.get("CPU part"),
+        "flags": first.get("flags") or first.get("Features"),
+    }
+    return replace(_cpu(raw, ()), cpus=tuple(cpus))

@@ -1,0 +1,48 @@
+"""Instruction sets as levels that matter to training, from the kernel's flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ipexctl.core.model import CpuFacts
+
+_AVX2 = frozenset(("avx2", "fma"))
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+
+# Best last. A level holds when all of its flags are there.
+X86 = (
+    ("sse", frozenset[str]()),
+    ("avx2", _AVX2),
+    ("avx512", _AVX512),
+    ("avx512-bf16", _AVX512 | {"avx512_bf16"}),
+    ("amx", _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"}),
+)
+LEVELS = tuple(name for name, _ in X86)
+ARM = (
+    ("neon", frozenset[str]()),
+    ("sve", frozenset(("sve",))),
+    ("sve-bf16", frozenset(("sve", "svebf16"))),
+)
+
+
+def level(cpu: CpuFacts) -> str:
+    """The best level of a host, "" where its flags are unknown."""
+    if not cpu.flags:
+        return ""
+    table = ARM if cpu.arch.startswith(("aarch64", "arm")) else X86
+    return [name for name, flags in table if flags <= cpu.flags][-1]
+
+
+def at_least(have: str, minimum: str) -> bool:
+    """Whether a host of level `have` runs code made for `minimum`. Unknown levels do not."""
+    if have not in LEVELS or minimum not in LEVELS:
+        return have == minimum != ""
+    return LEVELS.index(have) >= LEVELS.index(minimum)
+
+
+def lowest(levels: Iterable[str]) -> str:
+    """The level all of these hosts have; "" when one is unknown or they are of different kinds."""
+    found = set(levels)
+    if len(found) == 1:
+        return found.pop()
+    return min(found, key=LEVELS.index) if found and found <= set(LEVELS) else ""
