@@ -71,11 +71,16 @@ echo "clean-room: making a minimal $suite in $root"
 debootstrap --variant=minbase --include=python3,git,make,ca-certificates \
     "$suite" "$root" "$url" >"$root.log" 2>&1 || { tail -n 20 "$root.log" >&2; rm -f "$root.log"; die "debootstrap failed."; }
 rm -f "$root.log"
+chmod 755 "$root" # it becomes /, which every user must be able to enter
 echo "clean-room: made in $((SECONDS - start)) s"
 
+# The system becomes a real root (pivot_root below), not a chroot: in a chroot `unshare --mount`
+# fails, and the practice hosts need that.
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
+mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 # apt, names and pip as on this machine. Certificates are copied: packages write there.
 show /etc/apt
@@ -100,13 +105,18 @@ while IFS= read -r -d '' pair; do
             http_proxy=* | https_proxy=* | no_proxy=* | HTTP_PROXY=* | HTTPS_PROXY=* | NO_PROXY=*) kept+=("$pair") ;;
     esac
 done < <(env -0)
+mkdir "$root/.outside"
+cd "$root"
+pivot_root . .outside
+cd /
+umount -l /.outside
 inside() {
     local began=$SECONDS code=0
     echo "clean-room: \$ $*"
-    chroot "$root" env -i HOME=/root USER=root LOGNAME=root LANG=C.UTF-8 TERM="${TERM:-dumb}" CI="${CI:-1}" \
+    env -i HOME=/root USER=root LOGNAME=root LANG=C.UTF-8 TERM="${TERM:-dumb}" CI="${CI:-1}" \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${kept[@]}" \
         sh -c 'cd /root/ipexctl && exec "$@"' sh "$@" </dev/null || code=$?
-    echo "clean-room: exit $code after $((SECONDS - began)) s: $*"
+    echo "clean-room: exit $code after $((SECONDS - began)) s"
     return $code
 }
 
