@@ -1,0 +1,303 @@
+"""Facts of all hosts + request + the version table -> one Stack, or every row's reason why not.
+
+One Stack serves all hosts: the same Python minor and the same wheels, so that what rank 3 unpickles
+is what rank 0 pickled. Where hosts differ (glibc), the wheels are those the oldest can load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.version import Version
+
+from ipexctl.core import toml
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts, Python
+from ipexctl.errors import InputError, NothingFits
+
+Minor = tuple[int, int]
+
+_V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})
+ISA: Mapping[str, frozenset[str]] = {
+    "any": frozenset(),
+    "x86-64-v2": _V2,
+    "avx2": _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma"},
+    "avx512": _V2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+# What `uv --python-platform` knows, newest first.
+_GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the version table; stacks.toml says what each field means."""
+
+    name: str
+    torch: str
+    pythons: tuple[Minor, ...]
+    archs: tuple[str, ...]
+    isa: str
+    glibc: Minor
+    backend: str
+    torch_index: str
+    mpi: str
+    ipex: str = ""
+    oneccl: str = ""
+    oneccl_dist: str = ""
+    oneccl_import: str = ""
+    links: str = ""
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; "" leaves it to the table. `python`: "3.11" or a path."""
+
+    torch: str = ""
+    mpi: str = "intel"
+    python: str = ""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The choice. `interpreters` maps each host to the Python its environment is made with."""
+
+    row: Row
+    python: Minor
+    platform: str
+    mpi: str
+    interpreters: tuple[tuple[str, str], ...]
+    reason: str
+
+    @property
+    def title(self) -> str:
+        return f"torch {self.row.torch}" + (f" + IPEX {self.row.ipex}" if self.row.ipex else "")
+
+    def interpreter(self, host: str) -> str:
+        return dict(self.interpreters)[host]
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def parse_table(text: str) -> tuple[Row, ...]:
+    table = toml.loads(text)
+    return tuple(_row({**table["defaults"], **row}) for row in table["row"])
+
+
+def _row(raw: Mapping[str, Any]) -> Row:
+    parsed = {
+        **raw,
+        "pythons": tuple(_minor(p) for p in raw["pythons"]),
+        "archs": tuple(raw["archs"]),
+        "glibc": _minor(raw["glibc"]),
+    }
+    return Row(**parsed)
+
+
+def _minor(text: str) -> Minor:
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+# --- the choice ----------------------------------------------------------------------------------
+
+
+def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> Stack:
+    """The first row that fits all hosts. Raises NothingFits with each row's reasons."""
+    refused: list[tuple[Row, tuple[str, ...]]] = []
+    for row in rows:
+        reasons = tuple(_reasons(row, facts, request))
+        if not reasons:
+            return _stack(row, facts, request, passed_over=tuple(refused))
+        refused.append((row, reasons))
+    raise NothingFits(
+        f"nothing in the version table fits {_fold(facts)}",
+        why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
+        hint=_hint(request),
+    )
+
+
+def _hint(request: Request) -> str:
+    if request.torch or request.python:
+        return "ipexctl install without --torch and --python   # leaves the choice to the table"
+    return "ipexctl doctor   # what each host has"
+
+
+def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
+    if request.torch and not _asked(row.torch, request.torch):
+        yield f"it is torch {row.torch}, {request.torch} was asked for"
+        return
+    yield from _per_host(facts, lambda f: _host_reason(row, f, request))
+    yield from _across_hosts(row, facts, request)
+
+
+def _asked(version: str, wanted: str) -> bool:
+    wanted = wanted.split("+")[0]
+    return version == wanted or version.startswith(wanted + ".")
+
+
+def _per_host(facts: Sequence[Facts], reason: Any) -> Iterator[str]:
+    """Each reason once, with the hosts it holds for."""
+    hosts: dict[str, list[str]] = {}
+    for f in facts:
+        if text := reason(f):
+            hosts.setdefault(text, []).append(f.host)
+    for text, names in hosts.items():
+        yield f"{fold(tuple(names))}: {text}"
+
+
+def _host_reason(row: Row, f: Facts, request: Request) -> str:
+    if f.cpu.arch not in row.archs:
+        return f"{f.cpu.arch} has no wheels"
+    if request.mpi == "intel" and f.cpu.arch != "x86_64":
+        return f"Intel MPI has no build for {f.cpu.arch} (--mpi none leaves it out)"
+    if lacking := _lacking(row, f):
+        return f"the CPU lacks {', '.join(lacking)}"
+    if f.libc.startswith("musl"):
+        return "the C library is musl, the wheels need glibc"
+    found = _glibc(f)
+    if found and found < row.glibc:
+        return f"{f.libc}, the wheels need {_dotted(row.glibc)} or newer"
+    if not _fitting(row, f, request):
+        return _no_python(row, f, request)
+    return ""
+
+
+def _lacking(row: Row, f: Facts) -> list[str]:
+    """No flags at all means that nobody could read them, which is no reason against the host."""
+    if f.cpu.arch != "x86_64" or not f.cpu.flags:
+        return []
+    return sorted(ISA[row.isa] - f.cpu.flags)
+
+
+def _no_python(row: Row, f: Facts, request: Request) -> str:
+    have = ", ".join(dict.fromkeys(_dotted(p.version) for p in f.pythons)) or "none"
+    need = request.python or f"{_dotted(min(row.pythons))} to {_dotted(max(row.pythons))}"
+    return f"Python {have}, needed is {need}"
+
+
+def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
+    archs = sorted({f.cpu.arch for f in facts})
+    if len(archs) > 1:
+        yield f"the hosts differ in architecture ({', '.join(archs)})"
+    each = [_fitting(row, f, request) for f in facts]
+    if all(each) and not _common(each):
+        yield "no Python version is on all hosts: " + ", ".join(
+            f"{f.host} has {'/'.join(_dotted(m) for m in sorted(ps))}"
+            for f, ps in zip(facts, each, strict=True)
+        )
+
+
+def _fitting(row: Row, f: Facts, request: Request) -> dict[Minor, Python]:
+    """The host's Pythons that the row has wheels for: by minor, the newest patch of each."""
+    fitting: dict[Minor, Python] = {}
+    for python in sorted(f.pythons, key=lambda p: p.version):
+        minor = python.version[:2]
+        if minor in row.pythons and _wanted(python, request.python):
+            fitting[minor] = python
+    return fitting
+
+
+def _wanted(python: Python, wanted: str) -> bool:
+    if "/" in wanted:
+        return python.path == wanted
+    return not wanted or _asked(_dotted(python.version), wanted)
+
+
+def _common(each: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
+    return set.intersection(*(set(pythons) for pythons in each))
+
+
+def _stack(
+    row: Row, facts: Sequence[Facts], request: Request, *, passed_over: Sequence[Any]
+) -> Stack:
+    each = [_fitting(row, f, request) for f in facts]
+    minor = max(_common(each))
+    return Stack(
+        row=row,
+        python=minor,
+        platform=_platform(row, facts),
+        mpi=row.mpi if request.mpi == "intel" else "",
+        interpreters=tuple(
+            (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
+        ),
+        reason=_reason(row, request, passed_over),
+    )
+
+
+def _reason(row: Row, request: Request, passed_over: Sequence[Any]) -> str:
+    if request.torch:
+        return "asked for"
+    if passed_over:
+        first, reasons = passed_over[0]
+        return f"{first.name} does not fit: {reasons[0]}"
+    return row.notes or "the table's first choice"
+
+
+def _platform(row: Row, facts: Sequence[Facts]) -> str:
+    """Wheels for the oldest glibc among the hosts; an unknown one is taken for the row's least."""
+    oldest = min(_glibc(f) or row.glibc for f in facts)
+    newest_known = next(g for g in _GLIBCS if g <= oldest)
+    return f"{facts[0].cpu.arch}-manylinux_{newest_known[0]}_{newest_known[1]}"
+
+
+def _glibc(f: Facts) -> Minor | None:
+    words = f.libc.split()
+    if len(words) != 2 or words[0] != "glibc":
+        return None
+    return _minor(words[1])
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(str(n) for n in version)
+
+
+def _fold(facts: Sequence[Facts]) -> str:
+    return fold(tuple(f.host for f in facts))
+
+
+# --- what the packages are asked for as ----------------------------------------------------------
+
+
+def requirements(stack: Stack) -> tuple[str, ...]:
+    """What is resolved besides torch itself. numpy: torch only uses it where it is there."""
+    row = stack.row
+    wanted = ["numpy"]
+    if row.ipex:
+        wanted.append(f"intel_extension_for_pytorch=={row.ipex}")
+    if row.oneccl:
+        wanted.append(f"{row.oneccl_dist}=={row.oneccl}")
+    if stack.mpi:
+        wanted.append(stack.mpi)
+    return tuple(wanted)
+
+
+def check_mpi(text: str) -> str:
+    if text not in ("intel", "none"):
+        raise InputError(f"--mpi {text} is not known", hint="--mpi intel or --mpi none")
+    return text
+
+
+# --- where Intel MPI's wheel puts things ---------------------------------------------------------
+
+
+def env_vars(prefix: str, impi_version: str) -> tuple[tuple[str, str], ...]:
+    """The variables a process needs to use the environment at `prefix` and the impi-rt in it.
+
+    PATH and LD_LIBRARY_PATH are to be put before what is there; "" for `impi_version`: no MPI.
+    """
+    path = ("PATH", f"{prefix}/bin")
+    if not impi_version:
+        return (path,)
+    old_layout = Version(impi_version) < Version("2021.15")
+    libraries = [f"{prefix}/lib"] + [f"{prefix}/lib/libfabric"] * old_layout
+    provider = ("FI_PROVIDER_PATH", f"{prefix}/lib/libfabric/prov")
+    return (
+        path,
+        ("LD_LIBRARY_PATH", ":".join(libraries)),
+        ("I_MPI_ROOT", prefix),
+        *([provider] if old_layout else []),
+    )

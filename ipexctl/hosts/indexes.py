@@ -1,0 +1,128 @@
+"""Where the user gets packages from: options, pip's environment and files, as uv's arguments.
+
+uv reads its own configuration (UV_*, uv.toml) itself, but not pip's. What is said for uv wins.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from ipexctl.errors import InputError
+
+_SECTIONS = ("global", "install")
+_TRUE = frozenset({"1", "true", "yes", "on"})
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """Options of the command line, or what pip is configured with. "" and () mean: not said."""
+
+    index_url: str = ""
+    extra: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    cert: str = ""
+    trusted: tuple[str, ...] = ()
+    no_index: bool = False
+
+    def arguments(self) -> tuple[str, ...]:
+        """For `uv pip compile`. What doesn't exist here is left out, as pip does."""
+        args: list[str] = ["--no-index"] if self.no_index else []
+        if self.index_url and not self.no_index:
+            args += ["--default-index", self.index_url]
+        for url in self.extra if not self.no_index else ():
+            args += ["--index", url] if _exists(url) else []
+        for place in self.find_links:
+            args += ["--find-links", place] if _exists(place) else []
+        for host in self.trusted:
+            args += ["--allow-insecure-host", host]
+        return tuple(args)
+
+
+def from_pip(environ: Mapping[str, str]) -> Indexes:
+    """pip's own order: later files replace earlier ones, the environment replaces all of them."""
+    said: dict[str, str] = {}
+    for path in _pip_files(environ):
+        said.update(_read(path))
+    for name in ("index-url", "extra-index-url", "find-links", "cert", "trusted-host", "no-index"):
+        if value := environ.get("PIP_" + name.upper().replace("-", "_")):
+            said[name] = value
+    return Indexes(
+        index_url=said.get("index-url", ""),
+        extra=tuple(said.get("extra-index-url", "").split()),
+        find_links=tuple(said.get("find-links", "").split()),
+        cert=said.get("cert", ""),
+        trusted=tuple(said.get("trusted-host", "").split()),
+        no_index=said.get("no-index", "").lower() in _TRUE,
+    )
+
+
+def merged(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexes:
+    """Options first; then what the user told uv, by leaving pip's word on the same thing out."""
+
+    def uv_knows(*names: str) -> bool:
+        return any(environ.get(name) for name in names)
+
+    index_known = uv_knows("UV_DEFAULT_INDEX", "UV_INDEX_URL")
+    extra_known = uv_knows("UV_INDEX", "UV_EXTRA_INDEX_URL")
+    links_known = uv_knows("UV_FIND_LINKS")
+    return Indexes(
+        index_url=options.index_url or ("" if index_known else pip.index_url),
+        extra=options.extra + (() if extra_known else pip.extra),
+        find_links=tuple(
+            _absolute(p) for p in options.find_links + (() if links_known else pip.find_links)
+        ),
+        cert=options.cert or pip.cert,
+        trusted=pip.trusted,
+        no_index=pip.no_index and not options.index_url,
+    )
+
+
+def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
+    own = environ.get("PIP_CONFIG_FILE", "")
+    if own == os.devnull:
+        return
+    home = Path(environ.get("HOME") or Path.home())
+    for folder in environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"):
+        yield Path(folder) / "pip" / "pip.conf"
+    yield Path("/etc/pip.conf")
+    yield home / ".pip" / "pip.conf"
+    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
+    yield Path(sys.prefix) / "pip.conf"
+    if own:
+        yield Path(own)
+
+
+def _read(path: Path) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text("utf-8"), str(path))
+    except OSError:
+        return {}
+    except (configparser.Error, UnicodeDecodeError) as e:
+        raise InputError(f"pip's configuration {path} is not readable", why=str(e)) from None
+    said: dict[str, str] = {}
+    for section in _SECTIONS:
+        if parser.has_section(section):
+            said.update(
+                (name.replace("_", "-"), value) for name, value in parser.items(section) if value
+            )
+    return said
+
+
+def _exists(place: str) -> bool:
+    """Only what is on this machine can be looked at; the rest is uv's to try."""
+    url = urlsplit(place)
+    if url.scheme == "file":
+        return Path(url2pathname(url.path)).is_dir()
+    return bool(url.scheme) or Path(place).is_dir()
+
+
+def _absolute(place: str) -> str:
+    return place if "://" in place else str(Path(place).expanduser().absolute())
