@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ipexctl import __version__
-from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, IpexctlError
+from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, InputError, IpexctlError
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.run import Interrupts
 
 app = typer.Typer(
     name="ipexctl",
@@ -69,6 +75,75 @@ def _root(
 
 
 # --- run -----------------------------------------------------------------------------------------
+
+
+@app.command(
+    context_settings={"allow_interspersed_args": False},
+    help="Run a PyTorch script on all hosts with mpirun, with live output of every rank.",
+)
+def run(
+    script: Annotated[str, typer.Argument(help="The script, or with -m the module, to run.")],
+    args: Annotated[
+        list[str] | None, typer.Argument(help="Everything after the script is the script's.")
+    ] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    n: Annotated[int | None, typer.Option("-n", "--np", help="Ranks in all.")] = None,
+    ppn: Annotated[
+        int | None, typer.Option("--ppn", "--nproc-per-node", help="Ranks per host (also -ppn).")
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module.")] = False,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="K=V for every rank (repeatable).")
+    ] = None,
+    ssh_config: SshConfig = None,
+    root: Root = "~/.ipexctl",
+    forks: Forks = 64,
+    json: Json = False,
+) -> None:
+    from ipexctl.ui.run import view
+    from ipexctl.verbs.run import RunOptions
+    from ipexctl.verbs.run import run as verb
+
+    options = RunOptions(
+        script=script,
+        args=tuple(args or ()),
+        module=module,
+        n=n,
+        ppn=ppn,
+        root=root,
+        env=_pairs(env or []),
+        forks=forks,
+    )
+    target = _target(hostfile, hosts, ssh_config, forks)
+    with _interrupts() as interrupts:
+        result = verb(target, options, view(as_json=json), interrupts)
+    raise typer.Exit(result.exit_code)
+
+
+def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for item in items:
+        key, sign, value = item.partition("=")
+        if not sign or not key.isidentifier():
+            raise InputError(f"--env {item}: not of the form NAME=VALUE")
+        pairs.append((key, value))
+    return tuple(pairs)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Interrupts]:
+    """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
+    from ipexctl.verbs.run import Interrupts
+
+    interrupts = Interrupts()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, interrupts.hit) for number in numbers]
+    try:
+        yield interrupts
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 # --- lab -----------------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ class Prepared:
 class RankPlace:
     rank: int
     local_rank: int
-    cpus: tuple[int, ...]  # where it may run; empty: wherever the host lets it
+    cpus: tuple[int, ...]  # where it may run
 
 
 @dataclass(frozen=True)

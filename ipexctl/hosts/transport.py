@@ -6,6 +6,7 @@ so a machine without SSH, and most tests, walk the same path.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -27,8 +28,26 @@ class Channel(Protocol):
         ...
 
     def read(self, size: int, timeout: float | None = None) -> bytes:
-        """At least one byte, or b"" at the end. Raises ChannelTimeout."""
-        ...
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._closed:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            watched = [self._out] if self._err_closed else [self._out, self._err]
+            ready, _, _ = select.select(watched, [], [], left)
+            if self._err in ready:
+                self._drain()
+            if self._out in ready:
+                return os.read(self._out, size)
+            if not ready:
+                raise ChannelTimeout
+        return b""
+
+    def _drain(self) -> None:
+        try:
+            while data := os.read(self._err, 65536):
+                self._tail = (self._tail + data)[-65536:]
+            self._err_closed = True
+        except BlockingIOError:
+            pass
 
     def stderr(self) -> bytes:
         """What the command wrote to stderr so far (the last 64 KiB)."""
@@ -61,11 +80,14 @@ class LocalChannel:
             start_new_session=True,  # Ctrl-C in the terminal is the controller's to handle
         )
         assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._in_file = self._process.stdin
         self._in = self._process.stdin.fileno()
         self._out = self._process.stdout.fileno()
         self._err = self._process.stderr.fileno()
         os.set_blocking(self._err, False)
         self._tail = b""
+        self._err_closed = False
+        self._closed = False
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -107,17 +129,15 @@ class LocalChannel:
             return None
 
     def close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream:
-                try:
-                    stream.close()
-                except OSError:
-                    pass
+        """The end of stdin ends the agent; a reader in another thread then sees its end of file."""
+        with contextlib.suppress(OSError):
+            self._in_file.close()
         try:
-            self._process.wait(5)
+            self._process.wait(8)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._closed = True  # the pipes themselves go when nobody holds this object any more
 
 
 class LocalTransport:

@@ -1,4 +1,4 @@
-"""What mpirun starts instead of ssh: hands `HOST COMMAND` to the agent on node0 and stays until it ends.
+"""What mpirun starts instead of ssh: hands `HOST COMMAND` to the agent on node0 and waits.
 
 The agent passes it over the controller's open connections to the agent of that host. No SSH between
 the nodes, so no keys, no host keys and no prompts there.

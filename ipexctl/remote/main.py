@@ -2,10 +2,10 @@
 
 A frame is two big-endian u32 (length of a JSON header, length of a binary body), then both.
 Requests: {"id", "op", ...args}; further frames with the same id go to the operation's inbox.
-Replies: {"id", "event": ...} any number of times, then {"id", "done": {...}} or {"id", "error": {...}}.
+Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {"id", "error": ...}.
 
-Nothing is kept on the host: the sources arrive over the same stdin (see hosts/agent.py), and a module
-is compiled when one of its operations is first asked for. End of stdin is the end of everything.
+Nothing is kept on the host: the sources arrive over the same stdin (see hosts/agent.py), and a
+module is compiled when one of its operations is first asked for. When stdin ends, all ends.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What this host is: files and system calls only, no programs, nothing judged and nothing created.
 
-Many hosts answer at once and may share few cores, so this reads as little as it can: the first CPU's
-part of /proc/cpuinfo (a kernel writes that file one CPU at a time), then sysfs.
+Many hosts answer at once and may share few cores, so this reads as little as it can: the first
+CPU's part of /proc/cpuinfo (a kernel writes that file one CPU at a time), then sysfs.
 `fs` is the folder in front of /proc and /sys: tests put recorded machines there.
 """
 
@@ -413,17 +413,9 @@ def _user():
 def _pythons(home):
     """[{path, version, venv}], each real file once; shims and wrappers are no interpreters."""
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
-    for parent, inside in (
-        (home + "/.pyenv/versions", "/bin"),
-        (home + "/.local/share/uv/python", "/bin"),
-        ("/opt", "/bin"),
-        (home, "/bin"),
-    ):
-        if parent == home:
-            names = ["miniconda3", "miniforge3", "anaconda3"]
-        else:
-            names = _names(parent)
-        folders += [parent + "/" + n + inside for n in sorted(names)]
+    folders += [home + "/" + n + "/bin" for n in ("miniconda3", "miniforge3", "anaconda3")]
+    for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
+        folders += [parent + "/" + n + "/bin" for n in sorted(_names(parent))]
     own = os.path.realpath(sys.executable) if sys.executable else ""
     found = {}
     for folder in folders:
@@ -477,9 +469,9 @@ def _version(real):
     minor = _number(name[8:]) if name.startswith("python3.") else None
     folder = os.path.basename(os.path.dirname(os.path.dirname(real)))
     parts = folder.replace("cpython-", "").partition("-")[0].split(".")
-    if len(parts) == 3 and parts[0] == "3" and all(p.isdigit() for p in parts):
-        if minor is None or int(parts[1]) == minor:
-            return [int(p) for p in parts]
+    told = [int(p) for p in parts if p.isdigit()]
+    if len(parts) == len(told) == 3 and told[0] == 3 and minor in (None, told[1]):
+        return told
     return None if minor is None else [3, minor]
 
 

@@ -1,8 +1,8 @@
 """What mpirun starts for every rank, and the sweep that leaves nothing of a run alive.
 
-As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the user's
-script with its output going straight to the rank's own file, and reports how it ended. The script
-dies with this wrapper (PDEATHSIG) and this wrapper ends the script when the agent is gone.
+As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the
+user's script with its output going straight to the rank's own file, and reports how it ended. The
+script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent is gone.
 """
 
 import json
@@ -26,7 +26,8 @@ def main():
     reader = Lines(link)
     orders = reader.next()
     if orders is None or "refused" in orders:
-        sys.stderr.write("ipexctl rank: %s\n" % ((orders or {}).get("refused", "the agent is gone")))
+        why = (orders or {}).get("refused", "the agent is gone")
+        sys.stderr.write("ipexctl rank: %s\n" % why)
         return 125
     set_subreaper()
     code, sign = supervise(orders, reader, link)
@@ -97,7 +98,6 @@ def start(orders):
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.closerange(3, 4096) if keeps_nothing() else None
         os.chdir(orders["cwd"])
         if orders.get("cpus"):
             pin(orders["cpus"])
@@ -106,11 +106,6 @@ def start(orders):
         os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
     finally:
         os._exit(127)
-
-
-def keeps_nothing():
-    """PMI file descriptors are MPI's way to its process manager: a script that uses MPI needs them."""
-    return not any(name in os.environ for name in ("PMI_FD", "PMIX_SERVER_URI"))
 
 
 def pin(cpus):

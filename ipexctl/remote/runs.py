@@ -16,23 +16,23 @@ import tempfile
 import threading
 import time
 
+Failure = globals()["Failure"]  # these two are put there by remote/main.py
+blobs = globals()["agent"].module("blobs")
+
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
 CHUNK = 64 * 1024
 
 
-def run_dir(root, run_id):
-    if not RUN_ID.match(run_id):
-        raise Failure("bad run id %r" % run_id)
-    root = os.path.expanduser(root)
-    if not os.path.isabs(root):
-        raise Failure("the root folder %r is not absolute" % root)
-    return os.path.join(root, "runs", run_id)
+def run_id(h):
+    if not RUN_ID.match(h["run_id"]):
+        raise Failure("%r is not a run id" % h["run_id"])
+    return h["run_id"]
 
 
 def op_prepare(call, h):
     """What this host would run with: the environment's prefix and versions, a free port."""
-    root = os.path.expanduser(h["root"])
+    root = blobs.root_folder(h["root"])
     prefix = os.path.realpath(os.path.join(root, "current"))
     python = os.path.join(prefix, "bin", "python")
     if not os.access(python, os.X_OK):
@@ -71,10 +71,8 @@ def free_port(ports):
 
 def op_snapshot(call, h):
     """The user's files for this run, copied out of the blob store. Paths can't leave the folder."""
-    root = os.path.expanduser(h["root"])
-    folder = run_dir(h["root"], h["run_id"])
-    work = os.path.join(folder, "work")
-    os.makedirs(work, mode=0o700)
+    root = blobs.root_folder(h["root"])
+    work = blobs.folder(root, "runs", run_id(h), "work")
     total = 0
     for entry in h["files"]:
         path = inside(work, entry["path"])
@@ -83,7 +81,7 @@ def op_snapshot(call, h):
             inside(work, os.path.join(os.path.dirname(entry["path"]), entry["link"]))
             os.symlink(entry["link"], path)
             continue
-        total += copy(blob(root, entry["sha256"]), path, entry["mode"])
+        total += copy(blobs.path_of(root, entry["sha256"]), path, entry["mode"])
     return {"work": work, "bytes": total}
 
 
@@ -92,12 +90,6 @@ def inside(folder, path):
     if os.path.isabs(path) or not full.startswith(folder + os.sep):
         raise Failure("the path %r leaves the run's folder" % path)
     return full
-
-
-def blob(root, sha):
-    if not re.match(r"^[0-9a-f]{64}$", sha):
-        raise Failure("bad hash %r" % sha)
-    return os.path.join(root, "blobs", "sha256", sha[:2], sha)
 
 
 def copy(source, target, mode):
@@ -123,10 +115,9 @@ class HostRun:
     def __init__(self, call, h):
         self.call = call
         self.helpers = call.agent.module("rank")
-        self.run_id = h["run_id"]
-        self.dir = run_dir(h["root"], self.run_id)
-        self.logs = os.path.join(self.dir, "logs")
-        os.makedirs(self.logs, mode=0o700, exist_ok=True)
+        self.run_id = run_id(h)
+        self.dir = blobs.folder(blobs.root_folder(h["root"]), "runs", self.run_id)
+        self.logs = blobs.folder(self.dir, "logs")
         self.plan = h
         self.lease = h["lease"]
         self.last_heard = time.monotonic()
@@ -164,7 +155,9 @@ class HostRun:
             if frame is None:
                 return
             header = frame[0]
-            if "spawn" in header:
+            if "ping" in header:
+                self.call.emit({"event": "pong"})
+            elif "spawn" in header:
                 self.spawn(header["spawn"], header["argv"])
             elif "signal" in header:
                 self.signal_ranks(header["signal"])
@@ -239,34 +232,35 @@ class HostRun:
         self.follower.add(number, orders["log"])
         with self.lock:
             self.ranks[number] = link
-        ended = None
-        while ended is None:
-            message = reader.next()
-            if message is None:
-                ended = {"lost": True}
-            elif "started" in message:
-                self.call.emit({"event": "rank", "rank": number, "started": message["pid"]})
-            elif "ended" in message:
-                ended = {"code": message["code"], "signal": message["signal"]}
+        ended = self.until_end(number, reader)
         with self.lock:
             self.ranks.pop(number, None)
         self.follower.finish(number)
-        ended.update({"event": "rank", "rank": number, "ended": True})
-        if not self.over or "lost" not in ended:
-            self.call.emit(ended)
+        self.call.emit({"event": "rank", "rank": number, "ended": ended})
         try:
             self.helpers.send(link, {"noted": True})
         except OSError:
             pass
 
+    def until_end(self, number, reader):
+        while True:
+            message = reader.next()
+            if message is None:  # its wrapper is gone without a word
+                return {"code": None, "signal": None, "lost": True}
+            if "started" in message:
+                self.call.emit({"event": "rank", "rank": number, "started": message["pid"]})
+            elif "ended" in message:
+                return {"code": message["code"], "signal": message["signal"], "lost": False}
+
     def rank_orders(self, number, local):
         places = {p["rank"]: p for p in self.plan["ranks"]}
         if number not in places:
-            return {"refused": "mpirun started rank %s here, the plan has %s" % (number, sorted(places))}
+            refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(places))
+            return {"refused": refused}
         place = places[number]
         if local is not None and local != place["local_rank"]:
-            return {"refused": "rank %d is local rank %d here, not %d" % (
-                number, local, place["local_rank"])}
+            refused = "rank %d is local rank %d here, not %d" % (number, local, place["local_rank"])
+            return {"refused": refused}
         env = self.base_env()
         env.update(place["env"])
         log = os.path.join(self.logs, "rank%05d.log" % number)

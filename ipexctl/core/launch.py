@@ -1,0 +1,186 @@
+"""Topology + request -> LaunchPlan. Pure: the same facts always give the same plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ipexctl.core import topology
+from ipexctl.core.model import Facts, Host, HostPlan, LaunchPlan, Prepared, RankPlace
+from ipexctl.errors import InputError, RunFailed
+
+DAEMONS = frozenset({"hydra_bstrap_proxy", "hydra_pmi_proxy"})
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    argv: tuple[str, ...]  # script and its arguments, or -m module ...
+    n: int | None = None
+    ppn: int | None = None
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host with all that is known about it."""
+
+    host: Host
+    facts: Facts
+    prepared: Prepared
+
+
+def plan(nodes: Sequence[Node], request: RunRequest, run_dir: str) -> LaunchPlan:
+    """`run_dir` is the run's folder on node0."""
+    counts = share_out(nodes, request)
+    used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
+    alone = len(used) == 1
+    first = used[0][0]
+    master = "127.0.0.1" if alone else _address(first)
+    hosts, rank = [], 0
+    for i, (node, count) in enumerate(used):
+        hosts.append(_host_plan(node, i, range(rank, rank + count), request, alone=alone))
+        rank += count
+    machinefile = "".join(f"{h.label}:{len(h.ranks)}\n" for h in hosts)
+    return LaunchPlan(
+        hosts=tuple(hosts),
+        master_addr=master,
+        master_port=first.prepared.port,
+        argv=request.argv,
+        mpirun=_mpirun(hosts[0], rank, run_dir),
+        machinefile=machinefile,
+        notes=_notes(nodes, counts),
+    )
+
+
+def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
+    """Ranks per host, in the order of the hostfile."""
+    n, ppn = request.n, request.ppn
+    for name, value in (("-n", n), ("-ppn", ppn)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} {value}: at least 1 is needed")
+    if ppn is not None:
+        return _fill([ppn] * len(nodes), n if n is not None else ppn * len(nodes), "-ppn")
+    if all(node.host.slots for node in nodes):
+        slots = [node.host.slots for node in nodes]
+        return _fill(slots, n if n is not None else sum(slots), "slots in the hostfile")
+    if n is None:
+        return [node.host.slots or topology.numa_nodes(node.facts.cpu) for node in nodes]
+    each, more = divmod(n, len(nodes))
+    return [each + (1 if i < more else 0) for i in range(len(nodes))]
+
+
+def _fill(limits: list[int], n: int, what: str) -> list[int]:
+    if n > sum(limits):
+        raise InputError(
+            f"-n {n} ranks do not fit: {len(limits)} hosts hold {sum(limits)} by {what}",
+            hint=f"use -n {sum(limits)}, more hosts, or a larger -ppn",
+        )
+    out = []
+    for limit in limits:
+        out.append(min(limit, n))
+        n -= out[-1]
+    return out
+
+
+def _host_plan(
+    node: Node, index: int, ranks: range, request: RunRequest, *, alone: bool
+) -> HostPlan:
+    pins = topology.pin(node.facts.cpu, len(ranks))
+    nic = "lo" if alone else _nic(node)
+    threads = topology.threads(node.facts.cpu, len(ranks))
+    prepared = node.prepared
+    path = f"{prepared.prefix}/bin:{prepared.path}"
+    return HostPlan(
+        host=node.host.name,
+        label=_label(node.host.name, index),
+        prefix=prepared.prefix,
+        nic=nic,
+        ranks=tuple(RankPlace(r, i, pins[i]) for i, r in enumerate(ranks)),
+        env=(*((k, v) for k, v in prepared.mpi_env if k != "PATH"), ("PATH", path)),
+        rank_env=(
+            ("GLOO_SOCKET_IFNAME", nic),
+            ("OMP_NUM_THREADS", str(threads)),
+            ("PYTHONUNBUFFERED", "1"),
+            ("IPEXCTL_BACKEND", "gloo"),
+            *request.env,
+        ),
+    )
+
+
+def _mpirun(first: HostPlan, n: int, run_dir: str) -> tuple[str, ...]:
+    """-genvnone: each host's processes get that host's own environment, from its agent."""
+    return (
+        f"{first.prefix}/bin/mpirun",
+        "-genvnone",
+        *("-bootstrap", "ssh", "-bootstrap-exec", f"{run_dir}/bootstrap"),
+        *("-iface", first.nic),
+        *("-machinefile", f"{run_dir}/hosts"),
+        *("-n", str(n)),
+        *("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"'),
+    )
+
+
+def _address(node: Node) -> str:
+    address = node.facts.net.ssh_address
+    if not address:
+        raise InputError(
+            f"{node.host.name} is this machine, and the other hosts need an address for it",
+            hint="name it by an address or a host name that the others reach over SSH",
+        )
+    return address
+
+
+def _nic(node: Node) -> str:
+    address = _address(node)
+    for nic in node.facts.net.nics:
+        if address in nic.addresses:
+            return nic.name
+    raise RunFailed(
+        f"{node.host.name}: no network interface has the address {address}",
+        why="the connection came in by an address that is translated on its way (NAT)",
+        hint="ipexctl doctor -v",
+    )
+
+
+def _label(name: str, index: int) -> str:
+    """mpirun reads `:` and `#` in its machine file as its own."""
+    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", name) else f"host{index}"
+
+
+def _notes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[str, ...]:
+    idle = [n.host.name for n, c in zip(nodes, counts, strict=True) if not c]
+    return (f"without ranks: {', '.join(idle)}",) if idle else ()
+
+
+# --- what mpirun asks for while it starts ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One per-host daemon: which host, and its command with that host's own prefix."""
+
+    host: str
+    argv: tuple[str, ...]
+
+
+def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
+    """`-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...` -> Launch. Refuses whatever is not of this run."""
+    words = list(argv)
+    while words and words[0] in ("-q", "-x"):
+        words.pop(0)
+    if len(words) < 2:
+        raise RunFailed(f"mpirun asked for something that is not a launch: {tuple(argv)}")
+    label, command = words[0], words[1:]
+    target = next((h for h in plan.hosts if h.label == label), None)
+    if target is None:
+        raise RunFailed(f"mpirun asked for a host that is not in this run: {label}")
+    own = plan.hosts[0].prefix
+    folder, _, program = command[0].rpartition("/")
+    if program not in DAEMONS or folder.rstrip("/") != f"{own}/bin":
+        raise RunFailed(f"mpirun asked for a program that is not its daemon: {command[0]}")
+    return Launch(target.host, tuple(_moved(w, own, target.prefix) for w in command))
+
+
+def _moved(word: str, own: str, other: str) -> str:
+    return other + word[len(own) :] if word == own or word.startswith(own + "/") else word

@@ -1,0 +1,142 @@
+"""Bytes of ranks -> lines; events of a run -> its state and its first cause. No I/O, no clock."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ipexctl.core.model import LaunchPlan
+
+MAX_LINE = 64 * 1024
+# colour passes; every other escape sequence and control character of a rank's output does not
+_ESCAPE = re.compile(
+    r"\x1b\[[0-9;:]*m"  # kept below
+    r"|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[P^_X][^\x1b]*(?:\x1b\\)?"
+    r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def clean(text: str) -> str:
+    """What a terminal may be shown of it."""
+    return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
+
+
+class Lines:
+    """One stream of bytes -> whole lines. Of a progress bar (`\\r`) only the last state is kept."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        *whole, rest = (self._rest + data).split(b"\n")
+        while len(rest) > MAX_LINE:
+            whole.append(rest[:MAX_LINE])
+            rest = rest[MAX_LINE:]
+        self._rest = rest
+        return [self._text(line) for line in whole]
+
+    def end(self) -> list[str]:
+        rest, self._rest = self._rest, b""
+        return [self._text(rest)] if rest else []
+
+    @staticmethod
+    def _text(line: bytes) -> str:
+        text = line.rstrip(b"\r").rsplit(b"\r", 1)[-1].decode("utf-8", "replace")
+        return clean(text.replace("\t", "    "))
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    rank: int
+    host: str
+    code: int | None = None
+    signal: int | None = None
+    lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def exit_code(self) -> int:
+        if self.signal is not None:
+            return 128 + self.signal
+        return 137 if self.lost else (self.code or 0)
+
+    def __str__(self) -> str:
+        if self.signal is not None:
+            return f"was ended by signal {self.signal}{_SIGNALS.get(self.signal, '')}"
+        return "was killed" if self.lost else f"exited with code {self.code}"
+
+
+_SIGNALS = {
+    2: " (SIGINT)", 4: " (SIGILL: an instruction this CPU does not have)", 6: " (SIGABRT)",
+    7: " (SIGBUS: often a full /dev/shm)", 8: " (SIGFPE)", 9: " (SIGKILL)",
+    11: " (SIGSEGV)", 15: " (SIGTERM)",
+}  # fmt: skip
+
+
+@dataclass
+class RunState:
+    """Fed with what hosts report, in the order of arrival here: never by comparing their clocks."""
+
+    plan: LaunchPlan
+    started: set[int] = field(default_factory=set)
+    ends: dict[int, RankEnd] = field(default_factory=dict)
+    tails: dict[int, list[str]] = field(default_factory=dict)
+    _streams: dict[object, Lines] = field(default_factory=dict)
+    interrupted: bool = False
+    stopping: bool = False  # what ends from now on ends because we asked for it
+    first: RankEnd | None = None
+    lost_host: tuple[str, str] | None = None
+
+    def rank_started(self, rank: int) -> None:
+        self.started.add(rank)
+
+    def rank_ended(self, end: RankEnd) -> None:
+        self.ends[end.rank] = end
+        if not end.ok and self._undecided:
+            self.first = end
+
+    def host_lost(self, host: str, why: str) -> None:
+        if self._undecided:
+            self.lost_host = (host, why)
+
+    @property
+    def _undecided(self) -> bool:
+        """Nothing has failed yet, and nobody asked for the end."""
+        asked = self.stopping or self.interrupted
+        return self.first is None and self.lost_host is None and not asked
+
+    def output(self, rank: int, data: bytes) -> list[str]:
+        lines = self._streams.setdefault(rank, Lines()).feed(data)
+        return self._remember(rank, lines)
+
+    def output_end(self, rank: int) -> list[str]:
+        stream = self._streams.get(rank)
+        return self._remember(rank, stream.end()) if stream else []
+
+    def _remember(self, rank: int, lines: list[str]) -> list[str]:
+        if lines:
+            self.tails[rank] = (self.tails.get(rank, []) + lines)[-20:]
+        return lines
+
+    @property
+    def alive(self) -> int:
+        return len(self.started) - len(self.ends)
+
+    @property
+    def all_ended(self) -> bool:
+        return len(self.ends) == self.plan.world_size
+
+    @property
+    def all_ok(self) -> bool:
+        return self.all_ended and all(e.ok for e in self.ends.values())
+
+    @property
+    def victims(self) -> tuple[RankEnd, ...]:
+        """Ranks that failed after the first one, most likely because of it."""
+        return tuple(
+            e for e in self.ends.values() if not e.ok and self.first and e.rank != self.first.rank
+        )

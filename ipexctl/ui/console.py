@@ -1,0 +1,26 @@
+"""The two consoles. Rich knows NO_COLOR, FORCE_COLOR, TERM=dumb and pipes by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
+    force = True if os.environ.get("CLICOLOR_FORCE", "0") != "0" else None
+    live = False if os.environ.get("CI") else force
+    return Console(
+        file=stream, force_terminal=live, markup=False, emoji=False, highlight=False
+    )
+
+
+def stdout_console() -> Console:
+    return _console(stderr=False)
+
+
+def stderr_console() -> Console:
+    return _console(stderr=True)
