@@ -78,8 +78,9 @@ def boot(
             started[host.name].expect("spaces")
             network.plug(host, switch, started[host.name].pid)
             started[host.name].go()
-        for start in started.values():
-            start.expect("up")
+        for host in hosts:
+            started[host.name].expect("up")
+            network.announce(host, switch, started[host.name].pid)
     except BaseException:
         for start in started.values():
             start.kill()
@@ -164,7 +165,7 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
     uid = free_uid()
     _fresh_folders(home, host, uid)
     spec = host.spec
-    covers = shapes.write(home / "shapes", shapes.covers(spec))
+    covers = shapes.write(home / "shapes", shapes.covers(spec, shapes.read_machine()))
     return inner.Boot(
         name=host.name,
         folder=home,

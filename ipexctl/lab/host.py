@@ -165,7 +165,8 @@ def _own_folders(root: str, boot: Boot) -> None:
         return
     os.makedirs(root + boot.home, exist_ok=True)
     if not boot.disk:
-        return linux.bind(str(boot.folder / "home"), root + boot.home)
+        linux.bind(str(boot.folder / "home"), root + boot.home)
+        return
     image = str(boot.folder / "disk.img")
     # The kernel frees the loop device with its last mount, which ends with this namespace.
     _quiet(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, root + boot.home], "")

@@ -17,7 +17,7 @@ from typing import Any
 
 import ipexctl
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
-from ipexctl.lab import here, network, text
+from ipexctl.lab import here, network, shapes, text
 from ipexctl.lab.spec import FAULTS, LabSpec
 
 _ERRORS: dict[str, type[IpexctlError]] = {"input": InputError, "not-here": NotHere}
@@ -63,8 +63,11 @@ class Lab:
     @classmethod
     def up(cls, spec: LabSpec, *, owner: int | None = None, root: Path | None = None) -> Lab:
         """Start a lab. With `owner` (a pid) the lab ends when that process does."""
-        here.check(spec)
         spec = spec.checked()
+        here.check(spec)
+        machine = shapes.read_machine()
+        for host in spec.hosts:
+            shapes.covers(host, machine)
         folder = (root or state_root()) / spec.name
         lock = _take(folder)
         if lock is None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from typing import Any
 
 from ipexctl.errors import HostFailed
 from ipexctl.lab import linux, text
-from ipexctl.lab.plan import HostPlan, LabPlan
+from ipexctl.lab.plan import HostPlan, LabPlan, Nic
 
 _ENV = {"PATH": text.PATH, "LANG": "C.UTF-8"}
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -89,6 +90,49 @@ def plug(host: HostPlan, switch: int, pid: int) -> None:
 def ports(host: HostPlan, switch: int, state: str) -> None:
     """Pull the host's cables ("down") or put them back ("up")."""
     batch([f"link set {nic.port} {state}" for nic in host.nics], switch)
+
+
+def announce(host: HostPlan, switch: int, pid: int) -> None:
+    """Tell the network that the host is there, as a starting machine does.
+
+    Without it a peer that asked in vain shortly before says "no route to host" a second longer.
+    """
+    _wait_forwarding(host, switch)
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    its = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    try:
+        linux.setns(its, linux.CLONE_NEWNET)
+        for nic in host.nics:
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+                raw.bind((nic.name, 0))
+                for frame in _greetings(nic):
+                    raw.send(frame)
+    finally:
+        linux.setns(own, linux.CLONE_NEWNET)
+        os.close(own)
+        os.close(its)
+
+
+def _greetings(nic: Nic) -> Iterator[bytes]:
+    """One ARP request per address, from and for that address, to everybody."""
+    mac = bytes.fromhex(nic.mac.replace(":", ""))
+    for address in nic.addresses:
+        ip = socket.inet_aton(address.partition("/")[0])
+        arp = b"\x00\x01\x08\x00\x06\x04\x00\x01" + mac + ip + bytes(6) + ip
+        yield b"\xff" * 6 + mac + b"\x08\x06" + arp
+
+
+def _wait_forwarding(host: HostPlan, switch: int, seconds: float = 10) -> None:
+    wanted = {nic.port for nic in host.nics}
+    deadline = time.monotonic() + seconds
+    while wanted and time.monotonic() < deadline:
+        links = json.loads(_run([*_inside(switch), "ip", "-j", "-d", "link", "show"]) or "[]")
+        wanted -= {link["ifname"] for link in links if _forwards(link)}
+
+
+def _forwards(link: dict[str, Any]) -> bool:
+    slave = link.get("linkinfo", {}).get("info_slave_data", {})
+    return bool(link.get("operstate") == "UP" and slave.get("state") == "forwarding")
 
 
 def unplug_for_good(host: HostPlan, switch: int) -> None:

@@ -88,13 +88,17 @@ def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> 
         gateway=f"{block[1]}/22",
         hosts=(HostPlan("flat", addresses[0], (nic,), host, _home(spec, host)),),
         flat=addresses,
-        patterns=tuple(f"{str(net[0]).rsplit('.', 1)[0]}.*" for net in block.subnets(new_prefix=24)),
+        patterns=tuple(f"{_dots(net)}.*" for net in block.subnets(new_prefix=24)),
         **common,  # type: ignore[arg-type]
     )
 
 
 def _at(block: IPv4Network, i: int, k: int) -> str:
     return str(block[k * 256 + _FIRST + i])
+
+
+def _dots(network: IPv4Network) -> str:
+    return str(network[0]).rpartition(".")[0]
 
 
 def _mac(block: IPv4Network, offset: int) -> str:

@@ -84,11 +84,11 @@ class LabSpec:
 
 def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpec, ...]:
     """`-n COUNT`, every `--host NAME:key=value,...` and `--isa a,b,c` as hosts."""
-    words = isas.split(",") if isas else []
+    row = isas.split(",") if isas else []
     hosts = {f"node{i:02d}": HostSpec(name=f"node{i:02d}") for i in range(1, count + 1)}
-    if len(words) > count:
-        raise InputError(f"--isa names {len(words)} hosts, the lab has {count}")
-    for name, word in zip(list(hosts), words, strict=False):
+    if len(row) > count:
+        raise InputError(f"--isa names {len(row)} hosts, the lab has {count}")
+    for name, word in zip(list(hosts), row, strict=False):
         hosts[name] = replace(hosts[name], isa=word)
     for option in options:
         name, _, words = option.partition(":")

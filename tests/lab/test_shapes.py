@@ -1,0 +1,134 @@
+"""Shapes as the host itself sees them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ipexctl.errors import InputError
+from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.lab.shapes import Machine, Place, Tree, covers, layout
+from ipexctl.lab.spec import parse_hosts, parse_shape, parse_size
+
+CPUS = os.cpu_count() or 1
+
+SHAPES = (
+    "isa=amx,nic=ens3,shm=64k",
+    "isa=avx512-bf16,nic=eth0+ens3,disk=24m",
+    "isa=avx512,no-python",
+    "isa=avx2,loopback-name",
+    "isa=sse,home=/data/trainer,disk=16m",
+    f"sockets={CPUS}",
+    f"smt={CPUS}",
+)
+
+
+@pytest.fixture(scope="module")
+def shaped(lab_root):
+    hosts = tuple(parse_shape(HostSpec(), words) for words in SHAPES)
+    lab = Lab.up(LabSpec(name="shaped", hosts=hosts), owner=os.getpid(), root=lab_root)
+    yield lab
+    lab.down()
+
+
+@pytest.mark.parametrize(
+    ("host", "command", "said"),
+    [
+        ("node01", "grep -c amx_tile /proc/cpuinfo", CPUS),
+        ("node02", "grep -c avx512_bf16 /proc/cpuinfo; grep -c amx /proc/cpuinfo", f"{CPUS} 0"),
+        ("node03", "grep -c avx512_vnni /proc/cpuinfo; grep -c bf16 /proc/cpuinfo", f"{CPUS} 0"),
+        ("node04", "grep -c avx2 /proc/cpuinfo; grep -c avx512f /proc/cpuinfo", f"{CPUS} 0"),
+        ("node05", "grep -c sse4_2 /proc/cpuinfo; grep -c avx /proc/cpuinfo", f"{CPUS} 0"),
+        ("node01", "grep -c ^processor /proc/cpuinfo", CPUS),
+        ("node01", "grep -m1 -o '8480+' /proc/cpuinfo", "8480+"),
+        ("node01", "ls /sys/class/net", "ens3 lo"),
+        ("node02", "ls /sys/class/net", "ens3 eth0 lo"),
+        ("node01", "df --output=size -B1 /dev/shm | tail -1", 65536),
+        ("node03", "command -v python3 python; ls /usr/bin/python3* | grep -x '.*[0-9.]'", ""),
+        ("node02", "command -v python3", "/usr/bin/python3"),
+        ("node04", "getent hosts node04", "127.0.1.1 node04"),
+        ("node05", "pwd; findmnt -no FSTYPE -T .; ls -A", "/data/trainer ext4"),
+        ("node05", "touch x && rm x && echo mine", "mine"),
+        ("node02", "head -c 32m /dev/zero > big; echo $?; rm big", 1),
+        ("node06", "lscpu -p=SOCKET | grep -v '#'", " ".join(map(str, range(CPUS)))),
+        ("node06", "ls -d /sys/devices/system/node/node* | wc -l", CPUS),
+        ("node06", "cat /sys/devices/system/node/node0/cpulist", 0),
+        ("node06", "sed -n 's/physical id.*: //p' /proc/cpuinfo", " ".join(map(str, range(CPUS)))),
+        ("node07", "lscpu -p=CORE | grep -v '#' | sort -u", 0),
+        ("node07", "cat /sys/devices/system/cpu/smt/active", int(CPUS > 1)),
+    ],
+)
+def test_a_host_sees_the_shape_that_was_asked_for(shaped, host, command, said):
+    done = shaped.run_in(host, ["sh", "-c", command], user="trainer")
+    assert " ".join(done.stdout.split()) == str(said), done.stderr
+
+
+def test_a_link_rate_slows_what_a_host_sends(make_lab):
+    hosts = (HostSpec(rate="20mbit"), HostSpec())
+    lab = make_lab(LabSpec(name="slow", hosts=hosts, uplink="1gbit"))
+    qdisc = lab.run_in("node01", ["tc", "qdisc", "show", "dev", "eth0"]).stdout
+    assert "tbf" in qdisc and "rate 20Mbit" in qdisc
+    assert "tbf" not in lab.run_in("node02", ["tc", "qdisc", "show", "dev", "eth0"]).stdout
+
+
+def test_cores_are_filled_socket_by_socket_and_second_threads_come_last():
+    made = layout(HostSpec(sockets=2, numa=2, smt=2), tuple(range(8)))
+    assert made == tuple(
+        Place(cpu, socket, core, socket)
+        for cpu, (socket, core) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)] * 2)
+    )
+
+
+@pytest.mark.parametrize("spec", [HostSpec(sockets=3), HostSpec(numa=3), HostSpec(smt=8)])
+def test_cpus_that_do_not_exist_are_refused(spec):
+    with pytest.raises(InputError, match="cannot be made of 4 CPUs"):
+        layout(spec, (0, 1, 2, 3))
+
+
+def test_regrouping_alone_keeps_the_real_model():
+    real = "processor\t: 0\nmodel name\t: Real\nphysical id\t: 0\nflags\t\t: fpu\n\n"
+    real += "processor\t: 1\nmodel name\t: Real\nphysical id\t: 0\nflags\t\t: fpu\n\n"
+    made = covers(HostSpec(sockets=2), Machine("x86_64", (0, 1), real, 4096))
+    block = (
+        "processor\t: {0}\nmodel name\t: Real\nphysical id\t: {0}\nflags\t\t: fpu\n"
+        "siblings\t: 1\ncore id\t\t: 0\ncpu cores\t: 1\n"
+    )
+    assert made["/proc/cpuinfo"] == Tree({"": f"{block.format(0)}\n{block.format(1)}\n"})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("64k", 65536), ("200M", 200 << 20), ("2g", 2 << 30), ("512", 512)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "isas", "message"),
+    [
+        (1, ["node02:isa=amx"], "", "no host 'node02'"),
+        (1, ["node01:isa"], "", "unknown shape 'isa'"),
+        (1, ["node01:shm=much"], "", "'much' is no size"),
+        (1, ["node01:sockets=0"], "", "'0' is no count"),
+        (1, [], "amx,avx2", "--isa names 2 hosts, the lab has 1"),
+        (1, ["node01:isa=avx1"], "", "unknown isa 'avx1'"),
+        (1, ["node01:nic=lo"], "", "'lo' is no network card"),
+        (1, ["node01:nic=eth0+eth0"], "", "different names"),
+        (1, ["node01:home=../x"], "", "'../x' is no home"),
+        (1, ["node01:rate=fast"], "", "'fast' is no link rate"),
+        (1, ["node01:disk=1k"], "", "a disk has at least 8m"),
+        (0, [], "", "a lab has 1 to 200 hosts, not 0"),
+    ],
+)
+def test_wrong_words_are_refused_with_the_reason(count, options, isas, message):
+    with pytest.raises(InputError, match=message):
+        LabSpec(hosts=parse_hosts(count, options, isas)).checked()
+
+
+def test_options_and_the_isa_list_make_hosts():
+    assert parse_hosts(3, ["node02:nic=ens3+eth1,shm=64m,no-python"], "amx,avx2") == (
+        HostSpec(name="node01", isa="amx"),
+        HostSpec(name="node02", isa="avx2", nics=("ens3", "eth1"), shm=64 << 20, python=False),
+        HostSpec(name="node03"),
+    )
