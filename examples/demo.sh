@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The quick start on practice hosts: three real sshd hosts on this machine, then doctor, install and
+# run. Needs root for the practice hosts. They are taken down however this ends.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+started=$SECONDS
+lab=demo-$$
+
+step() {
+    echo
+    printf '$ %s\n' "$*"
+    "$@"
+}
+take_down() {
+    local code=$?
+    step ipexctl lab down --name "$lab" || code=1
+    echo
+    if ((code)); then
+        echo "The demo failed with exit code $code after $((SECONDS - started)) s."
+    else
+        echo "The demo took $((SECONDS - started)) s."
+    fi
+    exit "$code"
+}
+
+trap take_down EXIT
+trap 'exit 130' INT TERM
+
+# Three kinds of CPU, and one host whose network card has another name.
+step ipexctl lab up --name "$lab" -n 3 --isa amx,avx512,avx2 --host node02:nic=ens5
+folder=${XDG_STATE_HOME:-$HOME/.local/state}/ipexctl/labs/$lab
+hosts=(-f "$folder/hostfile" --ssh-config "$folder/ssh_config")
+
+step ipexctl doctor "${hosts[@]}"
+step ipexctl install "${hosts[@]}" -y
+step ipexctl run "${hosts[@]}" -n 6 -ppn 2 examples/train_ddp.py --epochs 3

@@ -1,0 +1,157 @@
+"""The outermost edge, as a user meets it: a real process, its two streams and its exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import ipexctl
+from ipexctl.cli import app
+from ipexctl.errors import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK
+
+ROOT = Path(__file__).parent.parent
+
+
+def _ipexctl(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return _python("-m", "ipexctl", *args, home=home)
+
+
+def _python(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *args],
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "NO_COLOR": "1",
+            "COLUMNS": "100",
+            "SHELL": "/bin/bash",
+            "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def _commands() -> dict[str, str]:
+    """Name -> first line of help, of every command that is not hidden."""
+    group = typer.main.get_command(app)
+    commands = getattr(group, "commands", {})
+    return {
+        name: (command.help or "").partition("\n")[0]
+        for name, command in commands.items()
+        if not command.hidden
+    }
+
+
+def test_version(tmp_path: Path) -> None:
+    done = _ipexctl("--version", home=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        EXIT_OK,
+        f"ipexctl {ipexctl.__version__}\n",
+        "",
+    )
+
+
+def test_help_lists_every_command_with_a_sentence(tmp_path: Path) -> None:
+    done = _ipexctl("--help", home=tmp_path)
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert done.returncode == EXIT_OK
+    assert [name for name in _commands() if name not in listed] == []
+    assert [name for name, sentence in _commands().items() if not sentence] == []
+
+
+def test_every_command_has_its_own_help(tmp_path: Path) -> None:
+    shown = {name: _ipexctl(name, "--help", home=tmp_path) for name in _commands()}
+    bad = {name: done.stderr for name, done in shown.items() if done.returncode != EXIT_OK}
+    assert bad == {}
+    assert [n for n, done in shown.items() if f"Usage: ipexctl {n}" not in done.stdout] == []
+
+
+def test_completion_can_be_shown_and_installed(tmp_path: Path) -> None:
+    shown = _ipexctl("--show-completion", "bash", home=tmp_path)
+    assert shown.returncode == EXIT_OK
+    assert "_IPEXCTL_COMPLETE=complete_bash" in shown.stdout
+    installed = _ipexctl("--install-completion", "bash", home=tmp_path)
+    assert installed.returncode == EXIT_OK
+    assert list(tmp_path.rglob("*ipexctl*")) != []
+
+
+WRONG = [
+    pytest.param(("no-such-command",), "no-such-command", id="a command that does not exist"),
+    pytest.param(("doctor", "--no-such-option"), "--no-such-option", id="an unknown option"),
+    pytest.param(("doctor", "-f", "no-such-file"), "no-such-file", id="a hostfile not there"),
+    pytest.param(("doctor", "-H", "a,a"), "a is named twice", id="a host named twice"),
+    pytest.param(
+        ("doctor", "-H", "-oProxyCommand=touch hacked"), "-oProxyCommand", id="a host as an option"
+    ),
+    pytest.param(
+        ("doctor", "-H", "a@-oProxyCommand=touch hacked"), "-oProxyCommand", id="after a user name"
+    ),
+    pytest.param(("doctor", "-f", "README.md", "-H", "a"), "-f", id="hosts given twice"),
+    pytest.param(("run", "-f", "no-such-file", "train.py"), "no-such-file", id="run without hosts"),
+    pytest.param(("install", "-f", "no-such-file"), "no-such-file", id="install without hosts"),
+]
+
+
+@pytest.mark.parametrize(("args", "named"), WRONG)
+def test_wrong_input_is_explained_on_stderr_and_ends_with_2(
+    args: tuple[str, ...], named: str, tmp_path: Path
+) -> None:
+    done = _ipexctl(*args, home=tmp_path)
+    assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (ROOT / "hacked").exists()
+
+
+# Every way out of main(), reached by a command made for it.
+_PLANTED = """
+import sys
+import ipexctl.cli as cli
+from ipexctl.errors import InputError, NothingFits, Unreachable
+
+@cli.app.command()
+def planted() -> None:
+    {body}
+
+sys.argv = ["ipexctl", "planted"]
+cli.main()
+"""
+WAYS_OUT = [
+    (
+        "raise InputError('line 3 is wrong', why='a\\nb', hint='ipexctl doctor')",
+        EXIT_INPUT,
+        "ipexctl: line 3 is wrong\n  why: a\n       b\n  try: ipexctl doctor\n",
+    ),
+    ("raise NothingFits('no stack fits')", 3, "ipexctl: no stack fits\n"),
+    ("raise Unreachable('n1 is down')", 4, "ipexctl: n1 is down\n"),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "message"), WAYS_OUT)
+def test_an_explained_error_is_one_message_and_its_own_code(
+    body: str, code: int, message: str, tmp_path: Path
+) -> None:
+    done = _python("-c", _PLANTED.format(body=body), home=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
+
+
+def test_a_bug_of_ours_shows_its_traceback_and_ends_with_70(tmp_path: Path) -> None:
+    done = _python("-c", _PLANTED.format(body="1 / 0"), home=tmp_path)
+    assert (done.returncode, done.stdout) == (EXIT_BUG, "")
+    assert "ZeroDivisionError" in done.stderr
+    assert "bug in ipexctl" in done.stderr
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    done = _python("-c", _PLANTED.format(body="raise KeyboardInterrupt"), home=tmp_path)
+    assert (done.returncode, done.stdout) == (EXIT_INTERRUPTED, "")
+    assert "Traceback" not in done.stderr
