@@ -68,6 +68,33 @@ def _root(
 # --- doctor --------------------------------------------------------------------------------------
 
 
+@app.command()
+def doctor(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    ssh_config: SshConfig = None,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+    verbose: Annotated[int, typer.Option("-v", count=True, help="Say why as well.")] = 0,
+) -> None:
+    """Look at all hosts: what each is, and what would break or slow a training."""
+    from ipexctl.verbs.doctor import document, examine
+
+    named = [*(names or ()), *(hosts or ())]
+    report = examine(_target(hostfile, named, ssh_config, forks), root)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(document(report), indent=2))
+    else:
+        from ipexctl.ui.doctor import show
+
+        show(report, sys.stdout, verbose=verbose > 0)
+    raise typer.Exit(report.exit_code)
+
+
 # --- trust ---------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,62 @@
+"""What a check about several hosts sees, and what all checks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts, Peer
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The hosts that answered, and who could reach whom."""
+
+    hosts: tuple[Facts, ...]
+    peers: tuple[Peer, ...] = ()
+
+
+def size(count: int) -> str:
+    """Bytes for people: 64 KiB, 512 MiB, 1.5 GiB, 503 GiB."""
+    if count < MIB:
+        return f"{count // 1024} KiB"
+    if count < GIB:
+        return f"{count // MIB} MiB"
+    return f"{count / GIB:.1f} GiB" if count < 10 * GIB else f"{count // GIB} GiB"
+
+
+def groups(
+    hosts: Sequence[Facts], key: Callable[[Facts], Hashable | None]
+) -> dict[Hashable, list[str]]:
+    """Host names by what `key` says of them, the largest group first. Unknown ones take no part."""
+    found: dict[Hashable, list[str]] = {}
+    for facts in hosts:
+        value = key(facts)
+        if value not in (None, ""):
+            found.setdefault(value, []).append(facts.host)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def told(found: dict[Hashable, list[str]], unit: str = "") -> str:
+    """amx on node[01-03]; avx2 on node04"""
+    return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
+
+
+def install_command(facts: Facts, *, debian: str, rhel: str, suse: str) -> str:
+    """The command that installs a package on this host's distribution."""
+    ids = set(facts.os_ids)
+    if ids & {"debian", "ubuntu"}:
+        return f"sudo apt-get install -y {debian}"
+    if ids & {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}:
+        return f"sudo dnf install -y {rhel}"
+    if ids & {"suse", "opensuse", "sles", "sle_hpc", "opensuse-leap"}:
+        return f"sudo zypper install -y {suse}"
+    return (
+        f"sudo apt-get install -y {debian}   (Debian, Ubuntu)\n"
+        f"sudo dnf install -y {rhel}   (RHEL, Fedora)\n"
+        f"sudo zypper install -y {suse}   (SUSE)"
+    )
