@@ -1,0 +1,24 @@
+"""What `lab up` and `lab status` print."""
+
+from __future__ import annotations
+
+from ipexctl.verbs.lab import HostState, LabState
+
+
+def lab_text(state: LabState) -> str:
+    """The hosts, and the two commands that one wants next."""
+    width = max(len(host.name) for host in state.hosts)
+    lines = [f"lab '{state.name}' is up, log in as {state.user}"]
+    lines += [f"  {host.name:<{width}}  {host.address:<15}  {_state(host)}" for host in state.hosts]
+    if state.addresses:
+        lines += [f"  {len(state.addresses)} addresses, up to {state.addresses[-1]}"]
+    first = state.addresses[0] if state.addresses else state.hosts[0].name
+    lines += ["", f"  ipexctl doctor -f {state.hostfile} -F {state.ssh_config}"]
+    return "\n".join([*lines, f"  ssh -F {state.ssh_config} {first}"])
+
+
+def _state(host: HostState) -> str:
+    words = ", ".join(host.faults)
+    if not host.up:
+        return "down" if words in ("", "kill") else f"down ({words})"
+    return words or "ok"

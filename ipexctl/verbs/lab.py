@@ -1,0 +1,106 @@
+"""`lab`: words of the command line to a Lab and back to values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ipexctl.errors import InputError
+from ipexctl.lab import Lab, LabSpec
+from ipexctl.lab import lab as labs
+from ipexctl.lab.spec import parse_hosts
+
+
+@dataclass(frozen=True)
+class HostState:
+    name: str
+    address: str
+    up: bool
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LabState:
+    """What `lab up` and `lab status` say about one lab."""
+
+    name: str
+    user: str
+    hostfile: str
+    ssh_config: str
+    hosts: tuple[HostState, ...]
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """The words of `lab up`; the shapes are still text."""
+
+    spec: LabSpec
+    count: int = 3
+    hosts: tuple[str, ...] = ()
+    isas: str = ""
+    flat: bool = False
+    owner: int | None = None
+
+
+def up(options: UpOptions) -> LabState:
+    if options.flat and (options.hosts or options.isas):
+        raise InputError("a flat lab has no shapes", hint="leave out --flat, or --host and --isa")
+    if options.flat:
+        spec = replace(options.spec, flat=options.count)
+    else:
+        made = parse_hosts(options.count, list(options.hosts), options.isas)
+        spec = replace(options.spec, hosts=made)
+    return describe(Lab.up(spec, owner=options.owner))
+
+
+def status(name: str = "") -> tuple[LabState, ...]:
+    """One lab, or every lab that is up."""
+    chosen = [name] if name else labs.names()
+    return tuple(describe(Lab.open(each)) for each in chosen)
+
+
+def down(name: str = "lab", *, everything: bool = False) -> tuple[str, ...]:
+    """End one lab or all; the names of those that ended."""
+    chosen = labs.names() if everything else [name]
+    for each in chosen:
+        Lab.open(each).down()
+    return tuple(chosen)
+
+
+def fault(host: str, kind: str, name: str = "lab") -> None:
+    Lab.open(name).fault(host, kind)
+
+
+def heal(host: str, name: str = "lab") -> None:
+    Lab.open(name).heal(host)
+
+
+def shell(host: str, name: str = "lab", *, root: bool = False) -> list[str]:
+    """The command that becomes the shell: ssh, or past sshd into the namespaces as root."""
+    lab = Lab.open(name)
+    if root:
+        return lab.shell_argv(host, user="root")
+    if host not in lab.hosts and host not in lab.addresses:
+        raise InputError(f"no host '{host}' in lab '{name}'", hint="ipexctl lab status")
+    target = lab.addresses[0] if host in lab.hosts and lab.addresses else host
+    return ["ssh", "-F", str(lab.ssh_config), target]
+
+
+def describe(lab: Lab) -> LabState:
+    now = lab.status()
+    hosts = lab.hosts.values()
+    return LabState(
+        name=lab.name,
+        user=lab.user,
+        hostfile=str(lab.hostfile),
+        ssh_config=str(lab.ssh_config),
+        hosts=tuple(
+            HostState(h.name, h.address, bool(now[h.name][0]), tuple(now[h.name][1])) for h in hosts
+        ),
+        addresses=lab.addresses,
+    )
+
+
+def document(states: tuple[LabState, ...]) -> dict[str, Any]:
+    return {"schema_version": 1, "labs": [asdict(state) for state in states]}
