@@ -29,9 +29,7 @@ OLD_PYTHON = 97
 PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 " + " ".join(
     f"python3.{minor}" for minor in range(14, 5, -1)
 )
-_BOOT = (
-    "import sys;sys.version_info<(3,6) and sys.exit(97);exec(sys.stdin.buffer.readline())"
-)
+_BOOT = "import sys;sys.version_info<(3,6) and sys.exit(97);exec(sys.stdin.buffer.readline())"
 _SH_FACTS = (
     "echo; echo $0-sh; echo :kernel; uname -sr; echo :arch; uname -m; echo :hostname; uname -n; "
     "echo :user; id -un; echo :uid; id -u; echo :home; echo $HOME; echo :ssh; echo $SSH_CONNECTION; "
@@ -136,9 +134,7 @@ class Agent:
         """Asks and waits. `timeout` is how long the host may stay silent."""
         return self.wait(self.start(op, args), timeout=timeout, on_event=on_event)
 
-    def wait(
-        self, number: int, *, timeout: float = 60.0, on_event: OnEvent | None = None
-    ) -> Reply:
+    def wait(self, number: int, *, timeout: float = 60.0, on_event: OnEvent | None = None) -> Reply:
         for frame in self.frames(timeout):
             if frame.header["id"] != number:
                 continue

@@ -264,8 +264,13 @@ class HostRun:
         env = self.base_env()
         env.update(place["env"])
         log = os.path.join(self.logs, "rank%05d.log" % number)
-        return {"env": env, "argv": place["argv"], "cwd": self.plan["cwd"], "log": log,
-                "cpus": place["cpus"]}
+        return {
+            "env": env,
+            "argv": place["argv"],
+            "cwd": self.plan["cwd"],
+            "log": log,
+            "cpus": place["cpus"],
+        }
 
     def signal_ranks(self, number):
         with self.lock:
@@ -314,8 +319,14 @@ class HostRun:
         try:
             with open(out, "ab") as log:
                 child = subprocess.Popen(
-                    argv, env=env, cwd=self.dir, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    preexec_fn=lambda: self.helpers.die_with_parent(parent), start_new_session=True,
+                    argv,
+                    env=env,
+                    cwd=self.dir,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=lambda: self.helpers.die_with_parent(parent),
+                    start_new_session=True,
                 )
         except OSError as e:
             self.call.emit({"event": "exited", "key": key, "code": 127, "error": str(e)})

@@ -13,9 +13,7 @@ def _console(*, stderr: bool) -> Console:
     # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
     force = True if os.environ.get("CLICOLOR_FORCE", "0") != "0" else None
     live = False if os.environ.get("CI") else force
-    return Console(
-        file=stream, force_terminal=live, markup=False, emoji=False, highlight=False
-    )
+    return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
 
 
 def stdout_console() -> Console:

@@ -1,4 +1,4 @@
-"""A run as a scrolling stream: `node02 r05 | text`, a status line at the bottom, a card at the end."""
+"""A run as a stream that scrolls: `node02 r05 | text`, a status line below, a card at the end."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class JsonView:
         )
 
 
-# --- parts -----------------------------------------------------------------------------------------
+# --- parts ---------------------------------------------------------------------------------------
 
 
 def _count(n: int, noun: str) -> str:

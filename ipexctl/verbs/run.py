@@ -471,9 +471,7 @@ class _Session:
             ended_by=ended_by,
             seconds=time.monotonic() - self.began,
             plan=self.plan,
-            hosts=tuple(
-                link.end or HostEnd(name, None, "") for name, link in self.links.items()
-            ),
+            hosts=tuple(link.end or HostEnd(name, None, "") for name, link in self.links.items()),
             first=first,
             tail=tuple(state.tails.get(first.rank, ())) if first else tuple(self.mpirun_tail),
             victims=state.victims if first else (),

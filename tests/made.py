@@ -1,0 +1,68 @@
+"""Facts made up for tests of the pure parts: a host with what the test names, plain otherwise."""
+
+from __future__ import annotations
+
+from ipexctl.core.model import (
+    ClockFacts,
+    Cpu,
+    CpuFacts,
+    DiskFacts,
+    Facts,
+    Host,
+    MemFacts,
+    NetFacts,
+    Nic,
+    Prepared,
+    Python,
+)
+
+
+def cpu(
+    *, sockets: int = 1, cores: int = 4, threads: int = 1, allowed: tuple[int, ...] | None = None
+) -> CpuFacts:
+    """As Linux numbers them: first threads of all cores first, then second threads."""
+    total = sockets * cores
+    cpus = tuple(
+        Cpu(id=t * total + s * cores + c, core=c, socket=s, node=s)
+        for t in range(threads)
+        for s in range(sockets)
+        for c in range(cores)
+    )
+    flags = frozenset({"avx", "avx2", "fma"})
+    return CpuFacts("x86_64", "GenuineIntel", "Made CPU", 6, 85, flags, cpus, allowed)
+
+
+def facts(
+    name: str = "node01",
+    *,
+    address: str = "10.0.0.1",
+    nic: str = "eth0",
+    cpus: CpuFacts | None = None,
+) -> Facts:
+    return Facts(
+        host=name,
+        kernel="Linux 6.1",
+        os_name="Debian GNU/Linux 12",
+        libc="glibc 2.36",
+        user="trainer",
+        uid=1000,
+        home="/home/trainer",
+        boot_id="made",
+        agent="python",
+        cpu=cpus or cpu(),
+        mem=MemFacts(16 << 30, 12 << 30, 0, 8 << 30, 8 << 30),
+        net=NetFacts(name, ("127.0.1.1",), address, (Nic(nic, True, 1500, (address,)),), nic),
+        disk=DiskFacts("/home/trainer/.ipexctl", 50 << 30, 10**6, "ext4", False, True),
+        pythons=(Python("/usr/bin/python3", (3, 11, 2)),),
+        clock=ClockFacts(0.0, 0.01),
+    )
+
+
+def prepared(prefix: str = "/home/trainer/.ipexctl/envs/abc") -> Prepared:
+    return Prepared(
+        prefix, (("torch", "2.13.0"),), (("I_MPI_ROOT", prefix),), "/usr/bin:/bin", 29500
+    )
+
+
+def host(name: str, slots: int = 0) -> Host:
+    return Host(name, slots=slots)

@@ -1,0 +1,153 @@
+import pytest
+
+from ipexctl.core.launch import Launch, Node, RunRequest, plan, read_launch, share_out
+from ipexctl.errors import InputError, RunFailed
+from tests.made import cpu, facts, host, prepared
+
+
+def node(name, *, slots=0, **kwargs):
+    return Node(host(name, slots), facts(name, **kwargs), prepared())
+
+
+THREE = [
+    node("node01", address="10.0.0.1"),
+    node("node02", address="10.0.0.2", nic="ens3"),
+    node("node03", address="10.0.0.3"),
+]
+
+
+def request(n=None, ppn=None, **kwargs):
+    return RunRequest(("train.py", "--epochs", "3"), n, ppn, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("slots", "n", "ppn", "expected"),
+    [
+        ((0, 0, 0), 6, 2, [2, 2, 2]),
+        ((0, 0, 0), None, 2, [2, 2, 2]),
+        ((0, 0, 0), 4, 2, [2, 2, 0]),
+        ((0, 0, 0), 5, 2, [2, 2, 1]),
+        ((0, 0, 0), 7, None, [3, 2, 2]),
+        ((0, 0, 0), None, None, [1, 1, 1]),
+        ((4, 2, 1), None, None, [4, 2, 1]),
+        ((4, 2, 1), 5, None, [4, 1, 0]),
+        ((4, 2, 1), 3, 1, [1, 1, 1]),
+    ],
+)
+def test_ranks_are_shared_out_in_the_order_of_the_hostfile(slots, n, ppn, expected):
+    nodes = [node(f"n{i}", slots=s) for i, s in enumerate(slots)]
+    assert share_out(nodes, request(n, ppn)) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "ppn", "words"),
+    [(7, 2, "-n 7 ranks do not fit"), (0, None, "at least 1"), (None, 0, "at least 1")],
+)
+def test_numbers_that_cannot_be_are_refused_with_the_reason(n, ppn, words):
+    with pytest.raises(InputError, match=words):
+        share_out(THREE, request(n, ppn))
+
+
+def test_a_node_with_two_numa_nodes_gets_two_ranks_by_default():
+    nodes = [node("a", cpus=cpu(sockets=2, cores=8)), node("b")]
+    assert share_out(nodes, request()) == [2, 1]
+
+
+def test_the_plan_of_three_hosts_is_whole():
+    made = plan(THREE, request(6, 2), "/home/trainer/.ipexctl/runs/r1")
+    prefix = "/home/trainer/.ipexctl/envs/abc"
+    assert made.master_addr == "10.0.0.1"
+    assert made.master_port == 29500
+    assert made.machinefile == "node01:2\nnode02:2\nnode03:2\n"
+    assert made.mpirun == (
+        f"{prefix}/bin/mpirun", "-genvnone", "-bootstrap", "ssh",
+        "-bootstrap-exec", "/home/trainer/.ipexctl/runs/r1/bootstrap", "-iface", "eth0",
+        "-machinefile", "/home/trainer/.ipexctl/runs/r1/hosts", "-n", "6",
+        "/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"',
+    )  # fmt: skip
+    assert [h.nic for h in made.hosts] == ["eth0", "ens3", "eth0"]
+    second = made.hosts[1]
+    assert dict(second.env) == {"I_MPI_ROOT": prefix, "PATH": f"{prefix}/bin:/usr/bin:/bin"}
+    assert made.rank_environment(second, second.ranks[1]) == {
+        "GLOO_SOCKET_IFNAME": "ens3",
+        "OMP_NUM_THREADS": "2",
+        "PYTHONUNBUFFERED": "1",
+        "IPEXCTL_BACKEND": "gloo",
+        "RANK": "3",
+        "WORLD_SIZE": "6",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+    }
+    assert second.ranks[1].cpus == (2, 3)
+
+
+def test_a_host_without_ranks_is_left_out_and_named():
+    made = plan(THREE, request(4, 2), "/r")
+    assert [h.host for h in made.hosts] == ["node01", "node02"]
+    assert made.notes == ("without ranks: node03",)
+
+
+def test_one_host_talks_to_itself_over_lo():
+    made = plan([THREE[1]], request(2), "/r")
+    assert (made.master_addr, made.hosts[0].nic) == ("127.0.0.1", "lo")
+
+
+def test_the_users_environment_wins_over_ours_but_not_over_the_ranks_numbers():
+    made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "/r")
+    env = made.rank_environment(made.hosts[0], made.hosts[0].ranks[0])
+    assert (env["OMP_NUM_THREADS"], env["RANK"]) == ("7", "0")
+
+
+def test_an_address_that_no_interface_has_is_refused():
+    odd = node("node02", address="10.0.0.2")
+    nat = Node(odd.host, facts("node02", address="10.0.0.9"), odd.prepared)
+    net = nat.facts.net.__class__(**{**nat.facts.net.__dict__, "nics": odd.facts.net.nics})
+    broken = Node(nat.host, nat.facts.__class__(**{**nat.facts.__dict__, "net": net}), nat.prepared)
+    with pytest.raises(RunFailed, match="no network interface has the address 10.0.0.9"):
+        plan([THREE[0], broken], request(2), "/r")
+
+
+def test_names_that_mpirun_would_read_as_its_own_get_a_label():
+    nodes = [node("user@[::1]:22"), node("node02", address="10.0.0.2")]
+    assert plan(nodes, request(2), "/r").machinefile == "host0:1\nnode02:1\n"
+
+
+# what Intel MPI 2021.18 hands to -bootstrap-exec
+RECORDED = (
+    "-q", "-x", "node02", "/home/trainer/.ipexctl/envs/abc/bin//hydra_bstrap_proxy",
+    "--upstream-host", "10.0.0.1", "--upstream-port", "39447", "--pgid", "0", "--launcher", "ssh",
+    "--base-path", "/home/trainer/.ipexctl/envs/abc/bin/", "--tree-width", "16",
+    "/home/trainer/.ipexctl/envs/abc/bin//hydra_pmi_proxy", "--usize", "-1",
+)  # fmt: skip
+
+
+def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
+    other = Node(THREE[1].host, THREE[1].facts, prepared("/data/ipex/envs/abc"))
+    made = plan([THREE[0], other, THREE[2]], request(3), "/r")
+    asked = read_launch(made, RECORDED)
+    assert asked == Launch(
+        "node02",
+        (
+            "/data/ipex/envs/abc/bin//hydra_bstrap_proxy", "--upstream-host", "10.0.0.1",
+            "--upstream-port", "39447", "--pgid", "0", "--launcher", "ssh",
+            "--base-path", "/data/ipex/envs/abc/bin/", "--tree-width", "16",
+            "/data/ipex/envs/abc/bin//hydra_pmi_proxy", "--usize", "-1",
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("-q", "-x", "evil", *RECORDED[3:]), "not in this run: evil"),
+        (("-q", "-x", "node02", "/bin/sh", "-c", "id"), "not its daemon: /bin/sh"),
+        (("-q", "-x", "node02", "/tmp/hydra_bstrap_proxy"), "not its daemon"),
+        (("-q", "-x", "node02", "hydra_bstrap_proxy"), "not its daemon"),
+        ((), "not a launch"),
+    ],
+)
+def test_nothing_but_a_daemon_of_this_run_is_started(argv, words):
+    with pytest.raises(RunFailed, match=words):
+        read_launch(plan(THREE, request(3), "/r"), argv)

@@ -1,0 +1,100 @@
+import random
+
+import pytest
+
+from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.runlog import Lines, RankEnd, RunState, clean
+from tests.made import facts, host, prepared
+
+
+def state(n=3):
+    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(n)]
+    return RunState(plan(nodes, RunRequest(("t.py",), n), "/r"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+        ("\x1b[2J\x1b[Hcleared", "cleared"),
+        ("\x1b]0;a title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bP1;2|secret\x1b\\x", "x"),
+        ("a\x07b\x08c\x00d", "abcd"),
+        ("[bold]not ours[/bold]", "[bold]not ours[/bold]"),
+        ("\u202eevil", "evil"),
+        ("cut \x1b[3", "cut 3"),
+    ],
+)
+def test_only_colour_passes(text, shown):
+    assert clean(text) == shown
+
+
+def test_bytes_in_any_pieces_give_the_same_lines():
+    data = "".join(f"line {i} ü\n" for i in range(200)).encode() + b"no end"
+    expected = [f"line {i} ü" for i in range(200)] + ["no end"]
+    rng = random.Random(7)
+    for _ in range(20):
+        lines, out, at = Lines(), [], 0
+        while at < len(data):
+            step = rng.randint(1, 40)
+            out += lines.feed(data[at : at + step])
+            at += step
+        assert out + lines.end() == expected
+
+
+def test_of_a_progress_bar_the_last_state_is_kept():
+    assert Lines().feed(b" 10%\r 50%\r100%\r\nnext\n") == ["100%", "next"]
+
+
+def test_a_line_without_end_does_not_grow_for_ever():
+    lines = Lines()
+    out = lines.feed(b"x" * 200_000)
+    assert [len(t) for t in out] == [65536] * 3
+    assert len(lines.end()[0]) == 200_000 - 3 * 65536
+
+
+def test_the_first_rank_to_fail_is_the_cause_and_the_others_are_victims():
+    run = state()
+    run.rank_ended(RankEnd(2, "n2", 3))
+    run.rank_ended(RankEnd(0, "n0", None, 6))
+    run.rank_ended(RankEnd(1, "n1", 0))
+    assert run.first == RankEnd(2, "n2", 3)
+    assert run.victims == (RankEnd(0, "n0", None, 6),)
+    assert (run.all_ended, run.all_ok) == (True, False)
+
+
+def test_what_ends_because_we_asked_is_no_failure():
+    run = state()
+    run.stopping = True
+    run.rank_ended(RankEnd(0, "n0", None, 9))
+    run.host_lost("n1", "gone")
+    assert (run.first, run.lost_host) == (None, None)
+
+
+def test_a_lost_host_explains_the_ranks_that_fail_after_it():
+    run = state()
+    run.host_lost("n1", "no word from it for 30 s")
+    run.rank_ended(RankEnd(0, "n0", 1))
+    assert (run.first, run.lost_host) == (None, ("n1", "no word from it for 30 s"))
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        (RankEnd(0, "n", 3), 3, "exited with code 3"),
+        (RankEnd(0, "n", None, 11), 139, "signal 11 (SIGSEGV)"),
+        (RankEnd(0, "n", lost=True), 137, "was killed"),
+    ],
+)
+def test_a_ranks_end_gives_the_code_a_shell_would(end, code, words):
+    assert end.exit_code == code
+    assert words in str(end)
+
+
+def test_the_last_lines_of_each_rank_are_remembered():
+    run = state()
+    run.output(1, b"".join(b"%d\n" % i for i in range(50)) + b"half")
+    run.output_end(1)
+    assert run.tails[1] == [str(i) for i in range(31, 50)] + ["half"]

@@ -1,0 +1,44 @@
+import pytest
+
+from ipexctl.core.topology import cores, numa_nodes, pin, threads
+from tests.made import cpu
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks", "expected"),
+    [
+        pytest.param(cpu(cores=4), 1, ((0, 1, 2, 3),), id="one rank gets every core"),
+        pytest.param(cpu(cores=4), 2, ((0, 1), (2, 3)), id="two ranks get halves"),
+        pytest.param(cpu(cores=5), 2, ((0, 1, 2), (3, 4)), id="the odd core goes to the first"),
+        pytest.param(
+            cpu(sockets=2, cores=2, threads=2), 2, ((0, 1), (2, 3)),
+            id="a rank per socket, first threads only",
+        ),
+        pytest.param(
+            cpu(cores=4, allowed=(1, 3)), 2, ((1,), (3,)), id="never a core that is not granted"
+        ),
+        pytest.param(
+            cpu(cores=2, threads=2, allowed=(2, 3)), 2, ((2,), (3,)),
+            id="the second thread where only that is granted",
+        ),
+        pytest.param(
+            cpu(cores=2), 3, ((0, 1),) * 3, id="more ranks than cores: all may run everywhere"
+        ),
+    ],
+)  # fmt: skip
+def test_ranks_get_whole_cores_of_what_the_host_grants(machine, ranks, expected):
+    assert pin(machine, ranks) == expected
+
+
+def test_smt_threads_of_a_core_stand_together():
+    assert cores(cpu(sockets=1, cores=2, threads=2)) == ((0, 2), (1, 3))
+
+
+def test_a_numa_node_without_granted_cpus_holds_no_rank():
+    assert numa_nodes(cpu(sockets=2, cores=2)) == 2
+    assert numa_nodes(cpu(sockets=2, cores=2, allowed=(0, 1))) == 1
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(1, 4), (2, 2), (3, 1), (8, 1)])
+def test_threads_per_rank_are_equal_on_a_host(ranks, expected):
+    assert threads(cpu(cores=4), ranks) == expected
