@@ -1,0 +1,171 @@
+"""Host keys: the known_hosts files on disk, and what is said about a key that isn't in them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import shlex
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.known_hosts import (
+    Entry,
+    KnownHosts,
+    Standing,
+    Verdict,
+    entry_line,
+    fingerprint,
+    parse_known_hosts,
+)
+from ipexctl.core.model import Place
+from ipexctl.core.ssh_config import Answer, Me, expand
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
+
+_KRL_MAGIC = b"SSHKRL\n\0"
+
+
+def own_known_hosts() -> Path:
+    """Where `ipexctl trust` writes."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "ipexctl" / "known_hosts"
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """The key a host showed, and what the known_hosts files say about it."""
+
+    answer: Answer
+    names: tuple[str, ...]
+    key_type: str
+    blob: bytes
+    verdict: Verdict
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.blob)
+
+
+class KnownFiles:
+    """Every file is read once, whoever asks for it."""
+
+    def __init__(self, me: Me) -> None:
+        self._me = me
+        self._own = str(own_known_hosts())
+        self._files: dict[str, tuple[Entry, ...]] = {}
+        self._sets: dict[tuple[str, ...], KnownHosts] = {}
+        self._lock = threading.Lock()
+
+    def for_host(self, answer: Answer) -> KnownHosts:
+        """The files ssh would use for this host, and ours."""
+        named = (*answer.user_known_hosts, *answer.global_known_hosts)
+        paths = (*(expand(p, answer, self._me) for p in named if p != "none"), self._own)
+        with self._lock:
+            if paths not in self._sets:
+                self._sets[paths] = KnownHosts(e for p in paths for e in self._entries(p))
+            return self._sets[paths]
+
+    def revoked(self, answer: Answer, blob: bytes) -> Verdict | None:
+        """RevokedHostKeys of ssh_config, when it is a plain list of keys."""
+        if not answer.revoked_keys:
+            return None
+        path = Path(expand(answer.revoked_keys, answer, self._me))
+        lines = _revoked_lines(answer, path)
+        hits = tuple(line for line in lines if _decode(line.key) == blob)
+        return Verdict(Standing.REVOKED, hits) if hits else None
+
+    def _entries(self, path: str) -> tuple[Entry, ...]:
+        if path not in self._files:
+            try:
+                text = Path(path).read_text("utf-8", "replace")
+            except OSError:
+                text = ""  # a file that isn't there vouches for nobody
+            self._files[path] = parse_known_hosts(text, path)
+        return self._files[path]
+
+
+def remember(key: HostKey, path: Path) -> None:
+    """Adds the key to our own file. One write, so that two of us at once don't tear a line."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, line)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def accept(key: HostKey) -> None:
+    """Raises unless somebody vouched for this very key."""
+    standing = key.verdict.standing
+    if standing is Standing.UNKNOWN:
+        raise HostKeyUnknown(
+            f"{key.answer.name}: nobody has vouched for its host key yet",
+            why=f"{key.key_type} {key.fingerprint}",
+            hint=f"ipexctl trust -H {key.answer.name}",
+            fingerprint=key.fingerprint,
+        )
+    if standing is Standing.REVOKED:
+        raise HostKeyChanged(
+            f"{key.answer.name}: its host key is revoked",
+            why=f"{key.key_type} {key.fingerprint} is revoked in {_places(key)}",
+            hint="give the host a new key, or ask whoever revoked this one",
+        )
+    if standing is Standing.CHANGED:
+        raise changed(key)
+
+
+def changed(key: HostKey) -> HostKeyChanged:
+    old = ", ".join(
+        f"{e.key_type} {fingerprint(_decode(e.key))} in {_where(e.place)}"
+        for e in key.verdict.lines
+    )
+    commands = dict.fromkeys(
+        shlex.join(("ssh-keygen", "-R", key.names[0], "-f", e.place.source))
+        for e in key.verdict.lines
+    )
+    return HostKeyChanged(
+        f"{key.answer.name}: its host key is not the one on record",
+        why=f"now {key.key_type} {key.fingerprint}; on record {old}\n"
+        "either the host was set up again, or somebody stands between you and it",
+        hint="\n".join(commands) + "   # only when you know why it changed",
+    )
+
+
+def _places(key: HostKey) -> str:
+    return ", ".join(_where(e.place) for e in key.verdict.lines)
+
+
+def _where(place: Place) -> str:
+    return f"{place.source}:{place.line}"
+
+
+def _decode(key: str) -> bytes:
+    try:
+        return base64.b64decode(key)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _revoked_lines(answer: Answer, path: Path) -> list[Entry]:
+    """As OpenSSH, we refuse to go on with a list that can't be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        raise Unreachable(
+            f"{answer.name}: RevokedHostKeys of ssh_config cannot be read", why=str(e)
+        ) from None
+    if data.startswith(_KRL_MAGIC):
+        raise Unreachable(
+            f"{answer.name}: RevokedHostKeys {path} is a KRL, which ipexctl cannot read",
+            hint="name a plain list of public keys, or write @revoked lines into known_hosts",
+        )
+    rows = enumerate(data.decode("utf-8", "replace").split("\n"), 1)
+    words = ((number, row.split()) for number, row in rows)
+    return [
+        Entry((), row[0], row[1], "@revoked", Place(str(path), number, 1))
+        for number, row in words
+        if len(row) >= 2 and not row[0].startswith("#")
+    ]

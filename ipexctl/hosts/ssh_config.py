@@ -1,0 +1,152 @@
+"""Asks `ssh -G` how to reach each host, as rarely as it can."""
+
+from __future__ import annotations
+
+import getpass
+import glob
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.core.model import Host
+from ipexctl.core.ssh_config import (
+    Answer,
+    Config,
+    Me,
+    for_another,
+    own_answer,
+    parse_config,
+    read_answer,
+)
+from ipexctl.errors import InputError
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+ASK_TIMEOUT = 20.0
+
+
+def whoami() -> Me:
+    """OpenSSH takes the home folder from the user database, not from HOME; so do we."""
+    entry = pwd.getpwuid(os.getuid())
+    return Me(entry.pw_name, entry.pw_dir, os.getuid(), socket.gethostname(), dict(os.environ))
+
+
+class SshConfig:
+    """`answers` for the hosts of a command; asks again only for names it hasn't seen."""
+
+    def __init__(self, config_file: Path | None, *, program: str | None = "ssh") -> None:
+        self.me = whoami()
+        self._file = config_file
+        self._ssh = shutil.which(program) if program else None
+        self._config = self._read()
+
+    def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        """One per host; what the hostfile says about user and port goes first."""
+        if self._ssh is None:
+            found = {h: self._without_ssh(h) for h in hosts}
+        elif not self._config.plain:
+            found = self._one_by_one(hosts)
+        else:
+            found = self._by_class(hosts)
+        return {
+            h: replace(a, user=h.user or a.user, port=h.port or a.port) for h, a in found.items()
+        }
+
+    def _by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        classes: dict[tuple[bool, ...], list[Host]] = {}
+        for host in hosts:
+            classes.setdefault(self._config.host_class(host.name), []).append(host)
+        found = self._one_by_one([members[0] for members in classes.values()])
+        alone: list[Host] = []
+        for first, *rest in classes.values():
+            for host in rest:
+                answer = for_another(found[first], self._config, host.name)
+                if answer:
+                    found[host] = answer
+                else:
+                    alone.append(host)
+        return found | self._one_by_one(alone)
+
+    def _one_by_one(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        if len(hosts) <= 1:
+            return {h: self._ask(h) for h in hosts}
+        with ThreadPoolExecutor(min(8, len(hosts))) as pool:
+            return dict(zip(hosts, pool.map(self._ask, hosts), strict=True))
+
+    def _ask(self, host: Host) -> Answer:
+        argv = [str(self._ssh), "-G", "-T"]
+        if self._file:
+            argv += ["-F", str(self._file)]
+        if host.user:
+            argv += ["-l", host.user]
+        if host.port:
+            argv += ["-p", str(host.port)]
+        try:
+            done = subprocess.run(
+                [*argv, "--", host.name],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=ASK_TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise InputError(
+                f"{host.name}: ssh_config was not read in {ASK_TIMEOUT:.0f} s",
+                hint=f"ssh -G {host.name}   # a `Match exec` that hangs?",
+            ) from None
+        if done.returncode:
+            raise InputError(
+                f"{host.name}: ssh cannot read its configuration",
+                why=done.stderr.decode("utf-8", "replace").strip(),
+                hint=" ".join([*argv[:2], *argv[3:], host.name]),
+            )
+        return read_answer(done.stdout.decode("utf-8", "replace"), host.name)
+
+    def _without_ssh(self, host: Host) -> Answer:
+        if any(s.key == "match" for s in self._config.settings):
+            raise InputError(
+                "ssh_config has `Match` lines, and only the ssh program can judge them",
+                hint="install the OpenSSH client, or name a file without Match: -F FILE",
+            )
+        return own_answer(self._config, host.name, self.me.user or getpass.getuser())
+
+    def _read(self) -> Config:
+        folder = Path(self.me.home, ".ssh")
+        if self._file is None:
+            files = [(folder / "config", folder), (SYSTEM_CONFIG, SYSTEM_CONFIG.parent)]
+        elif str(self._file) == "none":
+            files = []
+        elif self._file.exists():
+            files = [(self._file, folder)]
+        else:
+            raise InputError(f"there is no ssh configuration {self._file}")
+        return parse_config(
+            (text, _Includes(base, self.me)) for file, base in files for text in _texts([str(file)])
+        )
+
+
+class _Includes:
+    """Follows an Include line: relative to the folder ssh uses, ~ and wildcards as ssh does."""
+
+    def __init__(self, base: Path, me: Me) -> None:
+        self._base, self._home = base, me.home
+
+    def __call__(self, word: str) -> Sequence[str]:
+        if word.startswith("~/"):
+            word = self._home + word[1:]
+        return _texts(sorted(glob.glob(os.path.join(self._base, word))))  # noqa: PTH118, PTH207
+
+
+def _texts(paths: Iterable[str]) -> list[str]:
+    found = []
+    for path in paths:
+        try:
+            found.append(Path(path).read_text("utf-8", "surrogateescape"))
+        except OSError:
+            continue  # ssh itself ignores what isn't there, and complains about the rest
+    return found
