@@ -1,0 +1,411 @@
+"""Environments under ROOT/envs: built from blobs alone, proved, then made `current` in one step.
+
+ROOT/envs/KEY is an environment only with its .ipexctl-ok in it, which is written last: what a
+killed build left is removed by the next one. ROOT/current is a link, and all that `run` looks at.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+import zipfile
+
+agent = globals()["agent"]  # put there by remote/main.py
+Failure = globals()["Failure"]
+
+blobs = agent.module("blobs")
+
+KEY = re.compile(r"[0-9a-f]{16}\Z")
+WHEEL = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-[A-Za-z0-9._+-]+\.whl\Z"
+)
+OK = ".ipexctl-ok"
+PROVED = ".ipexctl-proved"
+BUILD_TIMEOUT = 1800
+PROOF_TIMEOUT = 180
+LOCK_TIMEOUT = 1800
+BEAT = 5.0  # seconds between signs of life for the controller
+
+PROOF = """
+import json, os, sys
+import torch
+rank = int(os.environ.get("PMI_RANK", 0))
+size = int(os.environ.get("PMI_SIZE", 1))
+x = torch.ones(64, 64, requires_grad=True)
+(x @ x).sum().backward()
+assert float(x.grad[0, 0]) == 128.0, "backward gave %r" % (x.grad[0, 0],)
+total = float(rank)
+if size > 1:
+    import torch.distributed as dist
+    dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=size)
+    t = torch.tensor([float(rank)])
+    dist.all_reduce(t)
+    total = float(t)
+    dist.destroy_process_group()
+assert total == size * (size - 1) / 2, "all_reduce gave %r" % (total,)
+if rank == 0:
+    print(json.dumps({"torch": torch.__version__, "ranks": size}))
+"""
+
+
+def op_state(call, header):
+    """{root, key} -> {root, built, proved, current}: what is here of this environment."""
+    root = blobs.root_folder(header["root"])
+    env = env_folder(root, header["key"])
+    return {
+        "root": root,
+        "built": os.path.exists(os.path.join(env, OK)),
+        "proved": os.path.exists(os.path.join(env, PROVED)),
+        "current": current(root),
+    }
+
+
+def op_build(call, header):
+    """{root, key, python, wheels: [[file, sha256], ...], uv: sha256} -> {built}
+
+    Every wheel and uv's own are blobs that are here already.
+    """
+    root = blobs.root_folder(header["root"])
+    env = env_folder(root, header["key"])
+    wheels = [(checked_wheel(file), blobs.checked(sha)) for file, sha in header["wheels"]]
+    with Locked(call, root):
+        if os.path.exists(os.path.join(env, OK)):
+            return {"built": False}
+        blobs.need_space(root, unpacked_size(root, wheels), 0)
+        uv = unpack_uv(root, header["uv"])
+        build(call, root, env, uv, header["python"], wheels)
+    return {"built": True}
+
+
+def op_prove(call, header):
+    """{root, key, ranks, env: [[name, value], ...]} -> {torch, ranks}
+
+    `ranks` processes (started by mpirun when more than one) train a step and add up their numbers.
+    """
+    root = blobs.root_folder(header["root"])
+    env = env_folder(root, header["key"])
+    variables = with_env(clean_environ(env), header["env"])
+    folder = tempfile.mkdtemp(prefix="ipexctl-proof-")
+    try:
+        said = run(call, proof_command(env, folder, header["ranks"]), variables, PROOF_TIMEOUT)
+        found = json.loads(said.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Failure("the new environment's proof printed nothing we know", said[-500:]) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    write(os.path.join(env, PROVED), found)
+    return found
+
+
+def op_switch(call, header):
+    """{root, key} -> {changed, previous}. From now on `current` is this environment."""
+    root = blobs.root_folder(header["root"])
+    env = env_folder(root, header["key"])
+    if not os.path.exists(os.path.join(env, OK)):
+        raise Failure("the environment %s is not whole" % header["key"])
+    with Locked(call, root):
+        before = current(root)
+        if before == header["key"]:
+            return {"changed": False, "previous": before}
+        if before:
+            link(root, "previous", os.path.join("envs", before))
+        link(root, "current", os.path.join("envs", header["key"]))
+    return {"changed": True, "previous": before}
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def env_folder(root, key):
+    if not isinstance(key, str) or not KEY.match(key):
+        raise Failure("%r is not an environment's name" % (key,), slug="input")
+    return os.path.join(root, "envs", key)
+
+
+def checked_wheel(file):
+    if not isinstance(file, str) or not WHEEL.match(file):
+        raise Failure("%r is not the name of a wheel" % (file,), slug="input")
+    return file
+
+
+def current(root):
+    """The key of the current environment, "" when there is none."""
+    try:
+        key = os.path.basename(os.readlink(os.path.join(root, "current")))
+    except OSError:
+        return ""
+    return key if KEY.match(key) else ""
+
+
+def link(root, name, target):
+    """A symlink that is either the old one or the new one, never absent."""
+    fresh = os.path.join(root, ".%s-%d" % (name, os.getpid()))
+    blobs.unlink(fresh)
+    os.symlink(target, fresh)
+    os.rename(fresh, os.path.join(root, name))
+
+
+def write(path, value):
+    """Whole and on the disk, or not there."""
+    fresh = "%s.%d" % (path, os.getpid())
+    with open(fresh, "w") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(fresh, path)
+
+
+class Locked:
+    """One builder per root at a time; the others wait and say so."""
+
+    def __init__(self, call, root):
+        self.call = call
+        self.path = os.path.join(blobs.folder(root, "envs"), ".lock")
+
+    def __enter__(self):
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.time() + LOCK_TIMEOUT
+        told = 0.0
+        while not blobs.lock(self.fd):
+            if time.time() > deadline:
+                os.close(self.fd)
+                raise Failure("another install has held %s for too long" % self.path)
+            if time.time() - told > BEAT:
+                told = time.time()
+                self.call.emit({"event": "waiting"})
+            time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_):
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        os.close(self.fd)
+
+
+# --- building ------------------------------------------------------------------------------------
+
+
+def unpacked_size(root, wheels):
+    total = 0
+    for file, sha in wheels:
+        try:
+            with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
+                total += sum(member.file_size for member in archive.infolist())
+        except (OSError, zipfile.BadZipFile) as e:
+            raise Failure("%s is not here as a readable wheel" % file, str(e)) from None
+    return total
+
+
+def unpack_uv(root, sha):
+    """The uv program out of its wheel; its folder is named by the wheel's content."""
+    blobs.checked(sha)
+    place = os.path.join(blobs.folder(root, "tools", "uv-" + sha[:12]), "uv")
+    if os.path.exists(place):
+        return place
+    fresh = "%s.%d" % (place, os.getpid())
+    try:
+        with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
+            member = uv_member(archive.namelist())
+            with archive.open(member) as source, open(fresh, "wb") as target:
+                shutil.copyfileobj(source, target)
+                target.flush()
+                os.fsync(target.fileno())
+    except (OSError, zipfile.BadZipFile) as e:
+        raise Failure("cannot unpack uv", str(e)) from None
+    os.chmod(fresh, 0o700)
+    os.rename(fresh, place)
+    return place
+
+
+def uv_member(names):
+    fitting = [n for n in names if re.match(r"uv-[0-9.]+\.data/scripts/uv\Z", n)]
+    if len(fitting) != 1:
+        raise Failure("uv's wheel has no program in it")
+    return fitting[0]
+
+
+def build(call, root, env, uv, python, wheels):
+    work = os.path.join(root, "envs", ".work-%d" % os.getpid())
+    remove_old_work(os.path.join(root, "envs"))
+    try:
+        remove(env)
+        links = blobs.folder(root, "envs", os.path.basename(work), "wheels")
+        lines = [as_wheel(root, links, file, sha) for file, sha in wheels]
+        asked = os.path.join(work, "requirements.txt")
+        with open(asked, "w") as file:
+            file.write("".join(lines))
+        variables = dict(clean_environ(env), UV_CACHE_DIR=os.path.join(work, "cache"), TMPDIR=work)
+        variables["HOME"] = work
+        base = [uv, "--no-config", "--offline", "--color", "never", "--no-progress"]
+        make = ["venv", "--quiet", "--no-project", "--python", python, env]
+        fill = ["pip", "install", "--quiet", "--python", os.path.join(env, "bin", "python")]
+        fill += ["--no-index", "--no-deps", "--require-hashes", "--find-links", links, "-r", asked]
+        call.emit({"event": "step", "what": "venv"})
+        run(call, base + make, variables, BUILD_TIMEOUT)
+        call.emit({"event": "step", "what": "unpack"})
+        run(call, base + fill, variables, BUILD_TIMEOUT)
+        make_runnable(os.path.join(env, "bin"))
+        write(os.path.join(env, OK), {"wheels": [file for file, _ in wheels]})
+    except BaseException:
+        remove(env)
+        raise
+    finally:
+        remove(work)
+
+
+def as_wheel(root, links, file, sha):
+    """The blob under the wheel's name, and the line that asks for exactly it."""
+    source, target = blobs.path_of(root, sha), os.path.join(links, file)
+    try:
+        os.link(source, target)
+    except OSError:  # a filesystem without hard links
+        os.symlink(source, target)
+    name, version = file.split("-")[:2]
+    return "%s==%s --hash=sha256:%s\n" % (name, version, sha)
+
+
+def make_runnable(folder):
+    """Wheels that were zipped again can lose the x bit; a script or program in bin needs it."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode) or mode & 0o100:
+            continue
+        with open(path, "rb") as file:
+            head = file.read(4)
+        if head[:2] == b"#!" or head == b"\x7fELF":
+            os.chmod(path, stat.S_IMODE(mode) | 0o700)
+
+
+def remove_old_work(folder):
+    """Only the lock's holder has a work folder, so any other is a dead one's."""
+    for name in os.listdir(folder):
+        if name.startswith(".work-"):
+            remove(os.path.join(folder, name))
+
+
+def remove(path):
+    if os.path.islink(path) or os.path.isfile(path):
+        os.unlink(path)
+    elif os.path.isdir(path):
+        # Its mark goes first, so that a removal cut short does not look whole.
+        blobs.unlink(os.path.join(path, OK))
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def clean_environ(env):
+    """Nothing of the account's PYTHON*, PIP_*, UV_* or MPI settings gets in."""
+    keep = ("HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "TZ")
+    variables = {name: os.environ[name] for name in keep if name in os.environ}
+    variables["PATH"] = os.path.join(env, "bin") + ":/usr/local/bin:/usr/bin:/bin"
+    variables["LC_ALL"] = "C.UTF-8"
+    variables["UV_NO_CONFIG"] = "1"
+    variables["UV_PYTHON_DOWNLOADS"] = "never"
+    return variables
+
+
+def with_env(variables, pairs):
+    variables = dict(variables, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    for name, value in pairs:
+        if name in ("PATH", "LD_LIBRARY_PATH") and variables.get(name):
+            value = value + ":" + variables[name]
+        variables[name] = value
+    # One machine, no network: Hydra starts the ranks itself and does not look its own name up.
+    variables.update(
+        I_MPI_HYDRA_BOOTSTRAP="fork", I_MPI_HYDRA_IFACE="lo", I_MPI_FABRICS="shm", I_MPI_PIN="0"
+    )
+    return variables
+
+
+def proof_command(env, folder, ranks):
+    python = [os.path.join(env, "bin", "python"), "-I", "-c", PROOF]
+    python.append(os.path.join(folder, "rendezvous"))
+    if ranks < 2:
+        return python
+    return [os.path.join(env, "bin", "mpirun"), "-n", str(int(ranks))] + python
+
+
+def run(call, command, variables, timeout):
+    """stdout of the command. Its whole process group ends with it, with us, or at the deadline."""
+    with tempfile.TemporaryFile() as log:
+        process = started(command, variables, log)
+        out = outlived(call, process, timeout)
+        if process.returncode:
+            log.seek(0)
+            words = (log.read() or out).decode("utf-8", "replace").strip()
+            raise Failure(
+                "%s failed (%s)" % (os.path.basename(command[0]), ended(process.returncode)),
+                words[-2000:],
+            )
+    return out.decode("utf-8", "replace")
+
+
+def started(command, variables, log):
+    try:
+        return subprocess.Popen(
+            command, env=variables, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=log, preexec_fn=in_own_group,
+        )
+    except OSError as e:
+        raise Failure(
+            "cannot run %s" % command[0], e.strerror or str(e),
+            "--root FOLDER   # on a disk that is not mounted noexec"
+            if e.errno == errno.EACCES else "",
+        ) from None
+
+
+def outlived(call, process, timeout):
+    """Its stdout, once it has ended."""
+    def kill():
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+    agent.at_end.append(kill)
+    try:
+        return wait(call, process, time.time() + timeout)
+    finally:
+        if process.returncode is None:
+            kill()
+            process.wait()
+        agent.at_end.remove(kill)
+
+
+def wait(call, process, deadline):
+    chunks = []
+    reader = threading.Thread(target=lambda: chunks.append(process.stdout.read()))
+    reader.daemon = True
+    reader.start()
+    while True:
+        try:
+            process.wait(BEAT)
+            break
+        except subprocess.TimeoutExpired:
+            if time.time() > deadline:
+                raise Failure("%s did not end in time" % process.args[0]) from None
+            call.emit({"event": "alive"})
+    reader.join(BEAT)
+    return b"".join(chunks)
+
+
+def in_own_group():
+    """A group that can be ended whole; the kernel ends its leader should the agent be killed."""
+    import ctypes
+
+    os.setsid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+def ended(code):
+    return "signal %d" % -code if code < 0 else "exit %d" % code
