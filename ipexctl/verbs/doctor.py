@@ -130,7 +130,7 @@ def _connect_all(
         if not targets:
             return []
         args = {"targets": targets, "timeout": PEER_TIMEOUT}
-        reply = seen[host.name].agent.call("probe.connect", args, timeout=PEER_TIMEOUT + 10)
+        reply = seen[host.name].agent.call("net.connect", args, timeout=PEER_TIMEOUT + 10)
         errors = _results(reply.done)
         return [
             Peer(host.name, name, address, ok=errors.get(name) == "", error=errors.get(name, "?"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 from ipexctl.core.checks.cluster import Cluster, install_command
 from ipexctl.core.model import Facts, Finding, Severity
 
@@ -42,8 +40,8 @@ def clocks(cluster: Cluster) -> list[Finding]:
     if not known:
         return []
     alone = len(known) < 3
-    reference = 0.0 if alone else median(c.offset for _, c in known)
-    doubt = 0.0 if alone else median(c.uncertainty for _, c in known)
+    reference = 0.0 if alone else _middle([c.offset for _, c in known])
+    doubt = 0.0 if alone else _middle([c.uncertainty for _, c in known])
     found = []
     for host, clock in known:
         skew = clock.offset - reference
@@ -64,6 +62,10 @@ def clocks(cluster: Cluster) -> list[Finding]:
             )
         )
     return found
+
+
+def _middle(numbers: list[float]) -> float:
+    return sorted(numbers)[len(numbers) // 2]
 
 
 def _seconds(skew: float) -> str:

@@ -1,0 +1,265 @@
+"""Processors, memory and control groups, from /proc and /sys below a folder `fs`.
+
+As little is read as will do: the first CPU's part of /proc/cpuinfo (a kernel writes that file one
+CPU at a time), then sysfs.
+"""
+
+import os
+
+CPUS = 8192  # more than any kernel has; a broken file can't make us count for ever
+
+
+def cpu(fs, groups, live):
+    info = fs + "/proc/cpuinfo"
+    first = fields_of(read(info, until=b"\n\n").partition("\n\n")[0])
+    cpus = _sysfs_cpus(fs + "/sys/devices/system/cpu")
+    if not any(core is not None for _, core, _ in cpus):
+        cpus = _cpuinfo_cpus(read(info)) or cpus
+    return {
+        "arch": os.uname().machine if live else _recorded_arch(first),
+        "vendor": first.get("vendor_id") or first.get("CPU implementer", ""),
+        "model_name": first.get("model name") or first.get("Processor", ""),
+        "family": first.get("cpu family") or first.get("CPU architecture"),
+        "model": first.get("model") or first.get("CPU part"),
+        "flags": first.get("flags") or first.get("Features", ""),
+        "cpus": cpus,
+        "affinity": sorted(os.sched_getaffinity(0)) if live else None,
+        "cpuset": groups["cpuset"],
+        "quota": groups["quota"],
+    }
+
+
+def _recorded_arch(first):
+    return "aarch64" if "CPU implementer" in first else "x86_64"
+
+
+def _sysfs_cpus(base):
+    """[[cpu, lowest CPU of its core, socket]] for what is online."""
+    found = []
+    for cpu in _online(base):
+        top = "%s/cpu%d/topology/" % (base, cpu)
+        core = _lowest(top)
+        if core is None:
+            core = number(read(top + "core_id"))
+        found.append([cpu, core, number(read(top + "physical_package_id"))])
+    return found
+
+
+def _online(base):
+    text = read(base + "/online")
+    if text:
+        return _expand(text)
+    try:
+        names = os.listdir(base)
+    except OSError:
+        return []
+    cpus = sorted(int(n[3:]) for n in names if n.startswith("cpu") and n[3:].isdigit())
+    return [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
+
+
+def _lowest(top):
+    """The lowest CPU of a core: unique on the host, where core_id repeats per socket and die."""
+    text = read(top + "thread_siblings_list").strip()
+    if text:
+        return number(text.partition(",")[0].partition("-")[0])
+    try:
+        mask = int(read(top + "thread_siblings").strip().replace(",", ""), 16)
+    except ValueError:
+        return None
+    return (mask & -mask).bit_length() - 1 if mask else None
+
+
+def _cpuinfo_cpus(text):
+    """For kernels without topology in sysfs."""
+    found = []
+    cores = {}  # type: dict[object, int]
+    for part in text.split("\n\n"):
+        one = fields_of(part)
+        cpu, socket_id = number(one.get("processor")), number(one.get("physical id"))
+        core = number(one.get("core id"))
+        if cpu is None:
+            continue
+        if core is not None:
+            core = cores.setdefault((socket_id, core), cpu)
+        found.append([cpu, core, socket_id])
+    return found[:CPUS]
+
+
+def nodes(fs):
+    """[[node, its CPUs, bytes in all, bytes free]]; a node may have memory and no CPU."""
+    base = fs + "/sys/devices/system/node"
+    try:
+        names = [n for n in os.listdir(base) if n.startswith("node") and n[4:].isdigit()]
+    except OSError:
+        return []
+    found = []
+    for name in sorted(names, key=lambda n: int(n[4:])):
+        where = base + "/" + name
+        text = read(where + "/cpulist")
+        cpus = text.strip() if text else _from_mask(read(where + "/cpumap"))
+        mem = {}
+        for line in read(where + "/meminfo").splitlines():
+            words = line.split()
+            if len(words) >= 4:
+                mem[words[2]] = number(words[3])
+        found.append([int(name[4:]), cpus, _kib(mem.get("MemTotal:")), _kib(mem.get("MemFree:"))])
+    return found
+
+
+def _from_mask(text):
+    try:
+        mask = int(text.strip().replace(",", ""), 16)
+    except ValueError:
+        return ""
+    return ",".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1)
+
+
+# --- control groups ------------------------------------------------------------------------------
+
+
+def mounts(fs):
+    """[(mount point, type, options)], later ones lie over earlier ones."""
+    text = read(fs + "/proc/self/mounts") or read(fs + "/proc/mounts")
+    words = (line.split(" ") for line in text.splitlines())
+    return [(w[1].replace("\\040", " "), w[2], w[3].split(",")) for w in words if len(w) >= 4]
+
+
+def cgroup(fs, mounts):
+    """The CPUs, the share of them and the memory that our control group leaves us."""
+    paths = {}
+    for line in read(fs + "/proc/self/cgroup").splitlines():
+        parts = line.split(":", 2)
+        if len(parts) == 3:
+            for name in parts[1].split(","):
+                paths[name] = parts[2]
+    for name in ("", "cpuset"):
+        paths.setdefault(name, read(fs + "/proc/self/cpuset").strip() or "/")
+    base = {}
+    for point, kind, options in mounts:
+        if kind == "cgroup2":
+            base[""] = fs + point
+        elif kind == "cpuset":
+            base["cpuset"] = fs + point
+        elif kind == "cgroup":
+            for name in ("cpuset", "cpu", "memory"):
+                if name in options:
+                    base[name] = fs + point
+
+    def lines(controller, *files):
+        where = base.get(controller)
+        return _upwards(where, paths.get(controller, "/"), files) if where else []
+
+    cpuset = lines("", "cpuset.cpus.effective")
+    cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
+    memory = lines("", "memory.max") + lines("memory", "memory.limit_in_bytes")
+    limits = [n for n in map(number, memory) if n is not None and n < 1 << 60]
+    shares = [_share(text.split()) for text in lines("", "cpu.max")]
+    shares += [_share([q, "100000"]) for q in lines("cpu", "cpu.cfs_quota_us")]
+    return {
+        "cpuset": cpuset[0] if cpuset else "",
+        "quota": min([s for s in shares if s is not None] or [None]),
+        "memory": min(limits or [None]),
+    }
+
+
+def _upwards(base, path, files):
+    """What the first of `files` says in our group and in each one above it."""
+    found = []
+    parts = [p for p in path.split("/") if p and p != ".."]
+    for depth in range(len(parts), -1, -1):
+        where = "/".join([base] + parts[:depth])
+        for name in files:
+            text = read(where + "/" + name).strip()
+            if text:
+                found.append(text)
+                break
+    return found
+
+
+def _share(words):
+    """["200000", "100000"] -> 2.0 CPUs; "max" and -1 mean no limit."""
+    numbers = [number(w) for w in words]
+    if len(numbers) != 2 or not numbers[0] or not numbers[1] or numbers[0] < 0:
+        return None
+    return numbers[0] / float(numbers[1])
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def _kib(number):
+    return None if number is None else number * 1024
+
+
+def mem(fs, groups, live):
+    fields = fields_of(read(fs + "/proc/meminfo"))
+
+    def of(name):
+        return _kib(number((fields.get(name) or "?").split()[0]))
+
+    shm = statvfs("/dev/shm") if live else None
+    return {
+        "total": of("MemTotal"),
+        "available": of("MemAvailable"),
+        "swap_total": of("SwapTotal"),
+        "shm_total": shm.f_blocks * shm.f_frsize if shm else None,
+        "shm_free": shm.f_bavail * shm.f_frsize if shm else None,
+        "limit": groups["memory"],
+    }
+
+
+def statvfs(path):
+    try:
+        return os.statvfs(path)
+    except OSError:
+        return None
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def read(path, until=None):
+    """The text of a file, "" where there is none; stops early once `until` was seen."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        data = b""
+        while True:
+            part = os.read(fd, 65536)
+            data += part
+            if not part or (until and until in data):
+                return data.decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def number(text):
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _expand(text):
+    """0-3,8 -> [0, 1, 2, 3, 8]"""
+    found = []  # type: list[int]
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        low, high = number(first), number(last or first)
+        if low is not None and high is not None:
+            found.extend(range(low, min(high, low + CPUS) + 1))
+    return found[:CPUS]
+
+
+def fields_of(text):
+    """`name : value` lines, the first of each name."""
+    fields = {}  # type: dict[str, str]
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+    return fields
