@@ -59,7 +59,7 @@ if [[ $(cat .venv/.made-from 2>/dev/null) != "$wanted" ]]; then
         python3 -m venv .venv
     fi
     say "installing ipexctl and its development tools into .venv with pip"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' </dev/null ||
+    .venv/bin/python -m pip install -qq --disable-pip-version-check -e '.[dev]' </dev/null ||
         die "pip could not install ipexctl into .venv; its message is above."
     echo "$wanted" >.venv/.made-from
 fi

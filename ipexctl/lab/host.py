@@ -101,7 +101,7 @@ def _tree(boot: Boot) -> str:
     linux.mount("lab", "root", "overlay", data="lowerdir=/,upperdir=upper,workdir=work")
     os.chdir("/")
     root = str(top / "root")
-    _bring_disks(root, boot.folder)
+    _bring_disks(root, boot)
     linux.mount("proc", f"{root}/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     linux.mount("sysfs", f"{root}/sys", "sysfs", linux.MS_NOSUID | linux.MS_NODEV)
     if os.path.isdir(f"{root}/sys/fs/cgroup"):
@@ -111,14 +111,19 @@ def _tree(boot: Boot) -> str:
     return root
 
 
-def _bring_disks(root: str, folder: Path) -> None:
-    """Other disks of this machine (/usr, /opt...) are not part of the overlay; add them."""
+def _bring_disks(root: str, boot: Boot) -> None:
+    """Other disks of this machine (/usr, /opt...) are not part of the overlay; add them.
+
+    In a container /etc/hosts and the like are mounts too; the host gets its own instead.
+    """
     kinds = {line.split()[1] for line in _lines("/proc/filesystems") if line.startswith("nodev")}
     for line in _lines("/proc/self/mountinfo"):
         fields, _, rest = line.partition(" - ")
         target = fields.split()[4]
         inside = target.startswith(tuple(f"{p}/" for p in _NOT_OURS)) or target in _NOT_OURS
-        if target == "/" or inside or f"{folder}/".startswith(f"{target}/"):
+        if target == "/" or inside or f"{boot.folder}/".startswith(f"{target}/"):
+            continue
+        if target in boot.files:
             continue
         if rest.split()[0] in kinds - {"zfs", "overlay", "virtiofs", "9p", "nfs", "nfs4"}:
             continue
