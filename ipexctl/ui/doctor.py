@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import IO
 
@@ -39,7 +40,8 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
     console.print()
     console.print(_table(report, wide=console.width >= WIDE))
     for part in (*_down(report, verbose=verbose), *_findings(report, verbose=verbose)):
-        console.print(part)
+        # a command to copy is broken by the terminal alone, never by us
+        console.print(part, soft_wrap=isinstance(part, Text))
 
 
 def verdict(report: Report) -> Text:
@@ -110,7 +112,7 @@ def _row(facts: Facts) -> Row:
         _memory(facts.mem.total),
         ", ".join(_minors(facts)),
         _nic(facts),
-        facts.cpu.model_name or facts.cpu.vendor,
+        _processor(facts),
         facts.os_name,
     )
 
@@ -123,6 +125,12 @@ def _cores(facts: Facts) -> str:
     if len(cpus) == cores:
         return str(cores)
     return f"{cores}×{len(cpus) // cores}" if len(cpus) % cores == 0 else f"{cores}/{len(cpus)}"
+
+
+def _processor(facts: Facts) -> str:
+    """Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz -> Intel Xeon E5-2680 v4"""
+    name = (facts.cpu.model_name or facts.cpu.vendor).partition(" @ ")[0]
+    return " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
 
 
 def _memory(total: int | None) -> str:
@@ -152,7 +160,7 @@ def _down(report: Report, *, verbose: bool) -> Iterable[Text | Padding]:
         yield _heading("unreachable", "", names, "nobody has vouched for these host keys yet")
         for down in unknown:
             yield _line("key", f"{down.host}: {down.why or down.what}")
-        yield _line("fix", f"{report.trust}   (compare the fingerprints first)")
+        yield _fix(f"{report.trust}   (compare the fingerprints first)")
     for down in report.down:
         if down not in unknown:
             yield from _one_down(down, verbose=verbose)
@@ -163,9 +171,10 @@ def _one_down(down: HostDown, *, verbose: bool) -> Iterable[Text | Padding]:
     what = down.what.removeprefix(f"{down.host}: ")
     yield _heading(state, "", down.host, what)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
-    for label, text in (("why", why), ("fix", down.hint)):
-        if text:
-            yield _line(label, text)
+    if why:
+        yield _line("why", why)
+    if down.hint:
+        yield _fix(down.hint)
 
 
 def _findings(report: Report, *, verbose: bool) -> Iterable[Text | Padding]:
@@ -177,7 +186,7 @@ def _findings(report: Report, *, verbose: bool) -> Iterable[Text | Padding]:
             yield from (_line("seen", text) for text in _evidence(same))
             if verbose:
                 yield _line("why", first.why)
-            yield _line("fix", first.fix)
+            yield _fix(first.fix)
 
 
 def _grouped(findings: Iterable[Finding], severity: Severity) -> list[list[Finding]]:
@@ -209,6 +218,10 @@ def _heading(state: str, number: str, names: str, title: str) -> Text:
     return text.append(f"  {of.plain(names)}: ", "bold").append(of.plain(title))
 
 
+def _fix(text: str) -> Text:
+    return Text("\n".join(f"  fix {of.plain(line)}" for line in text.splitlines()))
+
+
 def _line(label: str, text: str) -> Padding:
     lines = Text()
     for i, line in enumerate(text.splitlines() or [""]):
@@ -217,4 +230,4 @@ def _line(label: str, text: str) -> Padding:
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
     grid.add_row(label, lines)
-    return Padding(grid, (0, 0, 0, 2))
+    return Padding(grid, (0, 0, 0, 2), expand=False)
