@@ -75,8 +75,15 @@ class Stack:
     def title(self) -> str:
         return f"torch {self.row.torch}" + (f" + IPEX {self.row.ipex}" if self.row.ipex else "")
 
+    @property
+    def python_text(self) -> str:
+        return _dotted(self.python)
+
     def interpreter(self, host: str) -> str:
         return dict(self.interpreters)[host]
+
+
+Refused = tuple[Row, tuple[str, ...]]  # a row and why it doesn't fit
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -105,13 +112,16 @@ def _minor(text: str) -> Minor:
 # --- the choice ----------------------------------------------------------------------------------
 
 
-def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> Stack:
-    """The first row that fits all hosts. Raises NothingFits with each row's reasons."""
-    refused: list[tuple[Row, tuple[str, ...]]] = []
+def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tuple[Stack, ...]:
+    """The first row that fits all hosts, once for each Python that they share, newest first.
+
+    Which of them it is, the package indexes decide. Raises NothingFits with each row's reasons.
+    """
+    refused: list[Refused] = []
     for row in rows:
         reasons = tuple(_reasons(row, facts, request))
         if not reasons:
-            return _stack(row, facts, request, passed_over=tuple(refused))
+            return tuple(_stacks(row, facts, request, refused))
         refused.append((row, reasons))
     raise NothingFits(
         f"nothing in the version table fits {_fold(facts)}",
@@ -211,24 +221,24 @@ def _common(each: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
     return set.intersection(*(set(pythons) for pythons in each))
 
 
-def _stack(
-    row: Row, facts: Sequence[Facts], request: Request, *, passed_over: Sequence[Any]
-) -> Stack:
+def _stacks(
+    row: Row, facts: Sequence[Facts], request: Request, passed_over: Sequence[Refused]
+) -> Iterator[Stack]:
     each = [_fitting(row, f, request) for f in facts]
-    minor = max(_common(each))
-    return Stack(
-        row=row,
-        python=minor,
-        platform=_platform(row, facts),
-        mpi=row.mpi if request.mpi == "intel" else "",
-        interpreters=tuple(
-            (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
-        ),
-        reason=_reason(row, request, passed_over),
-    )
+    for minor in sorted(_common(each), reverse=True):
+        yield Stack(
+            row=row,
+            python=minor,
+            platform=_platform(row, facts),
+            mpi=row.mpi if request.mpi == "intel" else "",
+            interpreters=tuple(
+                (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
+            ),
+            reason=_reason(row, request, passed_over),
+        )
 
 
-def _reason(row: Row, request: Request, passed_over: Sequence[Any]) -> str:
+def _reason(row: Row, request: Request, passed_over: Sequence[Refused]) -> str:
     if request.torch:
         return "asked for"
     if passed_over:

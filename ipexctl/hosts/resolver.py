@@ -30,6 +30,7 @@ Urls = Mapping[str, str]
 class Resolved:
     """A lock whose sizes may be unknown, and where each file (by sha256) can be fetched now."""
 
+    stack: Stack
     lock: Lock
     urls: Urls
 
@@ -43,25 +44,32 @@ class _Try:
 
 
 class _Unresolved(Exception):
-    pass
+    @property
+    def network(self) -> bool:
+        """The index could not be asked, so asking it again for another Python is of no use."""
+        return "Failed to fetch" in str(self) or "client error" in str(self)
 
 
-def resolve(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Resolved:
-    """Raises InputError with what each way of getting torch answered."""
-    uv = _Uv(stack, indexes, environ)
-    found = _with_torch(uv, stack.row)
-    tool = uv.compile(("uv",), {})
+def resolve(
+    candidates: Sequence[Stack], indexes: Indexes, environ: Mapping[str, str]
+) -> Resolved:
+    """The first candidate that a CPU build of torch can be had for.
+
+    Raises InputError with what each way of getting torch answered.
+    """
+    stack, found = _with_torch(candidates, indexes, environ)
+    tool = _Uv(stack, indexes, environ).compile(("uv",), {})
     packages = tuple(sorted((package for package, _ in found), key=lambda p: p.name))
     lock = Lock(
         row=stack.row.name,
         torch=stack.row.torch,
         mpi=stack.mpi,
-        python=f"{stack.python[0]}.{stack.python[1]}",
+        python=stack.python_text,
         platform=stack.platform,
         packages=packages,
         uv=tool[0][0],
     )
-    return Resolved(lock, {p.sha256: url for p, url in (*found, *tool)})
+    return Resolved(stack, lock, {p.sha256: url for p, url in (*found, *tool)})
 
 
 def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
@@ -94,33 +102,40 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
     return urls
 
 
-def _with_torch(uv: _Uv, row: Row) -> list[tuple[Package, str]]:
-    ways = (
+def _with_torch(
+    candidates: Sequence[Stack], indexes: Indexes, environ: Mapping[str, str]
+) -> tuple[Stack, list[tuple[Package, str]]]:
+    """Each way for every Python before the next way: what the user set up goes before what not."""
+    row = candidates[0].row
+    reasons = []
+    for way in (
         _Try(f"torch=={row.torch}+cpu"),
         _Try(f"torch=={row.torch}", row.torch_index),
         _Try(f"torch=={row.torch}"),
-    )
-    reasons = []
-    for way in ways:
-        pins = {**_pins(row), **({"torch": way.index} if way.index else {})}
-        try:
-            found = uv.compile((way.torch, *requirements(uv.stack)), pins)
-        except _Unresolved as e:
-            reasons.append(f"{way.torch} {way.index or 'from your indexes'}: {e}")
-            continue
-        cuda = sorted(p.name for p, _ in found if p.name.startswith("nvidia-"))
-        if not cuda:
-            return found
-        reasons.append(
-            f"{way.torch} {way.index or 'from your indexes'}: a CUDA build, with {cuda[0]} and "
-            f"{len(cuda) - 1} more nvidia packages"
-        )
+    ):
+        for stack in candidates:
+            try:
+                return stack, _one_way(_Uv(stack, indexes, environ), way)
+            except _Unresolved as e:
+                place = way.index or "your indexes"
+                reasons.append(f"{way.torch} from {place}, Python {stack.python_text}: {e}")
+                if e.network:
+                    break
     raise InputError(
-        f"no CPU build of torch {row.torch} for {uv.title} can be had",
+        f"no CPU build of torch {row.torch} can be had for {candidates[0].platform}",
         why="\n".join(reasons),
         hint="--extra-index-url URL or --find-links FOLDER   # one that has torch "
         f"{row.torch}+cpu; or another --torch or --python",
     )
+
+
+def _one_way(uv: _Uv, way: _Try) -> list[tuple[Package, str]]:
+    pins = {**_pins(uv.stack.row), **({"torch": way.index} if way.index else {})}
+    found = uv.compile((way.torch, *requirements(uv.stack)), pins)
+    cuda = sorted(p.name for p, _ in found if p.name.startswith("nvidia-"))
+    if cuda:
+        raise _Unresolved(f"a CUDA build: {cuda[0]} and {len(cuda) - 1} more nvidia packages")
+    return found
 
 
 def _pins(row: Row) -> dict[str, str]:
@@ -134,12 +149,12 @@ class _Uv:
 
     def __init__(self, stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> None:
         self.stack = stack
-        self.title = f"Python {stack.python[0]}.{stack.python[1]} on {stack.platform}"
         self._binary = find_uv(environ)
         self._arguments = indexes.arguments()
         self._environ = dict(environ)
         if indexes.cert:
             self._environ.setdefault("SSL_CERT_FILE", indexes.cert)
+        self._environ.setdefault("UV_HTTP_RETRIES", "2")
 
     def compile(
         self, wanted: Sequence[str], pins: Mapping[str, str], *options: str
@@ -148,11 +163,11 @@ class _Uv:
         with tempfile.TemporaryDirectory(prefix="ipexctl-") as folder:
             project, out = Path(folder) / "pyproject.toml", Path(folder) / "pylock.toml"
             project.write_text(_project(wanted, pins), "utf-8")
-            major, minor = self.stack.python
             command = (
                 self._binary, "pip", "compile", str(project), "--output-file", str(out),
                 "--format", "pylock.toml", "--quiet", "--no-header", "--only-binary", ":all:",
-                "--python-version", f"{major}.{minor}", "--python-platform", self.stack.platform,
+                "--python-version", self.stack.python_text,
+                "--python-platform", self.stack.platform,
                 *self._arguments, *options,
             )  # fmt: skip
             self._run(command, folder)

@@ -28,6 +28,7 @@ from ipexctl.hosts.fetch import Fetcher, sized
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.indexes import Indexes, from_pip, merged
+from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import absent, default_store, ensure
 from ipexctl.verbs.facts import ROOT, probe
 from ipexctl.verbs.target import AnyTransport, Target, inventory
@@ -135,15 +136,16 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
 def _all_steps(
     work: _Work, facts: Sequence[Facts], forks: int
 ) -> tuple[Chosen, dict[Host, HostRecap]]:
-    stack = stacks.choose(facts, work.asked.wanted, table())
-    lock, urls, new_lock = _lock(work, stack)
+    candidates = stacks.choose(facts, work.asked.wanted, table())
+    found, new_lock = _lock(work, candidates)
+    stack, lock = found.stack, found.lock
     chosen = Chosen(stack, lock, tuple(f.host for f in facts), new_lock)
     agreed = work.progress.chosen(chosen)
     states = _states(work, lock, forks)
     if work.asked.check or not agreed:
         return chosen, _would(work, lock, states, agreed=agreed)
     if any(not _complete(state, lock) for state in states.values()):
-        lock = _fetch(work, stack, lock, urls)
+        lock = _fetch(work, found)
     elif new_lock:
         lock = _sized_if_known(lock)
     if new_lock:
@@ -195,21 +197,19 @@ def _note_downs(work: _Work, outcomes: Mapping[Host, object]) -> None:
 # --- lock and bytes ------------------------------------------------------------------------------
 
 
-def _lock(work: _Work, stack: Stack) -> tuple[Lock, resolver.Urls, bool]:
-    """The lock in the folder if it is for this choice, else a fresh one; addresses if known."""
-    path = work.asked.folder / LOCK_FILE
-    old = _read_lock(path)
-    if old and locks.same_request(old, _request_of(stack, old)):
-        return old, {}, False
+def _lock(work: _Work, candidates: Sequence[Stack]) -> tuple[Resolved, bool]:
+    """The lock in the folder if it is for one of these, else a fresh one (True)."""
+    old = _read_lock(work.asked.folder / LOCK_FILE)
+    for stack in candidates if old else ():
+        if old and locks.same_request(old, _request_of(stack, old)):
+            return Resolved(stack, old, {}), False
     work.progress.step(Step("", "resolving"))
-    found = resolver.resolve(stack, _indexes(work), os.environ)
-    return found.lock, found.urls, True
+    return resolver.resolve(candidates, _indexes(work), os.environ), True
 
 
 def _request_of(stack: Stack, lock: Lock) -> Lock:
-    python = f"{stack.python[0]}.{stack.python[1]}"
     return replace(
-        lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=python,
+        lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=stack.python_text,
         platform=stack.platform,
     )  # fmt: skip
 
@@ -236,12 +236,12 @@ def _write_lock(path: Path, lock: Lock) -> None:
         raise NotHere(f"cannot write {path}", why=str(e)) from None
 
 
-def _fetch(work: _Work, stack: Stack, lock: Lock, urls: resolver.Urls) -> Lock:
+def _fetch(work: _Work, found: Resolved) -> Lock:
     """Afterwards every file of the lock is in the store, and the lock knows the sizes."""
-    store, indexes = default_store(os.environ), _indexes(work)
+    store, indexes, lock = default_store(os.environ), _indexes(work), found.lock
     missing = [p for p in lock.files if not store.has(p.blob)]
     if missing:
-        urls = urls or resolver.locate(stack, lock, indexes, os.environ)
+        urls = found.urls or resolver.locate(found.stack, lock, indexes, os.environ)
         fetcher = Fetcher(store, indexes)
         total = sum(p.size for p in missing)
         fetcher.fetch(

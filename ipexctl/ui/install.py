@@ -1,0 +1,172 @@
+"""What `install` shows: the choice, a line per host while it works, and Ansible's recap."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import HostRecap, Recap
+from ipexctl.ui.console import stderr_console, stdout_console
+from ipexctl.verbs.install import Chosen, InstallReport, Progress, Step
+
+_COLOURS = {
+    Recap.OK: "green",
+    Recap.CHANGED: "yellow",
+    Recap.UNREACHABLE: "bold red",
+    Recap.FAILED: "red",
+    Recap.SKIPPED: "cyan",
+}
+
+
+def chosen_text(chosen: Chosen) -> str:
+    """The first line: what will be on the hosts, and why that."""
+    stack, lock = chosen.stack, chosen.lock
+    impi = lock.version("impi-rt")
+    mpi = f"Intel MPI {impi}" if impi else "no MPI"
+    n = len(chosen.hosts)
+    what = f"torch {lock.version('torch') or lock.torch}, {stack.row.backend}, {mpi}"
+    where = f"Python {lock.python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
+    made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"
+    return f"{what}; {where}\n  because: {stack.reason}\n  environment {lock.key} ({made})"
+
+
+def recap_lines(report: InstallReport) -> list[Text]:
+    """One line per host, its reasons below, then what it cost."""
+    width = max((len(r.host) for r in report.recaps), default=0)
+    lines = []
+    for recap in report.recaps:
+        lines.append(_recap_line(recap, width))
+        lines += [Text(f"    {line}") for note in recap.notes for line in note.splitlines()]
+    counts = [f"{state.value}={_count(report, state)}" for state in Recap]
+    lines.append(Text(" ".join(counts)))
+    lines.append(
+        Text(
+            f"{megabytes(report.fetched)} from package indexes, {megabytes(report.sent)} to hosts, "
+            f"{report.seconds:.1f} s" + (" (rehearsal: nothing was changed)" * report.check)
+        )
+    )
+    return lines
+
+
+def _recap_line(recap: HostRecap, width: int) -> Text:
+    line = Text(f"{recap.host:{width}}  ")
+    line.append(f"{recap.state.value:11}", style=_COLOURS[recap.state])
+    return line.append(f"  {recap.detail}")
+
+
+def _count(report: InstallReport, state: Recap) -> int:
+    return sum(r.state is state for r in report.recaps)
+
+
+def megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"
+
+
+def document(report: InstallReport) -> dict[str, Any]:
+    """For --json."""
+    chosen = report.chosen
+    return {
+        "schema_version": 1,
+        "check": report.check,
+        "environment": chosen.lock.key if chosen else None,
+        "torch": chosen.lock.version("torch") if chosen else None,
+        "python": chosen.lock.python if chosen else None,
+        "reason": chosen.stack.reason if chosen else None,
+        "hosts": [
+            {"host": r.host, "state": r.state.value, "detail": r.detail, "notes": list(r.notes)}
+            for r in report.recaps
+        ],
+        "bytes_fetched": report.fetched,
+        "bytes_sent": report.sent,
+        "seconds": round(report.seconds, 3),
+        "exit_code": report.exit_code,
+    }
+
+
+def show(report: InstallReport) -> None:
+    console = stdout_console()
+    for line in recap_lines(report):
+        console.print(line, soft_wrap=True)
+
+
+# --- while it works ------------------------------------------------------------------------------
+
+
+@dataclass
+class View:
+    """Live lines on a terminal; elsewhere one plain line whenever a host starts something new."""
+
+    console: Console = field(default_factory=stderr_console)
+    confirm: Callable[[], bool] = lambda: True
+    quiet: bool = False
+    _steps: dict[str, Step] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _live: Any = None
+
+    def progress(self) -> Progress:
+        return Progress(self.chosen, self.step)
+
+    def chosen(self, chosen: Chosen) -> bool:
+        if not self.quiet:
+            self._stop()
+            self.console.print(chosen_text(chosen), soft_wrap=True)
+        return self.confirm()
+
+    def step(self, step: Step) -> None:
+        if self.quiet:
+            return
+        with self._lock:
+            before = self._steps.get(step.host)
+            self._steps[step.host] = step
+            if self.console.is_terminal:
+                self._update()
+            elif before is None or before.text != step.text:
+                self.console.print(f"{step.host or 'here'}: {step.text}", soft_wrap=True)
+
+    def _update(self) -> None:
+        if self._live is None:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self.console, transient=True, refresh_per_second=8,
+                get_renderable=self._lines,
+            )  # fmt: skip
+            self._live.start()
+
+    def _lines(self) -> Text:
+        width = max((len(name) for name in self._steps), default=0)
+        steps = list(self._steps.values())
+        return Text("\n".join(f"{s.host or 'here':{width}}  {_doing(s)}" for s in steps))
+
+    def _stop(self) -> None:
+        with self._lock:
+            if self._live:
+                self._live.stop()
+            self._live = None
+            self._steps.clear()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+
+def _doing(step: Step) -> str:
+    if step.total:
+        return f"{step.text} {megabytes(step.done)} of {megabytes(step.total)}"
+    return f"{step.text} {megabytes(step.done)}" if step.done else step.text
+
+
+def ask(stdin: TextIO) -> bool:
+    """Yes unless somebody at a terminal says no."""
+    if not stdin.isatty():
+        return True
+    stderr_console().print("Go on? [Y/n] ", end="")
+    return stdin.readline().strip().lower() in ("", "y", "yes")
