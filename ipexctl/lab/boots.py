@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import select
 import shutil
+import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,7 @@ def boot(
     try:
         for host in hosts:
             started[host.name].expect("spaces")
-            network.plug(host, switch, started[host.name].pid)
-            started[host.name].go()
+            started[host.name].plug(host, switch)
         for host in hosts:
             started[host.name].expect("up")
             network.announce(host, switch, started[host.name].pid)
@@ -114,9 +114,19 @@ class _Start:
         if word == "up":
             os.close(self._said)
 
-    def go(self) -> None:
+    def plug(self, host: HostPlan, switch: int) -> None:
+        """Give it its cards and let it go on; a host that has ended says why it did."""
+        try:
+            network.plug(host, switch, self.pid)
+        except HostFailed:
+            if self._said_something():
+                self.expect("up")
+            raise
         os.write(self._go, b"g")
         os.close(self._go)
+
+    def _said_something(self) -> bool:
+        return bool(self._buffer or select.select([self._said], [], [], 0.5)[0])
 
     def kill(self) -> None:
         os.kill(self.pid, 9)
@@ -146,8 +156,6 @@ def _child(boot: inner.Boot, go: int, say: int) -> None:
 
 def _keep_only(*kept: int) -> None:
     """Close the watchdog's lock, sockets and pipes, so that only it holds them."""
-    import signal
-
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -228,8 +236,3 @@ def _knows_penalties() -> bool:
     said = subprocess.run(["ssh", "-V"], capture_output=True, text=True).stderr
     numbers = said.partition("OpenSSH_")[2].partition("p")[0].split(".")
     return len(numbers) == 2 and [int(n) for n in numbers if n.isdigit()] >= [9, 8]
-
-
-def interpreter() -> list[str]:
-    """How to start the watchdog with the Python that runs now."""
-    return [sys.executable, "-m", "ipexctl.lab.watchdog"]

@@ -94,46 +94,57 @@ def _tree(boot: Boot) -> str:
     """Mount the whole file tree of the host; returns where."""
     top = boot.folder / "mnt"
     linux.mount("lab", str(top), "tmpfs", data="mode=755")
-    os.chdir(top)
-    for part in ("upper", "work", "root"):
-        os.mkdir(part)
-    # Relative names: a "," or ":" in the folder's own path would split the option string.
-    linux.mount("lab", "root", "overlay", data="lowerdir=/,upperdir=upper,workdir=work")
-    os.chdir("/")
+    (top / "root").mkdir()
+    _overlay(top, "/", 0)
     root = str(top / "root")
-    _bring_disks(root, boot)
+    _bring_disks(top, boot.folder)
     linux.mount("proc", f"{root}/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     linux.mount("sysfs", f"{root}/sys", "sysfs", linux.MS_NOSUID | linux.MS_NODEV)
-    if os.path.isdir(f"{root}/sys/fs/cgroup"):
+    if os.path.isdir("/sys/fs/cgroup") and os.path.isdir(f"{root}/sys/fs/cgroup"):
         linux.bind("/sys/fs/cgroup", f"{root}/sys/fs/cgroup", recursive=True)
     _devices(root, boot.shm)
     _own_folders(root, boot)
     return root
 
 
-def _bring_disks(root: str, boot: Boot) -> None:
-    """Other disks of this machine (/usr, /opt...) are not part of the overlay; add them.
+def _overlay(top: Path, path: str, number: int) -> None:
+    """Lay a private, writable view of this machine's `path` over the same path of the host."""
+    os.chdir(top)
+    os.mkdir(f"upper{number}")
+    os.mkdir(f"work{number}")
+    # Relative names: a "," or ":" in the lab's own path would split the option string.
+    options = f"lowerdir={path},upperdir=upper{number},workdir=work{number}"
+    try:
+        linux.mount("lab", f"root{path}", "overlay", data=options)
+    finally:
+        os.chdir("/")
 
-    In a container /etc/hosts and the like are mounts too; the host gets its own instead.
-    """
+
+def _bring_disks(top: Path, folder: Path) -> None:
+    """Other disks of this machine (/usr, /opt...) are not part of the overlay of "/"; add them."""
+    for number, target in enumerate(_disks(folder), 1):
+        try:
+            if os.path.isdir(target):
+                _overlay(top, target, number)
+            elif not target.startswith("/etc/"):  # in containers /etc/hosts and such are mounts
+                linux.bind(target, f"{top}/root{target}")
+        except OSError:
+            continue  # a name with odd letters, or a mount hidden by another: the host lacks it
+
+
+def _disks(folder: Path) -> list[str]:
+    """Where other file systems with files of their own are mounted."""
     kinds = {line.split()[1] for line in _lines("/proc/filesystems") if line.startswith("nodev")}
+    kinds -= {"zfs", "overlay", "virtiofs", "9p", "nfs", "nfs4"}
+    found = []
     for line in _lines("/proc/self/mountinfo"):
         fields, _, rest = line.partition(" - ")
         target = fields.split()[4]
-        inside = target.startswith(tuple(f"{p}/" for p in _NOT_OURS)) or target in _NOT_OURS
-        if target == "/" or inside or f"{boot.folder}/".startswith(f"{target}/"):
-            continue
-        if target in boot.files:
-            continue
-        if rest.split()[0] in kinds - {"zfs", "overlay", "virtiofs", "9p", "nfs", "nfs4"}:
-            continue
-        try:
-            linux.bind(target, root + target)
-            linux.mount(
-                "none", root + target, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY
-            )
-        except OSError:
-            continue  # a name with odd letters, or a mount hidden by another: the host lacks it
+        ours = target in _NOT_OURS or target.startswith(tuple(f"{p}/" for p in _NOT_OURS))
+        holds_lab = f"{folder}/".startswith(f"{target}/")
+        if not (target == "/" or ours or holds_lab or rest.split()[0] in kinds):
+            found.append(target)
+    return found
 
 
 def _devices(root: str, shm: int) -> None:
@@ -172,6 +183,8 @@ def _own_folders(root: str, boot: Boot) -> None:
     if not boot.disk:
         linux.bind(str(boot.folder / "home"), root + boot.home)
         return
+    if not os.path.exists("/dev/loop-control"):
+        linux.mount("dev", "/dev", "devtmpfs")  # a chroot's /dev may be bare; this one is ours
     image = str(boot.folder / "disk.img")
     # The kernel frees the loop device with its last mount, which ends with this namespace.
     _quiet(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, root + boot.home], "")

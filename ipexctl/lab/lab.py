@@ -69,7 +69,7 @@ class Lab:
         for host in spec.hosts:
             shapes.covers(host, machine)
         folder = (root or state_root()) / spec.name
-        lock = _take(folder)
+        lock = _take(folder, tries=5)
         if lock is None:
             raise InputError(
                 f"lab '{spec.name}' is already up",
@@ -89,7 +89,7 @@ class Lab:
         """The running lab of that name."""
         folder = (root or state_root()) / name
         if not is_up(folder) or not (folder / "state.json").exists():
-            why = "its watchdog has ended" if folder.exists() else ""
+            why = "its watchdog has ended" if folder.exists() and remove_dead(folder) else ""
             hint = "start it with: ipexctl lab up" + ("" if name == "lab" else f" --name {name}")
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint)
         state = json.loads((folder / "state.json").read_text())
@@ -119,6 +119,11 @@ class Lab:
     @property
     def identity(self) -> Path:
         return self.folder / "id_ed25519"
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The words of the hostfile: host names, or the addresses of a flat lab."""
+        return self.addresses or tuple(self.hosts)
 
     @property
     def hosts(self) -> Mapping[str, LabHost]:
@@ -223,8 +228,11 @@ def _lock_path(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.lock")
 
 
-def _take(folder: Path) -> int | None:
-    """The lab's lock as an open file, or None while a watchdog holds it."""
+def _take(folder: Path, tries: int = 1) -> int | None:
+    """The lab's lock as an open file, or None while a watchdog holds it.
+
+    More `tries` outlast another process that only looks whether the lab is up.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = _lock_path(folder)
     while True:
@@ -233,6 +241,10 @@ def _take(folder: Path) -> int | None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
+            tries -= 1
+            if tries:
+                time.sleep(0.05)
+                continue
             return None
         # Another starter may have removed the file between our open and our lock.
         if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):

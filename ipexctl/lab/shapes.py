@@ -243,25 +243,17 @@ def _mask(numbers: Iterable[int], every: Iterable[int]) -> str:
 
 def read_machine() -> Machine:
     """This machine as it is."""
-    system = Path("/sys/devices/system/cpu")
-    online = (system / "online").read_text().strip()
+    text = Path("/proc/cpuinfo").read_text()
     total = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
-    cpus = tuple(_expand(online))
+    cpus = tuple(map(int, re.findall(r"^processor\s*:\s*(\d+)", text, re.M))) or (0,)
+    caches = Path(f"/sys/devices/system/cpu/cpu{cpus[0]}/cache")
     return Machine(
         arch=platform.machine(),
         cpus=cpus,
-        cpuinfo=Path("/proc/cpuinfo").read_text(),
+        cpuinfo=text,
         memory_kb=int(total[1]) if total else 0,
-        caches={p.name: _texts(p) for p in sorted((system / f"cpu{cpus[0]}/cache").glob("index*"))},
+        caches={folder.name: _texts(folder) for folder in sorted(caches.glob("index*"))},
     )
-
-
-def _expand(text: str) -> list[int]:
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers
 
 
 def _texts(folder: Path) -> dict[str, str]:

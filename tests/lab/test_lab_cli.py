@@ -1,0 +1,153 @@
+"""`ipexctl lab` from the shell, a lab in a chroot, and machines that cannot hold one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipexctl.errors import NotHere
+from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.lab.here import check
+
+REPO = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lab_cli(lab_root, tmp_path):
+    """Run `ipexctl lab WORDS` with a state folder of its own; ends all labs after the test."""
+
+    def run(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(REPO)}
+        argv = [sys.executable, "-m", "ipexctl", "lab", *words]
+        return subprocess.run(argv, input=given, capture_output=True, text=True, env=env)
+
+    yield run
+    assert run("down", "--all").returncode == 0
+
+
+def test_a_lab_lives_from_up_to_down(lab_cli):
+    owner = ("--owner", str(os.getpid()))
+    assert lab_cli("up", "-n", "2", "--host", "node02:isa=amx", *owner).returncode == 0
+    assert lab_cli("fault", "node02", "kill").stdout == "node02: kill\n"
+    (state,) = json.loads(lab_cli("status", "--json").stdout)["labs"]
+    assert [(h["name"], h["up"], h["faults"]) for h in state["hosts"]] == [
+        ("node01", True, []),
+        ("node02", False, ["kill"]),
+    ]
+    assert lab_cli("heal", "node02").stdout == "node02: healed\n"
+    assert lab_cli("shell", "node02", given="id -un; hostname").stdout == "trainer\nnode02\n"
+    assert lab_cli("shell", "--root", "node02", given="id -un").stdout == "root\n"
+    assert lab_cli("down").stdout == "lab 'lab' is down\n"
+    assert lab_cli("status").stdout == "no lab is up\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("down",), 2, "lab 'lab' is not up"),
+        (("fault", "node01", "kill"), 2, "lab 'lab' is not up"),
+        (("up", "--host", "node07:isa=amx"), 2, "no host 'node07' in this lab"),
+        (("up", "--flat", "--isa", "amx"), 2, "a flat lab has no shapes"),
+        (("up", "--host", "node01:sockets=4096"), 2, "cannot be made of"),
+    ],
+)
+def test_mistakes_are_explained_without_a_traceback(lab_cli, words, code, message):
+    done = lab_cli(*words)
+    assert (done.returncode, message in done.stderr, "Traceback" in done.stderr) == (
+        code,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "machine", "what", "hint"),
+    [
+        (LabSpec.plain(1), {"platform": "darwin"}, "a lab needs Linux", "Linux"),
+        (
+            LabSpec(hosts=(HostSpec(disk=1 << 24),)),
+            {"path": "/nowhere"},
+            "a lab needs sshd, ssh, ssh-keygen, ip, nsenter, mount, mkfs.ext4",
+            "apt-get install -y e2fsprogs iproute2 mount openssh-client openssh-server util-linux",
+        ),
+    ],
+)
+def test_a_machine_that_cannot_hold_a_lab_gets_one_sentence(lab_root, spec, machine, what, hint):
+    with pytest.raises(NotHere) as caught:
+        check(spec, **machine)
+    assert caught.value.what == what
+    assert hint in caught.value.hint
+
+
+def test_without_root_a_lab_says_so():
+    script = (
+        "import os, ipexctl.lab.lab\n"
+        "from ipexctl.errors import NotHere\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "try: ipexctl.lab.Lab.up(ipexctl.lab.LabSpec.plain(1))\n"
+        "except NotHere as error: print(error.what)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=REPO)
+    assert done.stdout == "a lab needs root\n", done.stderr
+
+
+def test_a_flat_lab_has_many_addresses_on_one_host(make_lab):
+    lab = make_lab(LabSpec(name="flat", flat=300))
+    assert lab.targets == tuple(lab.hostfile.read_text().split())
+    assert (len(lab.targets), len(lab.known_hosts.read_text().splitlines())) == (300, 1)
+    for target in (lab.targets[0], lab.targets[-1]):
+        argv = ["ssh", "-F", str(lab.ssh_config), target, "echo $SSH_CONNECTION"]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert said.split()[2:] == [target, "22"]
+
+
+def test_hosts_know_each_others_names_only_when_asked(make_lab):
+    lab = make_lab(LabSpec.plain(2, name="names", names=True))
+    done = lab.run_in("node01", ["getent", "hosts", "node02"])
+    assert done.stdout.split() == [lab.hosts["node02"].address, "node02"]
+
+
+CHROOT = """
+set -e
+mount --make-rshared /
+cd "$1"
+for name in $(ls -A /); do
+    if [ -L "/$name" ]; then ln -s "$(readlink "/$name")" "$name"
+    elif [ -d "/$name" ]; then mkdir "$name"; mount --rbind "/$name" "$name"
+    fi
+done
+wc -l < /proc/self/mountinfo
+chroot "$1" "$2" -c "$3"
+wc -l < /proc/self/mountinfo
+"""
+IN_CHROOT = """
+import os, subprocess
+from ipexctl.lab import HostSpec, Lab, LabSpec
+spec = LabSpec(name="chroot", hosts=(HostSpec(isa="amx"), HostSpec(home="/data/trainer")))
+lab = Lab.up(spec, owner=os.getpid())
+for host in lab.hosts:
+    ssh = ["ssh", "-F", str(lab.ssh_config), host, "pwd; grep -c amx_tile /proc/cpuinfo"]
+    print(*subprocess.run(ssh, capture_output=True, text=True).stdout.split(), flush=True)
+subprocess.run("grep -c upperdir=upper /proc/self/mountinfo", shell=True)
+lab.down()
+"""
+
+
+def test_a_lab_in_a_chroot_with_shared_mounts_lets_no_mount_out(lab_root, tmp_path):
+    """There "/" is no mount point and cannot be made private from inside."""
+    inner = tmp_path / "root"
+    inner.mkdir()
+    argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", CHROOT, "sh"]
+    env = {**os.environ, "XDG_STATE_HOME": "/state", "PYTHONPATH": str(REPO)}
+    done = subprocess.run(
+        [*argv, str(inner), sys.executable, IN_CHROOT], capture_output=True, text=True, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    before, *said, after = done.stdout.split("\n")[:-1]
+    assert said == [f"/home/trainer {os.cpu_count()}", "/data/trainer 0", "0"], done.stderr
+    assert before == after
