@@ -27,7 +27,8 @@ trap take_down EXIT
 trap 'exit 130' INT TERM
 
 # Three kinds of CPU, and one host whose network card has another name.
-step ipexctl lab up --name "$lab" -n 3 --isa amx,avx512,avx2 --host node02:nic=ens5
+# --owner: the practice hosts end with this script, even if it is killed.
+step ipexctl lab up --name "$lab" --owner $$ -n 3 --isa amx,avx512,avx2 --host node02:nic=ens5
 folder=${XDG_STATE_HOME:-$HOME/.local/state}/ipexctl/labs/$lab
 hosts=(-f "$folder/hostfile" --ssh-config "$folder/ssh_config")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,21 @@ def test_no_source_file_is_longer_than_one_can_read() -> None:
         and (lines := len((ROOT / name).read_text("utf-8").splitlines())) >= LONGEST
     }
     assert long == {}
+
+
+def test_an_installed_package_has_every_file(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in (
+        name for name in _tracked() if name.startswith(("ipexctl/", "pyproject", "README"))
+    ):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--wheel-dir", tmp_path]
+    subprocess.run([*pip, source], check=True, stdin=subprocess.DEVNULL)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("ipexctl/")}
+    assert packed == {name for name in _tracked() if name.startswith("ipexctl/")}
 
 
 def test_version_is_said_once_and_everywhere_the_same() -> None:
