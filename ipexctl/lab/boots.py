@@ -69,9 +69,7 @@ def free_uid() -> int:
     return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 5000) if uid not in used)
 
 
-def boot(
-    folder: Path, plan: LabPlan, hosts: list[HostPlan], switch: int
-) -> dict[str, Running]:
+def boot(folder: Path, plan: LabPlan, hosts: list[HostPlan], switch: int) -> dict[str, Running]:
     """Start all `hosts` side by side; one that fails takes the others down again."""
     started = {h.name: _Start(boot_of(folder, plan, h)) for h in hosts}
     try:
