@@ -98,6 +98,32 @@ def doctor(
 # --- trust ---------------------------------------------------------------------------------------
 
 
+@app.command()
+def trust(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    ssh_config: SshConfig = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Accept new keys.")] = False,
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Show the hosts' SSH keys and remember the ones you accept."""
+    from ipexctl.ui.trust import ask, document, show, show_downs
+    from ipexctl.verbs.trust import trust as verb
+
+    target = _target(hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks)
+    report = verb(target, lambda keys: yes or ask(keys, sys.stdin, sys.stderr))
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(document(report), indent=2))
+    else:
+        show(report, sys.stdout)
+    show_downs(report.downs, sys.stderr)
+    raise typer.Exit(report.exit_code)
+
+
 # --- install -------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from ipexctl.core.known_hosts import (
     fingerprint,
     parse_known_hosts,
 )
-from ipexctl.core.model import Place
+from ipexctl.core.model import HostDown, Place
 from ipexctl.core.ssh_config import Answer, Me, expand
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 
@@ -115,6 +115,17 @@ def accept(key: HostKey) -> None:
         )
     if standing is Standing.CHANGED:
         raise changed(key)
+
+
+def verdict_down(key: HostKey) -> HostDown | None:
+    """A key that is always refused, as a host's outcome."""
+    try:
+        accept(key)
+    except HostKeyChanged as e:
+        return HostDown(key.answer.name, e.slug, e.what, e.why, e.hint)
+    except HostKeyUnknown:
+        pass
+    return None
 
 
 def changed(key: HostKey) -> HostKeyChanged:

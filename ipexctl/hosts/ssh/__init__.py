@@ -1,0 +1,243 @@
+"""Hosts over SSH, by Paramiko, the library under Fabric; nothing else imports either.
+
+One TCP connection and one session per `open`. The host's key is judged by our own reading of
+known_hosts before a byte of ours about the user is sent. The reasons: docs/decisions/0003-ssh.md.
+
+    config.py     how a host is reached: asks `ssh -G`
+    dial.py       the TCP connection, up to the first line the host says
+    link.py       key exchange by Paramiko
+    host_keys.py  is it the right host?
+    login.py      private keys and the agent
+    channel.py    one command on the host
+"""
+
+from __future__ import annotations
+
+import atexit
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ipexctl.core.known_hosts import lookup_names
+from ipexctl.core.model import Host
+from ipexctl.core.ssh_config import Answer, expand, parse_jump
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
+from ipexctl.hosts.ssh.channel import SshChannel, execute
+from ipexctl.hosts.ssh.config import SshConfig
+from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, read_banner
+from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept
+from ipexctl.hosts.ssh.link import Link, left, silence
+from ipexctl.hosts.ssh.login import KeyRing, authenticate
+from ipexctl.hosts.transport import Channel
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
+MAX_JUMPS = 8
+_Hops = tuple[str, ...]
+
+
+class SshTransport:
+    """`hosts` are resolved at once, so that a broken ssh_config is reported before any work."""
+
+    def __init__(self, hosts: tuple[Host, ...], config_file: Path | None = None) -> None:
+        silence()
+        self._config = SshConfig(config_file)
+        self._answers = self._config.answers(hosts)
+        self._known = KnownFiles(self._config.me)
+        self._keys = KeyRing(self._config.me)
+        self._links: set[Link] = set()
+        self._jumps: dict[tuple[str, ...], _Jump] = {}
+        self._lock = threading.Lock()
+        atexit.register(self.close)  # before Paramiko's own, which waits for every thread
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        deadline = time.monotonic() + timeout
+        link = self._login(self._answer(host), deadline)
+        try:
+            return SshChannel(host, link, execute(host, link, command, deadline))
+        except BaseException:
+            link.close()
+            raise
+
+    def host_key(self, host: Host, timeout: float) -> HostKey:
+        """Key exchange only: what the host shows to anybody who asks. Its jump hosts are passed."""
+        deadline = time.monotonic() + timeout
+        link = self._greet(self._answer(host), deadline)
+        try:
+            return self._judge(link)
+        finally:
+            link.close()
+
+    def jump_hosts(self, host: Host) -> tuple[Host, ...]:
+        """The machines on the way to the host, the nearest first."""
+        return tuple(_hop_host(hop) for hop in self._hops(self._answer(host)))
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        with self._lock:
+            links, self._links = list(self._links), set()
+        for link in links:
+            link.close()
+        deadline = time.monotonic() + 2.0
+        for link in links:
+            link.transport.join(max(0.0, deadline - time.monotonic()))
+
+    # --- the way to a host -----------------------------------------------------------------------
+
+    def _answer(self, host: Host) -> Answer:
+        with self._lock:
+            if host not in self._answers:
+                self._answers.update(self._config.answers([host]))
+            return self._answers[host]
+
+    def _login(self, answer: Answer, deadline: float, via: _Hops | None = None) -> Link:
+        link = self._greet(answer, deadline, via)
+        try:
+            accept(self._judge(link))
+            authenticate(link, self._keys.candidates(answer), deadline)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _greet(self, answer: Answer, deadline: float, via: _Hops | None = None) -> Link:
+        """A connection with its keys exchanged. sshd may drop some of many at once: try again."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                wire = self._wire(answer, deadline, via)
+                return self._exchange_keys(answer, wire, deadline)
+            except Dropped as e:
+                rest = pause * random.uniform(0.5, 1.5)
+                if time.monotonic() + rest >= deadline:
+                    raise _dropped(answer, str(e)) from None
+            time.sleep(rest)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _wire(self, answer: Answer, deadline: float, via: _Hops | None) -> Wire:
+        hops = self._hops(answer) if via is None else via
+        if hops:
+            wire = self._through(answer, hops, deadline)
+        elif answer.proxy_command:
+            wire = dial_command(expand(answer.proxy_command, answer, self._config.me))
+        else:
+            wire = dial(answer, deadline)
+        try:
+            read_banner(wire, answer, deadline)
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    def _through(self, answer: Answer, hops: _Hops, deadline: float) -> Wire:
+        """A channel of the last jump host, which is shared by all hosts behind it."""
+        import paramiko
+
+        jump = self._jump(answer, hops, deadline)
+        target = (answer.hostname, answer.port)
+        try:
+            channel = jump.transport.open_channel(
+                "direct-tcpip", target, ("127.0.0.1", 0), timeout=left(deadline)
+            )
+        except (paramiko.SSHException, EOFError, OSError) as e:
+            raise Unreachable(
+                f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
+                why=str(e),
+                hint=f"ssh -J {','.join(hops)} {answer.name}",
+            ) from None
+        return Wire(channel)
+
+    def _hops(self, answer: Answer) -> _Hops:
+        """The whole way: the first hop may have a ProxyJump of its own, and so on."""
+        hops = answer.proxy_jump
+        while hops:
+            before = self._answer(_hop_host(hops[0])).proxy_jump
+            if not before or hops[0] in before:  # `Host *` gives the jump host itself as its jump
+                break
+            hops = (*before, *hops)
+            if len(hops) > MAX_JUMPS:
+                raise Unreachable(
+                    f"{answer.name}: ProxyJump goes in circles",
+                    why=" -> ".join(hops),
+                    hint=f"ssh -G {answer.name} | grep -i proxyjump",
+                )
+        return hops
+
+    def _jump(self, answer: Answer, hops: _Hops, deadline: float) -> Link:
+        with self._lock:
+            jump = self._jumps.setdefault(hops, _Jump())
+        with jump.lock:
+            if jump.error:
+                raise jump.error.about(answer.name)
+            if jump.link is None or not jump.link.transport.is_active():
+                try:
+                    hop = self._answer(_hop_host(hops[-1]))
+                    jump.link = self._login(hop, deadline, hops[:-1])
+                except Unreachable as e:
+                    jump.error = _JumpError(hops[-1], e)
+                    raise jump.error.about(answer.name) from None
+            return jump.link
+
+    # --- one connection --------------------------------------------------------------------------
+
+    def _exchange_keys(self, answer: Answer, wire: Wire, deadline: float) -> Link:
+        names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
+        known = self._known.for_host(answer)
+        link = Link.start(answer, wire, known.types(names), self._forget)
+        with self._lock:
+            self._links.add(link)
+        link.exchange_keys(deadline)
+        return link
+
+    def _forget(self, link: Link) -> None:
+        with self._lock:
+            self._links.discard(link)
+
+    def _judge(self, link: Link) -> HostKey:
+        answer = link.answer
+        names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
+        key_type, blob = link.host_key()
+        verdict = self._known.revoked(answer, blob) or self._known.for_host(answer).judge(
+            names, key_type, blob
+        )
+        return HostKey(answer, names, key_type, blob, verdict)
+
+
+# --- jump hosts ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _JumpError:
+    hop: str
+    error: Unreachable
+
+    def about(self, name: str) -> Unreachable:
+        if isinstance(self.error, HostKeyUnknown | HostKeyChanged):
+            return self.error  # to be told once, by its own name
+        why = f"{self.error.what}\n{self.error.why}".strip()
+        return Unreachable(
+            f"{name}: the way through {self.hop} is closed", why=why, hint=self.error.hint
+        )
+
+
+@dataclass
+class _Jump:
+    """One jump host for everybody; one failure for everybody too."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    link: Link | None = None
+    error: _JumpError | None = None
+
+
+def _hop_host(hop: str) -> Host:
+    name, user, port = parse_jump(hop)
+    return Host(name, user=user, port=port)
+
+
+def _dropped(answer: Answer, said: str) -> Unreachable:
+    return Unreachable(
+        f"{answer.name}: the host closes the connection before the SSH handshake",
+        why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
+        hint=f"ssh -v {answer.name} true",
+    )

@@ -1,0 +1,125 @@
+"""One command on a host, as a Channel of transport.py."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+from ipexctl.core.model import Host
+from ipexctl.errors import Unreachable
+from ipexctl.hosts.ssh.link import Link, left
+from ipexctl.hosts.transport import ChannelTimeout
+
+STDERR_KEPT = 1 << 16
+CHUNK = 32_000  # fits one SSH packet
+
+
+def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
+    import paramiko
+
+    try:
+        channel: Any = link.transport.open_session(timeout=left(deadline))
+        channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
+        if _request_exec(channel, command, deadline):
+            return channel
+        why = "sshd refused" if channel.closed else "sshd did not answer the request"
+    except (paramiko.SSHException, EOFError, OSError) as e:
+        why = str(e) or type(e).__name__
+    raise Unreachable(
+        f"{host.name}: logged in, but the host runs no command for us",
+        why=why,
+        hint=f"ssh {host.name} true   # must end with exit code 0",
+    )
+
+
+def _request_exec(channel: Any, command: str, deadline: float) -> bool:
+    """Channel.exec_command, but with a deadline."""
+    from paramiko.common import cMSG_CHANNEL_REQUEST
+    from paramiko.message import Message
+
+    message = Message()
+    message.add_byte(cMSG_CHANNEL_REQUEST)
+    message.add_int(channel.remote_chanid)
+    message.add_string("exec")
+    message.add_boolean(True)
+    message.add_string(command)
+    channel._event_pending()
+    channel.transport._send_user_message(message)
+    channel.event.wait(left(deadline))
+    return bool(channel.event_ready)
+
+
+class _Tail:
+    """Takes a channel's stderr as it comes and keeps its end, so that it never fills the window."""
+
+    def __init__(self, channel: Any) -> None:
+        self.data = b""
+        self._channel = channel
+        self._owed = 0
+
+    def feed(self, data: bytes) -> None:
+        """Runs in Paramiko's thread, which must not wait for a key exchange it drives itself."""
+        self.data = (self.data + data)[-STDERR_KEPT:]
+        self._owed += len(data)
+        if self._channel.transport.clear_to_send.is_set():
+            grant, self._owed = self._channel._check_add_window(self._owed), 0
+            if grant:
+                _grant_window(self._channel, grant)
+
+    def close(self) -> None:
+        return None
+
+
+def _grant_window(channel: Any, size: int) -> None:
+    from paramiko.common import cMSG_CHANNEL_WINDOW_ADJUST
+    from paramiko.message import Message
+
+    message = Message()
+    message.add_byte(cMSG_CHANNEL_WINDOW_ADJUST)
+    message.add_int(channel.remote_chanid)
+    message.add_int(size)
+    channel.transport._send_user_message(message)
+
+
+class SshChannel:
+    """Channel (see transport.py) on one session."""
+
+    def __init__(self, host: Host, link: Link, channel: Any) -> None:
+        self._host, self._link, self._channel = host, link, channel
+        self._ready = threading.Event()
+        channel.in_buffer.set_event(self._ready)
+
+    def write(self, data: bytes) -> None:
+        from paramiko import SSHException
+
+        for start in range(0, len(data), CHUNK):
+            chunk = data[start : start + CHUNK]
+            while chunk:
+                try:
+                    sent = self._channel.send(chunk)
+                except (SSHException, EOFError) as e:
+                    raise OSError(str(e)) from None
+                if not sent:
+                    raise OSError(f"{self._host.name} reads no more")
+                chunk = chunk[sent:]
+
+    def read(self, size: int, timeout: float | None = None) -> bytes:
+        if not self._ready.wait(timeout):
+            raise ChannelTimeout
+        return bytes(self._channel.recv(size))
+
+    def stderr(self) -> bytes:
+        return bytes(self._channel.in_stderr_buffer.data)
+
+    def exit_status(self, timeout: float) -> int | None:
+        self._channel.status_event.wait(timeout)
+        status = self._channel.exit_status
+        return None if status < 0 else int(status)
+
+    def close(self) -> None:
+        from paramiko import SSHException
+
+        with contextlib.suppress(SSHException, OSError, EOFError):  # the connection went first
+            self._channel.close()
+        self._link.close()

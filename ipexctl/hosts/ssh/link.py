@@ -1,0 +1,133 @@
+"""One connection: Paramiko's transport, told to be quick and quiet."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ipexctl.core.ssh_config import Answer
+from ipexctl.errors import Unreachable
+from ipexctl.hosts.ssh.dial import Dropped, Wire
+
+if TYPE_CHECKING:
+    import paramiko
+
+IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
+
+
+@dataclass(eq=False)
+class Link:
+    """A Paramiko transport, and what it stands on."""
+
+    answer: Answer
+    transport: paramiko.Transport
+    wire: Wire
+    on_close: Callable[[Link], None]
+
+    @classmethod
+    def start(
+        cls,
+        answer: Answer,
+        wire: Wire,
+        known_types: Sequence[str],
+        on_close: Callable[[Link], None],
+    ) -> Link:
+        return cls(answer, _new_transport(wire, known_types), wire, on_close)
+
+    def exchange_keys(self, deadline: float) -> None:
+        """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
+        done = threading.Event()
+        self.transport.start_client(event=done)
+        if done.wait(left(deadline)) and self.transport.is_active():
+            return
+        error = self.transport.get_exception()
+        self.close()
+        raise _no_exchange(self.answer, error)
+
+    def host_key(self) -> tuple[str, bytes]:
+        """The type and the blob; the host has proved in the key exchange that it has this key."""
+        key = self.transport.get_remote_server_key()
+        return key.get_name(), key.asbytes()
+
+    def close(self) -> None:
+        """Returns at once; Paramiko's thread sees the end of the socket and cleans up itself."""
+        self.wire.close()
+        self.on_close(self)
+
+
+def left(deadline: float) -> float:
+    """Seconds until then, and never none: what is already here is still taken."""
+    return max(0.05, deadline - time.monotonic())
+
+
+def silence() -> None:
+    """Paramiko logs tracebacks of ordinary network trouble; we say it in our own words."""
+    logger = logging.getLogger("paramiko")
+    logger.propagate = False
+    logger.setLevel(logging.CRITICAL + 1)
+
+
+@cache
+def _packetizer() -> Any:
+    import paramiko.packet
+
+    class Packetizer(paramiko.packet.Packetizer):
+        """Without the thread that Paramiko starts per connection as an alarm: we have deadlines."""
+
+        def start_handshake(self, timeout: float) -> None:
+            return None
+
+        def complete_handshake(self) -> None:
+            return None
+
+    return Packetizer
+
+
+def _new_transport(wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
+    import paramiko
+
+    stand_in: Any = wire
+    transport: Any = paramiko.Transport(stand_in, packetizer_class=_packetizer())
+    wire.settimeout(IDLE_WAKEUP)
+    transport._preferred_keys = _known_first(transport._preferred_keys, known_types)
+    transport._preferred_ciphers = _first(
+        transport._preferred_ciphers, ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+    )
+    return transport  # type: ignore[no-any-return]
+
+
+def _known_first(algorithms: Sequence[str], known_types: Sequence[str]) -> tuple[str, ...]:
+    """The host shall show the key we know, not another of its keys (OpenSSH does the same)."""
+    wanted = {"rsa-sha2" if t == "ssh-rsa" else t for t in known_types}
+    return _first(algorithms, [a for a in algorithms if a in wanted or a[:8] in wanted])
+
+
+def _first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Only the order changes: what isn't offered by the library is never asked for."""
+    front = [a for a in wanted if a in algorithms]
+    return (*front, *(a for a in algorithms if a not in front))
+
+
+def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
+    import paramiko
+
+    if error is None:
+        return Unreachable(
+            f"{answer.name}: the SSH key exchange was not finished in time",
+            why="the host is overloaded, or a firewall lets only small packets pass (MTU)",
+            hint=f"ssh -v {answer.name} true",
+        )
+    if isinstance(error, EOFError | ConnectionError):
+        return Dropped(str(error))
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return Unreachable(
+            f"{answer.name}: the host and ipexctl know no common SSH algorithm",
+            why=str(error),
+            hint="update the host's OpenSSH, or this machine's paramiko",
+        )
+    return Unreachable(f"{answer.name}: the SSH key exchange failed", why=str(error))

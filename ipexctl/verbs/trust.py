@@ -1,0 +1,128 @@
+"""Vouching for host keys: scan, show, and remember what the user accepts.
+
+Other verbs only need `unknown_keys`, which turns every unknown key of a run into one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ipexctl.core import shell
+from ipexctl.core.known_hosts import Standing
+from ipexctl.core.model import Host, HostDown, Inventory
+from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_exit
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.ssh import SshTransport
+from ipexctl.hosts.ssh.host_keys import HostKey, own_known_hosts, remember, verdict_down
+from ipexctl.verbs.target import Target, inventory
+
+
+@dataclass(frozen=True)
+class ShownKey:
+    """The key a host shows now. `state`: known, new, accepted, changed or revoked."""
+
+    host: str
+    key_type: str
+    fingerprint: str
+    state: str
+
+
+@dataclass(frozen=True)
+class TrustReport:
+    keys: tuple[ShownKey, ...] = ()
+    downs: tuple[HostDown, ...] = field(default=())  # unreachable, or a key that is refused
+
+    @property
+    def refused(self) -> bool:
+        """The user saw new keys and didn't accept them."""
+        return any(key.state == "new" for key in self.keys)
+
+    @property
+    def exit_code(self) -> int:
+        codes = [EXIT_UNREACHABLE] if self.downs else []
+        return worst_exit([*codes, EXIT_FAILED] if self.refused else codes)
+
+
+Confirm = Callable[[Sequence[ShownKey]], bool]
+
+
+def trust(target: Target, confirm: Confirm) -> TrustReport:
+    """Asks `confirm` about all new keys at once; jump hosts come first, since they are passed."""
+    hosts = inventory(target)
+    keys: dict[str, ShownKey] = {}
+    downs: dict[str, HostDown] = {}
+    for stage in _stages(target, hosts):
+        found, lost = _scan(target, stage, confirm)
+        keys |= {key.host: key for key in found}
+        downs |= {down.host: down for down in lost}
+        if any(key.state == "new" for key in found):
+            break
+    return TrustReport(tuple(keys.values()), tuple(downs.values()))
+
+
+def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | None:
+    """One message for all hosts whose keys nobody vouched for, with the command that does."""
+    unknown = [d for d in downs if d.slug == HostKeyUnknown.slug]
+    if not unknown:
+        return None
+    width = max(len(d.host) for d in unknown)
+    lines = dict.fromkeys(f"{d.what.partition(':')[0]:{width}}  {d.why}" for d in unknown)
+    many = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
+    return HostKeyUnknown(
+        f"{many} that nobody has vouched for yet", why="\n".join(lines), hint=command(target)
+    )
+
+
+def command(target: Target) -> str:
+    """`ipexctl trust` for the same hosts."""
+    argv = ["ipexctl", "trust"]
+    if target.hostfile:
+        argv += ["-f", str(target.hostfile)]
+    if target.hosts:
+        argv += ["-H", ",".join(target.hosts)]
+    if target.ssh_config:
+        argv += ["-F", str(target.ssh_config)]
+    return shell.quote(tuple(argv))
+
+
+def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
+    """Jump hosts by their distance, then the hosts themselves."""
+    remote = tuple(h for h in hosts.hosts if not h.local)
+    transport = SshTransport(remote, target.ssh_config)
+    try:
+        ways = [transport.jump_hosts(host) for host in remote]
+    finally:
+        transport.close()
+    depth = max(map(len, ways), default=0)
+    jumps = [tuple(dict.fromkeys(w[i] for w in ways if i < len(w))) for i in range(depth)]
+    return [*jumps, remote]
+
+
+def _scan(
+    target: Target, hosts: tuple[Host, ...], confirm: Confirm
+) -> tuple[list[ShownKey], list[HostDown]]:
+    transport = SshTransport(hosts, target.ssh_config)  # afresh: it reads what we just wrote
+    try:
+        outcomes = fan_out(
+            hosts, lambda h: transport.host_key(h, target.connect_timeout), forks=target.forks
+        )
+    finally:
+        transport.close()
+    shown = {host: key for host, key in outcomes.items() if isinstance(key, HostKey)}
+    downs = [down for down in outcomes.values() if isinstance(down, HostDown)]
+    downs += [down for key in shown.values() if (down := verdict_down(key))]
+    new = [key for key in shown.values() if key.verdict.standing is Standing.UNKNOWN]
+    accepted = bool(new) and confirm([_shown(key, "new") for key in new])
+    if accepted:
+        for key in {(key.names[0], key.blob): key for key in new}.values():
+            remember(key, own_known_hosts())
+    states = {Standing.UNKNOWN: "accepted" if accepted else "new"}
+    return [
+        _shown(key, states.get(key.verdict.standing, key.verdict.standing.value))
+        for key in shown.values()
+    ], downs
+
+
+def _shown(key: HostKey, state: str) -> ShownKey:
+    return ShownKey(key.answer.name, key.key_type, key.fingerprint, state)
