@@ -1,10 +1,10 @@
 """Every spelling of a host list -> Inventory, and names folded for display.
 
-    node1               one host
-    node1:4             4 slots, as Intel MPI and MPICH write it
-    node1 slots=4       4 slots, as Open MPI and DeepSpeed write it
-    ann@node1:2222      with a user in front, the number is an SSH port
-    [fe80::1%eth0]:2222 an IPv6 address, and a port
+node1               one host
+node1:4             4 slots, as Intel MPI and MPICH write it
+node1 slots=4       4 slots, as Open MPI and DeepSpeed write it
+ann@node1:2222      with a user in front, the number is an SSH port
+[fe80::1%eth0]:2222 an IPv6 address, and a port
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def parse_hosts(items: tuple[str, ...]) -> Inventory:
             try:
                 hosts.append(_parse_words([(piece, 0)]))
             except _Bad as e:
-                raise InputError(
-                    f"on the command line: {e.what}", why=e.why, hint=e.hint
-                ) from None
+                raise InputError(f"on the command line: {e.what}", why=e.why, hint=e.hint) from None
     return _inventory(hosts, "the command line")
 
 
