@@ -69,8 +69,8 @@ class TerminalView(PlainView):
         self._drawn = 0.0
 
     def line(self, host: str, rank: int, text: str) -> None:
-        prefix = Text(f"{self.prefix(host, rank)} | ", style=COLOURS[rank % len(COLOURS)])
-        self.out.print(prefix + Text.from_ansi(text), soft_wrap=True)
+        prefix = (f"{self.prefix(host, rank)} | ", COLOURS[rank % len(COLOURS)])
+        self.out.print(Text.assemble(prefix, Text.from_ansi(text)), soft_wrap=True)
 
     def tick(self, state: RunState, seconds: float) -> None:
         if self._live is None:
@@ -180,6 +180,8 @@ def _ending(result: RunResult) -> list[Text]:
 
 
 def _box(result: RunResult) -> list[Text]:
+    if result.ended_by == "interrupted":
+        return [Text(""), Text(result.cause, "bold yellow")]
     lines = [Text(""), Text(f"failed: {result.cause}", "bold red")]
     lines += [Text(f"  | {_no_colour(t)}") for t in result.tail]
     if result.victims:
