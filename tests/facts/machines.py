@@ -1,0 +1,109 @@
+"""Machines written as /proc and /sys trees of our own, small enough to read as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+AVX2 = "fpu sse sse2 sse4_2 avx avx2 fma f16c"
+AVX512 = AVX2 + " avx512f avx512dq avx512bw avx512vl avx512cd avx512_vnni"
+AMX = AVX512 + " avx512_bf16 amx_bf16 amx_tile amx_int8"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`cores` lists each core as (socket, its CPUs). `nodes` maps a NUMA node to its CPU list."""
+
+    cores: tuple[tuple[int, tuple[int, ...]], ...]
+    nodes: dict[int, str] = field(default_factory=dict)
+    flags: str = AMX
+    online: str = ""
+    name: str = "Made Processor 8480+"
+    memory: int = 512 << 20  # KiB
+    arm: bool = False
+    topology: bool = True
+    files: dict[str, str] = field(default_factory=dict)  # further ones, by path
+
+    def write(self, root: Path) -> Path:
+        online = [cpu for _, cpus in self.cores for cpu in cpus]
+        self._put(root, "proc/cpuinfo", "\n".join(map(self._cpuinfo, sorted(online))))
+        memory = f"MemTotal: {self.memory} kB\nMemAvailable: {self.memory // 2} kB\n"
+        self._put(root, "proc/meminfo", memory)
+        base = "sys/devices/system"
+        listed = self.online or ",".join(map(str, sorted(online)))
+        self._put(root, f"{base}/cpu/online", listed)
+        for socket, cpus in self.cores if self.topology else ():
+            for cpu in cpus:
+                top = f"{base}/cpu/cpu{cpu}/topology"
+                self._put(root, f"{top}/thread_siblings_list", ",".join(map(str, cpus)))
+                self._put(root, f"{top}/physical_package_id", str(socket))
+        for node, cpulist in self.nodes.items():
+            self._put(root, f"{base}/node/node{node}/cpulist", cpulist)
+            self._put(root, f"{base}/node/node{node}/meminfo", f"Node {node} MemTotal: 1024 kB\n")
+        for path, text in self.files.items():
+            self._put(root, path, text)
+        return root
+
+    def _cpuinfo(self, cpu: int) -> str:
+        socket, cpus = next(core for core in self.cores if cpu in core[1])
+        if self.arm:
+            return f"processor\t: {cpu}\nFeatures\t: {self.flags}\nCPU implementer\t: 0x41\n"
+        return (
+            f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
+            f"model name\t: {self.name}\nphysical id\t: {socket}\ncore id\t\t: {cpus[0]}\n"
+            f"flags\t\t: {self.flags}\n"
+        )
+
+    @staticmethod
+    def _put(root: Path, path: str, text: str) -> None:
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n" * (not text.endswith("\n")))
+
+
+def regular(sockets: int, cores: int, threads: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """As Linux numbers them: the first thread of every core first, then the second ones."""
+    total = sockets * cores
+    return tuple((i // cores, tuple(range(i, total * threads, total))) for i in range(total))
+
+
+_CGROUP2 = {
+    "proc/self/cgroup": "0::/job/step\n",
+    "proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+    "sys/fs/cgroup/job/cpuset.cpus.effective": "0-3",
+    "sys/fs/cgroup/job/cpu.max": "150000 100000",
+    "sys/fs/cgroup/job/step/cpu.max": "max 100000",
+    "sys/fs/cgroup/job/memory.max": "1073741824",
+    "sys/fs/cgroup/job/step/memory.max": "max",
+}
+_CGROUP1 = {
+    "proc/self/cgroup": "4:cpuset:/batch\n3:cpu,cpuacct:/batch\n2:memory:/batch\n",
+    "proc/mounts": "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n"
+    "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n"
+    "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
+    "sys/fs/cgroup/cpuset/batch/cpuset.cpus": "2,6-7",
+    "sys/fs/cgroup/cpu,cpuacct/batch/cpu.cfs_quota_us": "-1",
+    "sys/fs/cgroup/memory/batch/memory.limit_in_bytes": "9223372036854771712",
+}
+
+MACHINES: dict[str, Machine] = {
+    "two sockets with SMT": Machine(regular(2, 56, 2), {0: "0-55,112-167", 1: "56-111,168-223"}),
+    "sub-NUMA clusters and nodes of memory alone": Machine(
+        regular(2, 56, 2),
+        {n: f"{14 * n}-{14 * n + 13},{112 + 14 * n}-{125 + 14 * n}" for n in range(8)}
+        | dict.fromkeys(range(8, 16), ""),
+    ),
+    "performance and efficiency cores": Machine(
+        (*((0, (2 * i, 2 * i + 1)) for i in range(6)), *((0, (12 + i,)) for i in range(8))),
+        {0: "0-19"},
+        flags=AVX2,
+    ),
+    "offline CPUs": Machine(
+        tuple(c for c in regular(2, 4, 1) if c[1][0] not in (3, 6)), online="0-2,4-5,7"
+    ),
+    "cgroup v2": Machine(regular(1, 8, 1), files=_CGROUP2),
+    "cgroup v1": Machine(regular(1, 8, 1), files=_CGROUP1),
+    "no topology in sysfs": Machine(regular(1, 4, 2), flags=AVX512, topology=False),
+    "arm": Machine(regular(1, 4, 1), flags="fp asimd sve svebf16", arm=True),
+    "nodes that contradict themselves": Machine(regular(2, 2, 1), {0: "0-2", 1: "2-3"}),
+}

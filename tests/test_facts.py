@@ -1,0 +1,397 @@
+"""What a host sends becomes Facts: recorded machines, plain sh, and hosts that send nonsense."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core import facts as of
+from ipexctl.core import isa
+from ipexctl.core.model import ClockFacts, CpuFacts, Facts, Host, Nic, Node, Python
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.facts import gather, probe, probe_and_listen
+from tests import made
+from tests.facts.machines import AMX, AVX2, AVX512, MACHINES
+
+RECORDED = Path(__file__).parent.parent.parent / "shared" / "machines"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    agent = connect(LocalTransport(), Host("here", local=True))
+    yield agent
+    agent.close()
+
+
+def read(agent: Agent, tree: Path) -> Facts:
+    return probe_and_listen(agent, listen=False, fs=str(tree))[0]
+
+
+def counts(facts: Facts) -> tuple[int, int, int, int, int]:
+    """CPUs online, CPUs that are ours, cores that are ours, sockets, NUMA nodes."""
+    return (
+        len(facts.cpu.cpus),
+        len(of.usable(facts) or ()),
+        of.cores(facts) or 0,
+        len({c.socket for c in facts.cpu.cpus}),
+        len(facts.nodes),
+    )
+
+
+# --- machines of our own -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "level"),
+    [
+        ("two sockets with SMT", (224, 224, 112, 2, 2), "amx"),
+        ("sub-NUMA clusters and nodes of memory alone", (224, 224, 112, 2, 16), "amx"),
+        ("performance and efficiency cores", (20, 20, 14, 1, 1), "avx2"),
+        ("offline CPUs", (6, 6, 6, 2, 0), "amx"),
+        ("cgroup v2", (8, 4, 4, 1, 0), "amx"),
+        ("cgroup v1", (8, 3, 3, 1, 0), "amx"),
+        ("no topology in sysfs", (8, 8, 4, 1, 0), "avx512"),
+        ("arm", (4, 4, 4, 1, 0), "sve-bf16"),
+        ("nodes that contradict themselves", (4, 4, 4, 2, 0), "amx"),
+    ],
+)
+def test_a_machine_has_the_cpus_that_its_tree_says(agent, tmp_path, name, expected, level):
+    facts = read(agent, MACHINES[name].write(tmp_path))
+    assert counts(facts) == expected
+    assert isa.level(facts.cpu) == level
+
+
+def test_every_cpu_knows_its_core_its_socket_and_its_node(agent, tmp_path):
+    facts = read(agent, MACHINES["two sockets with SMT"].write(tmp_path))
+    by_id = {c.id: (c.core, c.socket, c.node) for c in facts.cpu.cpus}
+    assert [by_id[i] for i in (0, 55, 56, 112, 223)] == [
+        (0, 0, 0),
+        (55, 0, 0),
+        (56, 1, 1),
+        (0, 0, 0),
+        (111, 1, 1),
+    ]
+
+
+def test_a_node_may_have_memory_and_no_cpu(agent, tmp_path):
+    tree = MACHINES["sub-NUMA clusters and nodes of memory alone"].write(tmp_path)
+    assert read(agent, tree).nodes[8] == Node(8, (), 1024 * 1024, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "quota", "limit"),
+    [
+        ("cgroup v2", (0, 1, 2, 3), 1.5, 1 << 30),
+        ("cgroup v1", (2, 6, 7), None, None),
+        ("offline CPUs", None, None, None),
+    ],
+)
+def test_the_tightest_control_group_on_the_way_up_counts(
+    agent, tmp_path, name, allowed, quota, limit
+):
+    facts = read(agent, MACHINES[name].write(tmp_path))
+    assert (facts.cpu.allowed, facts.cpu.quota, facts.mem.limit) == (allowed, quota, limit)
+
+
+def test_an_empty_machine_is_unknown_and_not_zero(agent, tmp_path):
+    facts = read(agent, tmp_path)
+    assert facts.cpu == CpuFacts("x86_64", "", "", None, None, frozenset(), (), None)
+    assert (of.cores(facts), isa.level(facts.cpu)) == (None, "")
+    assert (facts.mem.total, facts.mem.available, facts.mem.limit) == (None, None, None)
+
+
+# --- real machines, where their records are ------------------------------------------------------
+
+
+# What the probe reads of a tree: unpacking the rest takes longer than all tests together.
+_READ = frozenset(
+    """cpuinfo meminfo mounts cgroup cpuset online cpus cpulist cpumap core_id physical_package_id
+    thread_siblings thread_siblings_list cpuset.cpus cpuset.cpus.effective""".split()  # noqa: SIM905
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "level"),
+    [
+        ("16amd64-8n2c-cpusets", (15, 10, 10, 8, 8), "sse"),
+        ("16em64t-4s2c2t-offlines", (12, 12, 7, 4, 1), "sse"),
+        ("20em64t-hybrid-1p6c2t+2ca4co1t", (20, 20, 14, 1, 1), "avx2"),
+        ("2pa-pcidomain32bits", (2, 2, 2, 2, 1), "avx2"),
+        ("32amd64-4s2n4c-cgroup2", (32, 6, 6, 4, 8), "sse"),
+        ("40intel64-2g2n4c+pcilocality", (40, 40, 40, 4, 4), "sse"),
+        ("64amd64-4s2n4ca2co", (64, 64, 32, 4, 8), "sse"),
+        ("8em64t-2s2ca2c-buggynuma", (8, 8, 8, 2, 0), "sse"),
+        ("96em64t-4no4pa3ca2co", (96, 96, 96, 16, 4), "sse"),
+        ("arm-A510-A710-A715-X3", (8, 8, 8, 3, 0), "neon"),
+        ("memorysidecaches", (80, 80, 40, 2, 4), "avx512"),
+        ("x86_64-epyc_7451", (96, 96, 48, 2, 8), "avx2"),
+    ],
+)
+def test_a_recorded_machine_has_the_cpus_it_is_known_for(agent, tmp_path, name, expected, level):
+    found = list((RECORDED / "trees").glob(name + ".tar.*"))
+    if not found:
+        pytest.skip("the recorded machines are not beside this checkout")
+    with tarfile.open(found[0], "r|*") as tar:
+        for member in tar:
+            if member.name.rpartition("/")[2] in _READ and member.isfile():
+                tar.extract(member, tmp_path, filter="data")
+    facts = read(agent, next(tmp_path.iterdir()))
+    assert counts(facts) == expected
+    assert isa.level(facts.cpu) == level
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("linux-unknown-sapphirerapids", "amx"),
+        ("linux-rocky8.5-zen4", "avx512-bf16"),
+        ("linux-rocky9-zen5", "avx512-bf16"),
+        ("linux-centos7-cascadelake", "avx512"),
+        ("linux-rhel7-skylake_avx512", "avx512"),
+        ("linux-rhel7-haswell", "avx2"),
+        ("linux-ubuntu20.04-zen3", "avx2"),
+        ("linux-rhel7-zen", "avx2"),
+        ("linux-amazon-neoverse_v1", "sve-bf16"),
+    ],
+)
+def test_a_recorded_processor_has_the_level_it_is_known_for(agent, tmp_path, name, level):
+    source = RECORDED / "cpuinfo" / f"{name}.txt"
+    if not source.exists():
+        pytest.skip("the recorded processors are not beside this checkout")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "cpuinfo").write_text(source.read_text())
+    assert isa.level(read(agent, tmp_path).cpu) == level
+
+
+# --- this machine --------------------------------------------------------------------------------
+
+
+def test_this_machine_tells_about_itself(agent, tmp_path):
+    facts = probe(agent, str(tmp_path / "not" / "made" / "yet"))
+    assert facts.host == "here"
+    assert facts.agent == "python"
+    assert facts.disk.root == str(tmp_path / "not" / "made" / "yet")
+    assert facts.disk.writable is True
+    assert not (tmp_path / "not").exists()
+    assert facts.cpu.allowed
+    assert set(facts.cpu.allowed) <= {c.id for c in facts.cpu.cpus}
+    assert facts.mem.total and facts.mem.available and facts.mem.total >= facts.mem.available
+    assert any(n.name == "lo" and "127.0.0.1" in n.addresses for n in facts.net.nics)
+    assert facts.pythons
+    assert facts.clock is not None
+    assert abs(facts.clock.offset) <= facts.clock.uncertainty + 0.5
+
+
+def test_gather_has_one_outcome_for_each_host(agent):
+    assert [f.host for f in gather({agent.host: agent}).values()] == ["here"]
+
+
+# --- hosts without python ------------------------------------------------------------------------
+
+_SH = """:kernel
+Linux 5.14.0
+:arch
+x86_64
+:hostname
+n1
+:user
+me
+:uid
+1001
+:home
+/home/me
+:ssh
+10.0.0.9 40000 10.0.0.1 22
+:boot
+abc-def
+:mem
+MemTotal:       2048 kB
+MemAvailable:   1024 kB
+:os
+PRETTY_NAME="Rocky Linux 9.4"
+ID="rocky"
+ID_LIKE="rhel centos fedora"
+:df
+Filesystem     1024-blocks    Used Available Capacity Mounted on
+/dev/sda1         41022688 9000000  32022688      22% /home
+tmpfs                65536       0     65536       0% /dev/shm
+:cpu
+processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Xeon
+physical id\t: 0
+core id\t\t: 0
+flags\t\t: avx2 fma
+
+processor\t: 1
+physical id\t: 0
+core id\t\t: 0
+
+processor\t: 2
+physical id\t: 1
+core id\t\t: 0
+:end
+"""
+
+
+def test_plain_sh_tells_enough_for_a_verdict():
+    facts = of.from_sh("n1", _SH)
+    assert (facts.agent, facts.pythons, facts.clock) == ("sh", (), None)
+    assert (facts.user, facts.uid, facts.home, facts.boot_id) == ("me", 1001, "/home/me", "abc-def")
+    assert facts.os_ids == ("rocky", "rhel", "centos", "fedora")
+    assert (facts.mem.total, facts.mem.available) == (2 << 20, 1 << 20)
+    assert (facts.mem.shm_total, facts.mem.shm_free) == (64 << 20, 64 << 20)
+    assert (facts.disk.root, facts.disk.free) == ("/home/me/.ipexctl", 32022688 * 1024)
+    assert (facts.net.ssh_address, of.cores(facts), isa.level(facts.cpu)) == ("10.0.0.1", 2, "avx2")
+
+
+def test_sh_that_knows_nothing_leaves_everything_unknown():
+    facts = of.from_sh("n1", ":kernel\n:mem\n:df\n:cpu\n:end\n")
+    assert (facts.kernel, facts.uid, facts.mem.total, facts.disk.free) == ("", None, None, None)
+    assert (facts.cpu.cpus, facts.cpu.allowed, of.cores(facts)) == ((), None, None)
+
+
+# --- hosts that send nonsense --------------------------------------------------------------------
+
+
+def _raw() -> dict[str, Any]:
+    return {"host": {}, "cpu": {}, "mem": {}, "disk": {}, "net": {}}
+
+
+@pytest.mark.parametrize(
+    "raw", [None, [], "x", 7, {}, _raw() | {"cpu": []}, _raw() | {"net": None}]
+)
+def test_what_is_no_answer_of_the_probe_is_the_hosts_failure(raw):
+    with pytest.raises(HostFailed, match="n1: the host's facts are not readable"):
+        of.from_json("n1", raw)
+
+
+@pytest.mark.parametrize(
+    "junk", [None, [], {}, "x", -1, 1e400, True, [[]], [{}], "9" * 5000, [None]]
+)
+def test_junk_in_any_place_is_unknown(junk):
+    parts = {
+        "host": ("kernel", "uid", "os_ids", "home"),
+        "cpu": ("flags", "cpus", "affinity", "cpuset", "quota", "family", "vendor"),
+        "mem": ("total", "available", "shm_total", "limit"),
+        "disk": ("root", "free", "noexec"),
+        "net": ("nics", "ssh_address", "hostname_addresses", "default_nic"),
+    }
+    raw = {part: dict.fromkeys(names, junk) for part, names in parts.items()}
+    facts = of.from_json("n1", raw | {"nodes": junk, "pythons": junk})
+    assert (facts.uid, facts.mem.total, facts.cpu.cpus, facts.nodes) == (None, None, (), ())
+    assert (facts.net.ssh_address, facts.net.nics, facts.pythons) == ("", (), ())
+
+
+def test_text_from_a_host_cannot_move_the_cursor():
+    raw = _raw() | {"host": {"os_name": "De\x1b[2Jb\x07ian\u202e\r\n", "user": "[red]me[/red]"}}
+    facts = of.from_json("n1", raw)
+    assert (facts.os_name, facts.user) == ("De[2Jbian", "[red]me[/red]")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0-3,8", (0, 1, 2, 3, 8)),
+        ("", ()),
+        ("5", (5,)),
+        ("0-999999999999", ()),
+        ("3-1", ()),
+        ("a-b", ()),
+        ("1,,2", ()),
+    ],
+)
+def test_a_cpu_list_is_read_or_refused(text, expected):
+    assert of.cpu_list(text) == expected
+
+
+# --- judgements over facts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [("", ""), ("sse2", "sse"), (AVX2, "avx2"), (AVX512, "avx512"), (AMX, "amx")],
+)
+def test_flags_become_a_level(flags, level):
+    assert isa.level(replace(made.cpu(), flags=frozenset(flags.split()))) == level
+
+
+@pytest.mark.parametrize(
+    ("have", "minimum", "expected"),
+    [
+        ("amx", "avx2", True),
+        ("avx2", "avx512", False),
+        ("avx2", "avx2", True),
+        ("", "avx2", False),
+        ("neon", "avx2", False),
+    ],
+)
+def test_a_level_serves_what_is_made_for_a_lower_one(have, minimum, expected):
+    assert isa.at_least(have, minimum) is expected
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        (["amx", "avx2"], "avx2"),
+        (["amx"], "amx"),
+        (["amx", ""], ""),
+        (["neon", "amx"], ""),
+        ([], ""),
+    ],
+)
+def test_the_lowest_level_is_what_all_have(levels, expected):
+    assert isa.lowest(levels) == expected
+
+
+def test_the_clock_is_judged_at_the_middle_of_the_question():
+    assert of.clock(sent=10.0, received=12.0, now=1000.0, remote=1004.0) == ClockFacts(5.0, 1.0)
+
+
+@pytest.mark.parametrize("remote", [None, "now", -1, True, float("nan"), float("inf")])
+def test_a_clock_that_is_no_number_is_unknown(remote):
+    assert of.clock(sent=0.0, received=1.0, now=1000.0, remote=remote) is None
+
+
+_NICS = (
+    Nic("lo", True, 65536, ("127.0.0.1",)),
+    Nic("ens1", True, 1500, ("10.1.0.5",)),
+    Nic("ens2", False, 1500, ("10.2.0.5",)),
+    Nic("eth9", True, 1500, ("10.9.0.5",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("ssh", "default", "nics", "expected"),
+    [
+        ("10.0.0.1", "ens1", _NICS, "10.0.0.1"),
+        ("127.0.0.1", "eth9", _NICS, "10.9.0.5"),
+        ("", "ens2", _NICS, "10.1.0.5"),
+        ("127.0.0.1", "", _NICS[:1], "127.0.0.1"),
+        ("", "", (), ""),
+    ],
+)
+def test_others_reach_a_host_where_we_did_unless_that_was_loopback(ssh, default, nics, expected):
+    facts = made.facts()
+    net = replace(facts.net, ssh_address=ssh, default_nic=default, nics=nics)
+    assert of.peer_address(replace(facts, net=net)) == expected
+
+
+def test_a_python_without_a_path_or_version_is_none():
+    raw = [
+        {"path": "/usr/bin/python3", "version": [3, 11], "venv": True},
+        {"path": "python3", "version": [3, 11]},
+        {"path": "/bin/python3", "version": [3]},
+        {"path": "/bin/python3", "version": "3.11"},
+    ]
+    facts = of.from_json("n1", _raw() | {"pythons": raw})
+    assert facts.pythons == (Python("/usr/bin/python3", (3, 11), True),)
