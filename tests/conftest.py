@@ -14,6 +14,13 @@ from ipexctl.lab.here import check
 MakeLab = Callable[[LabSpec], Lab]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever starts a lab carries the marker `lab`, so that `-m "not lab"` needs no root."""
+    for item in items:
+        if "lab_root" in getattr(item, "fixturenames", ()):
+            item.add_marker("lab")
+
+
 @pytest.fixture(scope="session")
 def lab_root(tmp_path_factory: pytest.TempPathFactory):
     """Where the labs of this test run keep their files; the reason to skip where none can start."""

@@ -11,6 +11,8 @@ from ipexctl.errors import NotHere
 from ipexctl.lab.spec import LabSpec
 from ipexctl.lab.text import PATH
 
+_CAP_NET_ADMIN = 12
+_CAP_SYS_ADMIN = 21
 _PACKAGES = {
     "sshd": "openssh-server",
     "ssh": "openssh-client",
@@ -27,12 +29,25 @@ def check(spec: LabSpec, *, platform: str = sys.platform, path: str = PATH) -> N
         raise NotHere("a lab needs Linux", hint="run ipexctl lab in a Linux machine or VM")
     if os.geteuid() != 0:
         raise NotHere("a lab needs root", why="it makes network namespaces", hint="use sudo")
+    if not _has_rights():
+        raise NotHere(
+            "a lab needs CAP_SYS_ADMIN and CAP_NET_ADMIN",
+            why="this root is a container's, without the right to make namespaces",
+            hint="start the container with --privileged",
+        )
     _check_tools(spec, path)
     kinds = Path("/proc/filesystems")
     if not kinds.exists():
         raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc")
     if "overlay" not in kinds.read_text().split():
         raise NotHere("a lab needs the overlay file system", hint="modprobe overlay")
+
+
+def _has_rights() -> bool:
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    held = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
+    return all(mask >> bit & 1 for mask in held for bit in (_CAP_NET_ADMIN, _CAP_SYS_ADMIN))
 
 
 def _check_tools(spec: LabSpec, path: str) -> None:

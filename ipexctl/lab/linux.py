@@ -39,8 +39,15 @@ def die_with_parent() -> None:
 
 
 def set_name(name: str) -> None:
-    """The name that ps and top show (15 letters)."""
-    _call("prctl", _PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
+    """The name and command line that ps, top and pgrep show from now on."""
+    _call("prctl", _PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0)
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    # The kernel reads the command line from our own memory, between these two addresses.
+    start, end = int(fields[45]), int(fields[46])
+    room = max(0, end - start - 1)
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, name.encode()[:room], min(len(name.encode()), room))
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:

@@ -35,6 +35,7 @@ def taken() -> list[IPv4Network]:
 def start_switch() -> int:
     """A process that only holds the switch's network namespace; it ends with its parent."""
     ready, done = os.pipe()
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         os.close(done)
@@ -45,8 +46,9 @@ def start_switch() -> int:
         return pid
     try:
         linux.die_with_parent()
+        if os.getppid() != parent:  # it ended before we had asked for its death signal
+            os._exit(1)
         linux.unshare(linux.CLONE_NEWNET)
-        linux.set_name("lab-switch")
         os.write(done, b"g")
         os.execve("/bin/sleep", ["lab-switch", "infinity"], _ENV)
     finally:

@@ -96,6 +96,18 @@ def test_without_root_a_lab_says_so():
     assert done.stdout == "a lab needs root\n", done.stderr
 
 
+def test_in_a_container_without_rights_a_lab_says_so(lab_root):
+    script = (
+        "import ipexctl.lab.lab\n"
+        "from ipexctl.errors import NotHere\n"
+        "try: ipexctl.lab.Lab.up(ipexctl.lab.LabSpec.plain(1))\n"
+        "except NotHere as error: print(error.what)\n"
+    )
+    argv = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO)
+    assert done.stdout == "a lab needs CAP_SYS_ADMIN and CAP_NET_ADMIN\n", done.stderr
+
+
 def test_a_flat_lab_has_many_addresses_on_one_host(make_lab):
     lab = make_lab(LabSpec(name="flat", flat=300))
     assert lab.targets == tuple(lab.hostfile.read_text().split())

@@ -32,6 +32,8 @@ def test_the_hostfile_names_hosts_that_plain_ssh_can_log_in_to(lab3):
         ("getent hosts node02 || echo unknown", "unknown\n"),
         ("ls /sys/class/net", "eth0\nlo\n"),
         ("cat /proc/1/comm", "lab-host\n"),
+        ("ps -o args= -p 1", "lab-host\n"),
+        ("pgrep -f [i]pexctl || echo none", "none\n"),
         ("echo $PATH | cut -d: -f1-3", "/usr/local/bin:/usr/bin:/bin\n"),
         ("touch ~/x /tmp/x /dev/shm/x && rm ~/x /tmp/x /dev/shm/x && echo ok", "ok\n"),
     ],
