@@ -5,6 +5,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 started=$SECONDS
 lab=demo-$$
+# A project of its own, as a user has one: the script and the lock that install writes beside it.
+project=$(mktemp -d "${TMPDIR:-/tmp}/ipexctl-demo.XXXXXX")
+mkdir "$project/examples"
+cp examples/train_ddp.py "$project/examples/"
+cd "$project"
 
 step() {
     echo
@@ -13,7 +18,9 @@ step() {
 }
 take_down() {
     local code=$?
-    step ipexctl lab down --name "$lab" || code=1
+    trap - EXIT
+    [[ ! -e lab ]] || step ipexctl lab down --name "$lab" || code=1
+    rm -rf "$project"
     echo
     if ((code)); then
         echo "The demo failed with exit code $code after $((SECONDS - started)) s."
@@ -29,8 +36,8 @@ trap 'exit 130' INT TERM
 # Three kinds of CPU, and one host whose network card has another name.
 # --owner: the practice hosts end with this script, even if it is killed.
 step ipexctl lab up --name "$lab" --owner $$ -n 3 --isa amx,avx512,avx2 --host node02:nic=ens5
-folder=${XDG_STATE_HOME:-$HOME/.local/state}/ipexctl/labs/$lab
-hosts=(-f "$folder/hostfile" --ssh-config "$folder/ssh_config")
+ln -s "${XDG_STATE_HOME:-$HOME/.local/state}/ipexctl/labs/$lab" lab
+hosts=(-f lab/hostfile --ssh-config lab/ssh_config)
 
 step ipexctl doctor "${hosts[@]}"
 step ipexctl install "${hosts[@]}" -y

@@ -304,7 +304,8 @@ def _unwrap(answer: dict[str, Any]) -> Any:
     return answer["ok"]
 
 
-def _wait_down(folder: Path, link: str, seconds: float = 30) -> None:
+def _wait_down(folder: Path, link: str, seconds: float = 300) -> None:
+    """Hosts with an environment each hold gigabytes of small files; removing them takes its time."""
     deadline = time.monotonic() + seconds
     while not remove_dead(folder):
         if time.monotonic() > deadline:
