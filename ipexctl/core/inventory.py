@@ -21,7 +21,6 @@ SMALLEST_PORT_LOOKALIKE = 1000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 _USER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._@-]{0,252}")
 _ODD = re.compile(r"[^A-Za-z0-9._:%@\[\]-]")
-_RANGE = re.compile(r"[^\[\]@:]+\[[^\[\]]*\]|\[[^\[\]:]*\][^:\[\]]+")
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
 _WORD = re.compile(r"[^ \t]+")
 
@@ -158,17 +157,24 @@ def _refuse_odd(text: str) -> None:
     if text.startswith("-"):
         raise _Bad(f"{text!r} is not a host: a name cannot start with '-'")
     odd = _ODD.search(text)
-    if odd and not _RANGE.search(text):
+    if odd and not _has_range(text):
         raise _Bad(
             f"{text!r} is not a host: {odd.group()!r} cannot stand in a name",
             hint="a host is node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
             at=odd.start(),
         )
-    if _RANGE.search(text):
+    if _has_range(text):
         raise _Bad(
             f"{text!r}: ranges of hosts are not supported yet",
             hint="write every host on its own line, for example with: printf 'node%02d\\n' 1 2 3",
         )
+
+
+def _has_range(text: str) -> bool:
+    """node[01-03], also in the middle of a name; [::1] and [web] are not that."""
+    before, opened, rest = text.rpartition("@")[2].partition("[")
+    inside, closed, after = rest.partition("]")
+    return bool(closed and ":" not in inside and (before or after.strip(":0123456789")))
 
 
 def _split_number(rest: str, *, has_user: bool) -> tuple[str, str | None, bool]:
