@@ -84,6 +84,11 @@ DEFAULTS = Answer(
     user_known_hosts=("~/.ssh/known_hosts", "~/.ssh/known_hosts2"),
     global_known_hosts=("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"),
 )
+_DEFAULTED = {
+    "identityfile": "identity_files",
+    "userknownhostsfile": "user_known_hosts",
+    "globalknownhostsfile": "global_known_hosts",
+}
 
 
 # --- reading the text ----------------------------------------------------------------------------
@@ -167,13 +172,10 @@ def own_answer(config: Config, name: str, local_user: str) -> Answer:
     template = values.get("hostname", (name,))[0]
     values["hostname"] = (_hostname(template, name),)
     answer = _answer(name, values)
-    return replace(
-        answer,
-        user=answer.user or local_user,
-        identity_files=answer.identity_files or DEFAULTS.identity_files,
-        user_known_hosts=answer.user_known_hosts or DEFAULTS.user_known_hosts,
-        global_known_hosts=answer.global_known_hosts or DEFAULTS.global_known_hosts,
-    )
+    unsaid = {
+        field: getattr(DEFAULTS, field) for key, field in _DEFAULTED.items() if key not in values
+    }
+    return replace(answer, user=answer.user or local_user, **unsaid)
 
 
 def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
@@ -186,7 +188,7 @@ def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
 
 
 def _hostname(template: str, name: str) -> str:
-    expanded = _TOKEN.sub(lambda m: {"h": name, "n": name, "%": "%"}.get(m[1], m[0]), template)
+    expanded = _TOKEN.sub(lambda m: {"h": name, "%": "%"}.get(m[1], m[0]), template)
     return expanded if ":" in expanded else expanded.lower()
 
 
