@@ -88,8 +88,8 @@ def _table(report: Report, *, wide: bool) -> Table:
     for names, row, addresses in _rows(report):
         state, *rest = row
         shown = [*rest[:4], fold(a for a in addresses if a), *rest[4:]]
-        cells = [Text(fold(names)), Text(state, _STYLES[state]), *map(Text, shown)]
-        table.add_row(*cells[: len(table.columns)])
+        cells = [Text(state, _STYLES[state]), *(Text(of.plain(word)) for word in shown)]
+        table.add_row(Text(of.plain(fold(names))), *cells[: len(table.columns) - 1])
     return table
 
 

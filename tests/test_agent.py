@@ -1,0 +1,229 @@
+"""The agent over a real child process: noise, no python, errors, ends, torn frames, two calls."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.hosts.agent import Agent, boot_payload, command_line, connect
+from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
+from ipexctl.hosts.transport import Channel, LocalChannel, LocalTransport
+from ipexctl.verbs.facts import probe
+
+HERE = Host("here", local=True)
+
+
+class Through:
+    """A login shell that does something around our command."""
+
+    def __init__(self, before: str, env: str = "") -> None:
+        self.before, self.env = before, env
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        return LocalChannel(f"{self.before}; {self.env} {command}")
+
+    def close(self) -> None:
+        return None
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    agent = connect(LocalTransport(), HERE)
+    yield agent
+    agent.close()
+
+
+def gone(pid: int, seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+# --- who answers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "echo Welcome",
+        "printf 'no newline at the end'",
+        "printf '\\000\\377\\n\\n'; echo ipexctl0123-py",
+        "head -c 300000 /dev/zero | tr '\\0' x",
+        "echo to stderr >&2",
+    ],
+)
+def test_what_start_up_files_print_does_no_harm(noise):
+    agent = connect(Through(noise), HERE)
+    try:
+        assert (agent.hello.kind, probe(agent).agent) == ("python", "python")
+    finally:
+        agent.close()
+
+
+def test_a_shell_that_never_stops_printing_is_given_up():
+    with pytest.raises(HostFailed, match="printed more than 1 MiB before our command ran"):
+        connect(Through("head -c 2000000 /dev/zero | tr '\\0' x"), HERE)
+
+
+def test_a_shell_that_ends_first_is_told_with_its_own_words():
+    with pytest.raises(HostFailed, match=r"ended \(exit 3\)") as caught:
+        connect(Through("echo this account is locked >&2; exit 3"), HERE)
+    assert caught.value.why == "this account is locked"
+
+
+def test_a_shell_that_hangs_ends_at_the_deadline():
+    with pytest.raises(Unreachable, match="our command gave no answer in time"):
+        connect(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
+
+
+def test_a_host_without_python_answers_through_plain_sh(tmp_path):
+    for name in ("sh", "uname", "id", "cat", "df"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    line = command_line("mark").replace("/usr/bin/python3 /usr/local/bin/python3 ", "")
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
+        env={"PATH": str(tmp_path), "HOME": "/tmp"},
+        input=boot_payload("mark"),
+        capture_output=True,
+        timeout=60,
+    )
+    text = done.stdout.partition(b"\nmark-sh\n")[2].decode()
+    lines = text.splitlines()
+    assert lines[lines.index(":uid") + 1] == str(os.getuid())
+    assert lines[lines.index(":home") + 1] == "/tmp"
+    assert lines[-1] == ":end"
+
+
+def test_a_python_that_the_user_named_is_tried_first():
+    agent = connect(LocalTransport(), HERE, python=sys.executable)
+    try:
+        assert agent.hello.python == sys.version_info[:3]
+    finally:
+        agent.close()
+
+
+@pytest.mark.parametrize("python", ["python3; true", "$(id)", "a b", "`id`", "'"])
+def test_a_python_that_is_no_plain_path_is_refused(python):
+    with pytest.raises(HostFailed, match="is not a plain path"):
+        command_line("mark", python)
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["probe.nothing", "nowhere.facts", "nodot", "main.__init__"])
+def test_an_unknown_operation_is_an_error_and_the_agent_lives_on(agent, op):
+    with pytest.raises(HostFailed, match="here: "):
+        agent.call(op)
+    assert probe(agent).host == "here"
+
+
+def test_two_calls_at_once_each_get_their_own_answer(agent):
+    dead = [["dead", "127.0.0.1", 1]]
+    one = agent.start("net.connect", {"targets": dead})
+    two = agent.start("net.listen", {})
+    answers: dict[int, Frame] = {}
+    for frame in agent.frames(30.0):
+        if "done" in frame.header:
+            answers[frame.header["id"]] = frame
+        if len(answers) == 2:
+            break
+    assert answers[one].header["done"] == {"results": [["dead", "Connection refused"]]}
+    assert 0 < answers[two].header["done"]["port"] < 65536
+
+
+def test_connections_are_tried_at_once_and_told_one_by_one(agent):
+    port = agent.call("net.listen").done["port"]
+    targets = [
+        ["good", "127.0.0.1", port],
+        ["six", "::1", port],
+        ["closed", "127.0.0.1", 1],
+        ["nowhere", "255.255.255.255", 9],
+        ["no address", "not-an-address", 9],
+        ["no port", "127.0.0.1", 99999999],
+    ]
+    done = agent.call("net.connect", {"targets": targets, "timeout": 5.0}).done
+    errors = dict(done["results"])
+    assert set(errors) == {t[0] for t in targets}
+    assert (errors["good"], errors["closed"]) == ("", "Connection refused")
+    assert all(errors[name] for name in ("nowhere", "no address", "no port"))
+
+
+# --- ends ----------------------------------------------------------------------------------------
+
+
+def test_the_agent_ends_when_the_controller_is_gone():
+    agent = connect(LocalTransport(), HERE)
+    agent.start("net.listen", {})
+    pid = agent.channel._process.pid
+    agent.channel._process.stdin.close()
+    assert agent.channel.exit_status(20.0) == 0
+    assert gone(pid)
+    agent.close()
+
+
+def test_the_agent_ends_in_the_middle_of_a_frame():
+    agent = connect(LocalTransport(), HERE)
+    agent.channel.write(HEAD.pack(100, 0) + b'{"id": 1')
+    agent.channel._process.stdin.close()
+    assert agent.channel.exit_status(20.0) == 0
+    agent.close()
+
+
+@pytest.mark.parametrize("signal", [9, 15])
+def test_a_host_that_dies_in_a_call_is_unreachable(agent, signal):
+    pid = agent.channel._process.pid
+    threading.Timer(0.3, os.killpg, (pid, signal)).start()  # its own session: see LocalChannel
+    with pytest.raises(Unreachable, match="ended before the host had answered"):
+        agent.wait(12345, timeout=30.0)
+
+
+def test_a_host_that_stays_silent_is_unreachable(agent):
+    with pytest.raises(Unreachable, match="no answer for 0 s"):
+        agent.wait(12345, timeout=0.2)
+
+
+# --- frames --------------------------------------------------------------------------------------
+
+_TWO = encode({"id": 1, "done": {}}) + encode({"id": 2, "event": "x"}, b"body")
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 1000])
+def test_frames_arrive_whole_however_they_were_cut(size):
+    decoder = Decoder()
+    pieces = [_TWO[i : i + size] for i in range(0, len(_TWO), size)]
+    frames = [f for piece in pieces for f in decoder.feed(piece)]
+    assert frames == [Frame({"id": 1, "done": {}}), Frame({"id": 2, "event": "x"}, b"body")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEAD.pack(1 << 31, 0),
+        HEAD.pack(0, 1 << 31),
+        HEAD.pack(2, 0) + b"[]",
+        HEAD.pack(2, 0) + b"{}",
+        HEAD.pack(3, 0) + b"abc",
+        HEAD.pack(2, 0) + b"\xff\xfe",
+        HEAD.pack(12, 0) + b'{"id": "1"} ',
+    ],
+)
+def test_nonsense_in_the_stream_is_a_bad_frame(data):
+    with pytest.raises(BadFrame):
+        Decoder().feed(data)
