@@ -2,7 +2,7 @@
 
 The login shell gets one line (no quotes inside, no newline: csh and fish read it as well). It tries
 the pythons it finds; the first that is new enough reads a boot line from stdin, then the compressed
-sources. Its stdout is ignored up to a random marker, so banners and noisy start-up files do no harm.
+sources. Its stdout is ignored up to a random marker: banners and noisy start-up files do no harm.
 Without a usable python the same line prints what plain sh can tell, behind the same marker.
 """
 
@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -32,10 +33,10 @@ PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 " + " ".join(
 _BOOT = "import sys;sys.version_info<(3,6) and sys.exit(97);exec(sys.stdin.buffer.readline())"
 _SH_FACTS = (
     "echo; echo $0-sh; echo :kernel; uname -sr; echo :arch; uname -m; echo :hostname; uname -n; "
-    "echo :user; id -un; echo :uid; id -u; echo :home; echo $HOME; echo :ssh; echo $SSH_CONNECTION; "
-    "echo :boot; cat /proc/sys/kernel/random/boot_id; echo :mem; cat /proc/meminfo; "
-    "echo :os; cat /etc/os-release; echo :df; df -Pk $HOME /dev/shm; echo :cpu; cat /proc/cpuinfo; "
-    "echo :end"
+    "echo :user; id -un; echo :uid; id -u; echo :home; echo $HOME; "
+    "echo :ssh; echo $SSH_CONNECTION; echo :boot; cat /proc/sys/kernel/random/boot_id; "
+    "echo :mem; cat /proc/meminfo; echo :os; cat /etc/os-release; "
+    "echo :df; df -Pk $HOME /dev/shm; echo :cpu; cat /proc/cpuinfo; echo :end"
 )
 
 
@@ -200,10 +201,8 @@ def connect(transport: Transport, host: Host, *, timeout: float = 20.0, python: 
     channel = transport.open(host, command_line(marker, python), timeout)
     try:
         sent = time.monotonic()
-        try:
+        with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
             channel.write(boot_payload(marker))
-        except OSError:
-            pass  # without python nobody reads stdin; what sh printed is still there
         kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
         if kind == b"sh":
             text = _read_sh(channel, rest, deadline)

@@ -1,4 +1,4 @@
-"""Frames on the controller's side of an agent. The twin of remote/main.py, which ships as source."""
+"""Frames on the controller's side of an agent. The twin of remote/main.py, shipped as source."""
 
 from __future__ import annotations
 

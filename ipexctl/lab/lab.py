@@ -305,7 +305,7 @@ def _unwrap(answer: dict[str, Any]) -> Any:
 
 
 def _wait_down(folder: Path, link: str, seconds: float = 300) -> None:
-    """Hosts with an environment each hold gigabytes of small files; removing them takes its time."""
+    """Removing the files takes its time: an environment on each host is gigabytes."""
     deadline = time.monotonic() + seconds
     while not remove_dead(folder):
         if time.monotonic() > deadline:

@@ -34,7 +34,7 @@ class Call:
     def __init__(self, agent, number):
         self.agent = agent
         self.number = number
-        self.inbox = queue.Queue(maxsize=16)
+        self.inbox = queue.Queue(maxsize=16)  # type: queue.Queue[object]
 
     def emit(self, event, body=b""):
         event = dict(event)
@@ -65,8 +65,7 @@ class Agent:
         with self.load_lock:
             if full not in sys.modules:
                 module = types.ModuleType(full)
-                module.agent = self
-                module.Failure = Failure
+                module.__dict__.update(agent=self, Failure=Failure)
                 sys.modules[full] = module
                 code = compile(self.sources[name], "<ipexctl remote/%s.py>" % name, "exec")
                 exec(code, module.__dict__)
