@@ -110,6 +110,24 @@ def is_here(root, sha, size):
     return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
+def verify(root, sha):
+    """A disk can lose what it was given. What is no longer the blob is removed, to come again."""
+    path = path_of(root, sha)
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for chunk in iter(lambda: file.read(1 << 20), b""):
+                digest.update(chunk)
+    except OSError as e:
+        raise Failure("cannot read the blob %s" % sha[:16], str(e)) from None
+    if digest.hexdigest() != sha:
+        unlink(path)
+        raise Failure(
+            "a file was damaged on the disk of this host: %s" % path,
+            "it was removed", "run the same command again: it is sent anew", "damaged",
+        )
+
+
 def need_space(root, size, count):
     disk = os.statvfs(root)
     free = disk.f_bavail * disk.f_frsize

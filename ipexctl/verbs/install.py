@@ -322,15 +322,19 @@ class _OneHost:
         began = time.monotonic()
         if _complete(state, self._lock):
             return HostRecap(self._host, Recap.OK, "nothing to do", time.monotonic() - began)
+        built = False
         if not state.built:
             self._send(state.root)
-            self._build(state.root)
+            built = self._build(state.root)
         proof = self._prove(state.root)
-        asked = {"root": state.root, "key": self._lock.key}
-        self._agent.call("envs.switch", asked, timeout=SILENCE, on_event=self._hear)
+        switched = self._switch(state.root)
         ranks = f", {proof['ranks']} ranks agree" if proof["ranks"] > 1 else ""
-        detail = f"torch {proof['torch']}{ranks}"
-        return HostRecap(self._host, Recap.CHANGED, detail, time.monotonic() - began)
+        return HostRecap(
+            self._host,
+            Recap.CHANGED if built or switched else Recap.OK,
+            f"torch {proof['torch']}{ranks}",
+            time.monotonic() - began,
+        )
 
     def _send(self, root: str) -> None:
         store = default_store(os.environ)
@@ -346,7 +350,8 @@ class _OneHost:
         sent = ensure(self._agent, root, blobs, store.path, on_bytes=count)
         self._work.sent += sent.bytes
 
-    def _build(self, root: str) -> None:
+    def _build(self, root: str) -> bool:
+        """False: another install had built it meanwhile."""
         self._tell("building")
         asked = {
             "root": root,
@@ -355,7 +360,8 @@ class _OneHost:
             "wheels": [[p.file, p.sha256] for p in self._lock.packages],
             "uv": self._lock.uv.sha256,
         }
-        self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
+        call = self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
+        return bool(call.done["built"])
 
     def _prove(self, root: str) -> Mapping[str, Any]:
         self._tell("proving")
@@ -369,6 +375,11 @@ class _OneHost:
         }
         call = self._agent.call("envs.prove", asked, timeout=SILENCE, on_event=self._hear)
         return call.done
+
+    def _switch(self, root: str) -> bool:
+        asked = {"root": root, "key": self._lock.key}
+        call = self._agent.call("envs.switch", asked, timeout=SILENCE, on_event=self._hear)
+        return bool(call.done["changed"])
 
     def _hear(self, frame: Frame) -> None:
         if frame.header.get("event") == "waiting":

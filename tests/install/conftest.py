@@ -1,0 +1,170 @@
+"""A shop of stand-in wheels, so that faults can be tried without gigabytes.
+
+They are called torch, numpy and uv and are not: `torch` is a few lines that can be multiplied and
+differentiated once, `uv` is a script that calls the real uv, and sleeps first when told to.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.hosts.resolver import find_uv
+
+REPO = Path(__file__).parents[2]
+
+TORCH = """
+__version__ = {version!r}
+class _Ones:
+    def __init__(self): self.grad = {{}}
+    def __matmul__(self, other): return self
+    def sum(self): return self
+    def backward(self): self.grad[0, 0] = {gradient}
+def ones(*size, requires_grad): return _Ones()
+"""
+
+
+def make_wheel(
+    folder: Path, name: str, version: str, files: dict[str, bytes], requires: tuple[str, ...] = ()
+) -> Path:
+    """A wheel by hand: the files, METADATA, WHEEL and RECORD."""
+    info = f"{name}-{version}.dist-info"
+    needs = "".join(f"Requires-Dist: {r}\n" for r in requires)
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
+    wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    members = {**files, f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": wheel.encode()}
+    record = "".join(f"{n},sha256={_digest(c)},{len(c)}\n" for n, c in members.items())
+    members[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+    return path
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+@dataclass
+class Shop:
+    """Stand-in wheels, an empty working folder, and the real command run with them."""
+
+    folder: Path
+
+    @property
+    def wheels(self) -> Path:
+        return self.folder / "wheels"
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def work(self) -> Path:
+        return self.folder / "work"
+
+    @property
+    def hold(self) -> Path:
+        """While this file exists, the stand-in uv writes its pid to `held` and sleeps."""
+        return self.folder / "hold"
+
+    @property
+    def held(self) -> Path:
+        return self.folder / "held"
+
+    def stock(self) -> None:
+        for path in (self.wheels, self.work):
+            path.mkdir(exist_ok=True)
+        self.torch("2.13.0+cpu")
+        make_wheel(self.wheels, "numpy", "2.0", {"numpy.py": b""})
+        uv = f"""#!/bin/sh
+if [ -e {self.hold} ]; then echo $$ > {self.held}; exec sleep 600; fi
+exec {find_uv(os.environ)} "$@"
+"""
+        make_wheel(self.wheels, "uv", "0.9.9", {"uv-0.9.9.data/scripts/uv": uv.encode()})
+
+    def torch(self, version: str, *requires: str, gradient: float = 128.0) -> Path:
+        source = TORCH.format(version=version, gradient=gradient).encode()
+        return make_wheel(self.wheels, "torch", version, {"torch.py": source}, requires)
+
+    def environ(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))}
+        return {
+            **kept,
+            "PYTHONPATH": str(REPO),
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": f"{self.wheels} {self.folder}/not-there",
+        }
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "ipexctl", "install", "--root", str(self.root)]
+        command += ["--mpi", "none", "--json", *options]
+        return subprocess.Popen(
+            command, cwd=self.work, env=self.environ(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def install(self, *options: str) -> Outcome:
+        return finish(self.start(*options))
+
+    @property
+    def current(self) -> str:
+        link = self.root / "current"
+        return os.readlink(link) if link.is_symlink() else ""
+
+    def envs(self) -> list[str]:
+        return sorted(p.name for p in self.root.glob("envs/*"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def states(self) -> list[str]:
+        return [h["state"] for h in self.document["hosts"]]
+
+    @property
+    def detail(self) -> str:
+        host = self.document["hosts"][0]
+        return "\n".join([host["detail"], *host["notes"]])
+
+
+def finish(process: subprocess.Popen[str]) -> Outcome:
+    out, err = process.communicate(timeout=120)
+    return Outcome(process.returncode, out, err)
+
+
+def until(what: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    shop = Shop(tmp_path)
+    shop.stock()
+    return shop

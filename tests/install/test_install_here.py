@@ -1,0 +1,208 @@
+"""The real command on this machine with stand-in wheels: what it does, and what faults do to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.lock import parse
+from ipexctl.core.model import Host
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.install import table
+from tests.install.conftest import Shop, finish, make_wheel, until
+
+
+def test_the_first_run_changes_the_host_and_the_second_changes_nothing(shop: Shop) -> None:
+    first = shop.install()
+    assert (first.code, first.states) == (0, ["changed"]), first.err + first.out
+    key = first.document["environment"]
+    assert shop.current == f"envs/{key}"
+    assert shop.envs() == [".lock", key]
+    before = {p: p.lstat().st_mtime_ns for p in shop.root.rglob("*")}
+    second = shop.install()
+    assert (second.code, second.states) == (0, ["ok"])
+    assert second.document["bytes_sent"] == second.document["bytes_fetched"] == 0
+    assert {p: p.lstat().st_mtime_ns for p in shop.root.rglob("*")} == before
+
+
+def test_the_lock_names_every_file_and_no_place(shop: Shop) -> None:
+    shop.install()
+    text = (shop.work / "ipexctl.lock").read_text()
+    lock = parse(text, "ipexctl.lock")
+    assert [(p.name, p.version) for p in lock.files] == [
+        ("numpy", "2.0"), ("torch", "2.13.0+cpu"), ("uv", "0.9.9"),
+    ]  # fmt: skip
+    assert "/" not in text and "://" not in text
+
+
+def test_a_lock_that_is_there_decides_although_newer_files_exist(shop: Shop) -> None:
+    shop.install()
+    text = (shop.work / "ipexctl.lock").read_text()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    other = shop.install("--root", str(shop.folder / "other"))
+    assert (other.code, other.states) == (0, ["changed"])
+    assert (shop.work / "ipexctl.lock").read_text() == text
+    assert parse(text, "").version("numpy") == "2.0"
+
+
+def test_a_locked_file_is_found_again_on_a_machine_that_never_fetched_it(shop: Shop) -> None:
+    first = shop.install()
+    (shop.folder / "cache").rename(shop.folder / "gone")
+    second = shop.install("--root", str(shop.folder / "other"))
+    assert second.states == ["changed"]
+    assert second.document["environment"] == first.document["environment"]
+
+
+def test_a_locked_file_that_has_changed_since_is_refused(shop: Shop) -> None:
+    shop.install()
+    (shop.folder / "cache").rename(shop.folder / "gone")
+    make_wheel(shop.wheels, "numpy", "2.0", {"numpy.py": b"evil = True"})
+    second = shop.install("--root", str(shop.folder / "other"))
+    assert second.code == 2
+    assert "another numpy-2.0-py3-none-any.whl than ipexctl.lock" in second.err
+    assert not (shop.folder / "other" / "current").exists()
+
+
+def test_check_changes_nothing_anywhere(shop: Shop) -> None:
+    rehearsal = shop.install("--check")
+    assert (rehearsal.code, rehearsal.states) == (0, ["changed"])
+    assert shop.envs() == []
+    assert list(shop.work.iterdir()) == []
+
+
+def test_a_new_environment_that_fails_its_proof_leaves_current_as_it_was(shop: Shop) -> None:
+    shop.install()
+    good = shop.current
+    (shop.work / "ipexctl.lock").unlink()
+    shop.torch("2.13.0+cpu", gradient=7.0)
+    bad = shop.install()
+    assert (bad.code, bad.states) == (1, ["failed"])
+    assert "backward gave 7.0" in bad.detail
+    assert shop.current == good
+
+
+def test_previous_remembers_what_was_current(shop: Shop) -> None:
+    shop.install()
+    good = shop.current
+    (shop.work / "ipexctl.lock").unlink()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    assert shop.install().states == ["changed"]
+    assert shop.current != good
+    assert os.readlink(shop.root / "previous") == good
+
+
+@pytest.mark.parametrize("victim", ["the controller", "the builder"])
+def test_after_a_kill_nothing_runs_on_and_the_next_run_completes(shop: Shop, victim: str) -> None:
+    shop.hold.touch()
+    installing = shop.start()
+    until(lambda: shop.held.exists() and shop.held.read_text().strip())
+    builder = int(shop.held.read_text())
+    os.kill(builder if victim == "the builder" else installing.pid, signal.SIGKILL)
+    outcome = finish(installing)
+    until(lambda: not Path(f"/proc/{builder}").exists())
+    assert shop.current == ""
+    if victim == "the builder":
+        assert (outcome.code, outcome.states) == (1, ["failed"])
+        assert "signal 9" in outcome.detail
+    shop.hold.unlink()
+    again = shop.install()
+    assert (again.code, again.states) == (0, ["changed"]), again.err
+    assert [n for n in shop.envs() if n.startswith(".")] == [".lock"]
+
+
+def test_two_installs_at_once_build_once_and_both_succeed(shop: Shop) -> None:
+    shop.hold.touch()
+    first = shop.start()
+    until(lambda: shop.held.exists() and shop.held.read_text().strip())
+    shop.hold.unlink()
+    second = shop.start()
+    until(lambda: second.poll() is not None or _waits_for_lock(shop.root))
+    os.kill(int(shop.held.read_text()), signal.SIGKILL)  # the first one fails; the second goes on
+    assert finish(first).states == ["failed"]
+    outcome = finish(second)
+    assert (outcome.code, outcome.states) == (0, ["changed"]), outcome.err
+    assert len([n for n in shop.envs() if not n.startswith(".")]) == 1
+
+
+def _waits_for_lock(root: Path) -> bool:
+    """Two processes have the lock file open: its holder and one who waits."""
+    lock = root / "envs" / ".lock"
+    holders = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            holders += any(os.path.samefile(fd, lock) for fd in (process / "fd").iterdir())
+        except OSError:
+            continue
+    return holders >= 2
+
+
+def test_a_blob_damaged_on_the_hosts_disk_is_refused_and_sent_anew_next_time(shop: Shop) -> None:
+    shop.hold.touch()
+    first = shop.start()
+    until(lambda: shop.held.exists() and shop.held.read_text().strip())
+    os.kill(int(shop.held.read_text()), signal.SIGKILL)
+    finish(first)
+    shop.hold.unlink()
+    lock = parse((shop.work / "ipexctl.lock").read_text(), "")
+    sha = next(p.sha256 for p in lock.packages if p.name == "torch")
+    blob = shop.root / "blobs" / "sha256" / sha[:2] / sha
+    blob.write_bytes(bytes(len(blob.read_bytes())))
+    damaged = shop.install()
+    assert (damaged.code, damaged.states) == (1, ["failed"])
+    assert "damaged on the disk" in damaged.detail
+    assert shop.current == ""
+    assert shop.install().states == ["changed"]
+
+
+def test_a_cuda_build_is_refused_with_the_options_that_help(shop: Shop) -> None:
+    next(shop.wheels.glob("torch-*")).unlink()
+    shop.torch("2.13.0", "nvidia-cublas", "nvidia-nccl-cu13")
+    make_wheel(shop.wheels, "nvidia_cublas", "13.0", {"cublas.py": b""})
+    make_wheel(shop.wheels, "nvidia_nccl_cu13", "2.0", {"nccl.py": b""})
+    refused = shop.install()
+    assert refused.code == 2
+    assert "a CUDA build: nvidia-cublas and 1 more nvidia packages" in refused.err
+    assert "--find-links" in refused.err
+    assert shop.envs() == []
+
+
+def test_what_no_row_offers_ends_with_3_and_every_rows_reason(shop: Shop) -> None:
+    refused = shop.install("--torch", "1.0")
+    assert refused.code == 3
+    reasons = re.findall(r"torch-2\.\d+: it is torch 2\.\S+, 1\.0 was asked for", refused.err)
+    assert len(reasons) == len(table())
+
+
+HOSTILE = [
+    ({"key": "../../../etc"}, "is not an environment's name"),
+    ({"key": "A" * 16}, "is not an environment's name"),
+    ({"key": "a" * 16 + "\n"}, "is not an environment's name"),
+    ({"wheels": [["../../evil-1-py3-none-any.whl", "a" * 64]]}, "is not the name of a wheel"),
+    ({"wheels": [["-r/etc/passwd-1-x.whl", "a" * 64]]}, "is not the name of a wheel"),
+    ({"wheels": [["a-1 --hash=x-py3.whl", "a" * 64]]}, "is not the name of a wheel"),
+    ({"wheels": [["a-1-py3-none-any.whl", "../x"]]}, "is not a sha256"),
+    ({"uv": "../x"}, "is not a sha256"),
+    ({"root": "somewhere"}, "is not absolute"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), HOSTILE)
+def test_the_agent_refuses_hostile_names(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    header: dict[str, object] = {
+        "root": str(tmp_path / "root"), "key": "a" * 16, "python": "python3", "wheels": [],
+        "uv": "b" * 64,
+    }  # fmt: skip
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        with pytest.raises(HostFailed, match=message):
+            agent.call("envs.build", {**header, **changes})
+    finally:
+        agent.close()

@@ -1,0 +1,88 @@
+"""The lock as text and back, and what its name depends on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core.lock import Lock, Package, parse, render, same_request
+from ipexctl.errors import InputError
+
+TORCH = Package("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
+NUMPY = Package("numpy", "2.0", "numpy-2.0-py3-none-any.whl", "b" * 64, 6)
+UV = Package("uv", "0.9", "uv-0.9-py3-none-any.whl", "c" * 64, 7)
+LOCK = Lock(
+    row="torch-2.13",
+    torch="2.13.0",
+    mpi="impi-rt<2021.19",
+    python="3.11",
+    platform="x86_64-manylinux_2_28",
+    packages=(NUMPY, TORCH),
+    uv=UV,
+)
+TEXT = render(LOCK)
+
+
+def test_a_lock_survives_the_way_through_text() -> None:
+    assert parse(TEXT, "ipexctl.lock") == LOCK
+
+
+def test_the_text_does_not_depend_on_the_order_of_resolution() -> None:
+    assert render(replace(LOCK, packages=(TORCH, NUMPY))) == TEXT
+
+
+SAME_ENVIRONMENT = {
+    "another builder": replace(LOCK, uv=replace(UV, sha256="d" * 64)),
+    "sizes not known yet": replace(LOCK, packages=(replace(NUMPY, size=0), TORCH)),
+}
+OTHER_ENVIRONMENT = {
+    "another file": replace(LOCK, packages=(replace(NUMPY, sha256="d" * 64), TORCH)),
+    "one package less": replace(LOCK, packages=(TORCH,)),
+    "another Python": replace(LOCK, python="3.12"),
+    "another platform": replace(LOCK, platform="aarch64-manylinux_2_28"),
+}
+
+
+@pytest.mark.parametrize("change", SAME_ENVIRONMENT)
+def test_the_name_stays_with(change: str) -> None:
+    assert SAME_ENVIRONMENT[change].key == LOCK.key
+
+
+@pytest.mark.parametrize("change", OTHER_ENVIRONMENT)
+def test_the_name_changes_with(change: str) -> None:
+    assert OTHER_ENVIRONMENT[change].key != LOCK.key
+
+
+def test_the_name_is_sixteen_hex_digits() -> None:
+    assert len(LOCK.key) == 16
+    assert int(LOCK.key, 16) >= 0
+
+
+def test_a_lock_is_for_its_request_whatever_was_resolved() -> None:
+    assert same_request(LOCK, replace(LOCK, packages=()))
+    assert not same_request(LOCK, replace(LOCK, mpi=""))
+
+
+BROKEN = [
+    ("", "schema is missing"),
+    ("schema = 2", "schema 2 is not 1"),
+    ("schema = [", "nvalid"),
+    (TEXT.replace("[uv]", "[vu]"), "uv is missing"),
+    (TEXT.replace("[stack]", "[other]"), "stack is missing"),
+    (TEXT.replace('"numpy-2.0-py3-none-any.whl"', '"../numpy.whl"'), "not the name of a wheel"),
+    (TEXT.replace('"numpy-2.0-py3-none-any.whl"', '"a b-1-x.whl"'), "not the name of a wheel"),
+    (TEXT.replace("b" * 64, "b" * 63), "is not a sha256"),
+    (TEXT.replace("size = 6", "size = -6"), "size -6 of numpy"),
+    (TEXT.replace("size = 6", 'size = "6"'), "size '6' of numpy"),
+    (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
+    (TEXT + "<<<<<<< HEAD\n", "nvalid"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), BROKEN)
+def test_a_broken_lock_is_told_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse(text, "ipexctl.lock")
+    assert caught.value.what == "ipexctl.lock is not a lock that ipexctl wrote"
+    assert why in caught.value.why
