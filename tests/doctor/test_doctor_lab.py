@@ -1,0 +1,171 @@
+"""The doctor on real sshd hosts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.lab import HostSpec, Lab, LabSpec
+
+pytestmark = pytest.mark.lab
+
+
+def doctor(lab: Lab, *argv: str, hosts: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    named = ["-H", ",".join(hosts)] if hosts else ["-f", str(lab.hostfile)]
+    command = [sys.executable, "-m", "ipexctl", "doctor", *named, "-F", str(lab.ssh_config)]
+    return subprocess.run(
+        [*command, *argv], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
+
+
+def told(lab: Lab, *, hosts: tuple[str, ...] = ()) -> dict[str, Any]:
+    done = doctor(lab, "--json", hosts=hosts)
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert document["exit_code"] == done.returncode, done.stderr
+    return document
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {h["name"]: h["state"] for h in document["hosts"]}
+
+
+def ids(document: dict[str, Any]) -> dict[str, list[str]]:
+    """The findings of each host that say more than this machine's own processor does."""
+    return {
+        h["name"]: [f["id"] for f in h["findings"] if f["id"] != "CPU-002"]
+        for h in document["hosts"]
+    }
+
+
+def new_lines(log: Path, before: int, word: str) -> int:
+    return sum(word in line for line in log.read_text().splitlines()[before:])
+
+
+def _agents(lab: Lab, host: str) -> list[str]:
+    running = lab.run_in(host, ["ps", "-eo", "args"]).stdout.splitlines()
+    return [line for line in running if "version_info" in line]
+
+
+def test_a_clean_lab_has_nothing_to_complain_about(lab3):
+    document = told(lab3)
+    assert document["exit_code"] == 0
+    assert ids(document) == {"node01": [], "node02": [], "node03": []}
+    assert document["findings"] == []
+    assert {(p["source"], p["target"]): p["ok"] for p in document["peers"]} == {
+        (a, b): True for a in lab3.hosts for b in lab3.hosts if a != b
+    }
+
+
+def test_each_host_is_asked_over_one_connection_and_one_session(lab3):
+    logs = {name: host.sshd_log for name, host in lab3.hosts.items()}
+    before = {name: len(log.read_text().splitlines()) for name, log in logs.items()}
+    assert doctor(lab3).returncode == 0
+    for name, log in logs.items():
+        assert new_lines(log, before[name], "Connection from") == 1
+        assert new_lines(log, before[name], "Starting session") == 1
+
+
+def test_nothing_is_left_on_a_host(lab3):
+    def look() -> tuple[list[str], list[str]]:
+        files = sorted(str(p) for p in lab3.hosts["node01"].files.rglob("*"))
+        shm = lab3.run_in("node01", ["ls", "-A", "/dev/shm", "/tmp"]).stdout.split()
+        return files, shm
+
+    before = look()
+    assert doctor(lab3).returncode == 0
+    assert look() == before
+    end = time.monotonic() + 20.0
+    while (agents := _agents(lab3, "node01")) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert agents == []
+
+
+def test_the_text_starts_with_the_verdict_and_has_no_colour_without_a_terminal(lab3):
+    out = doctor(lab3).stdout
+    assert out.startswith("3 of 3 hosts can train")
+    assert "node[01-03]" in out
+    assert "\x1b" not in out
+
+
+def test_an_option_in_place_of_a_host_is_refused_before_anything_runs(lab3, tmp_path):
+    mark = tmp_path / "mark"
+    done = doctor(lab3, hosts=(f"-oProxyCommand=touch {mark}",))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a name cannot start with '-'" in done.stderr
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "slug"), [("unplug", "unreachable"), ("changed-key", "host-key-changed")]
+)
+def test_a_host_that_cannot_be_asked_does_not_hide_the_others(lab3, fault, slug):
+    lab3.fault("node02", fault)
+    try:
+        document = told(lab3)
+    finally:
+        lab3.heal("node02")
+    assert document["exit_code"] == 4
+    assert states(document)["node02"] == "unreachable"
+    assert document["hosts"][1]["error"]["slug"] == slug
+    assert ids(document) == {"node01": [], "node02": [], "node03": []}
+    assert {(p["source"], p["target"]) for p in document["peers"] if p["ok"]} == {
+        ("node01", "node03"),
+        ("node03", "node01"),
+    }
+
+
+def test_unknown_keys_are_told_together_with_the_one_command(lab3, tmp_path):
+    """The lab's ssh_config names its known_hosts; here it is empty."""
+    (tmp_path / "known").touch()
+    text = lab3.ssh_config.read_text().replace(str(lab3.known_hosts), str(tmp_path / "known"))
+    config = tmp_path / "config"
+    config.write_text(text)
+    argv = [sys.executable, "-m", "ipexctl", "doctor", "-f", str(lab3.hostfile), "-F", str(config)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 4
+    assert done.stdout.count("SHA256:") == 3
+    assert done.stdout.count(f"ipexctl trust -f {lab3.hostfile}") == 1
+
+
+def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):
+    """The controller reaches both: nothing but a try between the hosts can tell."""
+    route = ["prohibit", lab3.hosts["node01"].address]
+    assert lab3.run_in("node03", ["ip", "route", "add", *route]).returncode == 0
+    try:
+        document = told(lab3)
+    finally:
+        lab3.run_in("node03", ["ip", "route", "del", *route])
+    assert ids(document) == {"node01": ["NET-003"], "node02": [], "node03": ["NET-003"]}
+    assert document["exit_code"] == 1
+
+
+def test_shapes_of_hosts_are_seen(make_lab):
+    shapes = {
+        "amx": HostSpec(isa="amx"),
+        "avx2": HostSpec(isa="avx2"),
+        "no-python": HostSpec(python=False),
+        "small-shm": HostSpec(shm=64 << 10),
+        "loopback": HostSpec(loopback_name=True),
+        "small-disk": HostSpec(disk=64 << 20),
+    }
+    lab = make_lab(LabSpec(name="shapes", hosts=tuple(shapes.values())))
+    document = told(lab)
+    found = dict(zip(shapes, ids(document).values(), strict=True))
+    assert found == {
+        "amx": [],
+        "avx2": [],
+        "no-python": ["PY-001"],
+        "small-shm": ["SHM-001"],
+        "loopback": ["NET-001"],
+        "small-disk": ["DISK-003", "DISK-004"],
+    }
+    levels = dict(zip(shapes, (h["isa"] for h in document["hosts"]), strict=True))
+    assert (levels["amx"], levels["avx2"]) == ("amx", "avx2")
+    assert "UNI-002" in [f["id"] for f in document["findings"]]
+    assert document["exit_code"] == 1
