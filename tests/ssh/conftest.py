@@ -59,6 +59,7 @@ class Sshd:
         (self.folder / "sshd_config").write_text(
             "\n".join(
                 (
+                    *self.options,  # first, since sshd takes the first value it reads
                     f"Port {self.port}",
                     "ListenAddress 127.0.0.1",
                     f"HostKey {self.folder}/host_key",
@@ -69,8 +70,7 @@ class Sshd:
                     "PermitRootLogin yes",
                     "PidFile none",
                     "LogLevel VERBOSE",
-                    "SetEnv IPEXCTL_TEST=1",
-                    *self.options,
+                    "SetEnv SHLVL=3",  # bash then leaves the developer's own .bashrc alone
                 )
             )
             + "\n"

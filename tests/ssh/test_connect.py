@@ -1,0 +1,411 @@
+"""Over a real sshd: who is let in, who is refused, and what is said about it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from ipexctl.core.inventory import parse_hosts
+from ipexctl.core.known_hosts import fingerprint
+from ipexctl.core.model import Host
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, InputError, Unreachable
+from ipexctl.hosts.fleet import fan_out
+from tests.ssh.conftest import free_port, keygen
+
+PATIENCE = 20.0
+
+
+def say(transport, name, command, timeout=PATIENCE) -> bytes:
+    """All the command prints."""
+    channel = transport.open(Host(name), command, timeout)
+    said = b""
+    while data := channel.read(65536, PATIENCE):
+        said += data
+    channel.close()
+    return said
+
+
+def refusal(transport, name, kind=Unreachable, timeout=PATIENCE):
+    with pytest.raises(kind) as e:
+        transport.open(Host(name), "true", timeout)
+    assert type(e.value) is kind
+    return e.value
+
+
+# --- host keys -----------------------------------------------------------------------------------
+
+
+def test_a_name_of_ssh_config_is_reached(sshd, transport):
+    assert say(transport(sshd.config("node1"), "node1"), "node1", "echo hello") == b"hello\n"
+
+
+def test_a_user_and_a_port_of_the_hostfile_go_first(sshd, transport):
+    config = sshd.config("node1").read_text().replace(str(sshd.port), "1")
+    path = sshd.folder / "other"
+    path.write_text(config.replace("User ", "User nobody-"))
+    host = Host("node1", user=os.environ.get("USER", "root"), port=sshd.port)
+    channel = transport(path).open(host, "echo hello", PATIENCE)
+    assert channel.read(100, PATIENCE) == b"hello\n"
+
+
+def test_an_unknown_key_is_refused_with_its_fingerprint_before_any_login(sshd, transport):
+    error = refusal(transport(sshd.config("n", known=""), "n"), "n", HostKeyUnknown)
+    printed = subprocess.run(
+        ["ssh-keygen", "-lf", f"{sshd.folder}/host_key.pub"], capture_output=True, text=True
+    ).stdout.split()[1]
+    assert (error.what, error.why, error.hint, error.fingerprint) == (
+        "n: nobody has vouched for its host key yet",
+        f"ssh-ed25519 {printed}",
+        "ipexctl trust -H n",
+        printed,
+    )
+    assert "publickey" not in sshd.log and "user" not in sshd.log.lower()
+
+
+def test_strict_host_key_checking_no_does_not_weaken_us(sshd, transport):
+    config = sshd.config("n", known="", more="  StrictHostKeyChecking no\n")
+    refusal(transport(config, "n"), "n", HostKeyUnknown)
+
+
+def test_a_changed_key_is_refused_and_the_old_line_is_named(sshd, transport, tmp_path):
+    keygen(tmp_path / "old")
+    old = " ".join((tmp_path / "old.pub").read_text().split()[:2])
+    name = f"[127.0.0.1]:{sshd.port}"
+    error = refusal(
+        transport(sshd.config("n", known=f"# mine\n{name} {old}\n"), "n"), "n", HostKeyChanged
+    )
+    known = sshd.folder / "known_hosts"
+    was = fingerprint(base64.b64decode(old.split()[1]))
+    now = fingerprint(base64.b64decode(sshd.host_key.split()[1]))
+    assert error.what == "n: its host key is not the one on record"
+    assert error.why.splitlines()[0] == (
+        f"now ssh-ed25519 {now}; on record ssh-ed25519 {was} in {known}:2"
+    )
+    assert error.hint.startswith(f"ssh-keygen -R '{name}' -f {known}")
+    assert "publickey" not in sshd.log
+
+
+def test_the_command_of_the_hint_makes_the_host_unknown_again(sshd, transport, tmp_path):
+    keygen(tmp_path / "old")
+    old = (tmp_path / "old.pub").read_text()
+    config = sshd.config("n", known=f"[127.0.0.1]:{sshd.port} {old}")
+    hint = refusal(transport(config, "n"), "n", HostKeyChanged).hint
+    subprocess.run(hint, shell=True, check=True, capture_output=True)
+    refusal(transport(config, "n"), "n", HostKeyUnknown)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_revoked_key_is_refused_wherever_it_stands(sshd, transport, first):
+    lines = [f"@revoked * {sshd.host_key}\n", sshd.known_line]
+    config = sshd.config("n", known="".join(lines if first else lines[::-1]))
+    error = refusal(transport(config, "n"), "n", HostKeyChanged)
+    assert error.what == "n: its host key is revoked"
+
+
+def test_revoked_host_keys_of_ssh_config_hold(sshd, transport):
+    revoked = sshd.folder / "revoked"
+    revoked.write_text(f"# gone\n{sshd.host_key}\n")
+    config = sshd.config("n", more=f"  RevokedHostKeys {revoked}\n")
+    error = refusal(transport(config, "n"), "n", HostKeyChanged)
+    assert error.why.endswith(f"is revoked in {revoked}:2")
+
+
+def test_hashed_names_and_lines_of_other_kinds_are_read(sshd, transport):
+    config = sshd.config("n")
+    known = sshd.folder / "known_hosts"
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
+    assert "127.0.0.1" not in known.read_text()
+    known.write_text(f"@cert-authority * {sshd.host_key}\nnonsense\n" + known.read_text())
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+
+
+def test_the_host_shows_the_key_that_is_known(make_sshd, transport, tmp_path):
+    key = tmp_path / "second"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(key)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    sshd = make_sshd(f"HostKey {key}")
+    ecdsa = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+    config = sshd.config("n", known=f"[127.0.0.1]:{sshd.port} {ecdsa}\n")
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+
+
+def test_a_host_key_alias_is_looked_up(sshd, transport):
+    config = sshd.config("n", known=f"cluster {sshd.host_key}\n", more="  HostKeyAlias cluster\n")
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+
+
+def test_a_key_on_record_of_another_type_only_is_a_changed_key(sshd, transport):
+    rsa = f"[127.0.0.1]:{sshd.port} ecdsa-sha2-nistp256 AAAA\n"
+    refusal(transport(sshd.config("n", known=rsa), "n"), "n", HostKeyChanged)
+
+
+# --- jumps ---------------------------------------------------------------------------------------
+
+
+def jump_config(inner, outer) -> str:
+    """inner behind outer, which is called `login`"""
+    outer.config("login")
+    config = outer.folder / "ssh_config"
+    return config.read_text() + inner.config("n", more="  ProxyJump login\n").read_text()
+
+
+def test_a_host_behind_a_jump_host_is_reached(make_sshd, transport, tmp_path):
+    inner, outer = make_sshd(), make_sshd()
+    config = tmp_path / "config"
+    config.write_text(jump_config(inner, outer))
+    ssh = transport(config, "n")
+    assert say(ssh, "n", "echo $SSH_CONNECTION | cut -d' ' -f4") == b"%d\n" % inner.port
+    assert say(ssh, "n", "echo again") == b"again\n"
+    assert outer.log.count("Accepted publickey") == 1  # one way in for everybody
+    assert outer.log.count("Starting session") == 0
+
+
+def test_an_unknown_key_of_the_jump_host_is_told_by_its_own_name(make_sshd, transport, tmp_path):
+    inner, outer = make_sshd(), make_sshd()
+    config = tmp_path / "config"
+    config.write_text(jump_config(inner, outer))
+    (outer.folder / "known_hosts").write_text("")
+    error = refusal(transport(config, "n"), "n", HostKeyUnknown)
+    assert error.what == "login: nobody has vouched for its host key yet"
+
+
+def test_what_the_jump_host_cannot_reach_is_told(make_sshd, transport, tmp_path):
+    inner, outer = make_sshd(), make_sshd()
+    config = tmp_path / "config"
+    config.write_text(jump_config(inner, outer))
+    inner.stop()
+    error = refusal(transport(config, "n"), "n")
+    assert error.what == f"n: the jump host login cannot reach 127.0.0.1:{inner.port}"
+
+
+def test_jump_hosts_in_circles_are_refused(sshd, transport, tmp_path):
+    config = tmp_path / "config"
+    config.write_text("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost n\n ProxyJump a\n")
+    assert "circles" in refusal(transport(config, "n"), "n").what
+
+
+def test_a_proxy_command_carries_the_connection(sshd, transport):
+    nc = (
+        "python3 -c 'import socket,os,sys,threading as t; s=socket.create_connection((sys.argv[1],"
+        'int(sys.argv[2])));f=lambda r,w:[w(d) for d in iter(r,b"")];'
+        "t.Thread(target=f,args=(lambda:os.read(0,9999),s.sendall),daemon=True).start();"
+        "f(lambda:s.recv(9999),lambda d:os.write(1,d))' %%h %%p"
+    )
+    config = sshd.config("n", more=f"  ProxyCommand {nc.replace('%%', '%')}\n")
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+
+
+# --- logging in ----------------------------------------------------------------------------------
+
+
+def test_a_key_that_isnt_allowed_is_named(sshd, transport):
+    (sshd.folder / "authorized_keys").write_text("")
+    user = sshd.config("n").read_text().split("User ")[1].split()[0]
+    error = refusal(transport(sshd.config("n"), "n"), "n")
+    assert (error.what, error.why, error.hint) == (
+        f"n: the login as {user} failed",
+        f"keys tried: {sshd.folder}/id",
+        f"ssh-copy-id {user}@n",
+    )
+
+
+def test_a_host_that_wants_a_password_is_told_apart(make_sshd, transport):
+    sshd = make_sshd("PubkeyAuthentication no", "PasswordAuthentication yes")
+    error = refusal(transport(sshd.config("n"), "n"), "n")
+    assert error.why.splitlines()[1].startswith("the host takes: password")
+
+
+def test_every_key_is_tried_in_turn(sshd, transport):
+    keygen(sshd.folder / "other")
+    config = sshd.config("n", more=f"Host *\n  IdentityFile {sshd.folder}/other\n")
+    text = config.read_text().replace(f"IdentityFile {sshd.folder}/id", "IdentityFile /none", 1)
+    config.write_text(text + f"  IdentityFile {sshd.folder}/id\n")
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+    assert sshd.log.count("Failed publickey") == 1
+
+
+def test_a_key_with_a_passphrase_needs_the_agent(sshd, transport):
+    argv = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", f"{sshd.folder}/id"]
+    subprocess.run(argv, check=True)
+    error = refusal(transport(sshd.config("n"), "n"), "n")
+    assert error.why.splitlines() == [
+        "there is no key to try",
+        f"{sshd.folder}/id has a passphrase and is not in the agent (ssh-add {sshd.folder}/id)",
+    ]
+    assert error.hint == f"ssh-add {sshd.folder}/id"
+
+
+def test_a_key_that_others_can_read_is_not_used(sshd, transport):
+    (sshd.folder / "id").chmod(0o644)
+    error = refusal(transport(sshd.config("n"), "n"), "n")
+    assert f"chmod 600 {sshd.folder}/id" in error.why
+
+
+@pytest.fixture
+def agent(tmp_path) -> Iterator[dict[str, str]]:
+    path = tmp_path / "agent"
+    process = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    yield {**os.environ, "SSH_AUTH_SOCK": str(path)}
+    process.terminate()
+    process.wait(10)
+
+
+def add(agent, key):
+    subprocess.run(["ssh-add", "-q", str(key)], check=True, env=agent, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("only", ["yes", "no"])
+def test_the_agent_holds_the_key(sshd, transport, agent, only):
+    add(agent, sshd.folder / "id")
+    (sshd.folder / "id").unlink()  # only id.pub is left, which names the agent's key
+    text = sshd.config("n").read_text().replace("IdentitiesOnly yes", f"IdentitiesOnly {only}")
+    config = sshd.folder / "ssh_config"
+    config.write_text(text + f"  IdentityAgent {agent['SSH_AUTH_SOCK']}\n")
+    names = [f"n{i}" for i in range(4)]
+    config.write_text(config.read_text().replace("Host n\n", f"Host {' '.join(names)}\n"))
+    ssh = transport(config, *names)
+    said = fan_out([Host(n) for n in names], lambda h: say(ssh, h.name, f"echo {h.name}"))
+    assert [*said.values()] == [f"{n}\n".encode() for n in names]
+
+
+def test_the_agents_other_keys_are_left_alone_when_ssh_config_says_so(sshd, transport, agent):
+    add(agent, sshd.folder / "id")
+    for name in ("id", "id.pub"):
+        (sshd.folder / name).unlink()
+    config = sshd.config("n", more=f"  IdentityAgent {agent['SSH_AUTH_SOCK']}\n")
+    assert "there is no key to try" in refusal(transport(config, "n"), "n").why
+
+
+# --- the network ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def port_that(serve) -> Iterator[int]:
+    """A port of ours; `serve` gets every connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def loop() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=loop, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def config_for(tmp_path, port):
+    path = tmp_path / "config"
+    path.write_text(f"Host n\n HostName 127.0.0.1\n Port {port}\n UserKnownHostsFile none\n")
+    return path
+
+
+def test_a_refused_connection_is_told(transport, tmp_path):
+    port = free_port()
+    error = refusal(transport(config_for(tmp_path, port), "n"), "n")
+    assert error.what == f"n: 127.0.0.1 port {port} refuses the connection"
+
+
+def test_a_name_that_does_not_resolve_is_told(transport):
+    error = refusal(transport(None, "no-such-host.invalid"), "no-such-host.invalid", timeout=30)
+    assert error.what.startswith("no-such-host.invalid: the name no-such-host.invalid cannot")
+
+
+def test_a_port_that_never_speaks_ends_with_the_deadline(transport, tmp_path):
+    started = time.monotonic()
+    with port_that(lambda connection: connection.recv(1 << 16)) as port:
+        error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=1.0)
+    assert error.what == f"n: port {port} accepts connections but sends no SSH banner"
+    assert time.monotonic() - started < PATIENCE
+
+
+def test_a_host_that_stops_after_its_banner_ends_with_the_deadline(transport, tmp_path):
+    def serve(connection):
+        connection.sendall(b"SSH-2.0-stuck\r\n")
+        while connection.recv(1 << 16):
+            pass
+
+    with port_that(serve) as port:
+        error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=1.0)
+    assert error.what == "n: the SSH key exchange was not finished in time"
+
+
+def test_a_port_that_speaks_something_else_is_told(transport, tmp_path):
+    def serve(connection):
+        connection.sendall(b"220 mail.example ESMTP\r\n")
+        connection.close()
+
+    with port_that(serve) as port:
+        error = refusal(transport(config_for(tmp_path, port), "n"), "n")
+    assert (error.what, error.why) == (
+        f"n: port {port} does not speak SSH",
+        "it said: 220 mail.example ESMTP",
+    )
+
+
+@pytest.mark.parametrize("said", [b"", b"Exceeded MaxStartups\r\n"])
+def test_a_host_that_always_hangs_up_is_given_up_at_the_deadline(transport, tmp_path, said):
+    calls = []
+
+    def serve(connection):
+        calls.append(said)
+        connection.sendall(said)
+        connection.close()
+
+    with port_that(serve) as port:
+        error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=2.0)
+    assert error.what == "n: the host closes the connection before the SSH handshake"
+    assert len(calls) > 1
+
+
+def test_a_host_that_is_being_punished_is_not_asked_again(transport, tmp_path):
+    calls = []
+
+    def serve(connection):
+        calls.append(1)
+        connection.sendall(b"Not allowed at this time\r\n")
+        connection.close()
+
+    with port_that(serve) as port:
+        error = refusal(transport(config_for(tmp_path, port), "n"), "n")
+    assert (error.what, calls) == ("n: sshd refuses this machine for a while", [1])
+
+
+def test_an_option_never_gets_past_the_border_or_ssh(transport, tmp_path):
+    """The border refuses such a name; should one get past it, ssh -G takes it for a name too."""
+    marker = tmp_path / "touched"
+    name = f"-oProxyCommand=touch {marker}"
+    with pytest.raises(InputError):
+        parse_hosts((name,))
+    with suppress(InputError):
+        transport(None, name)
+    assert not marker.exists()
+
+
+def test_twenty_at_once_get_through_a_small_door(make_sshd, transport):
+    sshd = make_sshd("MaxStartups 3:80:4")
+    names = [f"n{i}" for i in range(20)]
+    ssh = transport(sshd.config(*names), *names)
+    said = fan_out([Host(n) for n in names], lambda h: say(ssh, h.name, f"echo {h.name}", 60.0))
+    assert [*said.values()] == [f"{n}\n".encode() for n in names]
+    assert "MaxStartups" in sshd.log  # the door was really too small

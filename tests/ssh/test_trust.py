@@ -1,0 +1,114 @@
+"""`ipexctl trust`: what is shown, what is written, and what is never replaced."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from ipexctl.core.model import Host, HostDown
+from ipexctl.errors import HostKeyUnknown
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.verbs.target import Target
+from ipexctl.verbs.trust import ShownKey, trust, unknown_keys
+from tests.ssh.conftest import keygen
+from tests.ssh.test_connect import jump_config, say
+
+
+def target(config, *hosts) -> Target:
+    return Target(hosts=hosts, ssh_config=config)
+
+
+def states(report) -> dict[str, str]:
+    return {key.host: key.state for key in report.keys}
+
+
+def test_accepted_keys_let_us_in_and_are_asked_for_once(sshd, transport, own_state):
+    config = sshd.config("a", "b", known="")
+    asked: list[list[ShownKey]] = []
+    report = trust(target(config, "a,b"), lambda keys: not asked.append(list(keys)))
+    assert [[k.host for k in keys] for keys in asked] == [["a", "b"]]
+    assert (states(report), report.downs, report.exit_code) == (
+        {"a": "accepted", "b": "accepted"},
+        (),
+        0,
+    )
+    known = own_state / "ipexctl" / "known_hosts"
+    assert known.read_text() == sshd.known_line  # two names, one sshd
+    assert stat.S_IMODE(known.stat().st_mode) == 0o600
+    assert stat.S_IMODE(known.parent.stat().st_mode) == 0o700
+    assert say(transport(config, "a"), "a", "echo hello") == b"hello\n"
+    again = trust(target(config, "a", "b"), lambda keys: pytest.fail("nothing is new"))
+    assert states(again) == {"a": "known", "b": "known"}
+    assert "publickey" not in sshd.log.partition("Starting session")[0].partition("Accepted")[0]
+
+
+def test_keys_that_are_not_accepted_are_not_written(sshd, own_state):
+    report = trust(target(sshd.config("a", known=""), "a"), lambda keys: False)
+    assert (states(report), report.exit_code) == ({"a": "new"}, 1)
+    assert not (own_state / "ipexctl" / "known_hosts").exists()
+
+
+def test_a_changed_key_is_never_replaced(sshd, tmp_path, own_state):
+    keygen(tmp_path / "old")
+    old = f"[127.0.0.1]:{sshd.port} {(tmp_path / 'old.pub').read_text()}"
+    known = own_state / "ipexctl" / "known_hosts"
+    known.parent.mkdir(parents=True)
+    known.write_text(old)
+    report = trust(target(sshd.config("a", known=""), "a"), lambda keys: pytest.fail("not new"))
+    assert (states(report), [d.slug for d in report.downs], report.exit_code) == (
+        {"a": "changed"},
+        ["host-key-changed"],
+        4,
+    )
+    assert known.read_text() == old
+
+
+def test_a_host_that_is_down_does_not_hide_the_others(sshd, make_sshd):
+    down = make_sshd()
+    down.stop()
+    config = sshd.folder / "both"
+    config.write_text(
+        sshd.config("a", known="").read_text() + down.config("b", known="").read_text()
+    )
+    report = trust(target(config, "a", "b"), lambda keys: True)
+    assert (states(report), [d.host for d in report.downs], report.exit_code) == (
+        {"a": "accepted"},
+        ["b"],
+        4,
+    )
+
+
+def test_jump_hosts_are_asked_about_first(make_sshd, transport, tmp_path):
+    inner, outer = make_sshd(), make_sshd()
+    config = tmp_path / "config"
+    config.write_text(jump_config(inner, outer))
+    (outer.folder / "known_hosts").write_text("")
+    (inner.folder / "known_hosts").write_text("")
+    asked: list[list[str]] = []
+    report = trust(target(config, "n"), lambda keys: not asked.append([k.host for k in keys]))
+    assert (asked, states(report)) == ([["login"], ["n"]], {"login": "accepted", "n": "accepted"})
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+
+
+def test_one_message_tells_all_unknown_keys_and_the_command(make_sshd, transport):
+    one, two = make_sshd(), make_sshd()
+    config = one.folder / "both"
+    config.write_text(
+        one.config("a", known="").read_text() + two.config("node02", known="").read_text()
+    )
+    hosts = (Host("a"), Host("node02"))
+    ssh = transport(config, "a", "node02")
+    downs = fan_out(hosts, lambda h: ssh.open(h, "true", 20.0)).values()
+    error = unknown_keys([d for d in downs if isinstance(d, HostDown)], target(config, "a,node02"))
+    keys = [ssh.host_key(h, 20.0).fingerprint for h in hosts]
+    assert isinstance(error, HostKeyUnknown)
+    assert (error.what, error.why, error.hint) == (
+        "2 hosts show host keys that nobody has vouched for yet",
+        f"a       ssh-ed25519 {keys[0]}\nnode02  ssh-ed25519 {keys[1]}",
+        f"ipexctl trust -H a,node02 -F {config}",
+    )
+
+
+def test_no_unknown_key_is_no_message():
+    assert unknown_keys([HostDown("a", "unreachable", "a: gone")], Target()) is None
