@@ -15,7 +15,7 @@ from ipexctl import __version__
 from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, InputError, IpexctlError
 
 if TYPE_CHECKING:
-    from ipexctl.verbs.run import Interrupts
+    from ipexctl.verbs.session import Interrupts
 
 app = typer.Typer(
     name="ipexctl",
@@ -199,6 +199,9 @@ def run(
     env: Annotated[
         list[str] | None, typer.Option("--env", help="K=V for every rank (repeatable).")
     ] = None,
+    host_timeout: Annotated[
+        float, typer.Option("--host-timeout", min=1, help="Seconds a host may be silent.")
+    ] = 30,
     ssh_config: SshConfig = None,
     root: Root = "~/.ipexctl",
     forks: Forks = 64,
@@ -217,6 +220,7 @@ def run(
         root=root,
         env=_pairs(env or []),
         forks=forks,
+        host_timeout=host_timeout,
     )
     target = _target(hostfile, hosts, ssh_config, forks)
     with _interrupts() as interrupts:
@@ -237,7 +241,7 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
 @contextmanager
 def _interrupts() -> Iterator[Interrupts]:
     """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
-    from ipexctl.verbs.run import Interrupts
+    from ipexctl.verbs.session import Interrupts
 
     interrupts = Interrupts()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

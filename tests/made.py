@@ -23,7 +23,7 @@ def cpu(
     """As Linux numbers them: first threads of all cores first, then second threads."""
     total = sockets * cores
     cpus = tuple(
-        Cpu(id=t * total + s * cores + c, core=c, socket=s, node=s)
+        Cpu(id=t * total + s * cores + c, core=s * cores + c, socket=s, node=s)
         for t in range(threads)
         for s in range(sockets)
         for c in range(cores)

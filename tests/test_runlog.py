@@ -98,3 +98,10 @@ def test_the_last_lines_of_each_rank_are_remembered():
     run.output(1, b"".join(b"%d\n" % i for i in range(50)) + b"half")
     run.output_end(1)
     assert run.tails[1] == [str(i) for i in range(31, 50)] + ["half"]
+
+
+def test_harmless_warnings_are_counted_and_not_shown():
+    run = state()
+    noise = b"[W1120 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
+    assert run.output(0, noise + b" err=-3\nepoch 1\n") == ["epoch 1"]
+    assert (run.hidden, run.tails[0]) == (1, ["epoch 1"])

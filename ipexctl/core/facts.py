@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ipexctl.core import topology
 from ipexctl.core.model import (
     ClockFacts,
     Cpu,
@@ -163,10 +164,7 @@ def loopback(address: str) -> bool:
 
 def cores(facts: Facts) -> int | None:
     """Physical cores that this user may run on; logical CPUs where the kernel hides cores."""
-    allowed = usable(facts)
-    if allowed is None:
-        return None
-    return len({c.id if c.core is None else c.core for c in facts.cpu.cpus if c.id in allowed})
+    return None if usable(facts) is None else len(topology.cores(facts.cpu))
 
 
 def usable(facts: Facts) -> frozenset[int] | None:

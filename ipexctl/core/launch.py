@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ipexctl.core import topology
+from ipexctl.core.facts import peer_address
 from ipexctl.core.model import Facts, Host, HostPlan, LaunchPlan, Prepared, RankPlace
 from ipexctl.errors import InputError, RunFailed
 
@@ -122,7 +123,7 @@ def _mpirun(first: HostPlan, n: int, run_dir: str) -> tuple[str, ...]:
 
 
 def _address(node: Node) -> str:
-    address = node.facts.net.ssh_address
+    address = peer_address(node.facts)
     if not address:
         raise InputError(
             f"{node.host.name} is this machine, and the other hosts need an address for it",
@@ -165,7 +166,7 @@ class Launch:
 
 
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
-    """`-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...` -> Launch. Refuses whatever is not of this run."""
+    """`-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...` -> Launch. Refuses what is not of this run."""
     words = list(argv)
     while words and words[0] in ("-q", "-x"):
         words.pop(0)

@@ -12,9 +12,17 @@ MAX_LINE = 64 * 1024
 _ESCAPE = re.compile(
     r"\x1b\[[0-9;:]*m"  # kept below
     r"|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[P^_X][^\x1b]*(?:\x1b\\)?"
-    r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+    r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]"
+    r"|[\u202a-\u202e\u2066-\u2069]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+# warnings that a healthy run prints; the viewer leaves them out and says how many
+_NOISE = re.compile(
+    r"\[c10d\] The hostname of the client socket cannot be retrieved"
+    r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks"
+)
 
 
 def clean(text: str) -> str:
@@ -90,6 +98,7 @@ class RunState:
     stopping: bool = False  # what ends from now on ends because we asked for it
     first: RankEnd | None = None
     lost_host: tuple[str, str] | None = None
+    hidden: int = 0
 
     def rank_started(self, rank: int) -> None:
         self.started.add(rank)
@@ -118,6 +127,9 @@ class RunState:
         return self._remember(rank, stream.end()) if stream else []
 
     def _remember(self, rank: int, lines: list[str]) -> list[str]:
+        told = [line for line in lines if not _NOISE.search(line)]
+        self.hidden += len(lines) - len(told)
+        lines = told
         if lines:
             self.tails[rank] = (self.tails.get(rank, []) + lines)[-20:]
         return lines

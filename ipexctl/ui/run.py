@@ -18,7 +18,7 @@ from ipexctl.ui.console import stderr_console, stdout_console
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from ipexctl.verbs.run import RunResult, View
+    from ipexctl.verbs.session import RunResult, View
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta",
            "bright_green", "bright_yellow", "bright_blue")  # fmt: skip
@@ -125,6 +125,7 @@ class JsonView:
             exit_code=result.exit_code,
             ended_by=result.ended_by,
             cause=result.cause,
+            hidden=result.hidden,
             seconds=round(result.seconds, 3),
             first=None
             if first is None
@@ -207,6 +208,8 @@ def _card(result: RunResult) -> list[Text]:
     lines.append(Text(f"  processes left on the hosts: {left}"))
     if unasked:
         lines.append(Text(f"  could not look on: {fold(unasked)}", "red"))
+    if result.hidden:
+        lines.append(Text(f"  {_count(result.hidden, 'line')} known to be harmless not shown"))
     for logs in dict.fromkeys(h.logs for h in result.hosts if h.logs):
         hosts = fold([h.host for h in result.hosts if h.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))
