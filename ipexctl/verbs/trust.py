@@ -67,7 +67,7 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
     if not unknown:
         return None
     width = max(len(d.host) for d in unknown)
-    lines = dict.fromkeys(f"{d.what.partition(':')[0]:{width}}  {d.why}" for d in unknown)
+    lines = dict.fromkeys(f"{d.what.partition(': ')[0]:{width}}  {d.why}" for d in unknown)
     many = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
     return HostKeyUnknown(
         f"{many} that nobody has vouched for yet", why="\n".join(lines), hint=command(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import getpass
 import os
 import socket
 import subprocess
@@ -51,7 +52,7 @@ def test_a_user_and_a_port_of_the_hostfile_go_first(sshd, transport):
     config = sshd.config("node1").read_text().replace(str(sshd.port), "1")
     path = sshd.folder / "other"
     path.write_text(config.replace("User ", "User nobody-"))
-    host = Host("node1", user=os.environ.get("USER", "root"), port=sshd.port)
+    host = Host("node1", user=getpass.getuser(), port=sshd.port)
     channel = transport(path).open(host, "echo hello", PATIENCE)
     assert channel.read(100, PATIENCE) == b"hello\n"
 
@@ -211,7 +212,7 @@ def test_a_proxy_command_carries_the_connection(sshd, transport):
 
 def test_a_key_that_isnt_allowed_is_named(sshd, transport):
     (sshd.folder / "authorized_keys").write_text("")
-    user = sshd.config("n").read_text().split("User ")[1].split()[0]
+    user = getpass.getuser()
     error = refusal(transport(sshd.config("n"), "n"), "n")
     assert (error.what, error.why, error.hint) == (
         f"n: the login as {user} failed",
@@ -244,6 +245,22 @@ def test_a_key_with_a_passphrase_needs_the_agent(sshd, transport):
         f"{sshd.folder}/id has a passphrase and is not in the agent (ssh-add {sshd.folder}/id)",
     ]
     assert error.hint == f"ssh-add {sshd.folder}/id"
+
+
+@pytest.mark.parametrize("authority_is_known", [True, False])
+def test_the_certificate_beside_a_key_is_shown_first(
+    make_sshd, transport, tmp_path, authority_is_known
+):
+    keygen(tmp_path / "ca")
+    trusted = (f"TrustedUserCAKeys {tmp_path}/ca.pub",) if authority_is_known else ()
+    sshd = make_sshd(*trusted)
+    argv = ["ssh-keygen", "-q", "-s", f"{tmp_path}/ca", "-I", "x", "-n", getpass.getuser()]
+    subprocess.run([*argv, f"{sshd.folder}/id.pub"], check=True, capture_output=True)
+    if authority_is_known:
+        (sshd.folder / "authorized_keys").write_text("")
+    assert say(transport(sshd.config("n"), "n"), "n", "echo hello") == b"hello\n"
+    accepted = "ED25519-CERT" if authority_is_known else "ED25519"
+    assert f"ssh2: {accepted} " in sshd.log.partition("Accepted publickey")[2]
 
 
 def test_a_key_that_others_can_read_is_not_used(sshd, transport):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import os
 import socket
 import threading
@@ -67,8 +68,10 @@ class KeyRing:
             key, reason = _load_key(path)
             blob = key.asbytes() if key else _public_blob(path)
             in_agent = held.pop(blob, None) if blob else None
-            if key or in_agent:
-                keys.append(_Candidate(path, key or in_agent))
+            if key:
+                keys += _with_certificate(path, key)
+            elif in_agent:
+                keys.append(_Candidate(path, in_agent))
             elif reason:
                 skipped.append(reason)
         if not only:
@@ -131,6 +134,15 @@ def _load_key(path: str) -> tuple[Any, str]:
         return None, f"{path} has a passphrase and is not in the agent (ssh-add {path})"
     except Exception as e:  # the parsers below raise whatever they like about a broken file
         return None, f"{path} cannot be read ({e or type(e).__name__})"
+
+
+def _with_certificate(path: str, key: Any) -> list[_Candidate]:
+    """The certificate beside the key first, as ssh does; the host may know the bare key as well."""
+    if key.public_blob is None:
+        return [_Candidate(path, key)]
+    bare = copy.copy(key)
+    bare.public_blob = None
+    return [_Candidate(f"{path}-cert.pub", key), _Candidate(path, bare)]
 
 
 def _public_blob(path: str) -> bytes:
