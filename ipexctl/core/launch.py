@@ -166,7 +166,7 @@ class Launch:
 
 
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
-    """`-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...` -> Launch. Refuses what is not of this run."""
+    """`-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...` -> Launch; only what is of this run."""
     words = list(argv)
     while words and words[0] in ("-q", "-x"):
         words.pop(0)

@@ -1,0 +1,230 @@
+"""run on three real hosts: real sshd, real mpirun, real torch."""
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
+
+
+def test_ddp_over_gloo_on_three_hosts_learns_and_agrees(runner):
+    run = runner.start("-n", "6", "-ppn", "2", str(EXAMPLE), "--epochs", "3")
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
+    losses = {}
+    for rank in range(6):
+        found = [re.search(r"epoch (\d+) loss ([0-9.]+)", t) for t in run.lines(rank)]
+        losses[rank] = [float(m[2]) for m in found if m]
+    assert losses == dict.fromkeys(range(6), losses[0])
+    assert len(losses[0]) == 3
+    assert losses[0] == sorted(losses[0], reverse=True) and losses[0][0] > losses[0][-1]
+
+
+def test_every_rank_gets_torchs_names_its_own_interface_and_its_arguments(runner):
+    script = runner.script(
+        "import json, os, sys\n"
+        "names = ('RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT '\n"
+        "         'GLOO_SOCKET_IFNAME OMP_NUM_THREADS TOKEN').split()\n"
+        "print(json.dumps({**{n: os.environ.get(n) for n in names}, 'argv': sys.argv[1:],\n"
+        "  'cpus': sorted(os.sched_getaffinity(0)), 'home': os.environ['HOME']}))\n"
+    )
+    odd = ["a b", "it's", 'say "hi"', "two\nlines", "$HOME;`id`", "--flag", "-n", "ü"]
+    run = runner.start("-n", "6", "-ppn", "2", "--env", "TOKEN=x y", str(script), *odd)
+    assert run.finish()["exit_code"] == 0
+    plan = next(e for e in run.events if e["event"] == "plan")
+    master, _, port = plan["master"].rpartition(":")
+    nics = {rank: h["nic"] for h in plan["hosts"] for rank in h["ranks"]}
+    assert len(set(nics.values())) == 2, "the lab has a host whose interface has another name"
+    for rank in range(6):
+        seen = json.loads(run.lines(rank)[0])
+        cpus = seen.pop("cpus")
+        assert len(cpus) == max(1, os.cpu_count() // 2) or os.cpu_count() < 2
+        assert seen == {
+            "RANK": str(rank),
+            "WORLD_SIZE": "6",
+            "LOCAL_RANK": str(rank % 2),
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": master,
+            "MASTER_PORT": port,
+            "GLOO_SOCKET_IFNAME": nics[rank],
+            "OMP_NUM_THREADS": str(max(1, os.cpu_count() // 2)),
+            "TOKEN": "x y",
+            "argv": odd,
+            "home": "/home/trainer",
+        }
+
+
+def test_a_module_runs_with_the_rest_of_its_folder(runner):
+    (runner.folder / "pkg").mkdir()
+    runner.script("", "pkg/__init__.py")
+    runner.script("from pkg.other import word\nprint(word)\n", "pkg/train.py")
+    runner.script("word = 'hello'\n", "pkg/other.py")
+    run = runner.start("-n", "3", "-m", "pkg.train")
+    assert run.finish()["exit_code"] == 0
+    assert [run.lines(r) for r in range(3)] == [["hello"]] * 3
+
+
+def test_the_first_rank_that_fails_gives_the_exit_code_and_is_named(runner):
+    script = runner.script(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '3': print('bad data'); sys.exit(3)\n"
+        "time.sleep(100)\n"
+    )
+    run = runner.start("-n", "6", "-ppn", "2", str(script))
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (3, "rank-failed")
+    assert result["first"] == {"rank": 3, "host": "node02", "code": 3}
+    assert result["tail"] == ["bad data"]
+    assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
+    assert runner.left(run.run_id) == {}
+
+
+@pytest.mark.parametrize(("how", "code"), [("SIGSEGV", 139), ("SIGKILL", 137)])
+def test_a_rank_ended_by_a_signal_is_told_as_a_shell_would(runner, how, code):
+    script = runner.script(
+        "import os, signal, time\n"
+        f"if os.environ['RANK'] == '1': os.kill(os.getpid(), signal.{how})\n"
+        "time.sleep(100)\n"
+    )
+    result = runner.start("-n", "3", str(script)).finish()
+    assert (result["exit_code"], result["first"]["host"]) == (code, "node02")
+    assert how in result["cause"]
+
+
+def test_a_script_that_cannot_start_fails_on_its_rank(runner):
+    script = runner.script("import nosuchmodule\n")
+    result = runner.start("-n", "3", str(script)).finish()
+    assert result["exit_code"] == 1
+    assert "No module named 'nosuchmodule'" in result["tail"][-1]
+
+
+def test_kill_9_of_the_controller_leaves_no_process_on_any_host(runner):
+    script = runner.script(
+        # a child that takes care to be out of reach of process groups and sessions
+        "import subprocess, time\nsubprocess.Popen(['setsid', 'sleep', '300'])\n" + SLEEP
+    )
+    run = runner.start("-n", "6", "-ppn", "2", str(script))
+    for _ in range(6):
+        run.until(event="line", text="up")
+    assert sorted(runner.left(run.run_id)) == ["node01", "node02", "node03"]
+    run.process.kill()
+    assert runner.gone(run.run_id, seconds=10) == {}
+
+
+def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(runner):
+    script = runner.script(
+        "import time\n"
+        "try:\n    print('up', flush=True); time.sleep(100)\n"
+        "except KeyboardInterrupt:\n    print('saved')\n"
+    )
+    run = runner.start("-n", "6", "-ppn", "2", str(script))
+    for _ in range(6):
+        run.until(event="line", text="up")
+    run.process.send_signal(signal.SIGINT)
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (130, "interrupted")
+    assert run.lines().count("saved") == 6
+    assert runner.left(run.run_id) == {}
+
+
+def test_a_second_ctrl_c_kills_ranks_that_will_not_go(runner):
+    script = runner.script(
+        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
+    )
+    run = runner.start("-n", "3", str(script))
+    for _ in range(3):
+        run.until(event="line", text="up")
+    run.process.send_signal(signal.SIGINT)
+    run.until(event="note")
+    began = time.monotonic()
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish()["exit_code"] == 130
+    assert time.monotonic() - began < 8, "the ten seconds of grace were not cut short"
+    assert runner.left(run.run_id) == {}
+
+
+@pytest.mark.parametrize(
+    "victim", ["[h]ydra_bstrap_proxy", "[m]piexec.hydra", "[r]ank.py", "[p]ython3 -ISc"]
+)
+def test_whatever_part_of_a_run_is_killed_nothing_is_left(runner, victim):
+    script = runner.script(SLEEP)
+    run = runner.start("-n", "6", "-ppn", "2", str(script))
+    for _ in range(6):
+        run.until(event="line", text="up")
+    # the first process of node01 whose command line has that word
+    kill = f"kill -9 $(pgrep -o -f '{victim}')"
+    assert runner.lab.run_in("node01", ["/bin/sh", "-c", kill]).returncode == 0
+    result = run.finish()
+    assert result["exit_code"] != 0
+    assert runner.gone(run.run_id, seconds=10) == {}
+
+
+def test_a_host_that_vanishes_is_the_cause_and_clears_itself(runner):
+    script = runner.script(SLEEP)
+    run = runner.start("--host-timeout", "4", "-n", "6", "-ppn", "2", str(script))
+    for _ in range(6):
+        run.until(event="line", text="up")
+    runner.lab.fault("node03", "unplug")
+    try:
+        result = run.finish()
+        assert (result["exit_code"], result["ended_by"]) == (121, "host-lost")
+        assert "node03" in result["cause"]
+        assert {h["name"]: h["survivors"] for h in result["hosts"]} == {
+            "node01": 0,
+            "node02": 0,
+            "node03": None,
+        }
+        assert runner.gone(run.run_id, seconds=15) == {}
+    finally:
+        runner.lab.heal("node03")
+
+
+def test_many_lines_of_many_ranks_arrive_whole_and_in_order(runner):
+    script = runner.script(
+        "import os\nr = os.environ['RANK']\n"
+        "for i in range(5000): print(f'{r} {i} ' + 'x' * (i % 97))\n"
+    )
+    run = runner.start("-n", "6", "-ppn", "2", str(script))
+    assert run.finish()["exit_code"] == 0
+    for rank in range(6):
+        assert run.lines(rank) == [f"{rank} {i} " + "x" * (i % 97) for i in range(5000)]
+
+
+def test_nobody_logs_in_between_the_nodes(runner):
+    logs = {name: Path(h.sshd_log) for name, h in runner.lab.hosts.items()}
+    before = {name: log.stat().st_size for name, log in logs.items()}
+    run = runner.start("-n", "6", "-ppn", "2", str(runner.script("print('hi')\n")))
+    assert run.finish()["exit_code"] == 0
+    for name, log in logs.items():
+        new = log.read_bytes()[before[name] :].decode()
+        assert new.count("Connection from") == 1, new
+        assert new.count("Starting session") == 1, new
+
+
+def test_piped_output_is_plain_and_everything_else_is_on_stderr(runner):
+    done = runner.plain("-n", "3", str(runner.script("print('\\x1b[31mhi\\x1b[0m [b]')\n")))
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == [f"node0{i + 1} r0{i} | hi [b]" for i in range(3)]
+    assert "\x1b" not in done.stderr
+    assert "processes left on the hosts: 0" in done.stderr
+
+
+def test_too_many_ranks_are_refused_before_anything_starts(runner):
+    done = runner.plain("-n", "9", "-ppn", "2", str(runner.script("")))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "-n 9 ranks do not fit: 3 hosts hold 6 by -ppn" in done.stderr
+
+
+def test_hosts_without_an_environment_are_told_how_to_get_one(runner):
+    done = runner.plain("--root", "~/empty", "-n", "3", str(runner.script("")))
+    assert done.returncode == 120
+    assert "no environment is installed in /home/trainer/empty" in done.stderr
+    assert "ipexctl install" in done.stderr
