@@ -33,7 +33,8 @@ CONFIGS = {
     "a comma is no separator": "Host node1,node2\n User ann\n",
     "case matters": "Host NODE*\n User ann\n",
     "identities": "Host node*\n IdentityFile ~/.ssh/%r@%h\n IdentityFile /k/%d\n"
-    " IdentityAgent none\nHost *\n IdentityFile ~/.ssh/all\n IdentityAgent $MY_AGENT\n CertificateFile ~/c-%n\n",
+    " IdentityAgent none\nHost *\n IdentityFile ~/.ssh/all\n IdentityAgent $MY_AGENT\n"
+    " CertificateFile ~/c-%n\n",
     "jumps": "Host node2\n ProxyJump none\nHost node*\n ProxyJump ann@login:2222,gpu1\n"
     "Host gpu*\n ProxyCommand nc %h %p\n",
     "files": "Host node*\n UserKnownHostsFile /a /b\n GlobalKnownHostsFile none\n"
