@@ -46,3 +46,8 @@ def lowest(levels: Iterable[str]) -> str:
     if len(found) == 1:
         return found.pop()
     return min(found, key=LEVELS.index) if found and found <= set(LEVELS) else ""
+
+
+def is_x86(cpu: CpuFacts) -> bool:
+    """An unknown architecture counts: nearly all hosts are x86, and a check must not guess."""
+    return not cpu.arch or cpu.arch.startswith(("x86", "amd64")) or cpu.arch in ("i386", "i686")

@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/checks.md from the declarations of the checks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ipexctl.core.checks import catalogue, page  # noqa: E402
+
+if __name__ == "__main__":
+    file = ROOT / "docs" / "checks.md"
+    file.write_text(page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
