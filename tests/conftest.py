@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from ipexctl.errors import NotHere
-from ipexctl.lab import Lab, LabSpec
+from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.here import check
+from ipexctl.verbs.install import Install, InstallReport, Progress, install
+from ipexctl.verbs.target import Target
 
 MakeLab = Callable[[LabSpec], Lab]
 
@@ -52,3 +56,35 @@ def make_lab(lab_root) -> Iterator[MakeLab]:
     for lab in labs:
         if lab.is_up():
             lab.down()
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A lab on whose hosts `ipexctl install` has put the real torch and Intel MPI."""
+
+    lab: Lab
+    report: InstallReport
+    folder: Path  # where ipexctl.lock is
+
+
+@pytest.fixture(scope="session")
+def installed(lab_root, tmp_path_factory) -> Iterator[Installed]:
+    """Three hosts, installed once for the whole test run (a minute): leave them as you found them.
+
+    Wheels come from the user's own cache, as in real life, and are fetched into it once.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    hosts = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
+    lab = Lab.up(LabSpec(name="installed", hosts=hosts), owner=os.getpid(), root=lab_root)
+    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
+    try:
+        report = install(target, Install(folder=folder), Progress())
+        assert report.exit_code == 0, report.recaps
+        yield Installed(lab, report, folder)
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="session")
+def installed_lab(installed: Installed) -> Lab:
+    return installed.lab

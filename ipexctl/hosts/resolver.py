@@ -108,11 +108,12 @@ def _with_torch(
     """Each way for every Python before the next way: what the user set up goes before what not."""
     row = candidates[0].row
     reasons = []
-    for way in (
+    own, tables, default = (
         _Try(f"torch=={row.torch}+cpu"),
         _Try(f"torch=={row.torch}", row.torch_index),
         _Try(f"torch=={row.torch}"),
-    ):
+    )
+    for way in (own, default) if indexes.no_index else (own, tables, default):
         for stack in candidates:
             try:
                 return stack, _one_way(_Uv(stack, indexes, environ), way)
@@ -155,6 +156,8 @@ class _Uv:
         if indexes.cert:
             self._environ.setdefault("SSL_CERT_FILE", indexes.cert)
         self._environ.setdefault("UV_HTTP_RETRIES", "2")
+        # uv looks for the hosts' Python on this machine, and would ask the network for one.
+        self._environ["UV_PYTHON_DOWNLOADS"] = "never"
 
     def compile(
         self, wanted: Sequence[str], pins: Mapping[str, str], *options: str

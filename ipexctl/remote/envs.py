@@ -4,17 +4,13 @@ ROOT/envs/KEY is an environment only with its .ipexctl-ok in it, which is writte
 killed build left is removed by the next one. ROOT/current is a link, and all that `run` looks at.
 """
 
-import errno
 import fcntl
 import json
 import os
 import re
 import shutil
-import signal
 import stat
-import subprocess
 import tempfile
-import threading
 import time
 import zipfile
 
@@ -22,6 +18,7 @@ agent = globals()["agent"]  # put there by remote/main.py
 Failure = globals()["Failure"]
 
 blobs = agent.module("blobs")
+commands = agent.module("commands")
 
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 WHEEL = re.compile(
@@ -32,7 +29,7 @@ PROVED = ".ipexctl-proved"
 BUILD_TIMEOUT = 1800
 PROOF_TIMEOUT = 180
 LOCK_TIMEOUT = 1800
-BEAT = 5.0  # seconds between signs of life for the controller
+BEAT = 5.0  # seconds between signs of life while waiting for the lock
 
 PROOF = """
 import json, os, sys
@@ -52,7 +49,8 @@ if size > 1:
     dist.destroy_process_group()
 assert total == size * (size - 1) / 2, "all_reduce gave %r" % (total,)
 if rank == 0:
-    print(json.dumps({"torch": torch.__version__, "ranks": size}))
+    print(json.dumps({"torch": torch.__version__, "ranks": size}), flush=True)
+os._exit(0)  # torch's threads can abort an interpreter that ends; that would prove nothing
 """
 
 
@@ -97,7 +95,8 @@ def op_prove(call, header):
     variables = with_env(clean_environ(env), header["env"])
     folder = tempfile.mkdtemp(prefix="ipexctl-proof-")
     try:
-        said = run(call, proof_command(env, folder, header["ranks"]), variables, PROOF_TIMEOUT)
+        command = proof_command(env, folder, header["ranks"])
+        said = commands.run(call, command, variables, PROOF_TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
         raise Failure("the new environment's proof printed nothing we know", said[-500:]) from None
@@ -250,9 +249,9 @@ def build(call, root, env, uv, python, wheels):
         fill = ["pip", "install", "--quiet", "--python", os.path.join(env, "bin", "python")]
         fill += ["--no-index", "--no-deps", "--require-hashes", "--find-links", links, "-r", asked]
         call.emit({"event": "step", "what": "venv"})
-        run(call, base + make, variables, BUILD_TIMEOUT)
+        commands.run(call, base + make, variables, BUILD_TIMEOUT)
         call.emit({"event": "step", "what": "unpack"})
-        run(call, base + fill, variables, BUILD_TIMEOUT)
+        commands.run(call, base + fill, variables, BUILD_TIMEOUT)
         make_runnable(os.path.join(env, "bin"))
         write(os.path.join(env, OK), {"wheels": [file for file, _ in wheels]})
     except BaseException:
@@ -302,7 +301,7 @@ def remove(path):
         shutil.rmtree(path, ignore_errors=True)
 
 
-# --- running -------------------------------------------------------------------------------------
+# --- proving -------------------------------------------------------------------------------------
 
 
 def clean_environ(env):
@@ -335,79 +334,3 @@ def proof_command(env, folder, ranks):
     if ranks < 2:
         return python
     return [os.path.join(env, "bin", "mpirun"), "-n", str(int(ranks))] + python
-
-
-def run(call, command, variables, timeout):
-    """stdout of the command. Its whole process group ends with it, with us, or at the deadline."""
-    with tempfile.TemporaryFile() as log:
-        process = started(command, variables, log)
-        out = outlived(call, process, timeout)
-        if process.returncode:
-            log.seek(0)
-            words = (log.read() or out).decode("utf-8", "replace").strip()
-            raise Failure(
-                "%s failed (%s)" % (os.path.basename(command[0]), ended(process.returncode)),
-                words[-2000:],
-            )
-    return out.decode("utf-8", "replace")
-
-
-def started(command, variables, log):
-    try:
-        return subprocess.Popen(
-            command, env=variables, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=log, preexec_fn=in_own_group,
-        )
-    except OSError as e:
-        raise Failure(
-            "cannot run %s" % command[0], e.strerror or str(e),
-            "--root FOLDER   # on a disk that is not mounted noexec"
-            if e.errno == errno.EACCES else "",
-        ) from None
-
-
-def outlived(call, process, timeout):
-    """Its stdout, once it has ended."""
-    def kill():
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except OSError:
-            pass
-
-    agent.at_end.append(kill)
-    try:
-        return wait(call, process, time.time() + timeout)
-    finally:
-        if process.returncode is None:
-            kill()
-            process.wait()
-        agent.at_end.remove(kill)
-
-
-def wait(call, process, deadline):
-    chunks = []
-    reader = threading.Thread(target=lambda: chunks.append(process.stdout.read()))
-    reader.daemon = True
-    reader.start()
-    while True:
-        try:
-            process.wait(BEAT)
-            break
-        except subprocess.TimeoutExpired:
-            if time.time() > deadline:
-                raise Failure("%s did not end in time" % process.args[0]) from None
-            call.emit({"event": "alive"})
-    reader.join(BEAT)
-    return b"".join(chunks)
-
-
-def in_own_group():
-    """A group that can be ended whole; the kernel ends its leader should the agent be killed."""
-    import ctypes
-
-    os.setsid()
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-
-
-def ended(code):
-    return "signal %d" % -code if code < 0 else "exit %d" % code

@@ -1,0 +1,90 @@
+"""Running a program for an operation: bounded in time, heard of meanwhile, never left behind."""
+
+import errno
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+agent = globals()["agent"]  # put there by remote/main.py
+Failure = globals()["Failure"]
+
+BEAT = 5.0  # seconds between signs of life for the controller
+
+
+def run(call, command, variables, timeout):
+    """stdout of the command. Its whole process group ends with it, with us, or at the deadline."""
+    with tempfile.TemporaryFile() as log:
+        process = started(command, variables, log)
+        out = outlived(call, process, timeout)
+        if process.returncode:
+            log.seek(0)
+            words = (log.read() or out).decode("utf-8", "replace").strip()
+            raise Failure(
+                "%s failed (%s)" % (os.path.basename(command[0]), ended(process.returncode)),
+                words[-2000:],
+            )
+    return out.decode("utf-8", "replace")
+
+
+def started(command, variables, log):
+    try:
+        return subprocess.Popen(
+            command, env=variables, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=log, preexec_fn=in_own_group,
+        )
+    except OSError as e:
+        raise Failure(
+            "cannot run %s" % command[0], e.strerror or str(e),
+            "--root FOLDER   # on a disk that is not mounted noexec"
+            if e.errno == errno.EACCES else "",
+        ) from None
+
+
+def outlived(call, process, timeout):
+    """Its stdout, once it has ended."""
+    def kill():
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+    agent.at_end.append(kill)
+    try:
+        return wait(call, process, time.time() + timeout)
+    finally:
+        if process.returncode is None:
+            kill()
+            process.wait()
+        agent.at_end.remove(kill)
+
+
+def wait(call, process, deadline):
+    chunks = []
+    reader = threading.Thread(target=lambda: chunks.append(process.stdout.read()))
+    reader.daemon = True
+    reader.start()
+    while True:
+        try:
+            process.wait(BEAT)
+            break
+        except subprocess.TimeoutExpired:
+            if time.time() > deadline:
+                raise Failure("%s did not end in time" % process.args[0]) from None
+            call.emit({"event": "alive"})
+    reader.join(BEAT)
+    return b"".join(chunks)
+
+
+def in_own_group():
+    """A group that can be ended whole; the kernel ends its leader should the agent be killed."""
+    import ctypes
+
+    os.setsid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+def ended(code):
+    return "signal %d" % -code if code < 0 else "exit %d" % code

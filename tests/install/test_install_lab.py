@@ -1,0 +1,118 @@
+"""Real torch and Intel MPI on hosts that are reached over SSH, and hosts that cannot take it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Recap
+from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.verbs.install import Install, Progress, install
+from ipexctl.verbs.target import Target
+from tests.conftest import Installed, MakeLab
+from tests.install.conftest import Shop, finish, make_wheel
+
+pytestmark = pytest.mark.lab
+
+ALL_REDUCE = """
+import os, torch, torch.distributed as dist
+rank, size = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
+dist.init_process_group("gloo", init_method="file:///tmp/rendezvous-of-test", rank=rank,
+                        world_size=size)
+t = torch.full((4,), float(rank + 1), dtype=torch.bfloat16)
+dist.all_reduce(t)
+dist.destroy_process_group()
+print("sum", t[0].item(), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_every_host_has_the_same_environment_proved_by_ranks_that_agree(
+    installed: Installed,
+) -> None:
+    recaps = installed.report.recaps
+    assert [(r.host, r.state, r.detail) for r in recaps] == [
+        (f"node0{i}", Recap.CHANGED, "torch 2.13.0+cpu, 2 ranks agree") for i in (1, 2, 3)
+    ]
+
+
+@pytest.mark.slow
+def test_mpirun_of_the_environment_starts_ranks_that_add_up_in_bf16(installed: Installed) -> None:
+    env = "/home/trainer/.ipexctl/current"
+    command = ["env", f"PATH={env}/bin:/usr/bin:/bin", "I_MPI_HYDRA_BOOTSTRAP=fork"]
+    command += ["I_MPI_HYDRA_IFACE=lo", "GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"]
+    command += ["mpirun", "-n", "2", f"{env}/bin/python", "-c", ALL_REDUCE]
+    done = installed.lab.run_in("node02", command, user="trainer", timeout=120)
+    assert done.stdout.splitlines() == ["sum 3.0", "sum 3.0"], done.stderr
+
+
+@pytest.mark.slow
+def test_a_second_install_changes_nothing_and_moves_no_bytes(installed: Installed) -> None:
+    lab = installed.lab
+    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
+    again = install(target, Install(folder=installed.folder), Progress())
+    assert [r.state for r in again.recaps] == [Recap.OK] * 3
+    assert (again.fetched, again.sent) == (0, 0)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_on_the_hosts_but_the_root(installed: Installed) -> None:
+    script = (
+        "find ~trainer -mindepth 1 -maxdepth 2 | sed s,.*trainer/,, | sort; "
+        "ls -A ~trainer/.ipexctl/envs | wc -l"
+    )
+    for host in installed.lab.hosts:
+        words = installed.lab.run_in(host, ["sh", "-c", script]).stdout.split()
+        assert words == [
+            ".ipexctl", ".ipexctl/blobs", ".ipexctl/current", ".ipexctl/envs", ".ipexctl/tools",
+            "2",
+        ]  # fmt: skip
+
+
+def over_ssh(shop: Shop, lab, *options: str):
+    """`install` of the stand-ins on the lab's hosts; the wheel `uv` there is the real one."""
+    files = ("--hostfile", str(lab.hostfile), "--ssh-config", str(lab.ssh_config))
+    return finish(shop.start("--root", "~/.ipexctl", *files, *options))
+
+
+def with_real_uv(shop: Shop) -> None:
+    """A stand-in wheel around the real program: the hosts cannot reach this machine's own."""
+    from ipexctl.hosts.resolver import find_uv
+
+    program = Path(find_uv(os.environ)).read_bytes()
+    make_wheel(shop.wheels, "uv", "0.9.9", {"uv-0.9.9.data/scripts/uv": program})
+
+
+def test_a_host_whose_disk_is_too_small_fails_alone_and_says_so(
+    shop: Shop, make_lab: MakeLab
+) -> None:
+    with_real_uv(shop)
+    make_wheel(shop.wheels, "numpy", "2.0", {"zeros": bytes(200 << 20)})
+    lab = make_lab(LabSpec(name="small", hosts=(HostSpec(disk=250 << 20), HostSpec())))
+    outcome = over_ssh(shop, lab)
+    assert (outcome.code, outcome.states) == (1, ["failed", "changed"]), outcome.err
+    assert "not enough disk space in /home/trainer/.ipexctl" in outcome.detail
+    seen = lab.run_in("node01", ["sh", "-c", "ls ~trainer/.ipexctl ~trainer/.ipexctl/envs"])
+    assert "current" not in seen.stdout
+
+
+def test_an_unreachable_host_is_told_and_the_others_are_installed(
+    shop: Shop, make_lab: MakeLab
+) -> None:
+    with_real_uv(shop)
+    lab = make_lab(LabSpec(name="halfdown", hosts=(HostSpec(), HostSpec())))
+    lab.fault("node02", "no-sshd")
+    outcome = over_ssh(shop, lab)
+    assert (outcome.code, outcome.states) == (4, ["changed", "unreachable"]), outcome.err
+
+
+def test_a_cluster_with_a_host_too_old_for_every_row_ends_with_3(
+    shop: Shop, make_lab: MakeLab
+) -> None:
+    lab = make_lab(LabSpec(name="old", hosts=(HostSpec(), HostSpec(python=False))))
+    outcome = over_ssh(shop, lab)
+    assert outcome.code == 3
+    assert "node02: Python none, needed is 3.10 to 3.14" in outcome.err
