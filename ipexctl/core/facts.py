@@ -7,12 +7,11 @@ few shell commands in hosts/agent.py instead.
 from __future__ import annotations
 
 import ipaddress
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.core import topology
+from ipexctl.core import software, topology
 from ipexctl.core.model import (
     ClockFacts,
     Cpu,
@@ -24,10 +23,16 @@ from ipexctl.core.model import (
     Nic,
     Node,
     Python,
+    Route,
 )
+from ipexctl.core.values import MOST
+from ipexctl.core.values import listed as _list
+from ipexctl.core.values import plain as plain
+from ipexctl.core.values import texts as _texts
+from ipexctl.core.values import truth as _truth
+from ipexctl.core.values import whole as whole
 from ipexctl.errors import HostFailed
 
-MOST = 8192  # CPUs, and entries of any list, that we take from a host
 _HUGE = 1 << 62
 
 
@@ -73,6 +78,7 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         clock=clock,
         nodes=nodes,
         os_ids=_texts(about.get("os_ids")),
+        software=software.parse(raw.get("software")),
     )
 
 
@@ -178,22 +184,6 @@ def usable(facts: Facts) -> frozenset[int] | None:
 # --- plain values --------------------------------------------------------------------------------
 
 
-def plain(value: Any, most: int = 4096) -> str:
-    """Text without control characters; "" for anything that is no text."""
-    if not isinstance(value, str):
-        return ""
-    text = value[:most]
-    if text.isascii() and text.isprintable():
-        return text.strip()
-    return "".join(c for c in text if unicodedata.category(c)[0] != "C").strip()
-
-
-def whole(value: Any) -> int | None:
-    """A number that a size, a count or an id can have."""
-    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _HUGE
-    return value if ok else None
-
-
 def cpu_list(text: Any) -> tuple[int, ...]:
     """0-3,8 -> (0, 1, 2, 3, 8). What is no such list gives ()."""
     found: list[int] = []
@@ -212,18 +202,6 @@ def _unreadable(host: str, why: str) -> HostFailed:
         why=why,
         hint="is another program answering in place of python3 on that host?",
     )
-
-
-def _truth(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value[:MOST] if isinstance(value, list) else []
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(t for t in map(plain, _list(value)) if t)
 
 
 def _int_of(text: Any) -> int | None:
@@ -311,7 +289,28 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
         ssh_address=_address(raw.get("ssh_address")),
         nics=tuple(nics),
         default_nic=plain(raw.get("default_nic")),
+        routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
+        port_range=_range(raw.get("port_range")),
+        reserved=plain(raw.get("reserved")),
+        somaxconn=whole(raw.get("somaxconn")),
+        master_port_busy=_truth(raw.get("master_port_busy")),
+        hostname_resolves=_truth(raw.get("hostname_resolves")),
+        localhost=_addresses(raw.get("localhost")) if "localhost" in raw else None,
+        firewalls=_texts(raw.get("firewalls")),
+        range_port=whole(raw.get("range_port")),
     )
+
+
+def _route(raw: Any) -> Route | None:
+    words = _texts(raw)
+    return Route(*words) if len(words) == 2 else None
+
+
+def _range(raw: Any) -> tuple[int, int] | None:
+    numbers = [whole(n) for n in _list(raw)]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        return None
+    return numbers[0], numbers[1]
 
 
 def _python(raw: Any) -> Python | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ipexctl.core.software import SoftwareFacts
+
 # --- who -----------------------------------------------------------------------------------------
 
 
@@ -115,12 +117,27 @@ class Nic:
 
 
 @dataclass(frozen=True)
+class Route:
+    nic: str
+    network: str  # 10.0.0.0/24
+
+
+@dataclass(frozen=True)
 class NetFacts:
     hostname: str
     hostname_addresses: tuple[str, ...]  # what the host's own name resolves to on itself
     ssh_address: str  # the address by which the controller's connection came in; "" if local
     nics: tuple[Nic, ...]
     default_nic: str  # "" if there is no default route
+    routes: tuple[Route, ...] = ()
+    port_range: tuple[int, int] | None = None  # from which the kernel takes ports
+    reserved: str = ""  # ports that it leaves alone: "29500-29600,4000"
+    somaxconn: int | None = None
+    master_port_busy: bool | None = None
+    hostname_resolves: bool | None = None
+    localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
+    firewalls: tuple[str, ...] = ()  # those that look switched on
+    range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
 
 
 @dataclass(frozen=True)
@@ -160,6 +177,7 @@ class Facts:
     clock: ClockFacts | None
     nodes: tuple[Node, ...] = ()
     os_ids: tuple[str, ...] = ()  # ID and ID_LIKE of os-release: ("ubuntu", "debian")
+    software: SoftwareFacts | None = None  # None: nobody looked
 
 
 # --- verdicts ------------------------------------------------------------------------------------
@@ -204,6 +222,10 @@ class Peer:
     address: str
     ok: bool
     error: str = ""
+    in_range: str | None = None  # the same at a port beside MASTER_PORT: "" it works, None untried
+    resolved: tuple[str, ...] | None = (
+        None  # the target's name there; None: not asked, or no answer
+    )
 
 
 # --- stack ---------------------------------------------------------------------------------------

@@ -8,25 +8,60 @@ import time
 _kept = []  # type: list[socket.socket]  # listeners: they live as long as the agent
 
 
+MASTER_PORT = 29500  # the one that torchrun, accelerate and DeepSpeed take when none is named
+
+
 def op_listen(call, args):
-    """A port on all addresses, until the agent ends. The kernel answers; nobody needs to accept."""
+    """A port on all addresses, until the agent ends. The kernel answers; nobody needs to accept.
+
+    And one beside MASTER_PORT, at our own address alone: what firewalls are opened for by hand.
+    """
+    server = _listener(0)
+    own = os.environ.get("SSH_CONNECTION", "").split()
+    beside = None
+    for step in range(8 if len(own) == 4 else 0):
+        try:
+            beside = _listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
+            break
+        except OSError:
+            continue
+    return {
+        "port": server.getsockname()[1],
+        "range_port": beside.getsockname()[1] if beside else None,
+    }
+
+
+def _listener(port, address=""):
+    server = None
     try:
+        if address and ":" not in address:
+            raise OSError("an IPv4 address")
         server = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        server.bind(("::", 0))
+        server.bind((address or "::", port))
     except OSError:
+        if server:
+            server.close()
         server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        server.bind(("0.0.0.0", 0))
+        try:
+            server.bind((address or "0.0.0.0", port))
+        except OSError:
+            server.close()
+            raise
     server.listen(128)
     _kept.append(server)
-    return {"port": server.getsockname()[1]}
+    return server
 
 
 def op_connect(call, args):
-    """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each."""
+    """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each.
+
+    Meanwhile the `names` are looked up: [name, addresses, or None when there was no answer].
+    """
     import errno
     import select
 
+    lookup = Lookup(args.get("names") or [])
     poll = select.poll()
     waiting = {}
     results = []
@@ -56,39 +91,99 @@ def op_connect(call, args):
     for name, sock in waiting.values():
         results.append([name, "no answer in %g s" % args.get("timeout", 2.0)])
         sock.close()
-    return {"results": results}
+    lookup.wait(max(0.0, end - time.monotonic()))
+    return {"results": results, "names": [[n, lookup.found.get(n)] for n in lookup.names]}
 
 
 class Lookup:
-    """What our own name resolves to, beside the other work: a resolver may take its time."""
+    """What names resolve to, beside the other work: a resolver may take its time."""
 
-    def __init__(self):
-        self.found = []
+    def __init__(self, names):
+        self.names = names
+        self.found = {}  # name -> addresses; () if there are none, no entry while it is unknown
         self.thread = threading.Thread(target=self.run)
         self.thread.daemon = True
         self.thread.start()
 
     def run(self):
-        try:
-            # bytes: a str would import the idna codec
-            name = os.uname().nodename.encode()
-            self.found = [i[4][0] for i in socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)]
-        except (OSError, UnicodeError):
-            pass
+        for name in self.names:
+            try:
+                # bytes: a str would import the idna codec
+                found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+                self.found[name] = [i[4][0] for i in found]
+            except socket.gaierror as e:
+                if e.args[0] != socket.EAI_AGAIN:
+                    self.found[name] = []
+            except (OSError, UnicodeError):
+                pass
 
     def wait(self, seconds):
         self.thread.join(seconds)
-        return list(self.found)
+
+
+def own_names():
+    return Lookup([os.uname().nodename, "localhost"])
+
+
+def firewalls():
+    """Those that look switched on; what they let through only a try can tell."""
+    found = []
+    if os.path.exists("/run/firewalld.pid") or os.path.exists("/run/firewalld"):
+        found.append("firewalld")
+    try:
+        with open("/etc/ufw/ufw.conf") as f:
+            if "\nENABLED=yes" in "\n" + f.read(4096):
+                found.append("ufw")
+    except OSError:
+        pass
+    if os.path.exists("/etc/systemd/system/sysinit.target.wants/nftables.service"):
+        found.append("nftables")
+    return found
+
+
+def _busy():
+    """Whether a listener would be refused MASTER_PORT; we do not listen, so nobody notices."""
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind((address, MASTER_PORT))
+                return False
+        except OSError as e:
+            if e.errno == 98:  # EADDRINUSE
+                return True
+    return None
 
 
 def net(read, fs, live):
     ssh = os.environ.get("SSH_CONNECTION", "").split()
+    routes = read(fs + "/proc/net/route")
+    sysctl = fs + "/proc/sys/net/"
+    ports = [int(n) for n in read(sysctl + "ipv4/ip_local_port_range").split() if n.isdigit()]
+    backlog = read(sysctl + "core/somaxconn").strip()
     return {
         "hostname": os.uname().nodename,
         "ssh_address": ssh[2] if live and len(ssh) == 4 else "",
         "nics": _nics(read) if live else [],
-        "default_nic": _default_nic(read(fs + "/proc/net/route")),
+        "default_nic": _default_nic(routes),
+        "routes": _routes(routes),
+        "port_range": ports,
+        "reserved": read(sysctl + "ipv4/ip_local_reserved_ports").strip(),
+        "somaxconn": int(backlog) if backlog.isdigit() else None,
+        "master_port_busy": _busy() if live else None,
+        "firewalls": firewalls() if live else [],
     }
+
+
+def _routes(text):
+    """[[interface, network]] of the IPv4 routes that are up."""
+    found = []
+    for line in text.splitlines()[1:257]:
+        words = line.split()
+        if len(words) >= 8 and int(words[3], 16) & 1:
+            network = socket.inet_ntoa(bytes(bytearray.fromhex(words[1]))[::-1])
+            found.append([words[0], "%s/%d" % (network, bin(int(words[7], 16)).count("1"))])
+    return found
 
 
 def _nics(read):

@@ -15,7 +15,7 @@ def op_facts(call, args):
     machine, net = call.agent.module("machine"), call.agent.module("net")
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
-    names = net.Lookup() if live else None
+    names = net.own_names() if live else None
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
     mounts = machine.mounts(fs)
@@ -29,9 +29,20 @@ def op_facts(call, args):
         "pythons": _pythons(home) if live else [],
         "net": net.net(machine.read, fs, live),
     }
+    if live:
+        software = call.agent.module("software")
+        facts["software"] = software.software(machine.read, home, os.path.normpath(root))
     if args.get("listen"):
-        facts["port"] = net.op_listen(call, args)["port"]
-    facts["net"]["hostname_addresses"] = names.wait(2.0) if names else []
+        ports = net.op_listen(call, args)
+        facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
+    facts["net"]["hostname_addresses"] = []
+    if names:
+        names.wait(2.0)
+        own, localhost = (names.found.get(name) for name in names.names)
+        facts["net"]["hostname_addresses"] = own or []
+        facts["net"]["hostname_resolves"] = None if own is None else bool(own)
+        if localhost is not None:
+            facts["net"]["localhost"] = localhost
     return facts
 
 

@@ -1,0 +1,37 @@
+"""Values from outside made plain: odd ones become "", None or (), and nothing is ever raised."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+_HUGE = 1 << 62
+MOST = 8192  # entries of any list that we take from a host
+
+
+def plain(value: Any, most: int = 4096) -> str:
+    """Text without control characters; "" for anything that is no text."""
+    if not isinstance(value, str):
+        return ""
+    text = value[:most]
+    if text.isascii() and text.isprintable():
+        return text.strip()
+    return "".join(c for c in text if unicodedata.category(c)[0] != "C").strip()
+
+
+def whole(value: Any) -> int | None:
+    """A number that a size, a count or an id can have."""
+    ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return value if ok else None
+
+
+def listed(value: Any) -> list[Any]:
+    return value[:MOST] if isinstance(value, list) else []
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    return tuple(t for t in map(plain, listed(value)) if t)
+
+
+def truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
