@@ -168,6 +168,10 @@ def loopback(address: str) -> bool:
     return ip.is_loopback
 
 
+def is_address(name: str) -> bool:
+    return bool(_address(name))
+
+
 def cores(facts: Facts) -> int | None:
     """Physical cores that this user may run on; logical CPUs where the kernel hides cores."""
     return None if usable(facts) is None else len(topology.cores(facts.cpu))

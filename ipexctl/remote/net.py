@@ -61,7 +61,7 @@ def op_connect(call, args):
     import errno
     import select
 
-    lookup = Lookup(args.get("names") or [])
+    lookup = Lookup(args["names"]) if args.get("names") else None
     poll = select.poll()
     waiting = {}
     results = []
@@ -91,6 +91,8 @@ def op_connect(call, args):
     for name, sock in waiting.values():
         results.append([name, "no answer in %g s" % args.get("timeout", 2.0)])
         sock.close()
+    if not lookup:
+        return {"results": results}
     lookup.wait(max(0.0, end - time.monotonic()))
     return {"results": results, "names": [[n, lookup.found.get(n)] for n in lookup.names]}
 

@@ -11,10 +11,9 @@ PREFIXES = 8  # Python environments told about
 MPIS = 8
 ENTRIES = 4096  # of one folder
 
-WANTED = frozenset(
-    """torch intel-extension-for-pytorch oneccl-bind-pt torch-ccl impi-rt intel-openmp numpy mpi4py
-    accelerate transformers deepspeed oneccl libfabric horovod torchvision""".split()
-)
+WANTED = frozenset(("torch", "intel-extension-for-pytorch", "oneccl-bind-pt", "torch-ccl",
+                    "impi-rt", "intel-openmp", "numpy", "mpi4py", "accelerate", "transformers",
+                    "deepspeed", "oneccl", "libfabric"))  # fmt: skip
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*?)-(\d[^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info\Z")
 TOLD = re.compile(
     r"(OMP|KMP|GOMP|I_MPI|FI|CCL|GLOO|HYDRA|OMPI|PMI|PMIX|SLURM|PBS|TORCH|ATEN|ONEDNN|DNNL|MKL"
@@ -59,7 +58,7 @@ def names(folder):
 
 def environment():
     """Names that matter and their values; of what may be secret the name alone."""
-    found = {}
+    found = {}  # type: dict[str, object]
     for name, value in os.environ.items():
         if name in PROXY or (TOLD.match(name) and SECRET.search(name)):
             found[name] = None

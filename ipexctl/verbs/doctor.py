@@ -14,8 +14,9 @@ from ipexctl.core import isa
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.network import pairs
-from ipexctl.core.facts import peer_address, plain
+from ipexctl.core.facts import is_address, peer_address, plain
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Inventory, Peer, Severity
+from ipexctl.core.values import listed, texts
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, worst_exit
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
@@ -27,6 +28,7 @@ SCHEMA = 1
 PEER_TIMEOUT = 2.0
 _NOT_REACHED = ("unreachable", "host-key-unknown", "host-key-changed")
 _CLOSERS = 16
+_BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def _connect_all(
 ) -> tuple[list[Peer], list[HostDown]]:
     """Who reaches whom, and the hosts that were lost meanwhile."""
     where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}
+    beside_port = {n: s.facts.net.range_port for n, s in seen.items() if s.facts.net.range_port}
     able = [h for h in hosts if h.name in where and where[h.name][0]]
     plan = pairs([h.name for h in able])
 
@@ -129,11 +132,21 @@ def _connect_all(
         targets = [(name, *where[name]) for name in plan[host.name]]
         if not targets:
             return []
-        args = {"targets": targets, "timeout": PEER_TIMEOUT}
+        beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
+        names = [name for name, _, _ in targets if not is_address(name)]
+        args = {"targets": targets + beside, "names": names, "timeout": PEER_TIMEOUT}
         reply = seen[host.name].agent.call("net.connect", args, timeout=PEER_TIMEOUT + 10)
-        errors = _results(reply.done)
+        errors, resolved = _results(reply.done), _resolved(reply.done)
         return [
-            Peer(host.name, name, address, ok=errors.get(name) == "", error=errors.get(name, "?"))
+            Peer(
+                source=host.name,
+                target=name,
+                address=address,
+                ok=errors.get(name) == "",
+                error=errors.get(name, "?"),
+                in_range=errors.get(_BESIDE + name),
+                resolved=resolved.get(name),
+            )
             for name, address, _ in targets
         ]
 
@@ -148,6 +161,12 @@ def _results(done: Mapping[str, Any]) -> dict[str, str]:
         [r for r in rows if isinstance(r, list) and len(r) == 2] if isinstance(rows, list) else []
     )
     return {plain(name): plain(error) for name, error in pairs}
+
+
+def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What the hosts' names mean there; a name without an answer in time is not in it."""
+    rows = (row for row in listed(done.get("names")) if isinstance(row, list) and len(row) == 2)
+    return {plain(name): texts(found) for name, found in rows if isinstance(found, list)}
 
 
 def _close(agents: list[Agent]) -> None:
