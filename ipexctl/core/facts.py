@@ -7,11 +7,13 @@ few shell commands in hosts/agent.py instead.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.core import software, topology
+from ipexctl.core import condition, hardware, software, topology
+from ipexctl.core.hardware import cpu_list as cpu_list
+from ipexctl.core.hardware import int_of
 from ipexctl.core.model import (
     ClockFacts,
     Cpu,
@@ -21,8 +23,6 @@ from ipexctl.core.model import (
     MemFacts,
     NetFacts,
     Nic,
-    Node,
-    Python,
     Route,
 )
 from ipexctl.core.values import MOST
@@ -45,7 +45,7 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
     if wrong:
         raise _unreadable(host, "no " + ", ".join(wrong))
     about, cpu, mem, disk, net = (parts[n] or {} for n in parts)
-    nodes = _nodes(raw.get("nodes"))
+    nodes = hardware.nodes(raw.get("nodes"))
     return Facts(
         host=host,
         kernel=plain(about.get("kernel")),
@@ -56,29 +56,19 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         home=plain(about.get("home")),
         boot_id=plain(about.get("boot_id")),
         agent="python",
-        cpu=_cpu(cpu, nodes),
-        mem=MemFacts(
-            total=whole(mem.get("total")),
-            available=whole(mem.get("available")),
-            swap_total=whole(mem.get("swap_total")),
-            shm_total=whole(mem.get("shm_total")),
-            shm_free=whole(mem.get("shm_free")),
-            limit=whole(mem.get("limit")),
-        ),
+        cpu=hardware.cpu(cpu, nodes),
+        mem=hardware.mem(mem),
         net=_net(net),
-        disk=DiskFacts(
-            root=plain(disk.get("root")),
-            free=whole(disk.get("free")),
-            free_inodes=whole(disk.get("free_inodes")),
-            filesystem=plain(disk.get("filesystem")),
-            noexec=_truth(disk.get("noexec")),
-            writable=_truth(disk.get("writable")),
-        ),
-        pythons=tuple(p for p in map(_python, _list(raw.get("pythons"))) if p),
+        disk=hardware.disk(disk),
+        pythons=tuple(p for p in map(hardware.python, _list(raw.get("pythons"))) if p),
         clock=clock,
         nodes=nodes,
         os_ids=_texts(about.get("os_ids")),
         software=software.parse(raw.get("software")),
+        condition=condition.parse(raw.get("state")),
+        home_disk=_disk(raw.get("home_disk")),
+        tmp=_disk(raw.get("tmp")),
+        nodes_contradict=hardware.contradictory(raw.get("nodes"), nodes),
     )
 
 
@@ -102,7 +92,7 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
         os_name=plain(release.get("PRETTY_NAME")),
         libc="",
         user=line.get("user", ""),
-        uid=_int_of(line.get("uid")),
+        uid=int_of(line.get("uid")),
         home=home,
         boot_id=line.get("boot", ""),
         agent="sh",
@@ -188,18 +178,6 @@ def usable(facts: Facts) -> frozenset[int] | None:
 # --- plain values --------------------------------------------------------------------------------
 
 
-def cpu_list(text: Any) -> tuple[int, ...]:
-    """0-3,8 -> (0, 1, 2, 3, 8). What is no such list gives ()."""
-    found: list[int] = []
-    for part in plain(text, 1 << 16).split(","):
-        first, _, last = part.strip().partition("-")
-        low, high = _int_of(first), _int_of(last or first)
-        if low is None or high is None or high - low > MOST or len(found) > MOST:
-            return ()
-        found.extend(range(low, high + 1))
-    return tuple(found)
-
-
 def _unreadable(host: str, why: str) -> HostFailed:
     return HostFailed(
         f"{host}: the host's facts are not readable",
@@ -208,19 +186,9 @@ def _unreadable(host: str, why: str) -> HostFailed:
     )
 
 
-def _int_of(text: Any) -> int | None:
-    if isinstance(text, int):
-        return whole(text)
-    text = plain(text, 40)
-    try:
-        return whole(int(text, 16 if text.startswith("0x") else 10))
-    except ValueError:
-        return None
-
-
 def _kib(text: Any) -> int | None:
     words = plain(text).split()
-    number = _int_of(words[0]) if words else None
+    number = int_of(words[0]) if words else None
     return None if number is None else number * 1024
 
 
@@ -240,46 +208,8 @@ def _addresses(value: Any) -> tuple[str, ...]:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
-    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
-    cpus = []
-    for row in _list(raw.get("cpus")):
-        if isinstance(row, list) and len(row) == 3 and (number := whole(row[0])) is not None:
-            cpus.append(Cpu(number, whole(row[1]), whole(row[2]), node_of.get(number)))
-    quota = raw.get("quota")
-    return CpuFacts(
-        arch=plain(raw.get("arch")),
-        vendor=plain(raw.get("vendor")),
-        model_name=plain(raw.get("model_name")),
-        family=_int_of(raw.get("family")),
-        model=_int_of(raw.get("model")),
-        flags=frozenset(plain(raw.get("flags"), 1 << 16).split()),
-        cpus=tuple(cpus),
-        allowed=_allowed(raw.get("affinity"), cpu_list(raw.get("cpuset"))),
-        quota=float(quota) if isinstance(quota, (int, float)) and 0 < quota < MOST else None,
-    )
-
-
-def _allowed(affinity: Any, cpuset: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The kernel's answer already honours the cpuset; a recorded machine has only the cpuset."""
-    own = tuple(n for n in map(whole, _list(affinity)) if n is not None)
-    if own and cpuset:
-        return tuple(n for n in own if n in set(cpuset)) or own
-    return own or cpuset or None
-
-
-def _nodes(raw: Any) -> tuple[Node, ...]:
-    """Numbers that contradict themselves (a CPU in two nodes) are no use: then none at all."""
-    nodes, seen = [], set[int]()
-    for row in _list(raw):
-        if not isinstance(row, list) or len(row) != 4 or (number := whole(row[0])) is None:
-            return ()
-        cpus = cpu_list(row[1])
-        if seen & set(cpus):
-            return ()
-        seen |= set(cpus)
-        nodes.append(Node(number, cpus, whole(row[2]), whole(row[3])))
-    return tuple(nodes)
+def _disk(raw: Any) -> DiskFacts | None:
+    return hardware.disk(raw) if isinstance(raw, Mapping) else None
 
 
 def _net(raw: Mapping[str, Any]) -> NetFacts:
@@ -315,16 +245,6 @@ def _range(raw: Any) -> tuple[int, int] | None:
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
         return None
     return numbers[0], numbers[1]
-
-
-def _python(raw: Any) -> Python | None:
-    if not isinstance(raw, Mapping):
-        return None
-    version = tuple(n for n in map(whole, _list(raw.get("version"))) if n is not None)
-    path = plain(raw.get("path"))
-    if not path.startswith("/") or not 2 <= len(version) <= 3:
-        return None
-    return Python(path, version, _truth(raw.get("venv")))
 
 
 # --- what plain sh printed -----------------------------------------------------------------------
@@ -369,12 +289,12 @@ def _cpuinfo(blocks: list[dict[str, str]]) -> CpuFacts:
     cpus: list[Cpu] = []
     cores: dict[tuple[str, str], int] = {}
     for block in blocks[:MOST]:
-        number = _int_of(block.get("processor"))
+        number = int_of(block.get("processor"))
         if number is None:
             continue
         where = block.get("physical id", ""), block.get("core id", "")
         core = cores.setdefault(where, number) if where[1] else None
-        cpus.append(Cpu(number, core, _int_of(where[0]), None))
+        cpus.append(Cpu(number, core, int_of(where[0]), None))
     first = blocks[0] if blocks else {}
     raw = {
         "vendor": first.get("vendor_id") or first.get("CPU implementer"),
@@ -383,4 +303,4 @@ def _cpuinfo(blocks: list[dict[str, str]]) -> CpuFacts:
         "model": first.get("model") or first.get("CPU part"),
         "flags": first.get("flags") or first.get("Features"),
     }
-    return replace(_cpu(raw, ()), cpus=tuple(cpus))
+    return replace(hardware.cpu(raw, ()), cpus=tuple(cpus))

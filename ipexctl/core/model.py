@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ipexctl.core.condition import Condition
 from ipexctl.core.software import SoftwareFacts
 
 # --- who -----------------------------------------------------------------------------------------
@@ -87,6 +88,11 @@ class CpuFacts:
     cpus: tuple[Cpu, ...]  # those online
     allowed: tuple[int, ...] | None  # what this process may run on (affinity, cgroup cpuset)
     quota: float | None = None  # CPUs' worth of time the control group allows; None: no limit
+    stepping: int | None = None
+    microcode: str = ""
+    offline: tuple[int, ...] = ()
+    isolated: tuple[int, ...] = ()  # from the kernel's scheduler (isolcpus)
+    efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,13 @@ class MemFacts:
     shm_total: int | None
     shm_free: int | None
     limit: int | None = None  # of the control group; None: no limit
+    swap_free: int | None = None
+    commit_limit: int | None = None
+    committed: int | None = None
+    huge: int | None = None  # set aside as huge pages
+    shm_there: bool | None = None
+    shm_writable: bool | None = None
+    shm_noexec: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -142,12 +155,19 @@ class NetFacts:
 
 @dataclass(frozen=True)
 class DiskFacts:
-    root: str  # absolute path of ipexctl's root on the host
+    """About a folder, or the one above in which it would be made."""
+
+    root: str  # its absolute path
     free: int | None
     free_inodes: int | None
     filesystem: str
     noexec: bool | None
     writable: bool | None
+    there: bool | None = None
+    total: int | None = None
+    source: str = ""  # the device, or server:/path
+    point: str = ""  # where that is mounted
+    quota: bool | None = None  # mounted with quotas
 
 
 @dataclass(frozen=True)
@@ -178,6 +198,10 @@ class Facts:
     nodes: tuple[Node, ...] = ()
     os_ids: tuple[str, ...] = ()  # ID and ID_LIKE of os-release: ("ubuntu", "debian")
     software: SoftwareFacts | None = None  # None: nobody looked
+    condition: Condition = Condition()
+    home_disk: DiskFacts | None = None
+    tmp: DiskFacts | None = None  # TMPDIR, or /tmp
+    nodes_contradict: bool = False  # one CPU in two NUMA nodes; then `nodes` is ()
 
 
 # --- verdicts ------------------------------------------------------------------------------------

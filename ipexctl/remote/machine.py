@@ -12,7 +12,9 @@ CPUS = 8192  # more than any kernel has; a broken file can't make us count for e
 def cpu(fs, groups, live):
     info = fs + "/proc/cpuinfo"
     first = fields_of(read(info, until=b"\n\n").partition("\n\n")[0])
-    cpus = _sysfs_cpus(fs + "/sys/devices/system/cpu")
+    base = fs + "/sys/devices/system/cpu"
+    online, offline = _online(base)
+    cpus = _sysfs_cpus(base, online)
     if not any(core is not None for _, core, _ in cpus):
         cpus = _cpuinfo_cpus(read(info)) or cpus
     return {
@@ -21,8 +23,13 @@ def cpu(fs, groups, live):
         "model_name": first.get("model name") or first.get("Processor", ""),
         "family": first.get("cpu family") or first.get("CPU architecture"),
         "model": first.get("model") or first.get("CPU part"),
+        "stepping": first.get("stepping"),
+        "microcode": first.get("microcode", ""),
         "flags": first.get("flags") or first.get("Features", ""),
         "cpus": cpus,
+        "offline": offline,
+        "isolated": read(base + "/isolated").strip(),
+        "efficient": _efficient(fs, base, cpus),
         "affinity": sorted(os.sched_getaffinity(0)) if live else None,
         "cpuset": groups["cpuset"],
         "quota": groups["quota"],
@@ -33,10 +40,10 @@ def _recorded_arch(first):
     return "aarch64" if "CPU implementer" in first else "x86_64"
 
 
-def _sysfs_cpus(base):
+def _sysfs_cpus(base, online):
     """[[cpu, lowest CPU of its core, socket]] for what is online."""
     found = []
-    for cpu in _online(base):
+    for cpu in online:
         top = "%s/cpu%d/topology/" % (base, cpu)
         core = _lowest(top)
         if core is None:
@@ -46,15 +53,38 @@ def _sysfs_cpus(base):
 
 
 def _online(base):
+    """What is online, and what is there but not online."""
     text = read(base + "/online")
     if text:
-        return _expand(text)
+        online = _expand(text)
+        return online, sorted(set(_expand(read(base + "/present"))) - set(online))
     try:
         names = os.listdir(base)
     except OSError:
-        return []
+        return [], []
     cpus = sorted(int(n[3:]) for n in names if n.startswith("cpu") and n[3:].isdigit())
-    return [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
+    online = [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
+    return online, [c for c in cpus if c not in set(online)]
+
+
+def _efficient(fs, base, cpus):
+    """The CPUs of a hybrid processor's slower cores; [] where all are alike."""
+    text = read(fs + "/sys/devices/cpu_atom/cpus")
+    if text:
+        return _expand(text)
+    first = "%s/cpu%d/" % (base, cpus[0][0] if cpus else 0)
+    threads = {}  # type: dict[object, int]
+    for _, core, _ in cpus:
+        threads[core] = threads.get(core, 0) + 1
+    if read(first + "cpu_capacity"):
+        path = base + "/cpu%d/cpu_capacity"
+    elif len(set(threads.values())) > 1:  # some cores have one thread, some two
+        path = base + "/cpufreq/policy%d/cpuinfo_max_freq"
+    else:
+        return []
+    speed = {row[0]: number(read(path % row[0])) or 0 for row in cpus}
+    most = max(speed.values())
+    return [cpu for cpu, own in sorted(speed.items()) if 0 < own <= 0.85 * most]
 
 
 def _lowest(top):
@@ -118,10 +148,11 @@ def _from_mask(text):
 
 
 def mounts(fs):
-    """[(mount point, type, options)], later ones lie over earlier ones."""
+    """[(mount point, type, options, source)], later ones lie over earlier ones."""
     text = read(fs + "/proc/self/mounts") or read(fs + "/proc/mounts")
     words = (line.split(" ") for line in text.splitlines())
-    return [(w[1].replace("\\040", " "), w[2], w[3].split(",")) for w in words if len(w) >= 4]
+    rows = [w for w in words if len(w) >= 4]
+    return [(w[1].replace("\\040", " "), w[2], w[3].split(","), w[0]) for w in rows]
 
 
 def cgroup(fs, mounts):
@@ -135,13 +166,13 @@ def cgroup(fs, mounts):
     for name in ("", "cpuset"):
         paths.setdefault(name, read(fs + "/proc/self/cpuset").strip() or "/")
     base = {}
-    for point, kind, options in mounts:
+    for point, kind, options, _ in mounts:
         if kind == "cgroup2":
             base[""] = fs + point
         elif kind == "cpuset":
             base["cpuset"] = fs + point
         elif kind == "cgroup":
-            for name in ("cpuset", "cpu", "memory"):
+            for name in ("cpuset", "cpu", "memory", "pids"):
                 if name in options:
                     base[name] = fs + point
 
@@ -153,12 +184,14 @@ def cgroup(fs, mounts):
     cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
     memory = lines("", "memory.max") + lines("memory", "memory.limit_in_bytes")
     limits = [n for n in map(number, memory) if n is not None and n < 1 << 60]
+    pids = lines("", "pids.max") + lines("pids", "pids.max")
     shares = [_share(text.split()) for text in lines("", "cpu.max")]
     shares += [_share([q, "100000"]) for q in lines("cpu", "cpu.cfs_quota_us")]
     return {
         "cpuset": cpuset[0] if cpuset else "",
         "quota": min([s for s in shares if s is not None] or [None]),
         "memory": min(limits or [None]),
+        "pids": min([n for n in map(number, pids) if n is not None] or [None]),
     }
 
 
@@ -197,13 +230,22 @@ def mem(fs, groups, live):
     def of(name):
         return _kib(number((fields.get(name) or "?").split()[0]))
 
+    huge = number((fields.get("HugePages_Total") or "?").split()[0])
+    page = of("Hugepagesize")
     shm = statvfs("/dev/shm") if live else None
     return {
         "total": of("MemTotal"),
         "available": of("MemAvailable"),
         "swap_total": of("SwapTotal"),
+        "swap_free": of("SwapFree"),
+        "commit_limit": of("CommitLimit"),
+        "committed": of("Committed_AS"),
+        "huge": huge * page if huge and page else 0,
         "shm_total": shm.f_blocks * shm.f_frsize if shm else None,
         "shm_free": shm.f_bavail * shm.f_frsize if shm else None,
+        "shm_there": os.path.isdir("/dev/shm") if live else None,
+        "shm_writable": os.access("/dev/shm", os.W_OK | os.X_OK) if shm else None,
+        "shm_noexec": bool(shm.f_flag & os.ST_NOEXEC) if shm else None,
         "limit": groups["memory"],
     }
 

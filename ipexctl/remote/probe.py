@@ -20,15 +20,20 @@ def op_facts(call, args):
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
     mounts = machine.mounts(fs)
     groups = machine.cgroup(fs, mounts)
+    cpu = machine.cpu(fs, groups, live)
     facts = {
         "host": _host(machine.read, fs, home),
-        "cpu": machine.cpu(fs, groups, live),
+        "cpu": cpu,
         "nodes": machine.nodes(fs),
         "mem": machine.mem(fs, groups, live),
         "disk": _disk(machine.statvfs, os.path.normpath(root), mounts),
+        "home_disk": _disk(machine.statvfs, home, mounts),
+        "tmp": _disk(machine.statvfs, os.environ.get("TMPDIR") or "/tmp", mounts),
         "pythons": _pythons(home) if live else [],
         "net": net.net(machine.read, fs, live),
     }
+    state = call.agent.module("state")
+    facts["state"] = state.state(machine.read, fs, groups, cpu["cpus"])
     if live:
         software = call.agent.module("software")
         facts["software"] = software.software(machine.read, home, os.path.normpath(root))
@@ -53,18 +58,22 @@ def _disk(statvfs, root, mounts):
         there = os.path.dirname(there)
     real = os.path.realpath(there)
     stat = statvfs(there)
-    kind = ""
-    longest = -1
-    for point, fstype, _ in mounts:
+    best = ("", "", [], "")  # type: tuple[str, str, list[str], str]
+    for mount in mounts:
+        point = mount[0]
         inside = point == "/" or real == point or real.startswith(point + "/")
-        if inside and len(point) >= longest:
-            kind, longest = fstype, len(point)
+        if inside and len(point) >= len(best[0]):
+            best = mount
     return {
         "root": root,
         "exists": there == root,
         "free": stat.f_bavail * stat.f_frsize if stat else None,
         "free_inodes": stat.f_favail if stat and stat.f_files else None,
-        "filesystem": kind,
+        "total": stat.f_blocks * stat.f_frsize if stat else None,
+        "filesystem": best[1],
+        "source": best[3],
+        "point": best[0],
+        "quota": any(o.endswith("quota") and not o.startswith("no") for o in best[2]),
         "noexec": bool(stat.f_flag & os.ST_NOEXEC) if stat else None,
         "writable": os.access(there, os.W_OK | os.X_OK),
     }

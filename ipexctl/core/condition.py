@@ -1,0 +1,149 @@
+"""How a machine is set: frequencies, kernel switches, limits, sessions (remote/state.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core.values import listed, plain, texts, truth, whole
+
+NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Power:
+    driver: str = ""  # intel_pstate, intel_cpufreq, amd-pstate-epp, acpi-cpufreq, ...
+    status: str = ""  # of intel_pstate or amd_pstate: active, passive, guided
+    governors: tuple[str, ...] = ()  # all that are in use
+    preferences: tuple[str, ...] = ()  # energy_performance_preference, all that are in use
+    turbo: bool | None = None
+    max_khz: int | None = None  # what software allows
+    hardware_khz: int | None = None  # what the processor could
+    throttled: int | None = None  # times since boot, in a sample of the cores
+
+
+@dataclass(frozen=True)
+class Kernel:
+    thp: str = ""  # always, madvise, never
+    numa_balancing: int | None = None
+    zone_reclaim: int | None = None
+    overcommit: int | None = None
+    swappiness: int | None = None
+    core_pattern: str = ""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """NO_LIMIT where there is none."""
+
+    soft: int
+    hard: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    nofile: Limit | None = None
+    memlock: Limit | None = None
+    nproc: Limit | None = None
+    core: Limit | None = None
+    address_space: Limit | None = None
+    cpu_seconds: Limit | None = None
+    pids: int | None = None  # of the control group
+
+
+@dataclass(frozen=True)
+class System:
+    bits: int | None = None  # of the programs
+    container: str = ""  # docker, podman, kubernetes, ...
+    netns: int | None = None  # tells two network namespaces of one kernel apart
+    jobs: tuple[tuple[str, str], ...] = ()  # a scheduler's variables
+    session: bool | None = None  # logind knows this login
+    kill_user_processes: bool | None = None
+    remove_ipc: bool | None = None
+    linger: bool | None = None
+    rdma: tuple[str, ...] = ()  # devices
+
+
+@dataclass(frozen=True)
+class Condition:
+    power: Power = Power()
+    kernel: Kernel = Kernel()
+    limits: Limits = Limits()
+    system: System = System()
+
+
+def parse(raw: Any) -> Condition:
+    parts = raw if isinstance(raw, Mapping) else {}
+    return Condition(
+        power=_power(_map(parts.get("power"))),
+        kernel=_kernel(_map(parts.get("kernel"))),
+        limits=_limits(_map(parts.get("limits"))),
+        system=_system(_map(parts.get("system"))),
+    )
+
+
+def _power(raw: Mapping[str, Any]) -> Power:
+    return Power(
+        driver=plain(raw.get("driver")),
+        status=plain(raw.get("status")),
+        governors=texts(raw.get("governors")),
+        preferences=texts(raw.get("preferences")),
+        turbo=truth(raw.get("turbo")),
+        max_khz=whole(raw.get("max_khz")),
+        hardware_khz=whole(raw.get("hardware_khz")),
+        throttled=whole(raw.get("throttled")),
+    )
+
+
+def _kernel(raw: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        thp=plain(raw.get("thp")),
+        numa_balancing=whole(raw.get("numa_balancing")),
+        zone_reclaim=whole(raw.get("zone_reclaim")),
+        overcommit=whole(raw.get("overcommit")),
+        swappiness=whole(raw.get("swappiness")),
+        core_pattern=plain(raw.get("core_pattern")),
+    )
+
+
+def _limits(raw: Mapping[str, Any]) -> Limits:
+    return Limits(
+        nofile=_limit(raw.get("nofile")),
+        memlock=_limit(raw.get("memlock")),
+        nproc=_limit(raw.get("nproc")),
+        core=_limit(raw.get("core")),
+        address_space=_limit(raw.get("as")),
+        cpu_seconds=_limit(raw.get("cpu")),
+        pids=whole(raw.get("pids")),
+    )
+
+
+def _system(raw: Mapping[str, Any]) -> System:
+    jobs = [texts(row) for row in listed(raw.get("jobs"))]
+    return System(
+        bits=whole(raw.get("bits")),
+        container=plain(raw.get("container"), 40),
+        netns=whole(raw.get("netns")),
+        jobs=tuple((j[0], j[1]) for j in jobs if len(j) == 2),
+        session=truth(raw.get("session")),
+        kill_user_processes=truth(raw.get("kill_user_processes")),
+        remove_ipc=truth(raw.get("remove_ipc")),
+        linger=truth(raw.get("linger")),
+        rdma=texts(raw.get("rdma")),
+    )
+
+
+def _limit(raw: Any) -> Limit | None:
+    """[soft, hard]; -1, and on some kernels the largest number of all, mean no limit."""
+    numbers = [
+        NO_LIMIT if isinstance(n, int) and (n == -1 or n >= NO_LIMIT) else whole(n)
+        for n in listed(raw)
+    ]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        return None
+    return Limit(numbers[0], numbers[1])
+
+
+def _map(raw: Any) -> Mapping[str, Any]:
+    return raw if isinstance(raw, Mapping) else {}
