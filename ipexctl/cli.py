@@ -38,16 +38,26 @@ SshConfig = Annotated[
     Path | None, typer.Option("-F", "--ssh-config", help="SSH configuration file to use.")
 ]
 Forks = Annotated[int, typer.Option("--forks", min=1, help="Hosts worked on at the same time.")]
+AskPass = Annotated[
+    bool, typer.Option("--ask-pass", help="Ask once for the SSH password of all hosts.")
+]
+TransportName = Annotated[
+    str, typer.Option("--transport", help="paramiko, or openssh: the ssh program itself.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Root = Annotated[str, typer.Option("--root", help="ipexctl's folder on the hosts.")]
 
 
 def _target(
-    hostfile: Path | None, hosts: list[str] | None, ssh_config: Path | None, forks: int = 64
+    hostfile: Path | None,
+    hosts: list[str] | None,
+    ssh_config: Path | None,
+    forks: int = 64,
+    **more: Any,
 ) -> Any:
     from ipexctl.verbs.target import Target
 
-    return Target(hostfile, tuple(hosts or ()), ssh_config, forks)
+    return Target(hostfile, tuple(hosts or ()), ssh_config, forks, **more)
 
 
 def _show_version(value: bool) -> None:
@@ -74,6 +84,8 @@ def doctor(
     hostfile: Hostfile = None,
     hosts: HostList = None,
     ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     json: Json = False,
     forks: Forks = 64,
@@ -83,7 +95,8 @@ def doctor(
     from ipexctl.verbs.doctor import document, examine
 
     named = [*(names or ()), *(hosts or ())]
-    report = examine(_target(hostfile, named, ssh_config, forks), root)
+    target = _target(hostfile, named, ssh_config, forks, ask_pass=ask_pass, transport=transport)
+    report = examine(target, root)
     if json:
         import json as encoder
 
@@ -104,6 +117,7 @@ def trust(
     hostfile: Hostfile = None,
     hosts: HostList = None,
     ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Accept new keys.")] = False,
     json: Json = False,
     forks: Forks = 64,
@@ -112,7 +126,8 @@ def trust(
     from ipexctl.ui.trust import ask, document, show, show_downs
     from ipexctl.verbs.trust import trust as verb
 
-    target = _target(hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks)
+    named = [*(names or ()), *(hosts or ())]
+    target = _target(hostfile, named, ssh_config, forks, ask_pass=ask_pass)
     report = verb(target, lambda keys: yes or ask(keys, sys.stdin, sys.stderr))
     if json:
         import json as encoder
@@ -133,6 +148,8 @@ def install(
     hostfile: Hostfile = None,
     hosts: HostList = None,
     ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     torch: Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")] = "",
     mpi: Annotated[str, typer.Option("--mpi", help="intel or none.")] = "intel",
@@ -165,7 +182,8 @@ def install(
         check=check,
     )
     go_on = (lambda: True) if yes or check or json else (lambda: ask(sys.stdin))
-    target = _target(hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks)
+    named = [*(names or ()), *(hosts or ())]
+    target = _target(hostfile, named, ssh_config, forks, ask_pass=ask_pass, transport=transport)
     with View(confirm=go_on, quiet=json) as view:
         report = verb(target, asked, view.progress())
     if json:
@@ -197,12 +215,15 @@ def run(
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module.")] = False,
     env: Annotated[
-        list[str] | None, typer.Option("--env", help="K=V for every rank (repeatable).")
+        list[str] | None,
+        typer.Option("--env", help="K=V for every rank; K: as it is here."),
     ] = None,
     host_timeout: Annotated[
         float, typer.Option("--host-timeout", min=1, help="Seconds a host may be silent.")
     ] = 30,
     ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     forks: Forks = 64,
     json: Json = False,
@@ -222,19 +243,23 @@ def run(
         forks=forks,
         host_timeout=host_timeout,
     )
-    target = _target(hostfile, hosts, ssh_config, forks)
+    target = _target(hostfile, hosts, ssh_config, forks, ask_pass=ask_pass, transport=transport)
     with _interrupts() as interrupts:
         result = verb(target, options, view(as_json=json), interrupts)
     raise typer.Exit(result.exit_code)
 
 
 def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
+    import os
+
     pairs = []
     for item in items:
         key, sign, value = item.partition("=")
-        if not sign or not key.isidentifier():
-            raise InputError(f"--env {item}: not of the form NAME=VALUE")
-        pairs.append((key, value))
+        if not key.isidentifier():
+            raise InputError(f"--env {item}: not of the form NAME=VALUE or NAME")
+        if not sign and key not in os.environ:
+            raise InputError(f"--env {key}: not set here, so there is no value to pass on")
+        pairs.append((key, value if sign else os.environ[key]))
     return tuple(pairs)
 
 
@@ -383,19 +408,24 @@ def main() -> None:
         sys.exit(EXIT_BUG)
 
 
-_MPI_SPELLINGS = {"-np": "-n", "-ppn": "--ppn", "-hostfile": "-f", "-machinefile": "-f"}
+_MPI_SPELLINGS = {
+    "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
+    "-hostfile": "-f", "-machinefile": "-f",
+}  # fmt: skip
+_RUN_FLAGS = frozenset({"-m", "--json", "--help"})  # the options of `run` that take no value
 
 
 def _long_dashes(args: list[str]) -> list[str]:
-    """MPI's one-dash words as Click understands them; nothing after `--` is touched."""
+    """MPI's one-dash words as Click understands them; what follows the script is the script's."""
     if not args or args[0] != "run":
         return args
-    out: list[str] = []
-    for i, arg in enumerate(args):
-        if arg == "--" or arg.endswith(".py"):
-            return out + args[i:]
-        out.append(_MPI_SPELLINGS.get(arg, arg))
-    return out
+    out, i = ["run"], 1
+    while i < len(args) and args[i].startswith("-") and args[i] != "--":
+        word = _MPI_SPELLINGS.get(args[i], args[i])
+        alone = word in _RUN_FLAGS or "=" in word or (word[1:2] != "-" and len(word) > 2)
+        out += [word] if alone else [word, *args[i + 1 : i + 2]]
+        i += 1 if alone else 2
+    return out + args[i:]
 
 
 def _explain(e: IpexctlError) -> None:

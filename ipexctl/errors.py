@@ -16,6 +16,8 @@ Anything else that escapes is a bug of ours: a traceback and exit 70.
 
 from __future__ import annotations
 
+import unicodedata
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_INPUT = 2
@@ -43,16 +45,25 @@ def worst_exit(codes: list[int]) -> int:
 
 
 class IpexctlError(Exception):
-    """What happened, why it matters or how we know, and the next thing to type."""
+    """What happened, why it matters or how we know, and the next thing to type; all printable."""
 
     slug = "error"
     exit_code = EXIT_FAILED
 
     def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.why = why
-        self.hint = hint
+        self.what = printable(what)
+        self.why = printable(why)
+        self.hint = printable(hint)
+        super().__init__(self.what)
+
+
+def printable(text: str) -> str:
+    """Lines without anything that a terminal obeys: hosts put their own words into our errors."""
+    if text.isascii() and text.isprintable():
+        return text
+    lines = text.replace("\t", " ").splitlines()
+    kept = ("".join(c for c in line if unicodedata.category(c)[0] != "C") for line in lines)
+    return "\n".join(kept)
 
 
 class InputError(IpexctlError):

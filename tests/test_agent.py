@@ -16,7 +16,7 @@ from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts.agent import Agent, boot_payload, command_line, connect
 from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
-from ipexctl.hosts.transport import Channel, LocalChannel, LocalTransport
+from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
 from ipexctl.verbs.facts import probe
 
 HERE = Host("here", local=True)
@@ -29,7 +29,7 @@ class Through:
         self.before, self.env = before, env
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
-        return LocalChannel(f"{self.before}; {self.env} {command}")
+        return PipeChannel(("/bin/sh", "-c", f"{self.before}; {self.env} {command}"))
 
     def close(self) -> None:
         return None
@@ -189,7 +189,7 @@ def test_the_agent_ends_in_the_middle_of_a_frame():
 @pytest.mark.parametrize("signal", [9, 15])
 def test_a_host_that_dies_in_a_call_is_unreachable(agent, signal):
     pid = agent.channel._process.pid
-    threading.Timer(0.3, os.killpg, (pid, signal)).start()  # its own session: see LocalChannel
+    threading.Timer(0.3, os.killpg, (pid, signal)).start()  # its own session: see PipeChannel
     with pytest.raises(Unreachable, match="ended before the host had answered"):
         agent.wait(12345, timeout=30.0)
 

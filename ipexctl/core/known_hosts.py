@@ -1,7 +1,7 @@
 """known_hosts files, as OpenSSH reads them: who has vouched for which key.
 
-Hashed names, `[host]:port`, wildcards, negation, comma lists and `@revoked` are understood; lines
-with `@cert-authority` are kept apart (host certificates aren't supported) and never break anything.
+Hashed names, `[host]:port`, wildcards, negation, comma lists, `@revoked` and `@cert-authority` are
+understood. What a certificate says is judged in core/ssh_cert.py.
 """
 
 from __future__ import annotations
@@ -94,6 +94,20 @@ class KnownHosts:
         """The key types on record, so that one of them can be asked for."""
         found = (e.key_type for name in names for e in self.find(name) if not e.marker)
         return tuple(dict.fromkeys(found))
+
+    def authorities(self, names: Sequence[str]) -> tuple[Entry, ...]:
+        """The lines that let somebody sign certificates for this host."""
+        return tuple(e for name in names for e in self.find(name) if e.marker == "@cert-authority")
+
+    def judge_certificate(self, names: Sequence[str], authority: bytes, key: bytes) -> Verdict:
+        """Who signed it, and the host's own key in it: KNOWN when that authority may speak here."""
+        lines = [e for name in names for e in self.find(name)]
+        bad = [e for e in lines if e.marker == "@revoked"]
+        revoked = tuple(e for e in bad if _same_key(e, authority) or _same_key(e, key))
+        if revoked:
+            return Verdict(Standing.REVOKED, revoked)
+        vouching = tuple(e for e in self.authorities(names) if _same_key(e, authority))
+        return Verdict(Standing.KNOWN if vouching else Standing.UNKNOWN, vouching)
 
     def judge(self, names: Sequence[str], key_type: str, blob: bytes) -> Verdict:
         """`names` as lookup_names gives them: a further name can vouch, but not accuse."""

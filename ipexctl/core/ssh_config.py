@@ -63,6 +63,7 @@ class Answer:
     user: str
     port: int = 22
     identity_files: tuple[str, ...] = ()
+    certificate_files: tuple[str, ...] = ()
     identities_only: bool = False
     identity_agent: str = ""  # "": SSH_AUTH_SOCK decides; "none": no agent
     user_known_hosts: tuple[str, ...] = ()
@@ -204,6 +205,7 @@ def _answer(name: str, values: Mapping[str, tuple[str, ...]]) -> Answer:
         user=first("user"),
         port=int(port) if port.isdigit() else 22,
         identity_files=values.get("identityfile", ()),
+        certificate_files=values.get("certificatefile", ()),
         identities_only=first("identitiesonly").lower() in ("yes", "true"),
         identity_agent=first("identityagent"),
         user_known_hosts=tuple(first("userknownhostsfile").split()),

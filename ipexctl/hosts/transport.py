@@ -1,7 +1,8 @@
 """How bytes reach a host: one Channel per host, whatever carries it.
 
-`hosts/ssh.py` carries it over SSH; LocalTransport below starts the same command as a child of ours,
-so a machine without SSH, and most tests, walk the same path.
+`hosts/ssh` carries it over SSH, `hosts/openssh.py` over the ssh program; LocalTransport below
+starts the same command as a child of ours, so a machine without SSH, and most tests, walk the same
+path.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from ipexctl.core.model import Host
+
+_DRAIN = 16
 
 
 class ChannelTimeout(Exception):
@@ -52,10 +57,14 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-class LocalChannel:
-    def __init__(self, command: str) -> None:
+class PipeChannel:
+    """A Channel that is a child process of ours. Its whole process group ends with it."""
+
+    patience = 8.0  # how long the end of stdin may take to end the command
+
+    def __init__(self, argv: Sequence[str]) -> None:
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
+            argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -67,6 +76,9 @@ class LocalChannel:
         self._out = self._process.stdout.fileno()
         self._err = self._process.stderr.fileno()
         os.set_blocking(self._err, False)
+        self._ready = select.poll()  # select() itself knows no descriptor above 1023
+        self._ready.register(self._out, select.POLLIN)
+        self._ready.register(self._err, select.POLLIN)
         self._tail = b""
         self._err_closed = False
         self._closed = False
@@ -80,23 +92,24 @@ class LocalChannel:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._closed:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            watched = [self._out] if self._err_closed else [self._out, self._err]
-            ready, _, _ = select.select(watched, [], [], left)
+            ready = [fd for fd, _ in self._ready.poll(left if left is None else left * 1000)]
             if self._err in ready:
                 self._drain()
             if self._out in ready:
                 return os.read(self._out, size)
-            if not ready:
+            if not ready or left == 0.0:  # stderr alone, however much of it, is no answer
                 raise ChannelTimeout
         return b""
 
     def _drain(self) -> None:
-        try:
-            while data := os.read(self._err, 65536):
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(_DRAIN):  # a command that never stops must not keep us here
+                data = os.read(self._err, 65536)
                 self._tail = (self._tail + data)[-65536:]
-            self._err_closed = True
-        except BlockingIOError:
-            pass
+                if not data:
+                    self._err_closed = True
+                    self._ready.unregister(self._err)
+                    return
 
     def stderr(self) -> bytes:
         if not self._err_closed:
@@ -113,10 +126,9 @@ class LocalChannel:
         """The end of stdin ends the agent; a reader in another thread then sees its end of file."""
         with contextlib.suppress(OSError):
             self._in_file.close()
-        try:
-            self._process.wait(8)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        if self.exit_status(self.patience) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._closed = True  # the pipes themselves go when nobody holds this object any more
 
@@ -125,7 +137,7 @@ class LocalTransport:
     """This machine, through a child process instead of SSH."""
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
-        return LocalChannel(command)
+        return PipeChannel(("/bin/sh", "-c", command))
 
     def close(self) -> None:
         return None

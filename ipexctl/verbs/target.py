@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel, LocalTransport, Transport
+
+TRANSPORTS = ("paramiko", "openssh")
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,23 @@ class Target:
     ssh_config: Path | None = None
     forks: int = 64
     connect_timeout: float = 15.0
+    ask_pass: bool = False
+    transport: str = "paramiko"
+    secrets: Secrets = field(default_factory=Secrets, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.transport not in TRANSPORTS:
+            raise InputError(
+                f"--transport {self.transport}: there is no such transport",
+                hint=f"one of {', '.join(TRANSPORTS)}",
+            )
+        if self.ask_pass and self.transport == "openssh":
+            raise InputError(
+                "--ask-pass cannot go with --transport openssh",
+                why="the ssh program takes a password from nobody but a person",
+                hint="ssh -M HOST first (ControlMaster), or leave --transport out",
+            )
+        self.secrets.ask_pass = self.ask_pass
 
 
 def inventory(target: Target) -> Inventory:
@@ -57,9 +77,7 @@ class AnyTransport:
         self._ssh: Transport | None = None
         remote = tuple(h for h in hosts.hosts if not h.local)
         if remote:
-            from ipexctl.hosts.ssh import SshTransport
-
-            self._ssh = SshTransport(remote, config_file=target.ssh_config)
+            self._ssh = _over_ssh(target, remote)
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
         transport = self._local if host.local or self._ssh is None else self._ssh
@@ -68,3 +86,15 @@ class AnyTransport:
     def close(self) -> None:
         if self._ssh:
             self._ssh.close()
+
+
+def _over_ssh(target: Target, hosts: tuple[Host, ...]) -> Transport:
+    if target.transport == "openssh":
+        from ipexctl.hosts.openssh import OpenSshTransport
+
+        return OpenSshTransport(hosts, target.ssh_config)
+    from ipexctl.hosts.ssh import SshTransport
+
+    ssh = SshTransport(hosts, target.ssh_config, target.secrets)
+    ssh.unlock(hosts)
+    return ssh

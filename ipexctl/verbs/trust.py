@@ -89,9 +89,10 @@ def command(target: Target) -> str:
 def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
     """Jump hosts by their distance, then the hosts themselves."""
     remote = tuple(h for h in hosts.hosts if not h.local)
-    transport = SshTransport(remote, target.ssh_config)
+    transport = SshTransport(remote, target.ssh_config, target.secrets)
     try:
         ways = [transport.jump_hosts(host) for host in remote]
+        transport.unlock([hop for way in ways for hop in way])
     finally:
         transport.close()
     depth = max(map(len, ways), default=0)
@@ -102,7 +103,9 @@ def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
 def _scan(
     target: Target, hosts: tuple[Host, ...], confirm: Confirm
 ) -> tuple[list[ShownKey], list[HostDown]]:
-    transport = SshTransport(hosts, target.ssh_config)  # afresh: it reads what we just wrote
+    # afresh: it reads what we just wrote
+    transport = SshTransport(hosts, target.ssh_config, target.secrets)
+    transport.unlock([hop for host in hosts for hop in transport.jump_hosts(host)])
     try:
         outcomes = fan_out(
             hosts, lambda h: transport.host_key(h, target.connect_timeout), forks=target.forks

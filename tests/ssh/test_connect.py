@@ -216,7 +216,7 @@ def test_a_key_that_isnt_allowed_is_named(sshd, transport):
     error = refusal(transport(sshd.config("n"), "n"), "n")
     assert (error.what, error.why, error.hint) == (
         f"n: the login as {user} failed",
-        f"keys tried: {sshd.folder}/id",
+        f"tried: {sshd.folder}/id",
         f"ssh-copy-id {user}@n",
     )
 

@@ -7,7 +7,8 @@ known_hosts before a byte of ours about the user is sent. The reasons: docs/deci
     dial.py       the TCP connection, up to the first line the host says
     link.py       key exchange by Paramiko
     host_keys.py  is it the right host?
-    login.py      private keys and the agent
+    login.py      private keys, the agent, and a password where the user gives one
+    secrets.py    asks for passwords and passphrases, once
     channel.py    one command on the host
 """
 
@@ -17,19 +18,22 @@ import atexit
 import random
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ipexctl.core.known_hosts import lookup_names
+from ipexctl.core.known_hosts import Standing, lookup_names
 from ipexctl.core.model import Host
+from ipexctl.core.ssh_cert import parse_certificate
 from ipexctl.core.ssh_config import Answer, expand, parse_jump
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.hosts.ssh.channel import SshChannel, execute
 from ipexctl.hosts.ssh.config import SshConfig
 from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, read_banner
-from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept
-from ipexctl.hosts.ssh.link import Link, left, silence
+from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
+from ipexctl.hosts.ssh.link import Link, Wanted, left, silence
 from ipexctl.hosts.ssh.login import KeyRing, authenticate
+from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
@@ -40,16 +44,28 @@ _Hops = tuple[str, ...]
 class SshTransport:
     """`hosts` are resolved at once, so that a broken ssh_config is reported before any work."""
 
-    def __init__(self, hosts: tuple[Host, ...], config_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        hosts: tuple[Host, ...],
+        config_file: Path | None = None,
+        secrets: Secrets | None = None,
+    ) -> None:
         silence()
         self._config = SshConfig(config_file)
         self._answers = self._config.answers(hosts)
         self._known = KnownFiles(self._config.me)
-        self._keys = KeyRing(self._config.me)
+        self._secrets = secrets or Secrets(terminal=False)
+        self._keys = KeyRing(self._config.me, self._secrets)
         self._links: set[Link] = set()
         self._jumps: dict[tuple[str, ...], _Jump] = {}
         self._lock = threading.Lock()
         atexit.register(self.close)  # before Paramiko's own, which waits for every thread
+
+    def unlock(self, hosts: Sequence[Host]) -> None:
+        """Asks for what logging in will need, now, before many hosts want it at once."""
+        answers = [self._answer(h) for host in hosts for h in (*self.jump_hosts(host), host)]
+        self._secrets.password()
+        self._keys.unlock(answers)
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
         deadline = time.monotonic() + timeout
@@ -95,7 +111,8 @@ class SshTransport:
         link = self._greet(answer, deadline, via)
         try:
             accept(self._judge(link))
-            authenticate(link, self._keys.candidates(answer), deadline)
+            candidates = self._keys.candidates(answer)
+            authenticate(link, candidates, deadline, self._secrets.password())
         except BaseException:
             link.close()
             raise
@@ -184,7 +201,8 @@ class SshTransport:
     def _exchange_keys(self, answer: Answer, wire: Wire, deadline: float) -> Link:
         names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
         known = self._known.for_host(answer)
-        link = Link.start(answer, wire, known.types(names), self._forget)
+        wanted = Wanted(bool(known.authorities(names)), known.types(names))
+        link = Link.start(answer, wire, wanted, self._forget)
         with self._lock:
             self._links.add(link)
         link.exchange_keys(deadline)
@@ -197,11 +215,16 @@ class SshTransport:
     def _judge(self, link: Link) -> HostKey:
         answer = link.answer
         names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
+        known = self._known.for_host(answer)
         key_type, blob = link.host_key()
-        verdict = self._known.revoked(answer, blob) or self._known.for_host(answer).judge(
-            names, key_type, blob
-        )
-        return HostKey(answer, names, key_type, blob, verdict)
+        cert = parse_certificate(blob)
+        if cert:
+            key_type, blob = cert.key_type, cert.key
+        verdict = self._known.revoked(answer, blob)
+        if cert and not verdict:
+            vouched = judge_certificate(answer, known, names, cert)
+            verdict = vouched if vouched.standing is not Standing.UNKNOWN else None
+        return HostKey(answer, names, key_type, blob, verdict or known.judge(names, key_type, blob))
 
 
 # --- jump hosts ----------------------------------------------------------------------------------

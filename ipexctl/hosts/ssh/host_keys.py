@@ -7,6 +7,7 @@ import binascii
 import os
 import shlex
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ipexctl.core.known_hosts import (
     parse_known_hosts,
 )
 from ipexctl.core.model import HostDown, Place
+from ipexctl.core.ssh_cert import Certificate, objection
 from ipexctl.core.ssh_config import Answer, Me, expand
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 
@@ -83,6 +85,38 @@ class KnownFiles:
                 text = ""  # a file that isn't there vouches for nobody
             self._files[path] = parse_known_hosts(text, path)
         return self._files[path]
+
+
+def judge_certificate(
+    answer: Answer, known: KnownHosts, names: tuple[str, ...], cert: Certificate
+) -> Verdict:
+    """UNKNOWN when nobody lets its signer speak for this host; raises when it is no good."""
+    verdict = known.judge_certificate(names, cert.authority, cert.key)
+    if verdict.standing is not Standing.KNOWN:
+        return verdict
+    name = answer.host_key_alias or answer.hostname
+    wrong = objection(cert, name, time.time())
+    if not wrong and not _signed(cert):
+        wrong = "its signature is false"
+    if wrong:
+        raise HostKeyChanged(
+            f"{answer.name}: its host certificate is not valid",
+            why=f"the certificate {cert.key_id!r}: {wrong}",
+            hint="have it signed again: ssh-keygen -s CA -h -n NAMES ssh_host_ed25519_key.pub",
+        )
+    return verdict
+
+
+def _signed(cert: Certificate) -> bool:
+    import paramiko
+
+    try:
+        size = int.from_bytes(cert.authority[:4], "big")
+        kind = cert.authority[4 : 4 + size].decode("ascii")
+        key = paramiko.PKey.from_type_string(kind, cert.authority)
+        return bool(key.verify_ssh_sig(cert.signed, paramiko.Message(cert.signature)))
+    except Exception:  # the parsers below raise whatever they like about a broken key
+        return False
 
 
 def remember(key: HostKey, path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ipexctl.core.ssh_cert import SUFFIX
 from ipexctl.core.ssh_config import Answer
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.dial import Dropped, Wire
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     import paramiko
 
 IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the host is asked to show: a certificate, or one of the key types on record."""
+
+    certificate: bool = False
+    known_types: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -34,10 +43,10 @@ class Link:
         cls,
         answer: Answer,
         wire: Wire,
-        known_types: Sequence[str],
+        wanted: Wanted,
         on_close: Callable[[Link], None],
     ) -> Link:
-        return cls(answer, _new_transport(wire, known_types), wire, on_close)
+        return cls(answer, _new_transport(wire, wanted), wire, on_close)
 
     def exchange_keys(self, deadline: float) -> None:
         """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
@@ -50,9 +59,12 @@ class Link:
         raise _no_exchange(self.answer, error)
 
     def host_key(self) -> tuple[str, bytes]:
-        """The type and the blob; the host has proved in the key exchange that it has this key."""
-        key = self.transport.get_remote_server_key()
-        return key.get_name(), key.asbytes()
+        """The type and the blob (of a certificate, where the host showed one); the host has proved
+        in the key exchange that it has this key."""
+        key: Any = self.transport.get_remote_server_key()
+        if key.public_blob:
+            return str(key.public_blob.key_type), bytes(key.public_blob.key_blob)
+        return str(key.get_name()), bytes(key.asbytes())
 
     def close(self) -> None:
         """Returns at once; Paramiko's thread sees the end of the socket and cleans up itself."""
@@ -88,23 +100,37 @@ def _packetizer() -> Any:
     return Packetizer
 
 
-def _new_transport(wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
+@cache
+def _transport_class() -> Any:
     import paramiko
 
-    stand_in: Any = wire
-    transport: Any = paramiko.Transport(stand_in, packetizer_class=_packetizer())
+    class Transport(paramiko.Transport):
+        """Asks for the kinds of host keys that we say, in our order."""
+
+        host_key_algorithms: tuple[str, ...] = ()
+
+        @property
+        def preferred_keys(self) -> tuple[str, ...]:
+            return self.host_key_algorithms
+
+    return Transport
+
+
+def _new_transport(wire: Wire, wanted: Wanted) -> paramiko.Transport:
+    transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
     wire.settimeout(IDLE_WAKEUP)
-    transport._preferred_keys = _known_first(transport._preferred_keys, known_types)
+    transport.host_key_algorithms = host_key_algorithms(transport._preferred_keys, wanted)
     transport._preferred_ciphers = _first(
         transport._preferred_ciphers, ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
     )
     return transport  # type: ignore[no-any-return]
 
 
-def _known_first(algorithms: Sequence[str], known_types: Sequence[str]) -> tuple[str, ...]:
-    """The host shall show the key we know, not another of its keys (OpenSSH does the same)."""
-    wanted = {"rsa-sha2" if t == "ssh-rsa" else t for t in known_types}
-    return _first(algorithms, [a for a in algorithms if a in wanted or a[:8] in wanted])
+def host_key_algorithms(offered: Sequence[str], wanted: Wanted) -> tuple[str, ...]:
+    """The host shall show what we can judge, not another of its keys (OpenSSH does the same)."""
+    types = {"rsa-sha2" if t == "ssh-rsa" else t for t in wanted.known_types}
+    plain = _first(offered, [a for a in offered if a in types or a[:8] in types])
+    return (*(a + SUFFIX for a in offered if wanted.certificate and a != "ssh-rsa"), *plain)
 
 
 def _first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
