@@ -8,6 +8,7 @@ Without a usable python the same line prints what plain sh can tell, behind the 
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -22,10 +23,15 @@ from typing import Any
 from ipexctl.core import shell
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts.frames import BadFrame, Decoder, Frame, encode
+from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
 
 NOISE_LIMIT = 1 << 20
+HELLO_LIMIT = 1 << 16
+SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
+ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
+_TEXT_LIMIT = 1 << 16
+_SLUG = re.compile(r"[a-z][a-z0-9-]{0,39}")
 OLD_PYTHON = 97
 PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 " + " ".join(
     f"python3.{minor}" for minor in range(14, 5, -1)
@@ -109,6 +115,7 @@ class Agent:
     _decoder: Decoder
     _ready: list[Frame] = field(default_factory=list)
     _next: int = 1
+    _taken: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, op: str, args: Mapping[str, Any] | None = None, body: bytes = b"") -> int:
@@ -130,19 +137,29 @@ class Agent:
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float = 60.0,
+        total: float | None = None,
         on_event: OnEvent | None = None,
     ) -> Reply:
-        """Asks and waits. `timeout` is how long the host may stay silent."""
-        return self.wait(self.start(op, args), timeout=timeout, on_event=on_event)
+        """Asks and waits. `timeout` is how long the host may stay silent, `total` how long it may
+        take however much it says."""
+        number = self.start(op, args)
+        return self.wait(number, timeout=timeout, total=total, on_event=on_event)
 
-    def wait(self, number: int, *, timeout: float = 60.0, on_event: OnEvent | None = None) -> Reply:
-        for frame in self.frames(timeout):
+    def wait(
+        self,
+        number: int,
+        *,
+        timeout: float = 60.0,
+        total: float | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Reply:
+        for frame in self._answers(timeout, total):
             if frame.header["id"] != number:
                 continue
             if "error" in frame.header:
                 raise failure(self.host, frame.header["error"])
             if "done" in frame.header:
-                return Reply(frame.header["done"], frame.body)
+                return Reply(_mapping(self.host, frame.header["done"]), frame.body)
             if on_event:
                 on_event(frame)
         raise Unreachable(
@@ -155,21 +172,44 @@ class Agent:
         while True:
             while self._ready:
                 yield self._ready.pop(0)
-            try:
-                data = self.channel.read(1 << 16, timeout)
-                self._ready += self._decoder.feed(data)
-            except ChannelTimeout:
-                raise Unreachable(
-                    f"{self.host.name}: no answer for {timeout:.0f} s",
-                    hint=f"ssh {self.host.name} uptime",
-                ) from None
-            except BadFrame as e:
-                raise HostFailed(
-                    f"{self.host.name}: the host's answer is not readable ({e})",
-                    why=tail(self.channel),
-                ) from None
-            if not data:
+            if not self._more(timeout):
                 return
+
+    def _answers(self, timeout: float, total: float | None) -> Iterator[Frame]:
+        """Frames of one operation: a host that talks for ever comes to an end here."""
+        began, before = time.monotonic(), self._taken
+        while True:
+            while self._ready:
+                yield self._ready.pop(0)
+            left = timeout if total is None else began + total - time.monotonic()
+            if left <= 0:
+                raise Unreachable(
+                    f"{self.host.name}: talks, but has not finished its answer in {total:.0f} s",
+                    why=tail(self.channel),
+                )
+            if self._taken - before > ANSWER_LIMIT:
+                raise unreadable(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
+            if not self._more(min(timeout, left)):
+                return
+
+    def _more(self, timeout: float | None) -> bool:
+        """Waits for further bytes; False when there are none to come."""
+        try:
+            data = self.channel.read(1 << 16, timeout)
+            self._taken += len(data)
+            self._ready += self._decoder.feed(data)
+        except ChannelTimeout:
+            raise Unreachable(
+                f"{self.host.name}: no answer for {timeout:.0f} s",
+                hint=f"ssh {self.host.name} uptime",
+            ) from None
+        except BadFrame as e:
+            raise unreadable(self.host, str(e), self.channel) from None
+        return bool(data)
+
+    def expect_frames_up_to(self, size: int) -> None:
+        """From now on a larger frame is nonsense."""
+        self._decoder.limit = size
 
     def close(self) -> None:
         self.channel.close()
@@ -181,17 +221,31 @@ class Agent:
             raise Unreachable(f"{self.host.name}: the connection is gone", why=str(e)) from None
 
 
-def failure(host: Host, error: Mapping[str, Any]) -> HostFailed:
-    """The host's own words as our error."""
-    e = HostFailed(
-        f"{host.name}: {error['what']}", why=error.get("why", ""), hint=error.get("hint", "")
-    )
-    e.slug = error.get("slug", "host-failed")
+def failure(host: Host, error: Any) -> HostFailed:
+    """The host's own words as our error; it may say anything."""
+    said = error if isinstance(error, Mapping) else {}
+    what, why, hint, slug = (_text(said.get(key)) for key in ("what", "why", "hint", "slug"))
+    e = HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint)
+    e.slug = slug if _SLUG.fullmatch(slug) else HostFailed.slug
     return e
+
+
+def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:
+    return HostFailed(f"{host.name}: the host's answer is not readable ({why})", why=tail(channel))
 
 
 def tail(channel: Channel) -> str:
     return channel.stderr().decode("utf-8", "replace").strip()[-2000:]
+
+
+def _text(value: Any) -> str:
+    return value[:_TEXT_LIMIT] if isinstance(value, str) else ""
+
+
+def _mapping(host: Host, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise HostFailed(f"{host.name}: the host's answer is not readable (no document)")
+    return value
 
 
 def connect(transport: Transport, host: Host, *, timeout: float = 20.0, python: str = "") -> Agent:
@@ -208,31 +262,43 @@ def connect(transport: Transport, host: Host, *, timeout: float = 20.0, python: 
             text = _read_sh(channel, rest, deadline)
             hello = Hello("sh", sh_text=text, sent=sent, received=time.monotonic())
             return Agent(host, channel, hello, Decoder())
-        decoder = Decoder()
-        ready = decoder.feed(rest)
-        while not ready:
-            ready = decoder.feed(_read(channel, host, deadline))
-        done = ready.pop(0).header["done"]
-        hello = Hello(
-            "python", tuple(done["python"]), done["path"], sent=sent, received=time.monotonic()
-        )
-        return Agent(host, channel, hello, decoder, ready)
+        return _greeted(channel, host, rest, deadline, sent)
     except BaseException:
         channel.close()
         raise
+
+
+def _greeted(channel: Channel, host: Host, rest: bytes, deadline: float, sent: float) -> Agent:
+    """The agent's first frame says which python it is."""
+    decoder = Decoder(HELLO_LIMIT)
+    try:
+        ready = decoder.feed(rest)
+        while not ready:
+            ready = decoder.feed(_read(channel, host, deadline))
+    except BadFrame as e:
+        raise unreadable(host, str(e), channel) from None
+    decoder.limit = LIMIT
+    done = _mapping(host, ready.pop(0).header.get("done"))
+    version = done.get("python")
+    numbers = [n for n in version if isinstance(n, int)] if isinstance(version, list) else []
+    received = time.monotonic()
+    hello = Hello("python", tuple(numbers), _text(done.get("path")), sent=sent, received=received)
+    return Agent(host, channel, hello, decoder, ready)
 
 
 def _skip_noise(
     channel: Channel, host: Host, marker: bytes, deadline: float
 ) -> tuple[bytes, bytes]:
     """Everything before the marker is dropped. Returns who speaks, and what follows."""
-    seen = b""
-    while len(seen) < NOISE_LIMIT:
-        for kind in (b"py", b"sh"):
-            found = seen.find(b"\n" + marker + b"-" + kind + b"\n")
-            if found >= 0:
-                return kind, seen[found + len(marker) + 5 :]
+    wanted = re.compile(rb"\n" + marker + rb"-(py|sh)\n")
+    seen, dropped = b"", 0
+    while dropped < NOISE_LIMIT:
         seen += _read(channel, host, deadline)
+        found = wanted.search(seen)
+        if found:
+            return found[1], seen[found.end() :]
+        noise = max(0, len(seen) - len(marker) - 8)
+        seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
         f"{host.name}: the login shell printed more than 1 MiB before our command ran",
         hint=f"ssh {host.name} true   # should print nothing",
@@ -241,7 +307,7 @@ def _skip_noise(
 
 def _read(channel: Channel, host: Host, deadline: float) -> bytes:
     try:
-        data = channel.read(1 << 16, max(0.05, deadline - time.monotonic()))
+        data = channel.read(1 << 16, _left(deadline))
     except ChannelTimeout:
         raise Unreachable(
             f"{host.name}: logged in, but our command gave no answer in time",
@@ -259,12 +325,19 @@ def _read(channel: Channel, host: Host, deadline: float) -> bytes:
 
 
 def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:
-    try:
-        while not rest.rstrip().endswith(b":end"):
-            data = channel.read(1 << 16, max(0.05, deadline - time.monotonic()))
+    """What plain sh prints, up to its last line; what is not there in time is left out."""
+    with suppress(ChannelTimeout):
+        while not rest[-99:].rstrip().endswith(b":end") and len(rest) < SH_LIMIT:
+            data = channel.read(1 << 16, _left(deadline))
             if not data:
                 break
             rest += data
-    except ChannelTimeout:
-        pass
     return rest.decode("utf-8", "replace")
+
+
+def _left(deadline: float) -> float:
+    """A host that drips bytes for ever must not stretch its time."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise ChannelTimeout
+    return left

@@ -30,7 +30,8 @@ def encode(header: Mapping[str, Any], body: bytes = b"") -> bytes:
 class Decoder:
     """bytes in, whole frames out; keeps what is not whole yet. Raises BadFrame on nonsense."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -45,7 +46,7 @@ class Decoder:
         if len(buffer) < HEAD.size:
             return None
         size, body_size = HEAD.unpack_from(buffer)
-        if size > LIMIT or body_size > LIMIT:
+        if size > self.limit or body_size > self.limit:
             raise BadFrame(f"a frame of {size} + {body_size} bytes")
         end = HEAD.size + size + body_size
         if len(buffer) < end:
@@ -59,8 +60,8 @@ class Decoder:
 def _header(data: bytes) -> Mapping[str, Any]:
     try:
         header = json.loads(data)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise BadFrame("a header that is not JSON") from e
-    if not isinstance(header, dict) or not isinstance(header.get("id"), int):
+    if not isinstance(header, dict) or type(header.get("id")) is not int:
         raise BadFrame("a header without an id")
     return header

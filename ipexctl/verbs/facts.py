@@ -39,7 +39,7 @@ def probe_and_listen(
 
     sent = time.monotonic()
     args = {"root": root, "listen": listen, "fs": fs}
-    reply = agent.call("probe.facts", args, timeout=30.0, on_event=hear)
+    reply = agent.call("probe.facts", args, timeout=30.0, total=60.0, on_event=hear)
     facts = core.from_json(name, reply.done, clocks[0] if clocks else None)
     port = core.whole(reply.done.get("port"))
     return facts, port if port and port < 65536 else None
