@@ -7,13 +7,45 @@ its family (a new module goes into the list below), give it a fixture in tests/c
 
 from __future__ import annotations
 
-from ipexctl.core.checks import cpu, network, storage, system, uniformity
+from ipexctl.core.checks import (
+    cpu,
+    environment,
+    interfaces,
+    limits,
+    memory,
+    mpi,
+    mpi_variables,
+    network,
+    power,
+    software,
+    storage,
+    system,
+    topology,
+    uniformity,
+)
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import Check, declared, run
 from ipexctl.core.model import Finding
 
 # The order of the families on the screen.
-_CHECKS = declared((cpu, storage, system, network, uniformity))
+_CHECKS = declared(
+    (
+        cpu,
+        topology,
+        power,
+        memory,
+        limits,
+        storage,
+        system,
+        network,
+        interfaces,
+        software,
+        environment,
+        mpi,
+        mpi_variables,
+        uniformity,
+    )
+)
 
 
 def catalogue() -> tuple[Check, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.registry import Sight, cluster_check
+from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.facts import loopback, peer_address
 from ipexctl.core.inventory import fold
-from ipexctl.core.model import Peer, Severity
+from ipexctl.core.model import Facts, Peer, Severity
 
 FULL_MESH = 32
 OTHERS = 3
@@ -100,6 +100,26 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
     return found
 
 
+@cluster_check(
+    "NET-004",
+    title="a port beside MASTER_PORT is closed",
+    severity=Severity.WARN,
+    seen="a port of 29501-29599 is refused or dropped, where ports the kernel chooses work",
+    why="`The client socket has failed to connect to [..]:29500 (errno: 110)`: rank 0 listens "
+    "there, and every rank connects to it first.",
+)
+def range_closed(cluster: Cluster) -> list[Sight]:
+    found = []
+    for target in dict.fromkeys(p.target for p in cluster.peers):
+        failed = [p for p in cluster.peers if p.target == target and p.ok and p.in_range]
+        if failed:
+            errors = ", ".join(sorted({p.in_range or "" for p in failed}))
+            names = fold(p.source for p in failed)
+            fix = _fix(failed[0])
+            found.append(Sight(f"{names} to {failed[0].address}: {errors}", host=target, fix=fix))
+    return found
+
+
 def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
     """The hosts that two or more others tried and none reached, with those attempts."""
     tried: dict[str, list[Peer]] = {}
@@ -117,3 +137,99 @@ def _fix(peer: Peer) -> str:
         f"on {peer.source}: ip route get {peer.address}   on {peer.target}: sudo nft list ruleset"
         "   (allow all TCP between the hosts: firewall, security group)"
     )
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@host_check(
+    "NET-005",
+    title="the host's own name does not resolve",
+    severity=Severity.WARN,
+    seen="the host's own name has no address on itself",
+    why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
+    "ranks connect to themselves. `ipexctl run` names each host's address itself.",
+)
+def nameless(facts: Facts) -> Sight | None:
+    if facts.net.hostname_resolves is not False:
+        return None
+    line = f"{peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
+    return Sight(facts.net.hostname, fix=f"echo '{line}' | sudo tee -a /etc/hosts")
+
+
+@host_check(
+    "NET-006",
+    title="the host's own name means an address that it does not have",
+    severity=Severity.WARN,
+    seen="the own name resolves to an address that is on none of the host's interfaces",
+    why="gloo and MPI announce it to the other hosts, which then reach another host or nobody. "
+    "`ipexctl run` names each host's address itself.",
+)
+def stale_name(facts: Facts) -> Sight | None:
+    named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
+    if not named or not own or any(a in own or loopback(a) for a in named):
+        return None
+    line = f"{peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
+    return Sight(
+        f"{facts.net.hostname} resolves to {', '.join(named)}; its own are "
+        + ", ".join(sorted(a for a in own if not loopback(a))),
+        fix=f"correct the line in /etc/hosts, or in DNS: {line}",
+    )
+
+
+@host_check(
+    "NET-007",
+    title="localhost does not mean loopback",
+    severity=Severity.FAIL,
+    seen="`localhost` does not resolve, or to an address outside 127.0.0.0/8 and ::1",
+    why="torch, MPI and most tests of a single host connect to localhost.",
+    fix="echo '127.0.0.1 localhost' | sudo tee -a /etc/hosts",
+)
+def localhost(facts: Facts) -> Sight | None:
+    found = facts.net.localhost
+    if found is None or any(loopback(a) for a in found):
+        return None
+    return Sight(f"localhost resolves to {', '.join(found) or 'nothing'}")
+
+
+@cluster_check(
+    "NET-008",
+    title="the hosts do not know each other's names",
+    severity=Severity.NOTE,
+    seen="a host's name in the inventory does not resolve on other hosts",
+    why="mpirun and DeepSpeed by hand need names that resolve on every host: `unable to run "
+    "bstrap_proxy`, `getaddrinfo returned error`. `ipexctl run` hands out addresses.",
+    fix="put all hosts into /etc/hosts of each, or use addresses in the hostfile",
+)
+def unknown_names(cluster: Cluster) -> Sight | None:
+    asked = [p for p in cluster.peers if p.resolved is not None]
+    bad = [p for p in asked if not p.resolved]
+    if not bad:
+        return None
+    targets, sources = fold({p.target: 0 for p in bad}), fold({p.source: 0 for p in bad})
+    return Sight(f"{targets} unknown on {sources}")
+
+
+@cluster_check(
+    "NET-009",
+    title="a host's name means another address on other hosts",
+    severity=Severity.WARN,
+    seen="the inventory's name resolves elsewhere to an address that is not that host's",
+    why="What is started by hand on one host reaches another host, or nobody. Two sources of names "
+    "contradict each other (/etc/hosts and DNS).",
+)
+def wrong_names(cluster: Cluster) -> list[Sight]:
+    own = {f.host: {a for n in f.net.nics for a in n.addresses} | {peer_address(f)}
+           for f in cluster.hosts}  # fmt: skip
+    found = []
+    for source in dict.fromkeys(p.source for p in cluster.peers):
+        wrong = [
+            p
+            for p in cluster.peers
+            if p.source == source and p.resolved and not own.get(p.target, set()) & set(p.resolved)
+        ]
+        if wrong:
+            text = ", ".join(f"{p.target} is {p.resolved[0]}" for p in wrong[:4] if p.resolved)
+            fix = f"in /etc/hosts of {source}: {wrong[0].address} {wrong[0].target}"
+            found.append(Sight(text, host=source, fix=fix))
+    return found

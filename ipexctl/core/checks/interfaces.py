@@ -1,0 +1,310 @@
+"""Interfaces, routes, ports and what stands in front of them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from ipexctl.core.checks.cluster import Cluster, groups, told
+from ipexctl.core.checks.registry import Sight, cluster_check, host_check
+from ipexctl.core.facts import loopback, peer_address
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts, Nic, Severity
+
+MASTER_PORT = 29500
+_VIRTUAL = re.compile(r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy)")
+_V4_PRIVATE = tuple(
+    map(
+        ipaddress.ip_network,
+        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"),
+    )
+)
+
+
+def _peer_nic(facts: Facts) -> Nic | None:
+    address = peer_address(facts)
+    return next((n for n in facts.net.nics if address in n.addresses), None)
+
+
+@host_check(
+    "NET-010",
+    title="the loopback interface is down",
+    severity=Severity.FAIL,
+    seen="lo is not up, or has no address",
+    why="Ranks of one host, mpirun and its proxies talk over loopback.",
+    fix="sudo ip link set lo up",
+)
+def no_loopback(facts: Facts) -> Sight | None:
+    lo = next((n for n in facts.net.nics if n.name == "lo"), None)
+    if not lo or (lo.up and any(loopback(a) for a in lo.addresses)):
+        return None
+    return Sight("lo has no address" if lo.up else "lo is down")
+
+
+@cluster_check(
+    "NET-011",
+    title="no network interface but loopback",
+    severity=Severity.FAIL,
+    seen="among several hosts, one whose only interface with an address is lo",
+    why="`fill_local_host_ip: can't find interface to get host IP`: the other hosts cannot reach "
+    "its ranks. So in containers without a network.",
+    fix="docker run --network host ...   or give the container a network that the hosts share",
+)
+def only_loopback(cluster: Cluster) -> Iterator[Sight]:
+    for facts in cluster.hosts if len(cluster.hosts) > 1 else ():
+        outer = [n for n in facts.net.nics if n.up and not all(map(loopback, n.addresses))]
+        if facts.net.nics and not outer:
+            yield Sight(", ".join(n.name for n in facts.net.nics), host=facts.host)
+
+
+@cluster_check(
+    "NET-012",
+    title="several hosts have the same address",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="one address on the interfaces of several hosts: note for bridges of containers and VMs "
+    "(docker0, virbr0), warn for any other",
+    why="MPI and gloo may choose it, and then each host reaches itself: a silent hang with ranks "
+    "at 90 % CPU. `ipexctl run` names the interface.",
+    fix="by hand: export FI_TCP_IFACE, GLOO_SOCKET_IFNAME and I_MPI_HYDRA_IFACE (ip -br address)",
+)
+def twins(cluster: Cluster) -> Iterator[Sight]:
+    where: dict[str, list[tuple[str, str]]] = {}
+    for facts in cluster.hosts:
+        for nic in facts.net.nics:
+            for address in nic.addresses if nic.up and nic.name != "lo" else ():
+                where.setdefault(address, []).append((facts.host, nic.name))
+    for address, places in where.items():
+        hosts = {host: 0 for host, _ in places}
+        if len(hosts) < 2 or loopback(address):
+            continue
+        names = sorted({name for _, name in places})
+        bridges = all(_VIRTUAL.match(n) for n in names)
+        yield Sight(
+            f"{address} is {' and '.join(names)} on {fold(hosts)}",
+            severity=Severity.NOTE if bridges else Severity.WARN,
+        )
+
+
+@cluster_check(
+    "NET-013",
+    title="the hosts' MTUs differ",
+    severity=Severity.WARN,
+    seen="the interfaces by which the hosts reach each other have different MTUs",
+    why="Small messages pass and large ones vanish where something between them drops what is too "
+    "long: a hang in the first large all_reduce.",
+    fix="sudo ip link set NIC mtu 1500   # the same on all hosts, and on the switch",
+)
+def mtu(cluster: Cluster) -> Sight | None:
+    found = groups(cluster.hosts, lambda f: nic.mtu if (nic := _peer_nic(f)) else None)
+    return Sight(told(found)) if len(found) > 1 else None
+
+
+@host_check(
+    "NET-014",
+    title="the MTU is very small",
+    severity=Severity.WARN,
+    seen="an MTU below 1280 where the other hosts are reached",
+    why="Many small packets: a fraction of the link's rate.",
+    fix="sudo ip link set NIC mtu 1500",
+)
+def small_mtu(facts: Facts) -> Sight | None:
+    nic = _peer_nic(facts)
+    if not nic or nic.mtu is None or nic.mtu >= 1280:
+        return None
+    return Sight(f"{nic.name}: {nic.mtu}", fix=f"sudo ip link set {nic.name} mtu 1500")
+
+
+@cluster_check(
+    "NET-015",
+    title="the way to the other hosts leaves by another interface",
+    severity=Severity.WARN,
+    seen="the route to other hosts' addresses is not by the interface that has our own address",
+    why="Answers take another way than questions: firewalls drop them, or a slow link carries the "
+    "training. gloo and libfabric are told the interface of our own address.",
+)
+def other_way(cluster: Cluster) -> Iterator[Sight]:
+    for facts in cluster.hosts:
+        nic = _peer_nic(facts)
+        others = [a for f in cluster.hosts if f is not facts and (a := peer_address(f))]
+        ways = {a: way for a in others if (way := _route(facts, a))}
+        wrong = {a: w for a, w in ways.items() if nic and w not in (nic.name, "lo")}
+        if nic and wrong:
+            address, way = next(iter(wrong.items()))
+            yield Sight(
+                f"{address} by {way}, own address {peer_address(facts)} on {nic.name}",
+                host=facts.host,
+                fix=f"ip route get {address}   and name hosts by their addresses on {way}",
+            )
+
+
+def _route(facts: Facts, address: str) -> str:
+    """The interface of the longest prefix that holds the address; "" where nobody knows."""
+    target, best, nic = ipaddress.ip_address(address), -1, ""
+    for route in facts.net.routes:
+        try:
+            network = ipaddress.ip_network(route.network)
+        except ValueError:
+            continue
+        if target.version == 4 and target in network and network.prefixlen > best:
+            best, nic = network.prefixlen, route.nic
+    return nic
+
+
+@host_check(
+    "NET-016",
+    title="MASTER_PORT is taken",
+    severity=Severity.WARN,
+    seen=f"something listens on {MASTER_PORT}",
+    why="`errno: 98 - Address already in use` for torchrun, accelerate and DeepSpeed, which take "
+    "this port unless told otherwise: most often a run that did not end. `ipexctl run` takes a "
+    "free one.",
+    fix=f"ss -ltnp 'sport = :{MASTER_PORT}'   and end that process if it is a lost run of yours",
+)
+def master_port(facts: Facts) -> Sight | None:
+    return Sight(f"port {MASTER_PORT}") if facts.net.master_port_busy else None
+
+
+@host_check(
+    "NET-017",
+    title="the kernel hands out MASTER_PORT as any other port",
+    severity=Severity.NOTE,
+    seen=f"net.ipv4.ip_local_port_range holds {MASTER_PORT}",
+    why="Any outgoing connection may sit on it when a training starts: `Address already in use`, "
+    "now and then.",
+    fix="sudo sysctl -w net.ipv4.ip_local_reserved_ports=29500-29600",
+)
+def ephemeral_master(facts: Facts) -> Sight | None:
+    low, high = facts.net.port_range or (0, 0)
+    if not low <= MASTER_PORT <= high or _reserved(facts.net.reserved, MASTER_PORT):
+        return None
+    return Sight(f"ip_local_port_range {low} {high}")
+
+
+def _reserved(text: str, port: int) -> bool:
+    parts = re.findall(r"(\d+)(?:-(\d+))?", text)
+    return any(int(low) <= port <= int(high or low) for low, high in parts)
+
+
+@host_check(
+    "NET-018",
+    title="few ports for connections",
+    severity=Severity.WARN,
+    seen="net.ipv4.ip_local_port_range holds fewer than 2,000 ports",
+    why="Every pair of ranks needs several connections: `Cannot assign requested address`.",
+    fix="sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
+)
+def few_ports(facts: Facts) -> Sight | None:
+    if not facts.net.port_range:
+        return None
+    low, high = facts.net.port_range
+    return Sight(f"{low} to {high}") if high - low < 2000 else None
+
+
+@host_check(
+    "NET-019",
+    title="a short queue for new connections",
+    severity=Severity.WARN,
+    seen="net.core.somaxconn is below 128",
+    why="All ranks connect to rank 0 at once; what does not fit waits a second and more, or is "
+    "refused.",
+    fix="sudo sysctl -w net.core.somaxconn=4096",
+)
+def short_queue(facts: Facts) -> Sight | None:
+    queue = facts.net.somaxconn
+    return Sight(f"somaxconn {queue}") if queue is not None and queue < 128 else None
+
+
+@host_check(
+    "NET-020",
+    title="a firewall is on",
+    severity=Severity.NOTE,
+    seen="firewalld, ufw or nftables looks switched on",
+    why="Ranks need all TCP ports between the hosts. Whether they are open, NET-002 to NET-004 "
+    "have tried.",
+    fix="see what it lets through: sudo nft list ruleset",
+)
+def firewall(facts: Facts) -> Sight | None:
+    return Sight(", ".join(facts.net.firewalls)) if facts.net.firewalls else None
+
+
+@host_check(
+    "NET-021",
+    title="the hosts reach each other by public addresses",
+    severity=Severity.WARN,
+    seen="the address that the other hosts use is a public one",
+    why="gloo and MPI ask nobody who he is and do not encrypt: whoever reaches these ports can "
+    "join or read the training.",
+    fix="name the hosts by private addresses, or let a firewall pass these hosts alone",
+)
+def public(facts: Facts) -> Sight | None:
+    address = peer_address(facts)
+    if not address or loopback(address):
+        return None
+    ip = ipaddress.ip_address(address)
+    inside = any(ip in n for n in _V4_PRIVATE) if ip.version == 4 else not ip.is_global
+    return None if inside or not ip.is_global else Sight(address)
+
+
+@host_check(
+    "NET-022",
+    title="IPv6 only",
+    severity=Severity.NOTE,
+    seen="no interface has an IPv4 address, loopback aside",
+    why="gloo and torch work; Intel MPI and tools by hand expect IPv4 unless told otherwise.",
+    fix="by hand: mpirun -v6 ...",
+)
+def ipv6_only(facts: Facts) -> Sight | None:
+    found = [a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)]
+    if not found or any("." in a for a in found):
+        return None
+    return Sight(", ".join(found[:3]))
+
+
+@host_check(
+    "NET-023",
+    title="no default route",
+    severity=Severity.NOTE,
+    seen="the host has no IPv4 default route",
+    why="Training needs none. Downloads by the script itself (models, data) would fail; `ipexctl "
+    "install` brings its packages over SSH.",
+    fix="ip route   and HF_HUB_OFFLINE=1 for scripts that would look for newer files",
+)
+def no_route(facts: Facts) -> Sight | None:
+    if facts.net.default_nic or not facts.net.routes:
+        return None
+    return Sight(", ".join(f"{r.network} by {r.nic}" for r in facts.net.routes[:4]))
+
+
+@host_check(
+    "NET-024",
+    title="an interface with an address is down",
+    severity=Severity.NOTE,
+    seen="an address on an interface that is down or has no cable (bridges aside)",
+    why="If the hosts should reach each other by it, they take a slower way now.",
+    fix="ip -br link   and look at the cable or the switch's port",
+)
+def down(facts: Facts) -> Sight | None:
+    found = [
+        f"{n.name} ({n.addresses[0]})"
+        for n in facts.net.nics
+        if n.addresses and not n.up and n.name != "lo" and not _VIRTUAL.match(n.name)
+    ]
+    return Sight(", ".join(found)) if found else None
+
+
+@cluster_check(
+    "NET-025",
+    title="a proxy is set, and nothing says that the hosts are not behind it",
+    severity=Severity.NOTE,
+    seen="http_proxy or https_proxy without a no_proxy that names the other hosts",
+    why="HTTP between the hosts (experiment trackers, stores) goes to the proxy. gloo and MPI do "
+    "not ask it.",
+    fix="export no_proxy=localhost,127.0.0.1,.cluster,10.0.0.0/8   with your own hosts",
+)
+def proxies(cluster: Cluster) -> Iterator[Sight]:
+    for facts in cluster.hosts if len(cluster.hosts) > 1 else ():
+        names = [n for n, _ in facts.software.env] if facts.software else []
+        found = [n for n in names if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
+        if found and not {"no_proxy", "NO_PROXY"} & set(names):
+            yield Sight(", ".join(found), host=facts.host)

@@ -1,0 +1,242 @@
+"""The variables that steer MPI, libfabric and oneCCL, as a command over SSH gets them.
+
+`ipexctl run` gives its ranks an environment of its own: these hurt what is started by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ipexctl.core import facts as of
+from ipexctl.core.checks.environment import missing, variable
+from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.checks.software import CCL, IPEX
+from ipexctl.core.model import Facts, Severity
+
+_HARDWARE = {
+    "verbs": ("InfiniBand or RoCE", ""),
+    "psm3": ("InfiniBand or RoCE", ""),
+    "efa": ("an EFA device", ""),
+    "mlx": ("InfiniBand", ""),
+    "psm2": ("Omni-Path", "hfi1"),
+    "cxi": ("Slingshot", "cxi"),
+}
+_ANYWHERE = ("tcp", "shm", "rxm", "udp", "sm2", "self", "hook")
+
+
+@host_check(
+    "MPI-009",
+    title="FI_PROVIDER names a provider that this host does not have",
+    severity=Severity.WARN,
+    seen="FI_PROVIDER or I_MPI_OFI_PROVIDER asks for sockets, or for hardware that is not here",
+    why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`. `sockets` left Intel "
+    "MPI with 2021.11; verbs, psm and efa need their hardware. `ipexctl run` does not pass it on.",
+    fix="export FI_PROVIDER=tcp   in place of it, or take it out of ~/.bashrc and ~/.profile",
+)
+def provider(facts: Facts) -> Iterator[Sight]:
+    for name in ("FI_PROVIDER", "I_MPI_OFI_PROVIDER"):
+        for word in re.split("[;,]", variable(facts, name)):
+            if word == "sockets":
+                yield Sight(f"{name}={word}: no longer in Intel MPI")
+            elif word in _HARDWARE and not _has(facts, _HARDWARE[word][1]):
+                yield Sight(f"{name}={word}, and there is no {_HARDWARE[word][0]}")
+
+
+def _has(facts: Facts, device: str) -> bool:
+    found = facts.software.fabrics if facts.software else ()
+    return any(f.startswith(device) for f in found)
+
+
+@host_check(
+    "MPI-010",
+    title="a variable points at a folder that is not here",
+    severity=Severity.WARN,
+    seen="I_MPI_ROOT, CCL_ROOT or FI_PROVIDER_PATH names a path that does not exist",
+    why="MPI finds no tuning files and no providers: `OFI fi_getinfo() failed`, `could not "
+    "initialize any transport library`.",
+    fix="grep -nE 'I_MPI_ROOT|CCL_ROOT|FI_PROVIDER_PATH|setvars' ~/.bashrc ~/.profile",
+)
+def dangling(facts: Facts) -> Sight | None:
+    found = [
+        f"{name}={path}"
+        for name in ("I_MPI_ROOT", "CCL_ROOT", "FI_PROVIDER_PATH")
+        for path in missing(facts, name)
+        if path != "/usr/lib64/libfabric"  # Intel's own script puts it there on every host
+    ]
+    return Sight(", ".join(found)) if found else None
+
+
+@host_check(
+    "MPI-011",
+    title="CCL_WORKER_COUNT does not fit",
+    severity=Severity.WARN,
+    seen="CCL_WORKER_COUNT is 0, or not below the cores",
+    why="accelerate up to 1.12 takes 0 as `do not use ccl` and trains with gloo in silence; older "
+    "Trainers stop: `CCL_WORKER_COUNT is not correctly set`. Too many: `exceeds the number of "
+    "available cores per process`.",
+    fix="export CCL_WORKER_COUNT=1",
+)
+def workers(facts: Facts) -> Sight | None:
+    text, count = variable(facts, "CCL_WORKER_COUNT"), of.cores(facts)
+    if text == "0" or (text.isdigit() and count and int(text) >= max(2, count)):
+        return Sight(f"CCL_WORKER_COUNT={text}, {count} cores")
+    return None
+
+
+@host_check(
+    "MPI-012",
+    title="oneCCL's workers are tied to CPUs that are not ours",
+    severity=Severity.WARN,
+    seen="CCL_WORKER_AFFINITY names CPUs outside those this user may use",
+    why="`failed to start worker # 0 ... pthread_create returns 22`.",
+    fix="unset CCL_WORKER_AFFINITY   (auto takes the last cores of each rank)",
+)
+def worker_cpus(facts: Facts) -> Sight | None:
+    mine, text = of.usable(facts), variable(facts, "CCL_WORKER_AFFINITY")
+    outside = sorted(set(of.cpu_list(text)) - mine) if mine and text else []
+    if not outside:
+        return None
+    return Sight(f"CCL_WORKER_AFFINITY={text}; not ours: {', '.join(map(str, outside[:8]))}")
+
+
+@host_check(
+    "MPI-013",
+    title="the ranks' pinning names CPUs that are not here",
+    severity=Severity.WARN,
+    seen="a mask in I_MPI_PIN_DOMAIN has bits of CPUs this user may not use",
+    why="`unable to bind process` and `error creating process`: the mask was made for another "
+    "host, or for one without a cpuset.",
+    fix="export I_MPI_PIN_DOMAIN=numa   or leave it out",
+)
+def pin_domain(facts: Facts) -> Sight | None:
+    mine, text = of.usable(facts), variable(facts, "I_MPI_PIN_DOMAIN")
+    masks = re.findall(r"0x([0-9A-Fa-f]{1,512})", text) if text.startswith("[") else []
+    cpus = {bit for mask in masks for bit in range(len(mask) * 4) if int(mask, 16) >> bit & 1}
+    outside = sorted(cpus - mine) if mine else []
+    if not outside:
+        return None
+    return Sight(f"I_MPI_PIN_DOMAIN={text[:80]}; not ours: {', '.join(map(str, outside[:8]))}")
+
+
+_NICS = ("I_MPI_HYDRA_IFACE", "FI_TCP_IFACE", "GLOO_SOCKET_IFNAME", "CCL_KVS_IFACE")
+
+
+@host_check(
+    "MPI-014",
+    title="a variable names a network interface that this host does not have",
+    severity=Severity.WARN,
+    seen="I_MPI_HYDRA_IFACE, FI_TCP_IFACE, GLOO_SOCKET_IFNAME or CCL_KVS_IFACE: no such interface",
+    why="`unable to find interface X`, or `Unable to find address for: X`. The name of one host's "
+    "card is not that of the next. `ipexctl run` sets them for each host.",
+    fix="ip -br address   and export the name that this host has",
+)
+def interfaces(facts: Facts) -> Iterator[Sight]:
+    have = {nic.name for nic in facts.net.nics}
+    for name in _NICS if have else ():
+        wanted = variable(facts, name)
+        if re.fullmatch(r"[A-Za-z][\w.-]*", wanted) and wanted not in have:
+            yield Sight(f"{name}={wanted}; there are {', '.join(sorted(have))}")
+
+
+_JOBS = ("SLURM_JOBID", "SLURM_JOB_ID", "PBS_JOBID", "PBS_NODEFILE")
+
+
+@host_check(
+    "MPI-015",
+    title="the login environment looks like a batch job's",
+    severity=Severity.WARN,
+    seen="SLURM_JOBID, SLURM_JOB_ID, PBS_JOBID or PBS_NODEFILE is set for a command over SSH",
+    why="mpirun then starts its daemons through srun or the batch system, and takes the hosts from "
+    "there. `ipexctl run` names its own way to start them.",
+    fix="export I_MPI_HYDRA_BOOTSTRAP=ssh   or unset these variables",
+)
+def in_a_job(facts: Facts) -> Sight | None:
+    found = [n for n, _ in (facts.software.env if facts.software else ()) if n in _JOBS]
+    return Sight(", ".join(f"{n}={variable(facts, n)}" for n in found)) if found else None
+
+
+@host_check(
+    "MPI-016",
+    title="Intel's script is started, not sourced, or by a shell that cannot",
+    severity=Severity.WARN,
+    seen="a start-up file runs setvars.sh as a program, or with sh or dash",
+    why="Executed, it ends with `this script must be sourced`. Sourced by sh or dash it prints "
+    "`source: not found`, sets nothing and still ends with 0.",
+    fix="source DIR/setvars.sh   in ~/.bashrc, read by bash",
+)
+def not_sourced(facts: Facts) -> Iterator[Sight]:
+    for file, line in facts.software.startup if facts.software else ():
+        if not re.match(r"(.*(\s|;|&&)\s*)?(source|\.)\s", line):
+            yield Sight(f"~/{file}: {line}", fix=f"in ~/{file}: source {_script(line)}")
+
+
+def _script(line: str) -> str:
+    found = re.search(r"\S*(setvars|mpivars|vars)\.c?sh", line)
+    return found[0] if found else "setvars.sh"
+
+
+@host_check(
+    "MPI-017",
+    title="Intel's script has no effect for commands over SSH",
+    severity=Severity.WARN,
+    seen="a start-up file sources setvars.sh, and neither I_MPI_ROOT nor CCL_ROOT is set",
+    why="~/.bashrc returns early for shells that are not interactive, and ~/.profile is not read "
+    "at all; mpirun by hand then finds nothing on this host: `libccl.so.1` or `libmpi.so.12: "
+    "cannot open shared object file`.",
+    fix="move the line to the top of ~/.bashrc, before `case $- in *i*)`",
+)
+def no_effect(facts: Facts) -> Iterator[Sight]:
+    if variable(facts, "I_MPI_ROOT") or variable(facts, "CCL_ROOT"):
+        return
+    for file, line in facts.software.startup if facts.software else ():
+        if re.match(r"(.*(\s|;|&&)\s*)?(source|\.)\s", line):
+            yield Sight(f"~/{file}: {line}")
+
+
+@host_check(
+    "MPI-018",
+    title="MPI is told to stay inside one host",
+    severity=Severity.WARN,
+    seen="I_MPI_FABRICS or FI_PROVIDER is shm",
+    why="Ranks of several hosts cannot reach each other by shared memory: MPI_Init ends or hangs. "
+    "`ipexctl run` does not pass it on.",
+    fix="export I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp   or leave them out",
+)
+def only_shm(facts: Facts) -> Sight | None:
+    names = ("I_MPI_FABRICS", "FI_PROVIDER", "I_MPI_OFI_PROVIDER")
+    found = [f"{name}=shm" for name in names if variable(facts, name) == "shm"]
+    return Sight(", ".join(found)) if found else None
+
+
+@host_check(
+    "MPI-019",
+    title="ccl is wanted and its bindings are not installed",
+    severity=Severity.NOTE,
+    seen="CCL_WORKER_COUNT is exported and IPEX is there without oneccl_bind_pt",
+    why="`No module named 'oneccl_bindings_for_pytorch'`, or gloo in silence.",
+    fix="use gloo: ipexctl install, and unset CCL_WORKER_COUNT",
+)
+def no_bindings(facts: Facts) -> Iterator[Sight]:
+    if not variable(facts, "CCL_WORKER_COUNT"):
+        return
+    for prefix in facts.software.prefixes if facts.software else ():
+        if prefix.version(IPEX) and not prefix.version(CCL) and prefix.kind != "other":
+            yield Sight(f"CCL_WORKER_COUNT is set; {prefix.path} has no oneccl_bind_pt")
+
+
+_RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE")
+
+
+@host_check(
+    "MPI-020",
+    title="the login environment holds a rank's variables",
+    severity=Severity.WARN,
+    seen="RANK, WORLD_SIZE, MASTER_ADDR and their like are set for a command over SSH",
+    why="A script by hand takes them for its own: all ranks are the same one, or wait for a master "
+    "that is not there (127.0.0.1: `connectFullMesh failed`). `ipexctl run` sets its own.",
+    fix="grep -nE 'RANK|WORLD_SIZE|MASTER_|PMI_' ~/.bashrc ~/.profile   and take them out",
+)
+def rank_variables(facts: Facts) -> Sight | None:
+    found = [f"{n}={variable(facts, n)}" for n in _RANK if variable(facts, n)]
+    return Sight(", ".join(found)) if found else None
