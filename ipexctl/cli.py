@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,24 +88,44 @@ def doctor(
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     json: Json = False,
+    format: Annotated[
+        str, typer.Option("--format", help="text, json, junit or markdown.")
+    ] = "text",
+    level: Annotated[
+        str, typer.Option("--level", help="quick: ask and connect; std: measure as well.")
+    ] = "quick",
+    python: Annotated[
+        str, typer.Option("--python", help="Whose torch the level std measures (on the hosts).")
+    ] = "",
     forks: Forks = 64,
     verbose: Annotated[int, typer.Option("-v", count=True, help="Say why as well.")] = 0,
 ) -> None:
     """Look at all hosts: what each is, and what would break or slow a training."""
-    from ipexctl.verbs.doctor import document, examine
+    from ipexctl.verbs.doctor import Options, examine
 
+    as_text = _formatter("json" if json else format)
     named = [*(names or ()), *(hosts or ())]
     target = _target(hostfile, named, ssh_config, forks, ask_pass=ask_pass, transport=transport)
-    report = examine(target, root)
-    if json:
-        import json as encoder
-
-        print(encoder.dumps(document(report), indent=2))
+    report = examine(target, root, Options(root, level, python))
+    if as_text:
+        print(as_text(report))
     else:
         from ipexctl.ui.doctor import show
 
         show(report, sys.stdout, verbose=verbose > 0)
     raise typer.Exit(report.exit_code)
+
+
+def _formatter(name: str) -> Callable[[Any], str] | None:
+    """None is the text for people."""
+    if name == "text":
+        return None
+    from ipexctl.ui import formats
+
+    known = {"json": formats.as_json, "junit": formats.junit, "markdown": formats.markdown}
+    if name not in known:
+        raise InputError(f"--format {name}: no such format", hint=f"text, {', '.join(known)}")
+    return known[name]
 
 
 # --- trust ---------------------------------------------------------------------------------------

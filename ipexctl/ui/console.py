@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import IO
 
 from rich.console import Console
 
 
-def _console(*, stderr: bool) -> Console:
-    stream = sys.stderr if stderr else sys.stdout
+def console_on(stream: IO[str]) -> Console:
     # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
     force = True if os.environ.get("CLICOLOR_FORCE", "0") != "0" else None
     live = False if os.environ.get("CI") else force
@@ -17,8 +17,8 @@ def _console(*, stderr: bool) -> Console:
 
 
 def stdout_console() -> Console:
-    return _console(stderr=False)
+    return console_on(sys.stdout)
 
 
 def stderr_console() -> Console:
-    return _console(stderr=True)
+    return console_on(sys.stderr)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+from ipexctl.core import topology
+from ipexctl.core.bench import Measured
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer
+from ipexctl.core.stack import Row
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -14,10 +17,17 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Cluster:
-    """The hosts that answered, and who could reach whom."""
+    """The hosts that answered, who could reach whom, and the version table."""
 
     hosts: tuple[Facts, ...]
     peers: tuple[Peer, ...] = ()
+    rows: tuple[Row, ...] = ()
+    measured: Measured = Measured()
+
+    @property
+    def ranks(self) -> int:
+        """As many as `run` starts when nobody says how many."""
+        return sum(topology.numa_nodes(facts.cpu) for facts in self.hosts)
 
 
 def size(count: int) -> str:

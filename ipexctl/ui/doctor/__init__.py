@@ -1,0 +1,79 @@
+"""A doctor's report as text: verdict, what to do, hosts in few rows, then what was found.
+
+The first screen is for somebody who has never seen this before, with three hosts or with 300: it
+folds what is equal, and says how to see the rest. On a terminal lines are fitted to its width; in a
+pipe nothing is cut, wrapped or padded. A command to copy is never broken by us.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rich.text import Text
+
+from ipexctl.core.facts import plain
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Severity
+from ipexctl.core.report import Report, grouped
+from ipexctl.ui.console import console_on
+from ipexctl.ui.doctor.advice import advice
+from ipexctl.ui.doctor.findings import blocks, downs
+from ipexctl.ui.doctor.measured import measured
+from ipexctl.ui.doctor.table import lines
+
+
+def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | None = None) -> None:
+    """`width` None: the terminal's own; not a terminal: as wide as it gets."""
+    console = console_on(file)
+    if width is None and file.isatty():
+        console.width = max(console.width, 40)
+        width = console.width
+    parts = [*_head(report), Text()]
+    parts += lines(report, width, verbose=verbose)
+    parts += measured(report, verbose=verbose)
+    parts += downs(report, width, verbose=verbose)
+    parts += blocks(report, width, verbose=verbose)
+    parts += advice(report, width, verbose=verbose)
+    console.print(Text("\n").join(parts), soft_wrap=True)
+
+
+def verdict(report: Report) -> Text:
+    """One line that answers the question."""
+    states = [report.state(h.name) for h in report.hosts]
+    good = sum(s in ("ok", "warn") for s in states)
+    total = len(states)
+    text = Text()
+    color = "green" if good == total else "red"
+    text.append(f"{good} of {total} host{'s' if total != 1 else ''} can train", f"bold {color}")
+    if good and any(f.severity is Severity.FAIL and not f.host for f in report.findings):
+        text.append(", but not together", "bold red")
+    slow = len(grouped(report.findings, Severity.WARN))
+    counted = [
+        (states.count("unreachable"), "unreachable"),
+        (states.count("failed") + states.count("fail"), "failed"),
+        (slow, "thing slows you down" if slow == 1 else "things slow you down"),
+    ]
+    text.append("".join(f" · {n} {word}" for n, word in counted if n))
+    return text.append(f" · {report.seconds:.1f} s", "dim")
+
+
+def _head(report: Report) -> list[Text]:
+    where, command = _first_thing(report)
+    label = f"do this on {plain(where)}: " if where else "do this: "
+    if not command:
+        label, command = "next: ", f"ipexctl install {report.named}".strip()
+    return [verdict(report), Text(label, "bold").append(plain(command), "not bold")]
+
+
+def _first_thing(report: Report) -> tuple[str, str]:
+    """On which hosts, and the command (or the sentence) that helps most."""
+    if any(d.slug == "host-key-unknown" for d in report.down):
+        return "", report.trust
+    for severity in (Severity.FAIL, Severity.WARN):
+        for same in grouped(report.findings, severity):
+            if same[0].fix:
+                return fold(f.host for f in same if f.host), same[0].fix.splitlines()[0].strip()
+        hints = [d.hint for d in report.down if d.hint]
+        if hints:
+            return "", hints[0].splitlines()[0]
+    return "", ""

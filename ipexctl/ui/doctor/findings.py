@@ -1,0 +1,129 @@
+"""What was found, each thing once: hosts without an answer, failures, warnings, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from ipexctl.core.facts import plain
+from ipexctl.core.model import Finding, HostDown, Severity
+from ipexctl.core.report import NOT_REACHED, Report, grouped
+from ipexctl.ui.doctor.words import STYLES, command, cut, folded, labelled
+
+BLOCKS = 8  # of failures, and of warnings, on the first screen
+NOTES = 4
+EVIDENCE = 3
+KEYS = 8
+_PLURAL = {"fail": "failures", "warn": "warnings", "note": "notes"}
+
+
+# --- hosts without an answer ---------------------------------------------------------------------
+
+
+def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+    text: list[Text] = []
+    unknown = [d for d in report.down if d.slug == "host-key-unknown"]
+    if unknown:
+        names = [d.host for d in unknown]
+        text += _heading("unreachable", "", names, "nobody has vouched for these host keys yet")
+        for down in unknown if verbose else unknown[:KEYS]:
+            text += labelled("key", f"{down.host}: {down.why or down.what}", width)
+        if len(unknown) > KEYS and not verbose:
+            text.append(Text(f"  … and {len(unknown) - KEYS} more keys: -v", "dim"))
+        text += command("fix", f"{report.trust}   (compare the fingerprints first)")
+    for same in _alike([d for d in report.down if d not in unknown]):
+        text += _no_answer(same, width, verbose=verbose)
+    return text
+
+
+def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
+    """Those that say the same but for their own name."""
+    found: dict[tuple[str, ...], list[HostDown]] = {}
+    for d in down:
+        key = (d.slug, *(part.replace(d.host, "") for part in (d.what, d.why, d.hint)))
+        found.setdefault(key, []).append(d)
+    return list(found.values())
+
+
+def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
+    down = same[0]
+    state = "unreachable" if down.slug in NOT_REACHED else "failed"
+    text = _heading(state, "", [d.host for d in same], down.what.removeprefix(f"{down.host}: "))
+    why = down.why if verbose else down.why.strip().rpartition("\n")[2]
+    text += labelled("why", why, width) if why else []
+    return text + command("fix", down.hint)
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+
+def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+    text: list[Text] = []
+    for severity in Severity:
+        found = grouped(report.findings, severity)
+        brief = severity is Severity.NOTE and not verbose
+        most = len(found) if verbose else NOTES if brief else BLOCKS
+        if brief:
+            text += _notes(found[:most], width)
+        else:
+            for same in found[:most]:
+                text += _block(same, width, verbose=verbose)
+        if len(found) > most:
+            more = f"… and {len(found) - most} more {_PLURAL[severity.value]}: -v"
+            text.append(Text(more, "dim"))
+    return text
+
+
+def _block(same: Sequence[Finding], width: int | None, *, verbose: bool) -> list[Text]:
+    first = same[0]
+    names = [f.host for f in same] if first.host else ["all hosts"]
+    text = _heading(first.severity.value, first.id, names, first.title)
+    for line in _evidence(same, None if verbose else EVIDENCE):
+        text += labelled("seen", line, width)
+    if verbose:
+        text += labelled("why", first.why, width)
+    return text + command("fix", first.fix)
+
+
+def _evidence(same: Sequence[Finding], most: int | None) -> list[str]:
+    """Each different thing that was seen, with its hosts where they saw different things."""
+    hosts: dict[str, list[str]] = {}
+    for f in same:
+        hosts.setdefault(f.evidence, []).append(f.host)
+    if len(hosts) == 1:
+        return list(hosts)
+    lines = [f"{folded(names, None if most is None else 40)}: {t}" for t, names in hosts.items()]
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[:most], f"… and {len(lines) - most} more: -v"]
+
+
+def _notes(found: Sequence[Sequence[Finding]], width: int | None) -> list[Text]:
+    """One line each."""
+    if not found:
+        return []
+    names = [_who(same, width) for same in found]
+    number = max(len(same[0].id) for same in found)
+    name = max(map(cell_len, names))
+    text = [Text()]
+    for same, who in zip(found, names, strict=True):
+        start = f" {same[0].id:{number}}  {who}{' ' * (name - cell_len(who))}  "
+        room = None if width is None else max(20, width - 4 - cell_len(start))
+        line = Text("note", STYLES["note"]).append(start).append(cut(same[0].title, room))
+        text.append(line)
+    return text
+
+
+def _who(same: Sequence[Finding], width: int | None) -> str:
+    most = None if width is None else max(16, width // 3)
+    return folded([f.host for f in same], most) if same[0].host else "all hosts"
+
+
+def _heading(state: str, number: str, names: Sequence[str], title: str) -> list[Text]:
+    text = Text(state, f"bold {STYLES[state]}")
+    if number:
+        text.append(f" {number}", "not bold")
+    text.append(f"  {folded(names, 48)}: ", "bold").append(plain(title), "not bold")
+    return [Text(), text]
