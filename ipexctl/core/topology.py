@@ -17,6 +17,13 @@ def cores(cpu: CpuFacts) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(ids)) for _, ids in sorted(found.items()))
 
 
+def fast_cores(cpu: CpuFacts) -> tuple[tuple[int, ...], ...]:
+    """Those a rank computes on; all of them where only slower ones are ours."""
+    slow = set(cpu.efficient)
+    all_of_them = cores(cpu)
+    return tuple(core for core in all_of_them if not slow & set(core)) or all_of_them
+
+
 def numa_nodes(cpu: CpuFacts) -> int:
     """NUMA nodes that have CPUs we may use. A node of memory alone holds no rank."""
     allowed = None if cpu.allowed is None else set(cpu.allowed)
@@ -26,9 +33,11 @@ def numa_nodes(cpu: CpuFacts) -> int:
 def pin(cpu: CpuFacts, ranks: int) -> tuple[tuple[int, ...], ...]:
     """One tuple of logical CPUs per rank: whole cores, first thread each, neighbours together.
 
+    A hybrid processor's slower cores are left out: every step would wait for them.
+
     More ranks than cores: every rank gets all of them and the kernel shares them out.
     """
-    usable = [core[0] for core in cores(cpu)]
+    usable = [core[0] for core in fast_cores(cpu)]
     if ranks > len(usable):
         return (tuple(sorted(usable)),) * ranks
     each, more = divmod(len(usable), ranks)
@@ -42,4 +51,4 @@ def pin(cpu: CpuFacts, ranks: int) -> tuple[tuple[int, ...], ...]:
 
 def threads(cpu: CpuFacts, ranks: int) -> int:
     """OpenMP threads per rank: the same for all ranks of a host, so that none waits for another."""
-    return max(1, len(cores(cpu)) // ranks)
+    return max(1, len(fast_cores(cpu)) // ranks)

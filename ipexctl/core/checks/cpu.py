@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from ipexctl.core import facts as of
-from ipexctl.core import isa
+from ipexctl.core import isa, processors, topology
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.model import Facts, Severity
 
@@ -53,6 +55,105 @@ def no_bf16(facts: Facts) -> Sight | None:
 )
 def no_x86(facts: Facts) -> Sight | None:
     return None if isa.is_x86(facts.cpu) else Sight(f"architecture {facts.cpu.arch}")
+
+
+@host_check(
+    "CPU-004",
+    title="the kernel is too old to let programs use AMX",
+    severity=Severity.WARN,
+    seen="AMX in the processor, and a kernel older than 5.16 (RHEL 8 and 9 have it in theirs)",
+    why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
+    "oneDNN falls back to AVX-512, several times slower in bf16.",
+    fix="boot a newer kernel; uname -r shows the running one",
+)
+def amx_needs_kernel(facts: Facts) -> Sight | None:
+    found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
+    backported = re.search(r"\.el[89]", facts.kernel)
+    if "amx_tile" not in facts.cpu.flags or not found or backported:
+        return None
+    version = int(found[1]), int(found[2])
+    return Sight(f"{facts.kernel}, {_name(facts)}") if version < (5, 16) else None
+
+
+@host_check(
+    "CPU-005",
+    title="a part of the processor's instructions is hidden",
+    severity=Severity.WARN,
+    seen="a processor of this family, model and stepping can more than /proc/cpuinfo shows",
+    why="Code runs at the level that is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
+    "or a kernel older than the processor hides the rest.",
+    fix="in a virtual machine: let it see the host's CPU (libvirt: <cpu "
+    "mode='host-passthrough'/>); otherwise look at cat /proc/cmdline and at the kernel's age: "
+    "uname -r",
+)
+def hidden_instructions(facts: Facts) -> Sight | None:
+    known, level = processors.processor(facts.cpu), isa.level(facts.cpu)
+    if not known.level or not level or isa.at_least(level, known.level):
+        return None
+    where = " in a virtual machine" if "hypervisor" in facts.cpu.flags else ""
+    return Sight(f"{known.name} has {known.level}, only {level} is shown{where}")
+
+
+@host_check(
+    "CPU-006",
+    title="AMX is there only in part",
+    severity=Severity.WARN,
+    seen="amx_tile without amx_bf16 and amx_int8, or the other way round",
+    why="oneDNN uses AMX only where tiles, bf16 and int8 are all there.",
+    fix="let the virtual machine see all three flags (libvirt: host-passthrough)",
+)
+def partial_amx(facts: Facts) -> Sight | None:
+    amx = ("amx_tile", "amx_bf16", "amx_int8")
+    have = [flag for flag in amx if flag in facts.cpu.flags]
+    if not have or len(have) == len(amx):
+        return None
+    return Sight(f"{', '.join(have)} without {', '.join(f for f in amx if f not in have)}")
+
+
+@host_check(
+    "CPU-007",
+    title="performance and efficiency cores",
+    severity=Severity.NOTE,
+    seen="a hybrid processor: some cores are at least 15 % slower",
+    why="A rank is as fast as its slowest thread. ipexctl plans ranks on the fast cores only; "
+    "torchrun and mpirun by hand use all of them.",
+    fix="by hand: taskset to the fast cores, and OMP_NUM_THREADS to their number",
+)
+def hybrid(facts: Facts) -> Sight | None:
+    slow = set(facts.cpu.efficient)
+    cores = topology.cores(facts.cpu)
+    count = sum(bool(slow & set(core)) for core in cores)
+    return Sight(f"{count} of {len(cores)} cores are the slower kind") if count else None
+
+
+@host_check(
+    "CPU-008",
+    title="some CPUs are offline",
+    severity=Severity.NOTE,
+    seen="CPUs that are there are not online, and are not just the second threads",
+    why="Nothing runs on them. Fewer cores than on the other hosts make this host the slow one.",
+    fix="for c in /sys/devices/system/cpu/cpu[0-9]*/online; do echo 1 | sudo tee $c; done",
+)
+def offline(facts: Facts) -> Sight | None:
+    """Second threads that are switched off are the usual way to switch SMT off."""
+    cpu = facts.cpu
+    if not cpu.offline or (cpu.cpus and min(cpu.offline) > max(c.id for c in cpu.cpus)):
+        return None
+    return Sight(f"{len(cpu.offline)} of {len(cpu.offline) + len(cpu.cpus)} are offline")
+
+
+@host_check(
+    "CPU-009",
+    title="CPUs are kept from the scheduler (isolcpus)",
+    severity=Severity.NOTE,
+    seen="isolcpus= or an isolated cpuset partition takes CPUs away",
+    why="A program gets them only when it pins itself there, and threads on them are never moved: "
+    "several can share one CPU while others idle.",
+    fix="take isolcpus= off the kernel's command line, unless these CPUs have another use",
+)
+def isolated(facts: Facts) -> Sight | None:
+    cpus = facts.cpu.isolated
+    return Sight(f"{len(cpus)} isolated CPUs of {len(facts.cpu.cpus)}") if cpus else None
 
 
 @host_check(

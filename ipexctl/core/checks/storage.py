@@ -1,74 +1,29 @@
-"""Memory, /dev/shm and the disk that holds ipexctl's root."""
+"""The folders a training writes to: ipexctl's root, the home, TMPDIR."""
 
 from __future__ import annotations
 
-from ipexctl.core.checks.cluster import GIB, MIB, size
-from ipexctl.core.checks.registry import Sight, host_check
-from ipexctl.core.model import Facts, Severity
+from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, size, told
+from ipexctl.core.checks.registry import Sight, cluster_check, host_check
+from ipexctl.core.model import DiskFacts, Facts, Severity
 
-MEMORY_FAIL = 512 * MIB  # importing torch alone takes about this much
-MEMORY_WARN = 2 * GIB
-SHM_FAIL = 16 * MIB  # one rank's segment of an MPI or of oneCCL
-SHM_WARN = 256 * MIB
-SHM_FREE = 64 * MIB
 DISK_FAIL = 1 * GIB
 DISK_WARN = 4 * GIB  # the CPU stack, its wheels, and a second version beside it
 INODES = 40_000  # files of the CPU stack
+TMP_FREE = 512 * MIB
+_NETWORK = (
+    "nfs",
+    "lustre",
+    "gpfs",
+    "ceph",
+    "cifs",
+    "smb",
+    "beegfs",
+    "fuse.sshfs",
+    "9p",
+    "afs",
+    "pvfs",
+)
 _ELSEWHERE = "use a folder on another disk: --root /path"
-
-
-@host_check(
-    "MEM-001",
-    title="little memory",
-    severity=(Severity.WARN, Severity.FAIL),
-    seen="less than 2 GiB (0.5 GiB) available, or allowed by the cgroup",
-    why="Importing torch takes about 0.5 GiB per rank, before the model, its gradients and the "
-    "optimizer's state. The kernel kills what does not fit.",
-    fix="see who uses it: ps -eo rss,user,comm --sort=-rss | head",
-)
-def memory(facts: Facts) -> Sight | None:
-    known = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]
-    if not known or min(known) >= MEMORY_WARN:
-        return None
-    limited = facts.mem.limit is not None and facts.mem.limit == min(known)
-    return Sight(
-        f"{size(min(known))} " + ("allowed by the cgroup" if limited else "available"),
-        severity=Severity.FAIL if min(known) < MEMORY_FAIL else Severity.WARN,
-        fix="raise the container's memory limit" if limited else "",
-    )
-
-
-@host_check(
-    "SHM-001",
-    title="/dev/shm is small",
-    severity=(Severity.WARN, Severity.FAIL),
-    seen="/dev/shm has less than 256 MiB (16 MiB); Docker's default is 64 MiB",
-    why="Ranks on one host and DataLoader workers pass data through /dev/shm. When it is full they "
-    "die with a bus error. Docker's default is 64 MiB.",
-    fix="docker run --shm-size=8g ...   or   sudo mount -o remount,size=50% /dev/shm",
-)
-def shared_memory_small(facts: Facts) -> Sight | None:
-    total = facts.mem.shm_total
-    if total is None or total >= SHM_WARN:
-        return None
-    worse = Severity.FAIL if total < SHM_FAIL else Severity.WARN
-    return Sight(f"{size(total)} in all", severity=worse)
-
-
-@host_check(
-    "SHM-002",
-    title="/dev/shm is nearly full",
-    severity=Severity.WARN,
-    seen="/dev/shm has less than 64 MiB free",
-    why="Ranks and DataLoader workers die with a bus error when it is full. Killed trainings leave "
-    "files there.",
-    fix="ls -l /dev/shm   and remove what no running process of yours needs",
-)
-def shared_memory_full(facts: Facts) -> Sight | None:
-    total, free = facts.mem.shm_total, facts.mem.shm_free
-    if total is None or free is None or total < SHM_WARN or free >= SHM_FREE:
-        return None
-    return Sight(f"{size(free)} free of {size(total)}")
 
 
 @host_check(
@@ -102,7 +57,7 @@ def disk_noexec(facts: Facts) -> Sight | None:
     "DISK-003",
     title="little disk space",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="less than 4 GiB (1 GiB) free where the root folder is",
+    seen="less than 4 GiB (fail: 1 GiB) free where the root folder is",
     why="The CPU stack takes about 2 GiB; checkpoints and logs come on top.",
 )
 def disk_space(facts: Facts) -> Sight | None:
@@ -129,6 +84,158 @@ def disk_inodes(facts: Facts) -> Sight | None:
     if free is None or free >= INODES:
         return None
     return Sight(f"{_where(facts)}: {free} inodes free")
+
+
+@host_check(
+    "DISK-005",
+    title="ipexctl's folder is on a network file system",
+    severity=Severity.NOTE,
+    seen="the root folder is on NFS, Lustre, GPFS, CephFS, CIFS, ...",
+    why="Every rank reads some 10,000 small files when it imports torch: from a file server, with "
+    "all ranks at once, that takes minutes. A local disk takes seconds.",
+    fix="use a local disk: --root /path",
+)
+def disk_network(facts: Facts) -> Sight | None:
+    if not network_fs(facts.disk):
+        return None
+    return Sight(f"{_where(facts)} from {facts.disk.source or 'a server'}")
+
+
+@host_check(
+    "DISK-006",
+    title="ipexctl's folder is in memory",
+    severity=Severity.NOTE,
+    seen="the root folder is on tmpfs or ramfs",
+    why="The environment takes 2 GiB of memory from the training, and a reboot takes it away.",
+    fix="use a disk: --root /path",
+)
+def disk_memory(facts: Facts) -> Sight | None:
+    return Sight(_where(facts)) if facts.disk.filesystem in ("tmpfs", "ramfs", "rootfs") else None
+
+
+@host_check(
+    "DISK-007",
+    title="ipexctl's folder is in the container's own layer",
+    severity=Severity.NOTE,
+    seen="the root folder is on an overlay file system",
+    why="It goes when the container goes, and must be installed again.",
+    fix="mount a volume there, or: --root /path/to/a/volume",
+)
+def disk_overlay(facts: Facts) -> Sight | None:
+    return Sight(_where(facts)) if facts.disk.filesystem in ("overlay", "aufs") else None
+
+
+@host_check(
+    "DISK-008",
+    title="the disk has quotas",
+    severity=Severity.NOTE,
+    seen="the root folder is on a disk that is mounted with user, group or project quotas",
+    why="What is free on the disk may not be free for you: Disk quota exceeded.",
+    fix="quota -s   shows what is left for you",
+)
+def disk_quota(facts: Facts) -> Sight | None:
+    return Sight(f"{_where(facts)} at {facts.disk.point}") if facts.disk.quota else None
+
+
+@host_check(
+    "TMP-001",
+    title="temporary files cannot be written",
+    severity=Severity.FAIL,
+    seen="TMPDIR, or /tmp, is missing or cannot be written",
+    why="MPI, torch and pip create files there, and end at once when they cannot.",
+    fix="export TMPDIR=/a/folder/you/may/write   in ~/.bashrc, before it returns for "
+    "non-interactive shells; or: sudo chmod 1777 /tmp",
+)
+def tmp_not_writable(facts: Facts) -> Sight | None:
+    tmp = facts.tmp
+    if tmp is None or (tmp.writable is not False and tmp.there is not False):
+        return None
+    return Sight(f"{tmp.root}: {'not there' if tmp.there is False else 'no permission'}")
+
+
+@host_check(
+    "TMP-002",
+    title="little space for temporary files",
+    severity=Severity.WARN,
+    seen="less than 512 MiB free in TMPDIR, or /tmp",
+    why="torch.compile, pip and MPI put files there: No space left on device.",
+)
+def tmp_full(facts: Facts) -> Sight | None:
+    tmp = facts.tmp
+    if tmp is None or tmp.free is None or tmp.free >= TMP_FREE:
+        return None
+    return Sight(
+        f"{tmp.root}: {size(tmp.free)} free",
+        fix=f"ls -l {tmp.root}   and remove what is yours, or set TMPDIR",
+    )
+
+
+@host_check(
+    "TMP-003",
+    title="programs cannot be run from the temporary folder",
+    severity=Severity.NOTE,
+    seen="TMPDIR, or /tmp, is mounted noexec",
+    why="torch.compile builds libraries in /tmp/torchinductor_USER and loads them from there: "
+    "failed to map segment from shared object. Trainings without torch.compile work.",
+    fix="export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/torchinductor",
+)
+def tmp_noexec(facts: Facts) -> Sight | None:
+    return Sight(f"{facts.tmp.root}: mounted noexec") if facts.tmp and facts.tmp.noexec else None
+
+
+@host_check(
+    "HOME-001",
+    title="the home folder cannot be written",
+    severity=Severity.WARN,
+    seen="the home folder is missing or cannot be written",
+    why="Caches of torch, Hugging Face and matplotlib go there; some programs end when they cannot "
+    "write them. ipexctl itself needs only its root folder.",
+)
+def home_not_writable(facts: Facts) -> Sight | None:
+    home = facts.home_disk
+    if home is None or (home.writable is not False and home.there is not False):
+        return None
+    return Sight(
+        f"{home.root}: {'not there' if home.there is False else 'no permission'}",
+        fix=f"sudo install -d -o {facts.user or 'USER'} {home.root}",
+    )
+
+
+@cluster_check(
+    "HOME-002",
+    title="the hosts share ipexctl's folder",
+    severity=Severity.NOTE,
+    seen="the root folders of several hosts are one folder of one file server",
+    why="All hosts write the same environment there, and all ranks read it from one server.",
+    fix="use a local disk: --root /path",
+)
+def shared_root(cluster: Cluster) -> Sight | None:
+    found = groups(cluster.hosts, lambda f: _server(f.disk))
+    same = {server: names for server, names in found.items() if len(names) > 1}
+    return Sight(told(same)) if same else None
+
+
+@cluster_check(
+    "HOME-003",
+    title="some hosts share their homes, others do not",
+    severity=Severity.WARN,
+    seen="the home is on a file server on some hosts and local on others",
+    why="Data, scripts and caches that you put into your home are there on some of the hosts only.",
+    fix="put data where all hosts have it; `ipexctl run` sends the script's folder itself",
+)
+def mixed_homes(cluster: Cluster) -> Sight | None:
+    known = [f for f in cluster.hosts if f.home_disk and f.home_disk.filesystem]
+    found = groups(known, lambda f: _server(f.home_disk) or "a local disk")
+    return Sight(told(found)) if len(found) > 1 else None
+
+
+def network_fs(disk: DiskFacts) -> bool:
+    return disk.filesystem.startswith(_NETWORK)
+
+
+def _server(disk: DiskFacts | None) -> str:
+    """server:/path for what comes from a server, "" for a local disk."""
+    return disk.source if disk and network_fs(disk) else ""
 
 
 def _where(facts: Facts) -> str:

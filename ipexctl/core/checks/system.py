@@ -1,13 +1,21 @@
-"""Python and the clock."""
+"""Python, the system around it, who is who, and the clock."""
 
 from __future__ import annotations
 
-from ipexctl.core.checks.cluster import Cluster, install_command
-from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.model import Facts, Severity
+import ipaddress
+import re
+from collections.abc import Sequence
 
-OLDEST_PYTHON = (3, 9)  # the oldest one the version table has a stack for
+from ipexctl.core import facts as of
+from ipexctl.core.checks.cluster import Cluster, groups, install_command
+from ipexctl.core.checks.registry import Sight, cluster_check, host_check
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts, Python, Severity
+from ipexctl.core.stack import Row
+
 SKEW = 2.0
+OLDEST_PYTHON = (3, 9)  # where no version table is at hand
+OLDEST_KERNEL = (3, 10)
 
 
 @host_check(
@@ -26,23 +34,246 @@ def no_python(facts: Facts) -> Sight | None:
     )
 
 
-@host_check(
+@cluster_check(
     "PY-002",
-    title="Python is too old",
+    title="no Python that the version table has packages for",
     severity=Severity.FAIL,
-    seen="no Python of 3.9 or newer",
+    seen="every Python on the host is too old, or too new, for all rows of the version table",
     why="The stack is installed into an environment of a Python that it has packages for.",
 )
-def old_python(facts: Facts) -> Sight | None:
-    if not facts.pythons or any(p.version[:2] >= OLDEST_PYTHON for p in facts.pythons):
+def unusable_python(cluster: Cluster) -> list[Sight]:
+    wanted = pythons_of(cluster.rows)
+    return [
+        Sight(
+            f"found {', '.join(_told(p) for p in sorted(facts.pythons, key=_version)[-4:])};"
+            f" {_dotted(min(wanted))} to {_dotted(max(wanted))} have packages",
+            host=facts.host,
+            fix=install_command(
+                facts, debian="python3 python3-venv", rhel="python3.11", suse="python311"
+            ),
+        )
+        for facts in cluster.hosts
+        if facts.pythons and not any(p.version[:2] in wanted for p in facts.pythons)
+    ]
+
+
+def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
+    """The minors that some row has packages for."""
+    known = {minor for row in rows for minor in row.pythons}
+    return frozenset(known or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
+
+
+@host_check(
+    "SYS-001",
+    title="the C library is musl",
+    severity=Severity.FAIL,
+    seen="musl in place of glibc (Alpine)",
+    why="PyTorch, IPEX and Intel MPI are built for glibc; none of them can be loaded.",
+    fix="use a distribution with glibc: Debian, Ubuntu, RHEL, Rocky, SUSE",
+)
+def musl(facts: Facts) -> Sight | None:
+    return Sight(facts.libc) if facts.libc.startswith("musl") else None
+
+
+@cluster_check(
+    "SYS-002",
+    title="glibc is too old",
+    severity=(Severity.FAIL, Severity.NOTE),
+    seen="no row of the version table has packages for this glibc (note: only some rows have)",
+    why="Packages name the oldest glibc that they run on (manylinux_2_28: 2.28): "
+    "version `GLIBC_2.28' not found.",
+    fix="use a newer system: RHEL 8, Debian 10, Ubuntu 20.04 and later have 2.28",
+)
+def old_glibc(cluster: Cluster) -> list[Sight]:
+    found = []
+    for facts in cluster.hosts:
+        version = _glibc(facts)
+        fitting = [row for row in cluster.rows if version and row.glibc <= version]
+        if version is None or len(fitting) == len(cluster.rows):
+            continue
+        worse = Severity.NOTE if fitting else Severity.FAIL
+        have = (
+            f"packages for {', '.join(r.name for r in fitting[:3])}" if fitting else "no packages"
+        )
+        found.append(Sight(f"{facts.libc}: {have}", host=facts.host, severity=worse))
+    return found
+
+
+@host_check(
+    "SYS-003",
+    title="the kernel is very old",
+    severity=Severity.WARN,
+    seen="Linux before 3.10",
+    why="Current C libraries refuse to start on it: FATAL: kernel too old.",
+    fix="boot a newer kernel",
+)
+def old_kernel(facts: Facts) -> Sight | None:
+    found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
+    if not found or (int(found[1]), int(found[2])) >= OLDEST_KERNEL:
         return None
-    newest = max(facts.pythons, key=lambda p: p.version)
-    return Sight(
-        f"the newest is {newest.path}, {'.'.join(map(str, newest.version))}",
-        fix=install_command(
-            facts, debian="python3 python3-venv", rhel="python3.11", suse="python311"
-        ),
+    return Sight(facts.kernel)
+
+
+@host_check(
+    "SYS-004",
+    title="32-bit programs on this host",
+    severity=Severity.FAIL,
+    seen="the Python that answered is a 32-bit program, or the kernel is",
+    why="There are no 32-bit packages of PyTorch.",
+    fix="install a 64-bit system, or a 64-bit Python beside this one",
+)
+def thirty_two_bits(facts: Facts) -> Sight | None:
+    if facts.condition.system.bits != 32 and facts.cpu.arch not in ("i386", "i586", "i686"):
+        return None
+    return Sight(f"32-bit Python, kernel {facts.cpu.arch}")
+
+
+@host_check(
+    "SYS-005",
+    title="logind kills what a login leaves running",
+    severity=Severity.WARN,
+    seen="KillUserProcesses=yes in logind.conf, a session of an ordinary user, no linger",
+    why="When the SSH connection ends, so does everything that was started through it: a detached "
+    "run, tmux, nohup.",
+)
+def kills_processes(facts: Facts) -> Sight | None:
+    system = facts.condition.system
+    if not system.kill_user_processes or not _ordinary(facts):
+        return None
+    return Sight("KillUserProcesses=yes, no linger", fix=_linger(facts))
+
+
+@host_check(
+    "SYS-006",
+    title="logind clears /dev/shm at logout",
+    severity=Severity.NOTE,
+    seen="RemoveIPC=yes (the default), a session of an ordinary user, no linger",
+    why="When this user's last login ends, logind removes their shared memory and their files in "
+    "/dev/shm: a detached run dies with a bus error. Attached runs hold a login open.",
+)
+def removes_ipc(facts: Facts) -> Sight | None:
+    if not facts.condition.system.remove_ipc or not _ordinary(facts):
+        return None
+    return Sight("RemoveIPC=yes, no linger", fix=_linger(facts))
+
+
+@host_check(
+    "SYS-007",
+    title="a container",
+    severity=Severity.NOTE,
+    seen="Docker, Podman, Kubernetes, LXC or Apptainer",
+    why="Its limits count (CPUs, memory, /dev/shm, processes), and other hosts reach it only with "
+    "a network of its own or the host's (--network=host).",
+    fix="nothing to do, unless other findings say so",
+)
+def container(facts: Facts) -> Sight | None:
+    kind = facts.condition.system.container
+    return Sight(kind) if kind else None
+
+
+@cluster_check(
+    "SYS-008",
+    title="Windows Subsystem for Linux",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the kernel is Microsoft's WSL (note: it is the only host)",
+    why="Its network is translated: other machines cannot connect to it, so it can train alone "
+    "only.",
+    fix="in %UserProfile%\\.wslconfig: [wsl2] networkingMode=mirrored; then wsl --shutdown",
+)
+def wsl(cluster: Cluster) -> list[Sight]:
+    worse = Severity.WARN if len(cluster.hosts) > 1 else Severity.NOTE
+    hosts = [f for f in cluster.hosts if "microsoft" in f.kernel.lower()]
+    return [Sight(f.kernel, host=f.host, severity=worse) for f in hosts]
+
+
+@host_check(
+    "SYS-009",
+    title="the login is inside a scheduler's job",
+    severity=Severity.NOTE,
+    seen="SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID or OAR_JOB_ID in the environment",
+    why="Intel MPI's mpirun then starts its daemons through the scheduler in place of SSH. "
+    "`ipexctl run` names its own way, so its runs work; mpirun by hand may not.",
+    fix="by hand: export I_MPI_HYDRA_BOOTSTRAP=ssh",
+)
+def in_a_job(facts: Facts) -> Sight | None:
+    jobs = facts.condition.system.jobs
+    return Sight(", ".join(f"{name}={value}" for name, value in jobs)) if jobs else None
+
+
+@host_check(
+    "SEC-001",
+    title="training would go over a public address",
+    severity=Severity.WARN,
+    seen="the address by which the other hosts reach it is a public one",
+    why="gloo and MPI neither authenticate nor encrypt: whoever reaches their ports can read "
+    "gradients or break the run.",
+    fix="name the hosts by private addresses, or allow their ports between the hosts alone "
+    "(security group, firewall)",
+)
+def public_address(facts: Facts) -> Sight | None:
+    address = of.peer_address(facts)
+    try:
+        public = bool(address) and ipaddress.ip_address(address).is_global
+    except ValueError:
+        return None
+    return Sight(address) if public else None
+
+
+@cluster_check(
+    "HOST-001",
+    title="one machine is listed twice",
+    severity=Severity.WARN,
+    seen="two names lead to the same boot and the same network",
+    why="Its ranks share cores and memory twice over, and all other hosts wait for them.",
+    fix="take all names but one out of the hostfile",
+)
+def twice(cluster: Cluster) -> Sight | None:
+    found = groups(cluster.hosts, _machine)
+    same = [names for names in found.values() if len(names) > 1]
+    return Sight("; ".join(", ".join(names) for names in same)) if same else None
+
+
+@cluster_check(
+    "HOST-002",
+    title="several hosts are one machine",
+    severity=Severity.NOTE,
+    seen="hosts of one boot have different networks (containers, network namespaces)",
+    why="They share its cores and memory bandwidth: more of them do not make a training faster.",
+    fix="nothing to do, if that is what you want (a practice cluster)",
+)
+def one_machine(cluster: Cluster) -> Sight | None:
+    found: dict[str, dict[object, list[str]]] = {}
+    for facts in cluster.hosts:
+        if facts.boot_id and facts.condition.system.netns is not None:
+            networks = found.setdefault(facts.boot_id, {})
+            networks.setdefault(facts.condition.system.netns, []).append(facts.host)
+    shared = [nets for nets in found.values() if len(nets) > 1]
+    if not shared:
+        return None
+    return Sight("; ".join(fold(n for names in nets.values() for n in names) for nets in shared))
+
+
+@cluster_check(
+    "HOST-003",
+    title="two hosts call themselves the same",
+    severity=Severity.WARN,
+    seen="two machines report one hostname",
+    why="MPI and gloo tell by the hostname who shares a machine: ranks of two machines then try to "
+    "meet in one /dev/shm, and hang.",
+    fix="sudo hostnamectl set-hostname NAME   with another name on each",
+)
+def same_hostname(cluster: Cluster) -> Sight | None:
+    found: dict[str, dict[object, list[str]]] = {}
+    for facts in cluster.hosts:
+        if facts.net.hostname:
+            machines = found.setdefault(facts.net.hostname, {})
+            machines.setdefault(_machine(facts) or facts.host, []).append(facts.host)
+    same = {name: m for name, m in found.items() if len(m) > 1}
+    text = "; ".join(
+        f"{name} on {fold(h for names in machines.values() for h in names)}"
+        for name, machines in same.items()
     )
+    return Sight(text) if same else None
 
 
 @cluster_check(
@@ -82,3 +313,36 @@ def _seconds(skew: float) -> str:
     if skew < 120:
         return f"{skew:.1f} s"
     return f"{skew / 60:.0f} min" if skew < 7200 else f"{skew / 3600:.1f} h"
+
+
+def _machine(facts: Facts) -> tuple[str, int] | None:
+    """Equal for two logins to one machine, different for two containers on it."""
+    netns = facts.condition.system.netns
+    return (facts.boot_id, netns) if facts.boot_id and netns is not None else None
+
+
+def _ordinary(facts: Facts) -> bool:
+    """logind leaves system users alone, and those who linger."""
+    system = facts.condition.system
+    return bool(system.session) and (facts.uid or 0) >= 1000 and not system.linger
+
+
+def _linger(facts: Facts) -> str:
+    return f"sudo loginctl enable-linger {facts.user or '$USER'}"
+
+
+def _glibc(facts: Facts) -> tuple[int, int] | None:
+    found = re.fullmatch(r"glibc (\d+)\.(\d+).*", facts.libc)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _version(python: Python) -> tuple[int, ...]:
+    return python.version
+
+
+def _told(python: Python) -> str:
+    return f"{python.path} ({_dotted(python.version)})"
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ipexctl.core import facts as of
-from ipexctl.core import isa
-from ipexctl.core.checks.cluster import Cluster, groups, told
+from ipexctl.core import isa, topology
+from ipexctl.core.checks.cluster import Cluster, groups, size, told
 from ipexctl.core.checks.registry import Sight, cluster_check
-from ipexctl.core.checks.system import OLDEST_PYTHON
-from ipexctl.core.model import Severity
+from ipexctl.core.checks.storage import network_fs
+from ipexctl.core.checks.system import pythons_of
+from ipexctl.core.model import Facts, Severity
 
 
 @cluster_check(
@@ -59,9 +60,9 @@ def same_cores(cluster: Cluster) -> Sight | None:
 )
 def common_python(cluster: Cluster) -> Sight | None:
     """Hosts without any usable Python have a finding of their own."""
+    wanted = pythons_of(cluster.rows)
     minors = {
-        f.host: {p.version[:2] for p in f.pythons if p.version[:2] >= OLDEST_PYTHON}
-        for f in cluster.hosts
+        f.host: {p.version[:2] for p in f.pythons if p.version[:2] in wanted} for f in cluster.hosts
     }
     usable = {host: found for host, found in minors.items() if found}
     if len(usable) < 2 or set.intersection(*usable.values()):
@@ -84,6 +85,139 @@ def same_libc(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, lambda f: f.libc)
     mixed = len({str(name).split()[0] for name in found}) > 1
     return _differs(found, severity=Severity.WARN if mixed else None)
+
+
+@cluster_check(
+    "UNI-006",
+    title="the hosts' processors differ",
+    severity=Severity.NOTE,
+    seen="different processors of one instruction set level",
+    why="All hosts wait for the slowest one in each step.",
+    fix="nothing to do, or train on equal hosts",
+)
+def same_processor(cluster: Cluster) -> Sight | None:
+    """Silent where the levels differ already."""
+    if len({isa.level(f.cpu) for f in cluster.hosts}) > 1:
+        return None
+    return _differs(groups(cluster.hosts, lambda f: f.cpu.model_name))
+
+
+@cluster_check(
+    "UNI-007",
+    title="the hosts' microcode differs",
+    severity=Severity.NOTE,
+    seen="equal processors with different microcode",
+    why="Microcode changes speed (mitigations, turbo tables): equal hosts are not equally fast.",
+    fix="update the firmware or the microcode package on all hosts, and reboot",
+)
+def same_microcode(cluster: Cluster) -> Sight | None:
+    if len({f.cpu.model_name for f in cluster.hosts}) > 1:
+        return None
+    return _differs(groups(cluster.hosts, lambda f: f.cpu.microcode))
+
+
+@cluster_check(
+    "UNI-008",
+    title="the hosts' kernels differ",
+    severity=Severity.NOTE,
+    seen="kernel versions differ",
+    why="It works; when one host is slower without another reason, this may be it.",
+    fix="update and reboot them together",
+)
+def same_kernel(cluster: Cluster) -> Sight | None:
+    return _differs(groups(cluster.hosts, lambda f: f.kernel))
+
+
+@cluster_check(
+    "UNI-009",
+    title="the hosts' governors differ",
+    severity=Severity.NOTE,
+    seen="frequency governors differ",
+    why="A host that saves energy is slower than the others, which wait for it.",
+    fix="sudo cpupower frequency-set -g performance   on all",
+)
+def same_governor(cluster: Cluster) -> Sight | None:
+    return _differs(groups(cluster.hosts, lambda f: ", ".join(f.condition.power.governors)))
+
+
+@cluster_check(
+    "UNI-010",
+    title="the hosts' amounts of memory differ",
+    severity=(Severity.NOTE, Severity.WARN),
+    seen="the largest has more than a tenth more memory than the smallest (warn: more than twice)",
+    why="With equal ranks on all hosts the smallest one runs out first: its rank is killed, and "
+    "the run with it.",
+    fix="give the small ones fewer ranks (slots in the hostfile), or leave them out",
+)
+def same_memory(cluster: Cluster) -> Sight | None:
+    known = [f.mem.total for f in cluster.hosts if f.mem.total]
+    if not known or max(known) <= 1.1 * min(known):
+        return None
+    found = groups(cluster.hosts, lambda f: size(f.mem.total) if f.mem.total else None)
+    return Sight(told(found), severity=Severity.WARN if max(known) > 2 * min(known) else None)
+
+
+@cluster_check(
+    "UNI-011",
+    title="SMT is on on some hosts only",
+    severity=Severity.NOTE,
+    seen="the hosts' cores have different numbers of threads",
+    why="It works: a rank gets one thread of each core. Hosts with SMT off are a little faster at "
+    "times.",
+    fix="nothing to do",
+)
+def same_smt(cluster: Cluster) -> Sight | None:
+    return _differs(groups(cluster.hosts, _threads), " threads per core")
+
+
+@cluster_check(
+    "UNI-012",
+    title="the hosts' numbers of NUMA nodes differ",
+    severity=Severity.NOTE,
+    seen="numbers of NUMA nodes with CPUs differ",
+    why="`ipexctl run` starts one rank per node, so these hosts get different numbers of ranks: "
+    "the ranks of some compute on fewer cores than those of others.",
+    fix="set sub-NUMA clustering (SNC, NPS) alike in the firmware, or say -ppn",
+)
+def same_nodes(cluster: Cluster) -> Sight | None:
+    known = [f for f in cluster.hosts if f.cpu.cpus]
+    return _differs(groups(known, lambda f: topology.numa_nodes(f.cpu)), " nodes")
+
+
+@cluster_check(
+    "UNI-013",
+    title="the hosts know you by different names",
+    severity=(Severity.NOTE, Severity.WARN),
+    seen="user names differ (warn: user ids differ, and the homes are shared)",
+    why="On a shared home, files that one host writes cannot be changed on another.",
+    fix="use one user with one id: a directory service, or usermod -u",
+)
+def same_user(cluster: Cluster) -> Sight | None:
+    shared = [f for f in cluster.hosts if f.home_disk and network_fs(f.home_disk)]
+    ids = groups(shared, lambda f: f.uid)
+    if len(ids) > 1:
+        return Sight("user ids: " + told(ids), severity=Severity.WARN)
+    return _differs(groups(cluster.hosts, lambda f: f.user))
+
+
+@cluster_check(
+    "UNI-014",
+    title="transparent huge pages are set differently",
+    severity=Severity.NOTE,
+    seen="transparent_hugepage/enabled differs",
+    why="Hosts with large pages are a little faster than those without.",
+    fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled   on all",
+)
+def same_huge_pages(cluster: Cluster) -> Sight | None:
+    return _differs(groups(cluster.hosts, lambda f: f.condition.kernel.thp))
+
+
+def _threads(facts: Facts) -> int | None:
+    cores: dict[int, int] = {}
+    for cpu in facts.cpu.cpus:
+        if cpu.core is not None:
+            cores[cpu.core] = cores.get(cpu.core, 0) + 1
+    return max(cores.values(), default=None)
 
 
 def _differs(

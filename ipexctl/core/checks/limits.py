@@ -1,0 +1,140 @@
+"""Limits of this login and of its control group. What is enough depends on the size of the run."""
+
+from __future__ import annotations
+
+from ipexctl.core import facts as of
+from ipexctl.core.checks.cluster import GIB, Cluster, size
+from ipexctl.core.checks.registry import Sight, cluster_check, host_check
+from ipexctl.core.condition import NO_LIMIT
+from ipexctl.core.model import Facts, Severity
+
+_CONF = "/etc/security/limits.d/90-training.conf, then log in again"
+
+
+@cluster_check(
+    "LIM-001",
+    title="few open files are allowed for a run of this size",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -n is below 512, or below 4 times the ranks and 256 more (fail: below the ranks)",
+    why="Each rank holds connections to the others, and mpirun on the first host pipes of all: Too "
+    "many open files.",
+)
+def open_files(cluster: Cluster) -> list[Sight]:
+    needed = max(512, 4 * cluster.ranks + 256)
+    return [
+        Sight(
+            f"ulimit -n is {limit.soft} (hard {_number(limit.hard)}), {cluster.ranks} ranks",
+            host=facts.host,
+            severity=Severity.FAIL if limit.hard < cluster.ranks + 64 else Severity.WARN,
+            fix=f"echo '{facts.user or '*'} - nofile 65536' | sudo tee {_CONF}",
+        )
+        for facts in cluster.hosts
+        if (limit := facts.condition.limits.nofile) and limit.soft < needed
+    ]
+
+
+@host_check(
+    "LIM-002",
+    title="little memory may be locked, and there is RDMA",
+    severity=Severity.WARN,
+    seen="an InfiniBand, RoCE or OPA device, and ulimit -l below 1 GiB",
+    why="RDMA registers the memory it sends from. With a low limit MPI aborts or falls back to "
+    "TCP. Without such a device the limit does not matter.",
+)
+def locked_memory(facts: Facts) -> Sight | None:
+    limit, devices = facts.condition.limits.memlock, facts.condition.system.rdma
+    if not limit or not devices or limit.soft >= GIB:
+        return None
+    return Sight(
+        f"ulimit -l is {size(limit.soft)}, devices {', '.join(devices)}",
+        fix=f"echo '{facts.user or '*'} - memlock unlimited' | sudo tee {_CONF}",
+    )
+
+
+@host_check(
+    "LIM-003",
+    title="few processes and threads are allowed",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -u is below 2 per CPU and 256 more (fail: below the CPUs)",
+    why="Threads count as well: OpenMP alone starts one for each core. Beyond the limit it is "
+    "pthread_create failed: Resource temporarily unavailable.",
+)
+def processes(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.nproc
+    cpus = len(of.usable(facts) or ())
+    if not limit or facts.uid == 0 or limit.soft >= 2 * cpus + 256:
+        return None
+    return Sight(
+        f"ulimit -u is {limit.soft}, {cpus} CPUs",
+        severity=Severity.FAIL if limit.soft < cpus else Severity.WARN,
+        fix=f"echo '{facts.user or '*'} - nproc 65536' | sudo tee {_CONF}",
+    )
+
+
+@host_check(
+    "LIM-004",
+    title="the control group allows few processes and threads",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="pids.max is below 2 per CPU and 256 more (fail: below the CPUs)",
+    why="Threads count as well. Beyond it: pthread_create failed: Resource temporarily "
+    "unavailable.",
+    fix="docker run --pids-limit -1 ...; systemd: TasksMax=infinity in user-.slice",
+)
+def pids(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.pids
+    cpus = len(of.usable(facts) or ())
+    if limit is None or limit >= 2 * cpus + 256:
+        return None
+    worse = Severity.FAIL if limit < cpus else Severity.WARN
+    return Sight(f"pids.max is {limit}, {cpus} CPUs", severity=worse)
+
+
+@host_check(
+    "LIM-005",
+    title="address space is limited",
+    severity=Severity.WARN,
+    seen="ulimit -v is below 4 times the memory",
+    why="torch, oneDNN and MPI reserve far more address space than they use: std::bad_alloc, "
+    "although memory is free.",
+    fix="ulimit -v unlimited   (or remove `as` from /etc/security/limits.conf)",
+)
+def address_space(facts: Facts) -> Sight | None:
+    limit, total = facts.condition.limits.address_space, facts.mem.total
+    if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= 4 * total):
+        return None
+    return Sight(f"ulimit -v is {size(limit.soft)}")
+
+
+@host_check(
+    "LIM-006",
+    title="processes are killed after some CPU time",
+    severity=Severity.WARN,
+    seen="ulimit -t is set, as on many login nodes",
+    why="A rank with 56 threads uses up an hour of CPU time in about a minute, and is killed by "
+    "SIGXCPU or SIGKILL without a word.",
+    fix="use compute nodes instead of a login node, or remove `cpu` from /etc/security/limits.conf",
+)
+def cpu_time(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.cpu_seconds
+    if not limit or limit.soft >= NO_LIMIT:
+        return None
+    return Sight(f"ulimit -t is {limit.soft} s")
+
+
+@host_check(
+    "LIM-007",
+    title="a crash writes a core file",
+    severity=Severity.NOTE,
+    seen="ulimit -c is above 1 GiB, and core_pattern is a file and no program",
+    why="Each crashing rank writes all of its memory into its working folder.",
+    fix="ulimit -c 0   where you do not want them",
+)
+def core_files(facts: Facts) -> Sight | None:
+    limit, pattern = facts.condition.limits.core, facts.condition.kernel.core_pattern
+    if not limit or limit.soft < GIB or not pattern or pattern.startswith("|"):
+        return None
+    return Sight(f"ulimit -c is {_number(limit.soft)}, core_pattern is {pattern}")
+
+
+def _number(value: int) -> str:
+    return "unlimited" if value >= NO_LIMIT else str(value)

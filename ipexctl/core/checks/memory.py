@@ -1,0 +1,238 @@
+"""Memory: how much, where it went, and how the kernel is told to treat it."""
+
+from __future__ import annotations
+
+from ipexctl.core import facts as of
+from ipexctl.core.checks.cluster import GIB, MIB, size
+from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.model import Facts, Severity
+
+FAIL = 512 * MIB  # importing torch alone takes about this much
+WARN = 2 * GIB
+PER_CORE = 1 * GIB
+
+
+@host_check(
+    "MEM-001",
+    title="little memory",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="less than 2 GiB (fail: 0.5 GiB) available, or allowed by the cgroup",
+    why="Importing torch takes about 0.5 GiB per rank, before the model, its gradients and the "
+    "optimizer's state. The kernel kills what does not fit.",
+    fix="see who uses it: ps -eo rss,user,comm --sort=-rss | head",
+)
+def little(facts: Facts) -> Sight | None:
+    known = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]
+    if not known or min(known) >= WARN:
+        return None
+    limited = facts.mem.limit is not None and facts.mem.limit == min(known)
+    return Sight(
+        f"{size(min(known))} " + ("allowed by the cgroup" if limited else "available"),
+        severity=Severity.FAIL if min(known) < FAIL else Severity.WARN,
+        fix="raise the container's memory limit" if limited else "",
+    )
+
+
+@host_check(
+    "MEM-002",
+    title="little memory for this many cores",
+    severity=Severity.NOTE,
+    seen="less than 1 GiB for each core",
+    why="Servers have 4 to 16 GiB for a core. Modules may be missing, which costs memory channels "
+    "and so bandwidth as well.",
+    fix="sudo dmidecode -t memory shows which slots are empty",
+)
+def per_core(facts: Facts) -> Sight | None:
+    cores, total = of.cores(facts), facts.mem.total
+    if not cores or total is None or total >= PER_CORE * cores:
+        return None
+    return Sight(f"{size(total)} for {cores} cores")
+
+
+@host_check(
+    "MEM-003",
+    title="the host is swapping",
+    severity=(Severity.NOTE, Severity.WARN),
+    seen="more than 1 GiB of swap is in use (warn: and less than a tenth of memory is available)",
+    why="A rank that touches swapped pages waits for a disk, and all hosts wait for it.",
+    fix="free memory first, then: sudo swapoff -a && sudo swapon -a",
+)
+def swapping(facts: Facts) -> Sight | None:
+    mem = facts.mem
+    if mem.swap_total is None or mem.swap_free is None or mem.swap_total - mem.swap_free < GIB:
+        return None
+    short = mem.available is not None and mem.total and mem.available < mem.total / 10
+    return Sight(
+        f"{size(mem.swap_total - mem.swap_free)} of {size(mem.swap_total)} swap in use",
+        severity=Severity.WARN if short else Severity.NOTE,
+    )
+
+
+@host_check(
+    "MEM-004",
+    title="the kernel swaps eagerly",
+    severity=Severity.NOTE,
+    seen="vm.swappiness above 60, and there is swap",
+    why="Reading a large data set can push a rank's memory out to disk.",
+    fix="sudo sysctl vm.swappiness=10",
+)
+def swappiness(facts: Facts) -> Sight | None:
+    value = facts.condition.kernel.swappiness
+    if value is None or value <= 60 or not facts.mem.swap_total:
+        return None
+    return Sight(f"vm.swappiness is {value}, {size(facts.mem.swap_total)} swap")
+
+
+@host_check(
+    "MEM-005",
+    title="transparent huge pages are off",
+    severity=Severity.NOTE,
+    seen="transparent_hugepage/enabled is never",
+    why="Large tensors in 4 KiB pages cost more TLB misses; allocators cannot even ask for more.",
+    fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+)
+def no_huge_pages(facts: Facts) -> Sight | None:
+    return Sight("never") if facts.condition.kernel.thp == "never" else None
+
+
+@host_check(
+    "MEM-006",
+    title="the kernel moves pages between NUMA nodes (numa_balancing)",
+    severity=Severity.NOTE,
+    seen="kernel.numa_balancing is on, and there are several NUMA nodes",
+    why="Ranks are pinned, so pages are where they belong already; the kernel's sampling costs a "
+    "few per cent. It is on in most distributions.",
+    fix="sudo sysctl kernel.numa_balancing=0",
+)
+def numa_balancing(facts: Facts) -> Sight | None:
+    value = facts.condition.kernel.numa_balancing
+    if not value or sum(bool(n.cpus) for n in facts.nodes) < 2:
+        return None
+    return Sight(f"kernel.numa_balancing is {value}")
+
+
+@host_check(
+    "MEM-007",
+    title="the kernel frees near memory before it uses far memory (zone_reclaim)",
+    severity=Severity.WARN,
+    seen="vm.zone_reclaim_mode is not 0, and there are several NUMA nodes",
+    why="A rank whose node is full stalls while the kernel throws away file pages there, although "
+    "other nodes have free memory. It is off unless somebody switched it on.",
+    fix="sudo sysctl vm.zone_reclaim_mode=0",
+)
+def zone_reclaim(facts: Facts) -> Sight | None:
+    value = facts.condition.kernel.zone_reclaim
+    if not value or len(facts.nodes) < 2:
+        return None
+    return Sight(f"vm.zone_reclaim_mode is {value}")
+
+
+@host_check(
+    "MEM-008",
+    title="the kernel refuses to promise more memory than there is",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="vm.overcommit_memory is 2 (fail: and less than 2 GiB can still be promised)",
+    why="torch, oneDNN and MPI reserve far more address space than they use, and fork() doubles "
+    "it: Cannot allocate memory, although most of it is free.",
+    fix="sudo sysctl vm.overcommit_memory=0",
+)
+def no_overcommit(facts: Facts) -> Sight | None:
+    if facts.condition.kernel.overcommit != 2:
+        return None
+    limit, used = facts.mem.commit_limit, facts.mem.committed
+    if limit is None or used is None:
+        return Sight("vm.overcommit_memory is 2")
+    left = max(0, limit - used)
+    return Sight(
+        f"vm.overcommit_memory is 2, {size(left)} left of {size(limit)}",
+        severity=Severity.FAIL if left < WARN else Severity.WARN,
+    )
+
+
+@host_check(
+    "MEM-009",
+    title="the container gets a part of the memory",
+    severity=Severity.NOTE,
+    seen="a cgroup limit below half of the host's memory",
+    why="The kernel kills a rank that goes beyond it (exit 137), whatever `free` shows.",
+    fix="raise the container's memory limit, if you expected more",
+)
+def limited(facts: Facts) -> Sight | None:
+    limit, total = facts.mem.limit, facts.mem.total
+    if limit is None or total is None or limit < WARN or limit * 2 >= total:
+        return None
+    return Sight(f"{size(limit)} of {size(total)}")
+
+
+@host_check(
+    "MEM-010",
+    title="much memory is set aside as huge pages",
+    severity=Severity.WARN,
+    seen="more than a quarter of the memory is reserved in hugetlbfs (vm.nr_hugepages)",
+    why="Neither torch nor MPI uses it, and nobody else can.",
+    fix="sudo sysctl vm.nr_hugepages=0   (unless a database or a virtual machine needs them)",
+)
+def reserved_huge_pages(facts: Facts) -> Sight | None:
+    huge, total = facts.mem.huge, facts.mem.total
+    if not huge or not total or huge * 4 <= total:
+        return None
+    return Sight(f"{size(huge)} of {size(total)}")
+
+
+@host_check(
+    "SHM-001",
+    title="/dev/shm is small",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="/dev/shm has less than 256 MiB (fail: 16 MiB)",
+    why="Ranks on one host and DataLoader workers pass data through /dev/shm. When it is full they "
+    "die with a bus error. Docker's default is 64 MiB.",
+    fix="docker run --shm-size=8g ...   or   sudo mount -o remount,size=50% /dev/shm",
+)
+def shm_small(facts: Facts) -> Sight | None:
+    total = facts.mem.shm_total
+    if total is None or total >= 256 * MIB:
+        return None
+    worse = Severity.FAIL if total < 16 * MIB else Severity.WARN
+    return Sight(f"{size(total)} in all", severity=worse)
+
+
+@host_check(
+    "SHM-002",
+    title="/dev/shm is nearly full",
+    severity=Severity.WARN,
+    seen="/dev/shm has less than 64 MiB free",
+    why="Ranks and DataLoader workers die with a bus error when it is full. Killed trainings leave "
+    "files there.",
+    fix="ls -l /dev/shm   and remove what no running process of yours needs",
+)
+def shm_full(facts: Facts) -> Sight | None:
+    total, free = facts.mem.shm_total, facts.mem.shm_free
+    if total is None or free is None or total < 256 * MIB or free >= 64 * MIB:
+        return None
+    return Sight(f"{size(free)} free of {size(total)}")
+
+
+@host_check(
+    "SHM-003",
+    title="there is no /dev/shm",
+    severity=Severity.FAIL,
+    seen="/dev/shm is not there",
+    why="Intel MPI, oneCCL and DataLoader workers need it: the first of them aborts at its start.",
+    fix="sudo mkdir -m 1777 /dev/shm && sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
+)
+def shm_missing(facts: Facts) -> Sight | None:
+    return Sight("no such folder") if facts.mem.shm_there is False else None
+
+
+@host_check(
+    "SHM-004",
+    title="/dev/shm cannot be written",
+    severity=Severity.FAIL,
+    seen="this user may not write into /dev/shm",
+    why="Intel MPI, oneCCL and DataLoader workers create files there.",
+    fix="sudo chmod 1777 /dev/shm",
+)
+def shm_not_writable(facts: Facts) -> Sight | None:
+    if facts.mem.shm_writable is not False:
+        return None
+    return Sight(f"no permission for {facts.user or 'this user'}")

@@ -1,0 +1,97 @@
+"""Frequencies: governor, turbo, caps and heat. Virtual machines mostly tell nothing of these."""
+
+from __future__ import annotations
+
+from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.condition import Power
+from ipexctl.core.model import Facts, Severity
+
+CAP = 0.9
+HOT = 100  # times since boot; a few are normal
+_CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+
+
+@host_check(
+    "PWR-001",
+    title="the governor keeps the processor at its lowest frequency",
+    severity=Severity.WARN,
+    seen="the governor is powersave, and no driver that chooses frequencies itself is active",
+    why="powersave is the lowest frequency there is, unless intel_pstate or amd-pstate-epp is "
+    "active (there the name means the normal, adaptive mode). Steps take two to four times as "
+    "long.",
+    fix="sudo cpupower frequency-set -g performance",
+)
+def slow_governor(facts: Facts) -> Sight | None:
+    power = facts.condition.power
+    if "powersave" not in power.governors or _adaptive(power):
+        return None
+    return Sight(f"powersave with {power.driver or 'an unknown driver'}")
+
+
+@host_check(
+    "PWR-002",
+    title="turbo is off",
+    severity=Severity.WARN,
+    seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0",
+    why="Training stays at the base frequency: 20 to 40 % slower on most processors.",
+    fix="echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo   or   "
+    "echo 1 | sudo tee /sys/devices/system/cpu/cpufreq/boost   (or in the firmware)",
+)
+def no_turbo(facts: Facts) -> Sight | None:
+    power = facts.condition.power
+    return Sight(f"driver {power.driver or 'unknown'}") if power.turbo is False else None
+
+
+@host_check(
+    "PWR-003",
+    title="the processor was too hot",
+    severity=(Severity.NOTE, Severity.WARN),
+    seen=f"throttling counters above 0 (warn: above {HOT}), since boot, in a sample of the cores",
+    why="A throttled processor runs far below its base frequency, and all hosts wait for it.",
+    fix="look at fans, air flow and sudo ipmitool sdr type temperature; a reboot clears the "
+    "counters",
+)
+def throttled(facts: Facts) -> Sight | None:
+    count = facts.condition.power.throttled
+    if not count:
+        return None
+    worse = Severity.WARN if count > HOT else Severity.NOTE
+    return Sight(f"throttled {count} times since boot", severity=worse)
+
+
+@host_check(
+    "PWR-004",
+    title="the frequency is capped",
+    severity=Severity.WARN,
+    seen="scaling_max_freq is more than 10 % below what the processor can do",
+    why="Somebody or a power policy lowered the upper limit.",
+    fix=f"sudo cpupower frequency-set -u $(cat {_CPUFREQ}/policy0/cpuinfo_max_freq)kHz",
+)
+def capped(facts: Facts) -> Sight | None:
+    power = facts.condition.power
+    if not power.max_khz or not power.hardware_khz or power.max_khz >= CAP * power.hardware_khz:
+        return None
+    return Sight(f"{power.max_khz / 1e6:.1f} GHz of {power.hardware_khz / 1e6:.1f} GHz")
+
+
+@host_check(
+    "PWR-005",
+    title="the processor is told to save energy",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="energy_performance_preference is power (note: balance_power)",
+    why="The processor raises its frequency late and less far.",
+    fix=f"echo balance_performance | sudo tee {_CPUFREQ}/policy*/energy_performance_preference",
+)
+def saves_energy(facts: Facts) -> Sight | None:
+    found = [p for p in facts.condition.power.preferences if p in ("power", "balance_power")]
+    if not found:
+        return None
+    worse = Severity.WARN if "power" in found else Severity.NOTE
+    return Sight(f"energy_performance_preference {', '.join(found)}", severity=worse)
+
+
+def _adaptive(power: Power) -> bool:
+    """`powersave` of these is no fixed frequency."""
+    if power.driver == "intel_pstate":
+        return power.status in ("", "active")  # older kernels do not tell the status
+    return power.driver == "amd-pstate-epp" or power.driver.startswith("amd_pstate_epp")
