@@ -54,7 +54,7 @@ def test_a_node_with_two_numa_nodes_gets_two_ranks_by_default():
 
 
 def test_the_plan_of_three_hosts_is_whole():
-    made = plan(THREE, request(6, 2), "/home/trainer/.ipexctl/runs/r1")
+    made = plan(THREE, request(6, 2), "r1")
     prefix = "/home/trainer/.ipexctl/envs/abc"
     assert made.master_addr == "10.0.0.1"
     assert made.master_port == 29500
@@ -84,18 +84,18 @@ def test_the_plan_of_three_hosts_is_whole():
 
 
 def test_a_host_without_ranks_is_left_out_and_named():
-    made = plan(THREE, request(4, 2), "/r")
+    made = plan(THREE, request(4, 2), "r1")
     assert [h.host for h in made.hosts] == ["node01", "node02"]
     assert made.notes == ("without ranks: node03",)
 
 
 def test_one_host_talks_to_itself_over_lo():
-    made = plan([THREE[1]], request(2), "/r")
+    made = plan([THREE[1]], request(2), "r1")
     assert (made.master_addr, made.hosts[0].nic) == ("127.0.0.1", "lo")
 
 
 def test_the_users_environment_wins_over_ours_but_not_over_the_ranks_numbers():
-    made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "/r")
+    made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "r1")
     env = made.rank_environment(made.hosts[0], made.hosts[0].ranks[0])
     assert (env["OMP_NUM_THREADS"], env["RANK"]) == ("7", "0")
 
@@ -106,12 +106,12 @@ def test_an_address_that_no_interface_has_is_refused():
     net = nat.facts.net.__class__(**{**nat.facts.net.__dict__, "nics": odd.facts.net.nics})
     broken = Node(nat.host, nat.facts.__class__(**{**nat.facts.__dict__, "net": net}), nat.prepared)
     with pytest.raises(RunFailed, match="no network interface has the address 10.0.0.9"):
-        plan([THREE[0], broken], request(2), "/r")
+        plan([THREE[0], broken], request(2), "r1")
 
 
 def test_names_that_mpirun_would_read_as_its_own_get_a_label():
     nodes = [node("user@[::1]:22"), node("node02", address="10.0.0.2")]
-    assert plan(nodes, request(2), "/r").machinefile == "host0:1\nnode02:1\n"
+    assert plan(nodes, request(2), "r1").machinefile == "0-host:1\nnode02:1\n"
 
 
 # what Intel MPI 2021.18 hands to -bootstrap-exec
@@ -125,7 +125,7 @@ RECORDED = (
 
 def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
     other = Node(THREE[1].host, THREE[1].facts, prepared("/data/ipex/envs/abc"))
-    made = plan([THREE[0], other, THREE[2]], request(3), "/r")
+    made = plan([THREE[0], other, THREE[2]], request(3), "r1")
     asked = read_launch(made, RECORDED)
     assert asked == Launch(
         "node02",
@@ -150,4 +150,4 @@ def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
 )
 def test_nothing_but_a_daemon_of_this_run_is_started(argv, words):
     with pytest.raises(RunFailed, match=words):
-        read_launch(plan(THREE, request(3), "/r"), argv)
+        read_launch(plan(THREE, request(3), "r1"), argv)

@@ -9,7 +9,7 @@ from tests.made import facts, host, prepared
 
 def state(n=3):
     nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(n)]
-    return RunState(plan(nodes, RunRequest(("t.py",), n), "/r"))
+    return RunState(plan(nodes, RunRequest(("t.py",), n), "r1"))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ipexctl.core import topology
 from ipexctl.core.facts import peer_address
 from ipexctl.core.model import Facts, Host, HostPlan, LaunchPlan, Prepared, RankPlace
+from ipexctl.core.stack import env_vars
 from ipexctl.errors import InputError, RunFailed
 
 DAEMONS = frozenset({"hydra_bstrap_proxy", "hydra_pmi_proxy"})
@@ -31,8 +33,7 @@ class Node:
     prepared: Prepared
 
 
-def plan(nodes: Sequence[Node], request: RunRequest, run_dir: str) -> LaunchPlan:
-    """`run_dir` is the run's folder on node0."""
+def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     counts = share_out(nodes, request)
     used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
     alone = len(used) == 1
@@ -42,6 +43,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_dir: str) -> LaunchPlan
     for i, (node, count) in enumerate(used):
         hosts.append(_host_plan(node, i, range(rank, rank + count), request, alone=alone))
         rank += count
+    run_dir = f"{first.facts.disk.root}/runs/{run_id}"
     machinefile = "".join(f"{h.label}:{len(h.ranks)}\n" for h in hosts)
     return LaunchPlan(
         hosts=tuple(hosts),
@@ -52,6 +54,21 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_dir: str) -> LaunchPlan
         machinefile=machinefile,
         notes=_notes(nodes, counts),
     )
+
+
+def read_prepared(done: Mapping[str, Any]) -> Prepared:
+    """What a host says it would run with. Raises ValueError."""
+    prefix, path, port, found = (done.get(k) for k in ("prefix", "path", "port", "packages"))
+    if not isinstance(prefix, str) or not prefix.startswith("/"):
+        raise ValueError("no path of its environment")
+    if not isinstance(path, str) or "\0" in prefix + path:
+        raise ValueError("no PATH")
+    if not isinstance(port, int) or not 0 < port < 65536:
+        raise ValueError("no free port")
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise ValueError("no packages")
+    env = tuple(env_vars(prefix, found.get("impi-rt", "")))
+    return Prepared(prefix, tuple(found.items()), env, path, port)
 
 
 def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
@@ -145,8 +162,10 @@ def _nic(node: Node) -> str:
 
 
 def _label(name: str, index: int) -> str:
-    """mpirun reads `:` and `#` in its machine file as its own."""
-    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", name) else f"host{index}"
+    """A name that mpirun reads as one host. Its digits at the start make it unique: no host name
+    of the user's that is kept begins with one. (`:` and `#` mean something in a machine file.)
+    """
+    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", name) else f"{index}-host"
 
 
 def _notes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ipexctl.core.model import LaunchPlan
 
 MAX_LINE = 64 * 1024
+TAIL = 20  # lines of each rank that are remembered
 # colour passes; every other escape sequence and control character of a rank's output does not
 _ESCAPE = re.compile(
     r"\x1b\[[0-9;:]*m"  # kept below
@@ -16,9 +17,11 @@ _ESCAPE = re.compile(
     r"|[\u202a-\u202e\u2066-\u2069]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 # warnings that a healthy run prints; the viewer leaves them out and says how many
+_NOISE_WORDS = ("[c10d]", "[Gloo]")  # quicker to look for
 _NOISE = re.compile(
     r"\[c10d\] The hostname of the client socket cannot be retrieved"
     r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks"
@@ -37,21 +40,36 @@ class Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        *whole, rest = (self._rest + data).split(b"\n")
+        whole, newline, rest = (self._rest + data).rpartition(b"\n")
+        lines = _texts(whole) if newline else []
         while len(rest) > MAX_LINE:
-            whole.append(rest[:MAX_LINE])
+            lines += _texts(rest[:MAX_LINE])
             rest = rest[MAX_LINE:]
         self._rest = rest
-        return [self._text(line) for line in whole]
+        return lines
 
     def end(self) -> list[str]:
         rest, self._rest = self._rest, b""
-        return [self._text(rest)] if rest else []
+        return _texts(rest) if rest else []
 
-    @staticmethod
-    def _text(line: bytes) -> str:
-        text = line.rstrip(b"\r").rsplit(b"\r", 1)[-1].decode("utf-8", "replace")
-        return clean(text.replace("\t", "    "))
+
+def _texts(block: bytes) -> list[str]:
+    """Lines without their ends -> what may be shown. Almost always nothing has to be changed."""
+    text = block.decode("utf-8", "replace")
+    lines = text.split("\n")
+    if _UNPLAIN.search(text):
+        lines = [_text(line) for line in lines]
+    if len(text) > MAX_LINE:
+        lines = [piece for line in lines for piece in _pieces(line)]
+    return lines
+
+
+def _pieces(line: str) -> list[str]:
+    return [line[i : i + MAX_LINE] for i in range(0, len(line) or 1, MAX_LINE)]
+
+
+def _text(line: str) -> str:
+    return clean(line.rstrip("\r").rsplit("\r", 1)[-1].replace("\t", "    "))
 
 
 @dataclass(frozen=True)
@@ -61,6 +79,7 @@ class RankEnd:
     code: int | None = None
     signal: int | None = None
     lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
+    hints: tuple[str, ...] = ()  # what its host saw beside: keys of _HINTS
 
     @property
     def ok(self) -> bool:
@@ -73,11 +92,18 @@ class RankEnd:
         return 137 if self.lost else (self.code or 0)
 
     def __str__(self) -> str:
+        return self._how() + "".join(f"; {_HINTS[h]}" for h in self.hints)
+
+    def _how(self) -> str:
         if self.signal is not None:
             return f"was ended by signal {self.signal}{_SIGNALS.get(self.signal, '')}"
         return "was killed" if self.lost else f"exited with code {self.code}"
 
 
+_HINTS = {
+    "oom": "meanwhile the host had no memory left and its kernel killed a process (OOM)",
+    "disk-full": "the disk of its folder and its log is full",
+}
 _SIGNALS = {
     2: " (SIGINT)", 4: " (SIGILL: an instruction this CPU does not have)", 6: " (SIGABRT)",
     7: " (SIGBUS: often a full /dev/shm)", 8: " (SIGFPE)", 9: " (SIGKILL)",
@@ -93,11 +119,12 @@ class RunState:
     started: set[int] = field(default_factory=set)
     ends: dict[int, RankEnd] = field(default_factory=dict)
     tails: dict[int, list[str]] = field(default_factory=dict)
-    _streams: dict[object, Lines] = field(default_factory=dict)
+    _streams: dict[int, Lines] = field(default_factory=dict)
     interrupted: bool = False
     stopping: bool = False  # what ends from now on ends because we asked for it
     first: RankEnd | None = None
     lost_host: tuple[str, str] | None = None
+    mpi: str = ""  # how mpirun or a daemon of its ended before the ranks did
     hidden: int = 0
 
     def rank_started(self, rank: int) -> None:
@@ -112,11 +139,15 @@ class RunState:
         if self._undecided:
             self.lost_host = (host, why)
 
+    def mpi_ended(self, how: str) -> None:
+        if self._undecided and not self.all_ended:
+            self.mpi = how
+
     @property
     def _undecided(self) -> bool:
         """Nothing has failed yet, and nobody asked for the end."""
         asked = self.stopping or self.interrupted
-        return self.first is None and self.lost_host is None and not asked
+        return not (asked or self.first or self.lost_host or self.mpi)
 
     def output(self, rank: int, data: bytes) -> list[str]:
         lines = self._streams.setdefault(rank, Lines()).feed(data)
@@ -127,16 +158,16 @@ class RunState:
         return self._remember(rank, stream.end()) if stream else []
 
     def _remember(self, rank: int, lines: list[str]) -> list[str]:
-        told = [line for line in lines if not _NOISE.search(line)]
-        self.hidden += len(lines) - len(told)
-        lines = told
         if lines:
-            self.tails[rank] = (self.tails.get(rank, []) + lines)[-20:]
+            told = _without_noise(lines)
+            self.hidden += len(lines) - len(told)
+            self.tails[rank] = (self.tails.get(rank, []) + told[-TAIL:])[-TAIL:]
+            return told
         return lines
 
     @property
     def alive(self) -> int:
-        return len(self.started) - len(self.ends)
+        return len(self.started - self.ends.keys())
 
     @property
     def all_ended(self) -> bool:
@@ -152,3 +183,9 @@ class RunState:
         return tuple(
             e for e in self.ends.values() if not e.ok and self.first and e.rank != self.first.rank
         )
+
+
+def _without_noise(lines: list[str]) -> list[str]:
+    if not any(word in line for line in lines for word in _NOISE_WORDS):
+        return lines
+    return [line for line in lines if not _NOISE.search(line)]

@@ -31,10 +31,12 @@ def main():
         return 125
     set_subreaper()
     code, sign = supervise(orders, reader, link)
-    kill_marked(os.environ.get(RUN_MARK, ""), only_below=os.getpid())
+    kill_all("", os.getpid())
     try:
         send(link, {"ended": True, "code": code, "signal": sign})
-        reader.next()  # the agent has noted it: mpirun may tear everything down now
+        # when we go, MPI tears everything down: only once the controller knows who was first
+        while "noted" not in (reader.next() or {"noted": "the agent is gone"}):
+            pass
     except OSError:
         pass
     return code if sign is None else 128 + sign
@@ -73,13 +75,21 @@ def supervise(orders, reader, link):
         ready, _, _ = select.select(watched, [], [], 1.0)
         if wake in ready:
             os.read(wake, 512)
-        if link in ready:
-            message = reader.next()
-            if message is None:
-                group(pid, signal.SIGKILL)  # the agent is gone, and with it who asked for this run
-                watched = [wake]
-            else:
-                group(pid, message["signal"])
+        if link in ready and not obey(reader, pid):
+            group(pid, signal.SIGKILL)  # the agent is gone, and with it who asked for this run
+            watched = [wake]
+
+
+def obey(reader, pid):
+    """The agent's orders: signals. False when the agent is gone."""
+    while True:
+        message = reader.next()
+        if message is None:
+            return False
+        if "signal" in message:
+            group(pid, message["signal"])
+        if b"\n" not in reader.buffer:
+            return True
 
 
 def start(orders):
@@ -186,48 +196,11 @@ def set_subreaper():
     prctl(36, 1)
 
 
-def marked(run_id, only_below=0):
-    """The processes of this user that carry the run's id, ourselves excepted."""
-    if not run_id:
-        return []
-    mark = ("%s=%s" % (RUN_MARK, run_id)).encode()
-    me, uid, found = os.getpid(), os.getuid(), []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == me:
-            continue
-        try:
-            if os.stat("/proc/" + name).st_uid != uid:
-                continue
-            with open("/proc/%s/environ" % name, "rb") as f:
-                if mark not in f.read().split(b"\0"):
-                    continue
-            state, parent = stat_of(name)
-            if state != "Z" and (not only_below or below(parent, only_below)):
-                found.append(int(name))
-        except (OSError, ValueError, IndexError):
-            continue
-    return found
-
-
-def stat_of(pid):
-    with open("/proc/%s/stat" % pid) as f:
-        fields = f.read().rsplit(")", 1)[1].split()
-    return fields[0], int(fields[1])
-
-
-def below(pid, ancestor):
-    while pid > 1:
-        if pid == ancestor:
-            return True
-        pid = stat_of(pid)[1]
-    return False
-
-
-def kill_marked(run_id, only_below=0, seconds=5.0):
-    """Kills until a look finds none. Returns those that would not go."""
+def kill_all(run_id, ancestor, seconds=5.0):
+    """Kills what belongs to the run until a look finds none. Returns those that would not go."""
     deadline = time.time() + seconds
     while True:
-        left = marked(run_id, only_below)
+        left = members(run_id, ancestor)
         if not left or time.time() > deadline:
             return left
         for pid in left:
@@ -235,7 +208,48 @@ def kill_marked(run_id, only_below=0, seconds=5.0):
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        time.sleep(0.05)
+        time.sleep(0.02)
+
+
+def members(run_id, ancestor):
+    """The processes that descend from `ancestor`, or carry the run's id; ourselves excepted.
+
+    Descent finds those that cleaned their environment: `ancestor` is a subreaper, so that who loses
+    its parent stays below it. The id finds those whose subreaper was killed.
+    """
+    alive = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
+    children = {}  # type: dict[int, list[int]]
+    for pid, (_, parent) in alive.items():
+        children.setdefault(parent, []).append(pid)
+    found, todo = set(), [ancestor]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.update(below)
+        todo.extend(below)
+    if run_id:
+        mark = ("%s=%s" % (RUN_MARK, run_id)).encode()
+        found.update(pid for pid in alive if pid not in found and carries(pid, mark))
+    return [p for p in found if p not in (os.getpid(), ancestor) and alive[p][0] not in "ZX"]
+
+
+def stat_of(pid):
+    """(state, parent); one that is gone looks like a zombie."""
+    try:
+        with open("/proc/%s/stat" % pid, "rb") as f:
+            fields = f.read().rsplit(b")", 1)[1].split()
+        return fields[0].decode(), int(fields[1])
+    except (OSError, ValueError, IndexError):
+        return "X", 0
+
+
+def carries(pid, mark):
+    try:
+        if os.stat("/proc/%d" % pid).st_uid != os.getuid():
+            return False
+        with open("/proc/%d/environ" % pid, "rb") as f:
+            return mark in f.read().split(b"\0")
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
 for `lease` seconds), it leaves no process of the run behind and says what it found.
 """
 
-import glob
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -21,7 +21,6 @@ blobs = globals()["agent"].module("blobs")
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
-CHUNK = 64 * 1024
 
 
 def run_id(h):
@@ -30,59 +29,27 @@ def run_id(h):
     return h["run_id"]
 
 
-def op_prepare(call, h):
-    """What this host would run with: the environment's prefix and versions, a free port."""
-    root = blobs.root_folder(h["root"])
-    prefix = os.path.realpath(os.path.join(root, "current"))
-    python = os.path.join(prefix, "bin", "python")
-    if not os.access(python, os.X_OK):
-        raise Failure(
-            "no environment is installed in %s" % root,
-            hint="ipexctl install",
-            slug="not-installed",
-        )
-    return {
-        "prefix": prefix,
-        "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
-        "packages": packages(prefix),
-        "port": free_port(h.get("ports") or [29500, 29600]),
-        "path": os.environ.get("PATH", os.defpath),
-    }
-
-
-def packages(prefix):
-    found = {}
-    for path in glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "*.dist-info")):
-        name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
-        found[name.lower().replace("_", "-")] = version
-    return found
-
-
-def free_port(ports):
-    for port in range(ports[0], ports[1] + 1):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
-            try:
-                s.bind(("", port))
-            except OSError:
-                continue
-            return port
-    raise Failure("no free port between %d and %d" % tuple(ports))
-
-
 def op_snapshot(call, h):
     """The user's files for this run, copied out of the blob store. Paths can't leave the folder."""
     root = blobs.root_folder(h["root"])
     work = blobs.folder(root, "runs", run_id(h), "work")
-    total = 0
-    for entry in h["files"]:
-        path = inside(work, entry["path"])
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if "link" in entry:
-            inside(work, os.path.join(os.path.dirname(entry["path"]), entry["link"]))
-            os.symlink(entry["link"], path)
-            continue
-        total += copy(blobs.path_of(root, entry["sha256"]), path, entry["mode"])
-    return {"work": work, "bytes": total}
+    try:
+        for entry in h["files"]:
+            place(root, work, entry)
+    except OSError as e:
+        raise Failure("cannot write to %s: %s" % (work, e.strerror or e)) from None
+    return {"work": work}
+
+
+def place(root, work, entry):
+    path = inside(work, entry["path"])
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if "link" in entry:
+        inside(work, os.path.join(os.path.dirname(entry["path"]), entry["link"]))
+        os.symlink(entry["link"], path)
+        return
+    shutil.copyfile(blobs.path_of(root, entry["sha256"]), path)
+    os.chmod(path, 0o755 if entry["mode"] & 0o100 else 0o644)
 
 
 def inside(folder, path):
@@ -90,14 +57,6 @@ def inside(folder, path):
     if os.path.isabs(path) or not full.startswith(folder + os.sep):
         raise Failure("the path %r leaves the run's folder" % path)
     return full
-
-
-def copy(source, target, mode):
-    import shutil
-
-    shutil.copyfile(source, target)
-    os.chmod(target, 0o755 if mode & 0o100 else 0o644)
-    return os.path.getsize(target)
 
 
 def op_host(call, h):
@@ -125,67 +84,91 @@ class HostRun:
         self.ranks = {}  # rank -> connection
         self.launches = {}  # key -> connection of a bootstrap program
         self.children = {}  # key -> Popen
-        self.follower = Follower(call, self.lock)
+        self.follower = call.agent.module("follow").Follower(call, h["window"])
+        self.killed_for_memory = oom_kills()
         self.over = False
         self.swept = None
 
     # -- life --
 
     def serve(self):
-        self.write_programs()
-        listener, folder = self.listen()
+        self.helpers.set_subreaper()  # whatever loses its parent here stays below us, and is found
         try:
-            for target in (self.accept, self.watch_lease, self.follower.loop):
-                args = (listener,) if target == self.accept else ()
-                start_thread(target, *args)
+            self.write_programs()
+            listener, folder = self.listen()
+        except OSError as e:
+            raise Failure("cannot write to %s: %s" % (self.dir, e.strerror or e)) from None
+        try:
+            start_thread(self.accept, listener)
+            start_thread(self.watch_lease)
+            start_thread(self.follower.loop)
             self.call.emit({"event": "ready"})
             self.orders()
-            left = self.end()
-            self.follower.last()
-            return {"survivors": left, "logs": self.logs}
+            return {"survivors": len(self.end()), "logs": self.logs}
         finally:
             listener.close()
-            os.unlink(self.socket_path)
-            if folder:
-                os.rmdir(folder)
+            remove(self.socket_path, folder)
 
     def orders(self):
+        """Until all is over, or the controller is gone."""
+        stopping = False
         while True:
             frame = self.call.recv()
-            if frame is None:
+            if frame is None or "over" in frame[0]:
                 return
             header = frame[0]
             if "ping" in header:
                 self.call.emit({"event": "pong"})
+            elif "shown" in header:
+                self.follower.give(header["shown"])
             elif "spawn" in header:
                 self.spawn(header["spawn"], header["argv"])
+            elif "noted" in header:
+                self.tell(self.ranks.get(header["noted"]), {"noted": True})
             elif "signal" in header:
                 self.signal_ranks(header["signal"])
             elif "kill" in header:
                 self.kill(header["kill"])
             elif "exited" in header:
-                self.answer_launch(header["exited"], {"exit": header["code"]})
+                self.tell(self.launches.get(header["exited"]), {"exit": header["code"]})
             elif "refused" in header:
-                self.answer_launch(header["refused"], {"refused": header["why"]})
-            elif "stop" in header:
-                return
+                self.tell(self.launches.get(header["refused"]), {"refused": header["why"]})
+            elif "stop" in header and not stopping:
+                stopping = True
+                start_thread(self.wind_up)
+
+    def wind_up(self):
+        """First the processes, then the rest of their output: that may take as long as it takes."""
+        self.call.emit({"event": "swept", "survivors": len(self.end())})
+        self.follower.close()
+        self.call.inbox.put(({"over": True}, b""))
+
+    def tell(self, link, message):
+        if link is not None:
+            try:
+                self.helpers.send(link, message)
+            except OSError:
+                pass  # it has gone by itself
 
     def hear(self):
         self.last_heard = time.monotonic()
 
     def watch_lease(self):
         while not self.over:
-            if time.monotonic() - self.last_heard > self.lease:
+            silence = time.monotonic() - self.last_heard
+            if silence > self.lease:
                 self.end()
+                start_thread(self.call.emit, {"event": "lease", "seconds": silence})
+                time.sleep(1.0)  # the controller may be there again, and wonder
                 os._exit(0)
             time.sleep(0.5)
 
     def end(self):
-        """Kills what is left of the run, looks again, and says who would not go."""
+        """Kills what is left of the run, looks again, and tells who would not go."""
         with self.lock:
             if self.swept is None:
                 self.over = True
-                self.swept = self.helpers.kill_marked(self.run_id)
+                self.swept = self.helpers.kill_all(self.run_id, os.getpid())
             return self.swept
 
     # -- the socket --
@@ -224,23 +207,25 @@ class HostRun:
 
     def rank(self, link, reader, hello):
         number = hello["rank"]
-        orders = self.rank_orders(number, hello["local"])
-        self.helpers.send(link, orders)
+        orders = self.rank_orders(link, number, hello["local"])
+        if "refused" not in orders:
+            try:
+                self.follower.add(number, orders["log"])
+            except OSError as e:
+                orders = {"refused": "cannot make the log of rank %s: %s" % (number, e)}
         if "refused" in orders:
             self.call.emit({"event": "rank", "rank": number, "refused": orders["refused"]})
+            self.tell(link, orders)
             return
-        self.follower.add(number, orders["log"])
-        with self.lock:
-            self.ranks[number] = link
+        self.tell(link, orders)
         ended = self.until_end(number, reader)
+        if not ended["lost"]:
+            self.follower.finish(number)
+        ended["hints"] = [] if ended["code"] == 0 else self.hints()
+        self.call.emit({"event": "rank", "rank": number, "ended": ended})
+        reader.next()  # it stays until the controller has noted its end
         with self.lock:
             self.ranks.pop(number, None)
-        self.follower.finish(number)
-        self.call.emit({"event": "rank", "rank": number, "ended": ended})
-        try:
-            self.helpers.send(link, {"noted": True})
-        except OSError:
-            pass
 
     def until_end(self, number, reader):
         while True:
@@ -252,7 +237,20 @@ class HostRun:
             elif "ended" in message:
                 return {"code": message["code"], "signal": message["signal"], "lost": False}
 
-    def rank_orders(self, number, local):
+    def hints(self):
+        """What this host knows about the end of a rank, that the rank could not say."""
+        found = []
+        if oom_kills() > self.killed_for_memory:
+            found.append("oom")
+        try:
+            disk = os.statvfs(self.logs)
+            if disk.f_bavail * disk.f_frsize < 64 * 1024:
+                found.append("disk-full")
+        except OSError:
+            pass
+        return found
+
+    def rank_orders(self, link, number, local):
         places = {p["rank"]: p for p in self.plan["ranks"]}
         if number not in places:
             refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(places))
@@ -261,6 +259,10 @@ class HostRun:
         if local is not None and local != place["local_rank"]:
             refused = "rank %d is local rank %d here, not %d" % (number, local, place["local_rank"])
             return {"refused": refused}
+        with self.lock:
+            if number in self.ranks:
+                return {"refused": "rank %d is here twice" % number}
+            self.ranks[number] = link
         env = self.base_env()
         env.update(place["env"])
         log = os.path.join(self.logs, "rank%05d.log" % number)
@@ -276,10 +278,7 @@ class HostRun:
         with self.lock:
             links = list(self.ranks.values())
         for link in links:
-            try:
-                self.helpers.send(link, {"signal": number})
-            except OSError:
-                pass
+            self.tell(link, {"signal": number})
 
     # -- mpirun and its daemons --
 
@@ -291,15 +290,6 @@ class HostRun:
         self.call.emit({"event": "launch", "key": key, "argv": hello["argv"]})
         reader.next()  # returns when the program is gone, be it done or killed
         self.call.emit({"event": "unlaunch", "key": key})
-
-    def answer_launch(self, key, message):
-        with self.lock:
-            link = self.launches.get(key)
-        if link is not None:
-            try:
-                self.helpers.send(link, message)
-            except OSError:
-                pass
 
     def base_env(self):
         env = {k: os.environ[k] for k in KEPT if k in os.environ}
@@ -375,52 +365,19 @@ def start_thread(target, *args):
     thread.start()
 
 
-class Follower:
-    """Reads log files as they grow and sends what is new, by offset: no line torn, none lost."""
+def remove(socket_path, folder):
+    try:
+        os.unlink(socket_path)
+        if folder:
+            os.rmdir(folder)
+    except OSError:
+        pass  # the user's script may have removed it
 
-    def __init__(self, call, lock):
-        self.call = call
-        self.guard = threading.Lock()
-        self.files = {}  # key -> [path, offset, finished]
-        self.over = False
 
-    def add(self, key, path):
-        with self.guard:
-            self.files.setdefault(key, [path, 0, False])
-
-    def finish(self, key):
-        """The writer has ended: all it wrote goes out before anybody is told that it ended."""
-        with self.guard:
-            entry = self.files.get(key)
-            if entry:
-                self.drain(key, entry)
-                entry[2] = True
-
-    def loop(self):
-        while not self.over:
-            with self.guard:
-                for key, entry in self.files.items():
-                    if not entry[2]:
-                        self.drain(key, entry)
-            time.sleep(0.08)
-
-    def last(self):
-        self.over = True
-        with self.guard:
-            for key, entry in self.files.items():
-                self.drain(key, entry)
-
-    def drain(self, key, entry):
-        try:
-            if os.path.getsize(entry[0]) == entry[1]:
-                return
-            with open(entry[0], "rb") as f:
-                f.seek(entry[1])
-                while True:
-                    data = f.read(CHUNK)
-                    if not data:
-                        return
-                    self.call.emit({"event": "log", "key": key, "at": entry[1]}, data)
-                    entry[1] += len(data)
-        except OSError:
-            return
+def oom_kills():
+    """How many processes the kernel has killed for memory since it booted."""
+    try:
+        with open("/proc/vmstat") as f:
+            return sum(int(line.split()[1]) for line in f if line.startswith("oom_kill "))
+    except (OSError, ValueError, IndexError):
+        return 0

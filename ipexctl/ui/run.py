@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,23 +15,23 @@ from rich.text import Text
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.runlog import RunState
 from ipexctl.ui.console import stderr_console, stdout_console
 
 if TYPE_CHECKING:
-    from rich.live import Live
+    from ipexctl.verbs.watch import RunResult, Tally, View
 
-    from ipexctl.verbs.session import RunResult, View
-
-COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta",
-           "bright_green", "bright_yellow", "bright_blue")  # fmt: skip
+COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks' names, as the terminal numbers them
+ERASE = "\r\x1b[2K"
+RESET = "\x1b[0m"
 
 
 def view(*, as_json: bool) -> View:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a rank may print what this terminal has not
     if as_json:
         return JsonView()
     out = stdout_console()
-    return TerminalView(out, stderr_console()) if out.is_terminal else PlainView()
+    return TerminalView(out) if out.is_terminal else PlainView()
 
 
 class PlainView:
@@ -36,7 +39,6 @@ class PlainView:
 
     def __init__(self) -> None:
         self.console = stderr_console()
-        self.width = 0
 
     def note(self, text: str) -> None:
         self.console.print(Text(text), soft_wrap=True)
@@ -47,10 +49,11 @@ class PlainView:
         for text in plan.notes:
             self.note(text)
 
-    def line(self, host: str, rank: int, text: str) -> None:
-        print(f"{self.prefix(host, rank)} | {_no_colour(text)}", flush=True)
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        prefix = self.prefix(host, rank)
+        _write("".join(f"{prefix} | {_no_colour(text)}\n" for text in texts))
 
-    def tick(self, state: RunState, seconds: float) -> None:
+    def tick(self, tally: Tally) -> None:
         return None
 
     def result(self, result: RunResult) -> None:
@@ -59,41 +62,55 @@ class PlainView:
 
 
 class TerminalView(PlainView):
-    """A terminal: the same lines in colour, and one status line that stays at the bottom."""
+    """A terminal: the same lines in colour, and one status line that stays at the bottom.
 
-    def __init__(self, out: Console, err: Console) -> None:
+    Lines are written by our own few escape codes: Rich would need a millisecond for each.
+    """
+
+    def __init__(self, out: Console) -> None:
         super().__init__()
-        self.out = out
         self.console = out
-        self._live: Live | None = None
+        self._colour = not out.no_color
+        self._status = ""
         self._drawn = 0.0
 
-    def line(self, host: str, rank: int, text: str) -> None:
-        prefix = (f"{self.prefix(host, rank)} | ", COLOURS[rank % len(COLOURS)])
-        self.out.print(Text.assemble(prefix, Text.from_ansi(text)), soft_wrap=True)
+    def note(self, text: str) -> None:
+        self._clear()
+        super().note(text)
 
-    def tick(self, state: RunState, seconds: float) -> None:
-        if self._live is None:
-            from rich.live import Live
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        prefix = f"{self.prefix(host, rank)} |"
+        if self._colour:
+            prefix = f"\x1b[{COLOURS[rank % len(COLOURS)]}m{prefix}{RESET}"
+            block = "".join(f"{prefix} {_closed(text)}\n" for text in texts)
+        else:
+            block = "".join(f"{prefix} {_no_colour(text)}\n" for text in texts)
+        erase = ERASE if self._status else ""
+        _write(erase + block + self._status)
 
-            self._live = Live(console=self.out, auto_refresh=False, transient=True)
-            self._live.start()
+    def tick(self, tally: Tally) -> None:
         now = time.monotonic()
         if now - self._drawn > 0.2:
             self._drawn = now
-            self._live.update(_status(state, seconds), refresh=True)
+            text = _status(tally, bare=not self._colour, width=self.console.width - 1)
+            _write((ERASE if self._status else "") + text)
+            self._status = text
 
     def result(self, result: RunResult) -> None:
-        if self._live:
-            self._live.stop()
+        self._clear()
         super().result(result)
+
+    def _clear(self) -> None:
+        if self._status:
+            _write(ERASE)
+            self._status = ""
 
 
 class JsonView:
     """One JSON object per line on stdout, the result last."""
 
     def _print(self, **fields: object) -> None:
-        print(json.dumps(fields), flush=True)
+        _write(json.dumps(fields) + "\n")
 
     def note(self, text: str) -> None:
         self._print(event="note", text=text)
@@ -111,10 +128,11 @@ class JsonView:
             hosts=hosts,
         )
 
-    def line(self, host: str, rank: int, text: str) -> None:
-        self._print(event="line", host=host, rank=rank, text=_no_colour(text))
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        event = {"event": "line", "host": host, "rank": rank}
+        _write("".join(json.dumps({**event, "text": _no_colour(t)}) + "\n" for t in texts))
 
-    def tick(self, state: RunState, seconds: float) -> None:
+    def tick(self, tally: Tally) -> None:
         return None
 
     def result(self, result: RunResult) -> None:
@@ -141,6 +159,16 @@ class JsonView:
 # --- parts ---------------------------------------------------------------------------------------
 
 
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
+        # what is left in the buffer must not be tried again when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
@@ -160,15 +188,19 @@ def _headline(run_id: str, plan: LaunchPlan) -> str:
     )
 
 
-def _status(state: RunState, seconds: float) -> Text:
-    failed = sum(not e.ok for e in state.ends.values())
-    text = Text(f" {seconds:5.0f} s  {state.alive} of {state.plan.world_size} ranks up", "bold")
-    done = len(state.ends) - failed
-    if done:
-        text.append(f"  {done} done", "green")
-    if failed:
-        text.append(f"  {failed} failed", "red")
-    return text
+def _status(tally: Tally, *, bare: bool, width: int) -> str:
+    parts = [(f" {tally.seconds:5.0f} s  {tally.alive} of {tally.ranks} ranks up", 1)]
+    parts += [(f"  {tally.done} done", 32)] if tally.done else []
+    parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
+    text = "".join(part for part, _ in parts)
+    if bare or len(text) > width:
+        return text[:width]
+    return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+
+
+def _closed(text: str) -> str:
+    """Colours that a line leaves open end with it."""
+    return text + RESET if "\x1b" in text else text
 
 
 def _no_colour(text: str) -> str:

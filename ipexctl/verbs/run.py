@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from ipexctl.core import launch
 from ipexctl.core.launch import Node, RunRequest
-from ipexctl.core.model import Host, HostDown, Prepared
-from ipexctl.core.stack import env_vars
-from ipexctl.errors import IpexctlError, RunFailed, Unreachable
+from ipexctl.core.model import Host, HostDown
+from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs import sync
 from ipexctl.verbs.facts import ROOT, probe
-from ipexctl.verbs.session import Interrupts, RunResult, Session, View
+from ipexctl.verbs.session import EXIT_HOST_FAILED, Interrupts, Session
 from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.watch import Painter, RunResult, View
 
 HOST_SILENCE = 30.0
+EXIT_NOT_STARTED = 120
 
 T = TypeVar("T")
 
@@ -42,96 +43,94 @@ class RunOptions:
 def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     hosts = inventory(target)
-    snapshot = sync.take(_folder(options))
-    for note in snapshot.notes:
-        view.note(note)
+    script = _script(options)
+    snapshot = sync.take(script.folder)
     transport = AnyTransport(target, hosts)
+    painter = Painter(view)
     agents: dict[Host, Agent] = {}
     try:
+        for note in snapshot.notes:
+            painter.note(note)
         run_id = new_run_id()
-        nodes = _each(
-            hosts.hosts, lambda h: _prepare(h, transport, target, options, agents), options.forks
-        )
-        run_dir = f"{options_root(nodes)}/runs/{run_id}"
-        request = RunRequest(_argv(options), options.n, options.ppn, options.env)
-        plan = launch.plan(list(nodes.values()), request, run_dir)
-        used = {h: a for h, a in agents.items() if any(p.host == h.name for p in plan.hosts)}
-        view.planned(run_id, plan)
+
+        def prepare(host: Host) -> Node:
+            agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
+            return _prepare(agent, options.root, run_id)
+
+        nodes = _each(hosts.hosts, prepare, options.forks)
+        request = RunRequest(script.argv, options.n, options.ppn, options.env)
+        plan = launch.plan(list(nodes.values()), request, run_id)
+        painter.planned(run_id, plan)
+        used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
         sent = _each(
-            list(used),
-            lambda h: sync.send(agents[h], options.root, run_id, snapshot),
-            options.forks,
+            used, lambda h: sync.send(agents[h], options.root, run_id, snapshot), options.forks
         )
-        travelled = sum(count for _, count in sent.values())
-        view.note(
-            f"sent {snapshot.folder} to the hosts: {len(snapshot.files)} files, "
-            f"{travelled / 1000:.1f} kB that they did not have"
-        )
-        session = Session(plan, run_id, options.root, options.host_timeout, view, interrupts)
-        result = session.drive({h.name: (used[h], sent[h][0]) for h in used})
-        view.result(result)
+        painter.note(_sent(snapshot, sum(size for _, size in sent.values())))
+        session = Session(plan, run_id, options.root, options.host_timeout, painter, interrupts)
+        result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
+        painter.result(result)
         return result
     finally:
         for agent in list(agents.values()):
             agent.close()
         transport.close()
+        painter.close()
 
 
 def new_run_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
 
 
-def options_root(nodes: Mapping[Host, Node]) -> str:
-    """The root folder on node0, as an absolute path."""
-    return next(iter(nodes.values())).facts.disk.root
+@dataclass(frozen=True)
+class _Script:
+    folder: Path  # what is sent
+    argv: tuple[str, ...]  # what follows the interpreter
 
 
-def _folder(options: RunOptions) -> Path:
+def _script(options: RunOptions) -> _Script:
     if options.module:
-        return Path.cwd()
-    script = Path(options.script)
-    if not script.is_file():
-        raise RunFailed(
-            f"there is no script {options.script}",
-            why=f"looked in {Path.cwd()}",
+        return _Script(Path.cwd(), ("-m", options.script, *options.args))
+    given = Path(options.script)
+    if not given.is_file():
+        folder = given.is_dir()
+        raise InputError(
+            f"{options.script} is a folder" if folder else f"there is no script {options.script}",
+            why="the script itself is needed" if folder else f"looked in {Path.cwd()}",
             hint="ipexctl run [OPTIONS] SCRIPT [ARGUMENTS]",
-            exit_code=2,
         )
-    return script.resolve().parent
+    script = given.resolve()  # a link's target is what Python takes the folder of, too
+    name = script.name
+    if name.startswith("-"):
+        name = f"./{name}"  # or Python takes it for an option
+    return _Script(script.parent, (name, *options.args))
 
 
-def _argv(options: RunOptions) -> tuple[str, ...]:
-    if options.module:
-        return ("-m", options.script, *options.args)
-    return (Path(options.script).name, *options.args)
-
-
-def _prepare(
-    host: Host,
-    transport: AnyTransport,
-    target: Target,
-    options: RunOptions,
-    agents: dict[Host, Agent],
-) -> Node:
-    agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
-    if agent.hello.kind != "python":
-        raise RunFailed(
-            f"{host.name}: no Python 3.6 or newer there", hint="ipexctl doctor", exit_code=123
-        )
-    facts = probe(agent, options.root)
-    done = agent.call("runs.prepare", {"root": options.root}).done
-    packages = dict(done["packages"])
-    if not done["mpirun"]:
-        raise RunFailed(
-            f"{host.name}: there is no mpirun in {done['prefix']}",
-            hint="ipexctl install",
-            exit_code=123,
-        )
-    mpi_env = env_vars(done["prefix"], packages.get("impi-rt", ""))
-    prepared = Prepared(
-        done["prefix"], tuple(packages.items()), tuple(mpi_env), done["path"], done["port"]
+def _sent(snapshot: sync.Snapshot, size: int) -> str:
+    return (
+        f"sent {snapshot.folder} to the hosts: {len(snapshot.files)} files, "
+        f"{size / 1000:.1f} kB that they did not have"
     )
+
+
+def _prepare(agent: Agent, root: str, run_id: str) -> Node:
+    host = agent.host
+    if agent.hello.kind != "python":
+        raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
+    facts = probe(agent, root)
+    done = agent.call("prepare.run", {"root": root, "run_id": run_id}).done
+    try:
+        prepared = launch.read_prepared(done)
+    except ValueError as e:
+        raise HostFailed(f"{host.name}: what it says of itself is not readable ({e})") from None
+    if not done.get("mpirun"):
+        raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
     return Node(host, facts, prepared)
+
+
+def _not_ready(what: str, hint: str) -> RunFailed:
+    e = RunFailed(what, hint=hint)
+    e.slug = "not-installed"
+    return e
 
 
 def _each(hosts: Sequence[Host], work: Callable[[Host], T], forks: int) -> dict[Host, T]:
@@ -146,8 +145,12 @@ def _each(hosts: Sequence[Host], work: Callable[[Host], T], forks: int) -> dict[
 def _together(downs: Sequence[HostDown], total: int) -> IpexctlError:
     first = downs[0]
     unreachable = {"unreachable", "host-key-unknown", "host-key-changed"}
-    kind = Unreachable if any(d.slug in unreachable for d in downs) else RunFailed
-    if len(downs) == 1:
-        return kind(first.what, why=first.why, hint=first.hint)
-    lines = "\n".join(d.what for d in downs)
-    return kind(f"{len(downs)} of {total} hosts cannot run this", why=lines, hint=first.hint)
+    what, why = first.what, first.why
+    if len(downs) > 1:
+        what = f"{len(downs)} of {total} hosts cannot run this"
+        why = "\n".join(d.what for d in downs)
+    if any(d.slug in unreachable for d in downs):
+        return Unreachable(what, why=why, hint=first.hint)
+    only_missing = all(d.slug == "not-installed" for d in downs)
+    code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
+    return RunFailed(what, why=why, hint=first.hint, exit_code=code)

@@ -1,4 +1,8 @@
-"""One run while it lasts: a loop over one queue, in which everything happens one at a time."""
+"""One run while it lasts: a loop over one queue, in which everything happens one at a time.
+
+Hosts may send WINDOW bytes of output ahead of what has been painted here; so their other words are
+never held up behind output, and a slow terminal costs neither memory nor the run.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +10,33 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from ipexctl.core import launch
+from ipexctl.core import events, launch
+from ipexctl.core.events import BadEvent, Event
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.runlog import RankEnd, RunState
+from ipexctl.core.runlog import Lines, RunState
 from ipexctl.errors import EXIT_INTERRUPTED, IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.frames import Frame
+from ipexctl.verbs.watch import HostEnd, Painter, RunResult, Tally
 
 PING_EVERY = 3.0
 FAIL_GRACE = 5.0  # after the first failure the other ranks may still say their last words
 INTERRUPT_GRACE = 10.0  # after the first Ctrl-C ranks may save
 STOP_WAIT = 20.0
+END_WAIT = 20.0  # for mpirun, when all its ranks have ended
+STRAGGLE = 30.0  # ranks that go on so long after others have ended are told of
+WINDOW = 512 * 1024
+LARGEST_FRAME = 1 << 20
 EXIT_HOST_LOST = 121
 EXIT_MPIRUN = 122
-
-
-@dataclass(frozen=True)
-class HostEnd:
-    """What a host said when the run was over. `survivors` None: it could not be asked."""
-
-    host: str
-    survivors: int | None
-    logs: str
-
-
-@dataclass(frozen=True)
-class RunResult:
-    run_id: str
-    exit_code: int
-    ended_by: str  # ranks · rank-failed · host-lost · interrupted · mpirun
-    seconds: float
-    plan: LaunchPlan
-    hosts: tuple[HostEnd, ...]
-    first: RankEnd | None = None
-    tail: tuple[str, ...] = ()
-    victims: tuple[RankEnd, ...] = ()
-    cause: str = ""
-    hidden: int = 0  # lines known to be harmless that were not shown
-
-
-class View(Protocol):
-    """Who watches a run."""
-
-    def note(self, text: str) -> None: ...
-    def planned(self, run_id: str, plan: LaunchPlan) -> None: ...
-    def line(self, host: str, rank: int, text: str) -> None: ...
-    def tick(self, state: RunState, seconds: float) -> None: ...
-    def result(self, result: RunResult) -> None: ...
+EXIT_HOST_FAILED = 123
 
 
 @dataclass
 class Interrupts:
-    """Counts Ctrl-C. `armed` once the run can answer to it; before, it ends the command at once."""
+    """Counts Ctrl-C. `armed` while the run can answer to it; else it ends the command at once."""
 
     count: int = 0
     armed: bool = False
@@ -77,11 +53,22 @@ class _Link:
 
     agent: Agent
     work: str
+    ranks: frozenset[int]
     number: int = 0
     ready: bool = False
-    heard: float = 0.0
+    heard: float = 0.0  # any word
+    moved: float = 0.0  # any word but that it is alive
+    unshown: int = 0  # bytes of output on their way to the eyes
+    owed: int = 0  # bytes painted, and not yet given back to the host
     end: HostEnd | None = None
     lost: bool = False
+
+    @property
+    def open(self) -> bool:
+        return not self.lost and (self.end is None or not self.end.logs)
+
+
+_Word = tuple[str, "Event | IpexctlError | None"]
 
 
 @dataclass
@@ -92,31 +79,34 @@ class Session:
     run_id: str
     root: str
     host_timeout: float
-    view: View
+    painter: Painter
     interrupts: Interrupts
-    inbox: queue.SimpleQueue[tuple[str, Frame | IpexctlError | None]] = field(
-        default_factory=queue.SimpleQueue
-    )
+    inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, _Link] = field(default_factory=dict)
     launches: dict[int, str] = field(default_factory=dict)  # key -> host of that daemon
     mpirun_code: int | None = None
     mpirun_tail: list[str] = field(default_factory=list)
+    mpi_lines: dict[str, Lines] = field(default_factory=dict)
     seen_interrupts: int = 0
     deadline: float | None = None  # when what is left gets killed
-    trouble: str = ""
-    daemon: str = ""  # the first of MPI's daemons that ended before its ranks
+    refused: str = ""  # what mpirun did that is not in the plan
+    broken: str = ""  # a host that could not do its part
 
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult:
         self.state = RunState(self.plan)
-        self.began = self.now = time.monotonic()
-        self.last_ping = self.now
+        self.began = self.now = self.last_ping = self.last_end = time.monotonic()
+        self.painter.on_shown = self._wake
         self.interrupts.armed = True
-        for name, (agent, work) in hosts.items():
-            self.links[name] = _Link(agent, work, heard=self.now)
-            self._open(name)
-        while not self._over():
-            self._step(0.1)
-        self._stop()
+        try:
+            for name, (agent, work) in hosts.items():
+                ranks = next(h.ranks for h in self.plan.hosts if h.host == name)
+                self.links[name] = _Link(agent, work, frozenset(p.rank for p in ranks))
+                self._open(name)
+            while not self._over():
+                self._step()
+            self._stop()
+        finally:
+            self.interrupts.armed = False
         return self._result()
 
     def _over(self) -> bool:
@@ -124,61 +114,85 @@ class Session:
             return True
         if self.state.all_ended and self.mpirun_code is not None:
             return True
-        return bool(self.trouble)
+        return bool(self.refused or self.broken)
 
-    def _step(self, wait: float) -> None:
-        try:
-            name, frame = self.inbox.get(timeout=wait)
-            self._take(name, frame)
-            while True:
-                name, frame = self.inbox.get_nowait()
-                self._take(name, frame)
-        except queue.Empty:
-            pass
-        self.now = time.monotonic()
+    def _step(self) -> None:
+        """What has come, for a moment at most; then what is due."""
+        until = time.monotonic() + 0.1
+        wait = 0.1
+        with suppress(queue.Empty):
+            while time.monotonic() < until:
+                name, event = self.inbox.get(timeout=wait)
+                wait = 0.0
+                if name:
+                    self._take(name, event)
+        before, self.now = self.now, time.monotonic()
+        if self.now - before > 2.0:
+            self._we_were_away()
+        self._give_back()
         self._ping()
         self._heed_interrupts()
-        self.view.tick(self.state, self.now - self.began)
+        self._tell_stragglers()
+        self.painter.tick(self._tally())
+
+    def _wake(self) -> None:
+        with suppress(queue.Full):  # then the loop is awake
+            self.inbox.put_nowait(("", None))
+
+    def _we_were_away(self) -> None:
+        """Suspended: what the hosts said meanwhile may not have been read yet."""
+        for link in self.links.values():
+            link.heard = max(link.heard, self.now)
 
     # -- to the hosts --
 
     def _open(self, name: str) -> None:
         link = self.links[name]
+        link.heard = link.moved = time.monotonic()
+        link.agent.expect_frames_up_to(LARGEST_FRAME)
+        link.number = link.agent.start("runs.host", self._orders(name))
+        threading.Thread(target=self._listen, args=(name, link), daemon=True).start()
+
+    def _orders(self, name: str) -> dict[str, object]:
         plan = next(h for h in self.plan.hosts if h.host == name)
         python = f"{plan.prefix}/bin/python"
-        ranks = [
-            {
-                "rank": place.rank,
-                "local_rank": place.local_rank,
-                "cpus": list(place.cpus),
-                "env": self.plan.rank_environment(plan, place),
-                "argv": [python, *self.plan.argv],
-            }
-            for place in plan.ranks
-        ]
-        asked = {
+        return {
             "root": self.root,
             "run_id": self.run_id,
             "lease": self.host_timeout,
+            "window": WINDOW,
             "env": dict(plan.env),
-            "cwd": link.work,
-            "ranks": ranks,
+            "cwd": self.links[name].work,
+            "ranks": [
+                {
+                    "rank": place.rank,
+                    "local_rank": place.local_rank,
+                    "cpus": list(place.cpus),
+                    "env": self.plan.rank_environment(plan, place),
+                    "argv": [python, *self.plan.argv],
+                }
+                for place in plan.ranks
+            ],
             "machinefile": self.plan.machinefile,
         }
-        link.number = link.agent.start("runs.host", asked)
-        threading.Thread(target=self._listen, args=(name, link.agent), daemon=True).start()
 
-    def _listen(self, name: str, agent: Agent) -> None:
+    def _listen(self, name: str, link: _Link) -> None:
+        """One thread per host. What it reads is checked here, and waits here while we are busy."""
+        last: IpexctlError | None = None
         try:
-            for frame in agent.frames():
-                self.inbox.put((name, frame))
-            self.inbox.put((name, None))
+            for frame in link.agent.frames():
+                link.heard = time.monotonic()
+                if frame.header["id"] == link.number:
+                    self.inbox.put((name, events.read(name, link.ranks, frame.header, frame.body)))
+        except BadEvent as e:
+            last = RunFailed(f"it sent what no host of ours sends: {e}")
         except IpexctlError as e:
-            self.inbox.put((name, e))
+            last = e
+        self.inbox.put((name, last))
 
     def _tell(self, name: str, order: Mapping[str, object]) -> None:
         link = self.links[name]
-        if link.lost or link.end:
+        if not link.open:
             return
         try:
             link.agent.feed(link.number, order)
@@ -192,121 +206,174 @@ class Session:
         self.last_ping = self.now
         for name, link in self.links.items():
             self._tell(name, {"ping": True})
-            if not link.end and not link.lost and self.now - link.heard > silence:
+            if link.open and self.now - link.heard > silence:
                 self._lost(name, f"no word from it for {silence:.0f} s")
 
+    def _give_back(self) -> None:
+        for name, size in self.painter.shown().items():
+            link = self.links[name]
+            link.unshown -= size
+            link.owed += size
+            if link.owed >= WINDOW // 4:
+                self._tell(name, {"shown": link.owed})
+                link.owed = 0
+
     def _heed_interrupts(self) -> None:
+        if self.painter.gone and not self.seen_interrupts:
+            self.interrupts.count = max(self.interrupts.count, 1)
         if self.interrupts.count == self.seen_interrupts or self.state.stopping:
             return
-        self.seen_interrupts = self.interrupts.count
-        if self.seen_interrupts == 1:
-            self.view.note(
-                f"Ctrl-C: passed on to the ranks; they have {INTERRUPT_GRACE:.0f} s to end. "
-                "Again to kill them now."
-            )
-            self.state.interrupted = True
-            for name in self.links:
-                self._tell(name, {"signal": 2})
-            self.deadline = self.now + INTERRUPT_GRACE
-        else:
+        first, self.seen_interrupts = not self.seen_interrupts, self.interrupts.count
+        if not first or self.interrupts.count > 1:
             self.deadline = self.now
+            return
+        self.painter.note(
+            f"Ctrl-C: passed on to the ranks; they have {INTERRUPT_GRACE:.0f} s to end. "
+            "Again to kill them now."
+        )
+        self.state.interrupted = True
+        for name in self.links:
+            self._tell(name, {"signal": 2})
+        self._soon(INTERRUPT_GRACE)
+
+    def _tell_stragglers(self) -> None:
+        state = self.state
+        if not state.ends or not state.alive or self.deadline is not None:
+            return
+        if self.last_end and self.now - self.last_end > STRAGGLE:
+            self.last_end = 0.0  # once is enough, until another one ends
+            left = sorted(state.started - state.ends.keys())
+            named = ", ".join(f"{r} ({self.plan.host_of(r)})" for r in left[:4])
+            more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+            self.painter.note(
+                f"{len(state.ends)} of {self.plan.world_size} ranks ended without error "
+                f"{STRAGGLE:.0f} s ago or earlier; still running: rank {named}{more}"
+            )
+
+    def _tally(self) -> Tally:
+        state = self.state
+        failed = sum(not e.ok for e in state.ends.values())
+        return Tally(
+            self.plan.world_size,
+            state.alive,
+            len(state.ends) - failed,
+            failed,
+            self.now - self.began,
+        )
 
     # -- from the hosts --
 
-    def _take(self, name: str, frame: Frame | IpexctlError | None) -> None:
+    def _take(self, name: str, event: Event | IpexctlError | None) -> None:
         link = self.links[name]
-        link.heard = time.monotonic()
-        if frame is None or isinstance(frame, IpexctlError):
-            if not link.end:
-                self._lost(name, frame.what if frame else "its connection ended")
-        elif frame.header["id"] != link.number:
-            return
-        elif "error" in frame.header:
-            self.trouble = self.trouble or f"{name}: {frame.header['error']['what']}"
-            link.end = HostEnd(name, None, "")
-        elif "done" in frame.header:
-            done = frame.header["done"]
-            link.end = HostEnd(name, len(done["survivors"]), done["logs"])
-        else:
-            self._event(name, frame)
+        if not isinstance(event, events.Pong):
+            link.moved = time.monotonic()
+        if event is None or isinstance(event, IpexctlError):
+            if link.open:
+                self._lost(name, event.what.removeprefix(f"{name}: ") if event else "it hung up")
+        elif not link.lost:
+            self._event(name, link, event)
 
-    def _event(self, name: str, frame: Frame) -> None:
-        event = frame.header["event"]
-        handler = {
-            "ready": self._ready,
-            "launch": self._launch,
-            "unlaunch": self._unlaunch,
-            "exited": self._exited,
-            "rank": self._rank,
-            "log": self._log,
-            "pong": lambda *_: None,
-        }[event]
-        handler(name, frame)
+    def _event(self, name: str, link: _Link, event: Event) -> None:
+        match event:
+            case events.Ready():
+                self._ready(link)
+            case events.LaunchAsked(key, argv):
+                self._launch(name, key, argv)
+            case events.LaunchGone(key):
+                if name == self.node0 and key in self.launches:
+                    self._tell(self.launches[key], {"kill": f"daemon{key}"})
+            case events.Exited():
+                self._exited(name, event)
+            case events.RankStarted(rank):
+                self.state.rank_started(rank)
+            case events.RankEnded():
+                self._rank_ended(name, event)
+            case events.RankRefused(why):
+                self.refused = self.refused or f"{name}: {why}"
+            case events.Output():
+                self._output(name, link, event)
+            case events.OutputEnd(rank):
+                self.painter.output(name, rank, self.state.output_end(rank), 0)
+            case events.LeaseOver(seconds):
+                self._lost(
+                    name,
+                    f"it heard nothing from this machine for {seconds:.0f} s and ended its part",
+                )
+            case events.Swept(survivors):
+                link.end = HostEnd(name, survivors, "")
+            case events.Done(survivors, logs):
+                link.end = HostEnd(name, survivors, logs)
+            case events.Broken(what):
+                self.broken = self.broken or f"{name}: {what}"
+                link.lost = True
 
-    def _ready(self, name: str, frame: Frame) -> None:
-        self.links[name].ready = True
-        if all(link.ready for link in self.links.values()):
-            self._tell(self.node0, {"spawn": "mpirun", "argv": list(self.plan.mpirun)})
+    def _ready(self, link: _Link) -> None:
+        if not link.ready:
+            link.ready = True
+            if all(link.ready for link in self.links.values()):
+                self._tell(self.node0, {"spawn": "mpirun", "argv": list(self.plan.mpirun)})
 
     @property
     def node0(self) -> str:
         return self.plan.hosts[0].host
 
-    def _launch(self, name: str, frame: Frame) -> None:
-        key = int(frame.header["key"])
+    def _launch(self, name: str, key: int, argv: tuple[str, ...]) -> None:
         try:
-            if name != self.node0:
-                raise RunFailed(f"{name} asked for a launch, and only {self.node0} may")
-            wanted = launch.read_launch(self.plan, frame.header["argv"])
+            if name != self.node0 or key in self.launches:
+                raise RunFailed(f"{name} asked for a launch that mpirun cannot want")
+            wanted = launch.read_launch(self.plan, argv)
         except RunFailed as e:
-            self.view.note(e.what)
+            self.painter.note(e.what)
             self._tell(name, {"refused": key, "why": e.what})
             return
         self.launches[key] = wanted.host
         self._tell(wanted.host, {"spawn": f"daemon{key}", "argv": list(wanted.argv)})
 
-    def _unlaunch(self, name: str, frame: Frame) -> None:
-        key = int(frame.header["key"])
-        if key in self.launches:
-            self._tell(self.launches[key], {"kill": f"daemon{key}"})
+    def _exited(self, name: str, event: events.Exited) -> None:
+        if event.error:
+            self.mpirun_tail.append(f"{name}: {event.error}")
+        if event.launch is None:
+            if name == self.node0:
+                self.mpirun_code = event.code
+                self._mpi_ended(f"mpirun ended with code {event.code}", 2.0)
+        elif self.launches.get(event.launch) == name:
+            if not self.links[name].ranks <= self.state.ends.keys():
+                self._mpi_ended(f"MPI's daemon on {name} ended with code {event.code}", FAIL_GRACE)
+            self._tell(self.node0, {"exited": event.launch, "code": event.code})
 
-    def _exited(self, name: str, frame: Frame) -> None:
-        key, code = frame.header["key"], int(frame.header["code"])
-        if frame.header.get("error"):
-            self.mpirun_tail.append(f"{name}: {frame.header['error']}")
-        if key == "mpirun":
-            self.mpirun_code = code
-            if not self.state.all_ended:
-                self._soon(2.0)  # a rank's own last word may still be on its way
-        else:
-            if not self.state.all_ended and not self.state.stopping:
-                self.daemon = self.daemon or f"MPI's daemon on {name} ended with code {code}"
-                self._soon(FAIL_GRACE)
-            self._tell(self.node0, {"exited": int(key.removeprefix("daemon")), "code": code})
+    def _mpi_ended(self, how: str, grace: float) -> None:
+        if self.state.all_ended or self.state.stopping:
+            return
+        up, ranks = len(self.state.started), self.plan.world_size
+        self.state.mpi_ended(
+            f"{how} while {self.state.alive} of {ranks} ranks were running"
+            if up == ranks
+            else f"{how} when {up} of {ranks} ranks had started"
+        )
+        self._soon(grace)
 
-    def _rank(self, name: str, frame: Frame) -> None:
-        rank = frame.header["rank"]
-        if "refused" in frame.header:
-            self.trouble = f"{name}: {frame.header['refused']}"
-        elif "started" in frame.header:
-            self.state.rank_started(rank)
-        else:
-            ended = frame.header["ended"]
-            for text in self.state.output_end(rank):
-                self.view.line(name, rank, text)
-            end = RankEnd(rank, name, ended["code"], ended["signal"], ended["lost"])
-            self.state.rank_ended(end)
-            if not end.ok:
-                self._soon(FAIL_GRACE)
+    def _rank_ended(self, name: str, event: events.RankEnded) -> None:
+        """Its wrapper leaves only when it hears `noted`: MPI ends the others after we know why."""
+        self.state.rank_ended(event.end)
+        self._tell(name, {"noted": event.end.rank})
+        self.last_end = self.now
+        if not event.end.ok:
+            self._soon(FAIL_GRACE)
+        elif self.state.all_ended:
+            self._soon(END_WAIT)
 
-    def _log(self, name: str, frame: Frame) -> None:
-        key = frame.header["key"]
-        if isinstance(key, int):
-            for text in self.state.output(key, frame.body):
-                self.view.line(name, key, text)
+    def _output(self, name: str, link: _Link, event: events.Output) -> None:
+        size = len(event.data)
+        link.unshown += size
+        if link.unshown > 2 * WINDOW:
+            self._lost(name, "it sends more output than it may")
+        elif event.rank is not None:
+            texts = self.state.output(event.rank, event.data)
+            self.painter.output(name, event.rank, texts, size)
         else:
-            text = frame.body.decode("utf-8", "replace").strip()
-            self.mpirun_tail = (self.mpirun_tail + text.splitlines())[-20:]
+            lines = self.mpi_lines.setdefault(name, Lines()).feed(event.data)
+            self.mpirun_tail = (self.mpirun_tail + [t for t in lines if t.strip()])[-20:]
+            self.painter.output(name, -1, (), size)
 
     def _lost(self, name: str, why: str) -> None:
         self.links[name].lost = True
@@ -320,18 +387,29 @@ class Session:
     # -- the end --
 
     def _stop(self) -> None:
+        """Every host ends what is left, says what it found, and sends the rest of the output.
+
+        That may take long where the reader here is slow: one more Ctrl-C leaves the rest out.
+        """
         self.state.stopping = True
         for name in self.links:
             self._tell(name, {"stop": True})
-        until = time.monotonic() + STOP_WAIT
-        while time.monotonic() < until and any(
-            not (link.end or link.lost) for link in self.links.values()
-        ):
-            self._step(0.1)
+        began, patience = time.monotonic(), self.interrupts.count
+        while any(link.open for link in self.links.values()):
+            self._step()
+            moved = max(began, *(link.moved for link in self.links.values()))
+            if self.now - moved > STOP_WAIT and not self.painter.behind:
+                return
+            if self.interrupts.count > patience and self.now - began > 1.0:
+                return
 
     def _result(self) -> RunResult:
-        state, (ended_by, code, cause) = self.state, self._verdict()
-        first = state.first if ended_by == "rank-failed" else None
+        ended_by, code, cause = self._verdict()
+        first = self.state.first if ended_by == "rank-failed" else None
+        if first:
+            tail = tuple(self.state.tails.get(first.rank, ()))
+        else:
+            tail = tuple(self.mpirun_tail) if ended_by == "mpirun" else ()
         return RunResult(
             run_id=self.run_id,
             exit_code=code,
@@ -340,31 +418,29 @@ class Session:
             plan=self.plan,
             hosts=tuple(link.end or HostEnd(name, None, "") for name, link in self.links.items()),
             first=first,
-            tail=tuple(state.tails.get(first.rank, ())) if first else tuple(self.mpirun_tail),
-            victims=state.victims if first else (),
+            tail=tail,
+            victims=self.state.victims if first else (),
             cause=cause,
-            hidden=state.hidden,
+            hidden=self.state.hidden,
         )
 
     def _verdict(self) -> tuple[str, int, str]:
+        """The first of these that happened: RunState takes only one of them."""
         state = self.state
-        if self.seen_interrupts:
-            return "interrupted", EXIT_INTERRUPTED, "stopped by Ctrl-C"
-        if state.lost_host:
-            host, why = state.lost_host
-            return "host-lost", EXIT_HOST_LOST, f"{host} was lost: {why}"
         if state.first:
             first = state.first
             return "rank-failed", first.exit_code, f"rank {first.rank} on {first.host} {first}"
-        if self.trouble:
-            return "mpirun", EXIT_MPIRUN, self.trouble
+        if state.lost_host:
+            host, why = state.lost_host
+            return "host-lost", EXIT_HOST_LOST, f"{host} was lost: {why}"
+        if state.interrupted or self.seen_interrupts:
+            gone = self.painter.gone and self.interrupts.count == 1
+            why = "nobody reads the output any more" if gone else "stopped by Ctrl-C"
+            return "interrupted", EXIT_INTERRUPTED, why
+        if self.broken:
+            return "host-failed", EXIT_HOST_FAILED, self.broken
+        if self.refused or state.mpi:
+            return "mpirun", EXIT_MPIRUN, self.refused or state.mpi
         if state.all_ok:
             return "ranks", 0, ""
-        started = len(state.started)
-        return (
-            "mpirun",
-            EXIT_MPIRUN,
-            self.daemon
-            or f"mpirun ended with code {self.mpirun_code} when {started} of "
-            f"{self.plan.world_size} ranks had started",
-        )
+        return "mpirun", EXIT_MPIRUN, "the run ended before its ranks did"

@@ -225,6 +225,6 @@ def test_too_many_ranks_are_refused_before_anything_starts(runner):
 
 def test_hosts_without_an_environment_are_told_how_to_get_one(runner):
     done = runner.plain("--root", "~/empty", "-n", "3", str(runner.script("")))
-    assert done.returncode == 120
+    assert done.returncode == 123
     assert "no environment is installed in /home/trainer/empty" in done.stderr
     assert "ipexctl install" in done.stderr

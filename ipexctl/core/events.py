@@ -1,0 +1,226 @@
+"""What a host reports during a run: frames -> events. A host is not trusted; nothing passes unread.
+
+Everything is checked here, once: a number that is not one, a rank that is not this host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core.runlog import RankEnd
+
+LARGEST_OUTPUT = 256 * 1024
+_HINTS = frozenset({"oom", "disk-full"})
+
+
+class BadEvent(Exception):
+    """Not a word of our protocol."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The host waits for its processes."""
+
+
+@dataclass(frozen=True)
+class Pong:
+    """The host is alive."""
+
+
+@dataclass(frozen=True)
+class LaunchAsked:
+    """mpirun on node0 wants a daemon started."""
+
+    key: int
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LaunchGone:
+    """The program by which mpirun asked is gone, so its daemon shall go too."""
+
+    key: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """mpirun (`launch` None) or a daemon of its."""
+
+    launch: int | None
+    code: int
+    error: str
+
+
+@dataclass(frozen=True)
+class RankStarted:
+    rank: int
+
+
+@dataclass(frozen=True)
+class RankEnded:
+    end: RankEnd
+
+
+@dataclass(frozen=True)
+class RankRefused:
+    """MPI started a rank that the plan has elsewhere."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """Bytes of a rank, or of MPI's own programs (`rank` None)."""
+
+    rank: int | None
+    data: bytes
+
+
+@dataclass(frozen=True)
+class OutputEnd:
+    """All that a rank wrote has been sent."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The host has ended the run's processes, and looked again."""
+
+    survivors: int
+
+
+@dataclass(frozen=True)
+class LeaseOver:
+    """The host heard nothing from us for so many seconds, and ended its part."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Done:
+    """The host's last word."""
+
+    survivors: int
+    logs: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The host could not do its part."""
+
+    what: str
+    why: str
+
+
+Event = (
+    Ready | Pong | LaunchAsked | LaunchGone | Exited | RankStarted | RankEnded | RankRefused
+    | Output | OutputEnd | Swept | LeaseOver | Done | Broken
+)  # fmt: skip
+
+
+def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    """The event in a frame of `host`, which has these ranks. Raises BadEvent."""
+    if "error" in header:
+        error = _mapping(header, "error")
+        return Broken(_text(error, "what"), _text(error, "why", ""))
+    if "done" in header:
+        done = _mapping(header, "done")
+        return Done(_whole(done, "survivors"), _text(done, "logs"))
+    reader = _READERS.get(_text(header, "event"))
+    if reader is None:
+        raise BadEvent(f"an event called {header['event'][:40]!r}")
+    return reader(host, ranks, header, body)
+
+
+_Reader = Callable[[str, frozenset[int], Mapping[str, Any], bytes], Event]
+
+
+def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    if "refused" in header:
+        return RankRefused(_text(header, "refused"))
+    rank = _own_rank(ranks, header, "rank")
+    if "ended" not in header:
+        return RankStarted(rank)
+    ended = _mapping(header, "ended")
+    lost = ended.get("lost") is True
+    code, signal = (None if ended.get(k) is None else _whole(ended, k) for k in ("code", "signal"))
+    if [code is not None, signal is not None, lost].count(True) != 1:
+        raise BadEvent(f"a rank that ended in no way or in two: {dict(ended)}")
+    hints = tuple(h for h in ended.get("hints") or () if h in _HINTS)
+    return RankEnded(RankEnd(rank, host, code, signal, lost, hints))
+
+
+def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    if len(body) > LARGEST_OUTPUT:
+        raise BadEvent(f"{len(body)} bytes of output at once")
+    if isinstance(header.get("key"), str):
+        return Output(None, body)
+    rank = _own_rank(ranks, header, "key")
+    return OutputEnd(rank) if header.get("end") is True else Output(rank, body)
+
+
+def _launch(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    argv = header.get("argv")
+    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
+        raise BadEvent("a launch without a command")
+    return LaunchAsked(_whole(header, "key"), tuple(argv))
+
+
+def _exited(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    key = _text(header, "key")
+    number = key.removeprefix("daemon")
+    if key != "mpirun" and not number.isdecimal():
+        raise BadEvent(f"the end of {key[:40]!r}")
+    launch = None if key == "mpirun" else int(number[:9])
+    return Exited(launch, _whole(header, "code"), _text(header, "error", ""))
+
+
+def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    seconds = header.get("seconds")
+    if not isinstance(seconds, int | float):
+        raise BadEvent("a lease without seconds")
+    return LeaseOver(float(seconds))
+
+
+_READERS: Mapping[str, _Reader] = {
+    "ready": lambda host, ranks, header, body: Ready(),
+    "pong": lambda host, ranks, header, body: Pong(),
+    "launch": _launch,
+    "unlaunch": lambda host, ranks, header, body: LaunchGone(_whole(header, "key")),
+    "exited": _exited,
+    "rank": _rank,
+    "log": _log,
+    "swept": lambda host, ranks, header, body: Swept(_whole(header, "survivors")),
+    "lease": _lease,
+}
+
+
+def _mapping(header: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = header.get(name)
+    if not isinstance(value, dict):
+        raise BadEvent(f"{name} without content")
+    return value
+
+
+def _text(header: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = header.get(name, default)
+    if not isinstance(value, str):
+        raise BadEvent(f"no text in {name!r}")
+    return value
+
+
+def _whole(header: Mapping[str, Any], name: str) -> int:
+    value = header.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 31:
+        raise BadEvent(f"no number in {name!r}")
+    return value
+
+
+def _own_rank(ranks: frozenset[int], header: Mapping[str, Any], name: str) -> int:
+    rank = _whole(header, name)
+    if rank not in ranks:
+        raise BadEvent(f"rank {rank}, which is not on this host")
+    return rank

@@ -1,0 +1,102 @@
+"""Log files as they grow, sent by offset: no line torn, none lost.
+
+Files are held open, so a script may remove its log or change its mode. The controller gives so many
+bytes ahead (`window`) and gives back what has been seen: output waits in its file, not in memory,
+and never stands in the way of other words.
+"""
+
+import os
+import threading
+import time
+
+CHUNK = 64 * 1024
+AT_ONCE = 4 * CHUNK  # of one file, before the others have their turn
+PAUSE = 0.08
+
+
+class Follower:
+    def __init__(self, call, window):
+        self.call = call
+        self.credit = window
+        self.change = threading.Condition()
+        self.files = {}  # key -> File
+        self.closing = False
+        self.ended = threading.Event()
+
+    def add(self, key, path):
+        with self.change:
+            if key not in self.files:
+                self.files[key] = File(path)
+
+    def finish(self, key):
+        """The writer has ended; its file is read to the end, which is then told."""
+        with self.change:
+            if key in self.files:
+                self.files[key].finished = True
+
+    def give(self, size):
+        with self.change:
+            self.credit += size
+            self.change.notify_all()
+
+    def close(self):
+        """Nobody writes any more: returns when all has been sent."""
+        with self.change:
+            for file in self.files.values():
+                file.finished = True
+            self.closing = True
+        self.ended.wait()
+
+    def loop(self):
+        while True:
+            with self.change:
+                turn = list(self.files.items())
+                if self.closing and not turn:
+                    break
+            busy = [key for key, file in turn if self.send(key, file)]
+            if not busy:
+                time.sleep(PAUSE)
+        self.ended.set()
+
+    def send(self, key, file):
+        """Some of what is new. True when there may be more."""
+        finished = file.finished  # asked first: what is written after is the next turn's
+        for _ in range(AT_ONCE // CHUNK):
+            data = file.read()
+            if not data:
+                if finished:
+                    self.forget(key, file)
+                return False
+            self.spend(len(data))
+            self.call.emit({"event": "log", "key": key}, data)
+        return True
+
+    def forget(self, key, file):
+        with self.change:
+            del self.files[key]
+        os.close(file.fd)
+        if isinstance(key, int):
+            self.call.emit({"event": "log", "key": key, "end": True})
+
+    def spend(self, size):
+        with self.change:
+            while self.credit <= 0:
+                self.change.wait()
+            self.credit -= size
+
+
+class File:
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
+        self.at = 0
+        self.finished = False
+
+    def read(self):
+        try:
+            if os.fstat(self.fd).st_size < self.at:
+                self.at = 0  # somebody emptied it
+            data = os.pread(self.fd, CHUNK, self.at)
+        except OSError:
+            return b""
+        self.at += len(data)
+        return data

@@ -1,0 +1,79 @@
+"""What a host would run with."""
+
+import errno
+import glob
+import os
+import socket
+import zlib
+
+Failure = globals()["Failure"]  # these two are put there by remote/main.py
+blobs = globals()["agent"].module("blobs")
+
+PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
+
+
+def op_run(call, h):
+    """What this host would run with: the environment's prefix and versions, a free port."""
+    root = blobs.root_folder(h["root"])
+    prefix = os.path.realpath(os.path.join(root, "current"))
+    python = os.path.join(prefix, "bin", "python")
+    if not os.access(python, os.X_OK):
+        raise Failure(
+            "no environment is installed in %s" % root,
+            hint="ipexctl install",
+            slug="not-installed",
+        )
+    return {
+        "prefix": prefix,
+        "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
+        "packages": packages(prefix),
+        "port": free_port(h["run_id"]),
+        "path": os.environ.get("PATH", os.defpath),
+    }
+
+
+def packages(prefix):
+    found = {}
+    for path in glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "*.dist-info")):
+        name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
+        found[name.lower().replace("_", "-")] = version
+    return found
+
+
+def free_port(seed):
+    """A port nobody has now. Each run begins to look elsewhere, so that two take different ones."""
+    low, high = outgoing_ports()
+    usable = [p for p in PORTS if not low <= p <= high] or PORTS
+    start = zlib.crc32(seed.encode("utf-8")) % len(usable)
+    for i in range(len(usable)):
+        port = usable[(start + i) % len(usable)]
+        if is_free(port):
+            return port
+    raise Failure("no free port between %d and %d" % (PORTS[0], PORTS[-1]))
+
+
+def outgoing_ports():
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+            low, high = f.read().split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 32768, 60999
+
+
+def is_free(port):
+    for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
+        try:
+            s = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue  # no IPv6 here
+        try:
+            if family == socket.AF_INET6:
+                s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            s.bind((address, port))
+        except OSError as e:
+            if e.errno == errno.EADDRINUSE:
+                return False
+        finally:
+            s.close()
+    return True

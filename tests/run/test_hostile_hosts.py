@@ -1,0 +1,152 @@
+"""Hosts that do not keep to the protocol: the run ends with a reason that names the host."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+
+import pytest
+
+from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.hosts.agent import Agent, Hello
+from ipexctl.hosts.frames import Decoder
+from ipexctl.hosts.transport import PipeChannel
+from ipexctl.verbs.session import Interrupts, Session
+from ipexctl.verbs.watch import Painter
+from tests.made import facts, host, prepared
+
+# Speaks frames as remote/main.py does. `say(header, body)`; `wait_for` answers pings.
+SPEAKER = """
+import json, struct, sys, time
+head = struct.Struct('>II')
+def read():
+    size, body = head.unpack(sys.stdin.buffer.read(8))
+    header = json.loads(sys.stdin.buffer.read(size))
+    sys.stdin.buffer.read(body)
+    return header
+def raw(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+def say(header, body=b''):
+    data = json.dumps({'id': number, **header}).encode()
+    raw(head.pack(len(data), len(body)) + data + body)
+def wait_for(word):
+    while True:
+        order = read()
+        if 'ping' in order:
+            say({'event': 'pong'})
+        if word in order:
+            return
+number = read()['id']
+"""
+READY = "say({'event': 'ready'})\n"
+END = """
+wait_for('stop')
+say({'event': 'swept', 'survivors': 0})
+say({'done': {'survivors': 0, 'logs': '/logs'}})
+time.sleep(60)
+"""
+GOOD = READY + END
+
+
+class Silent:
+    def note(self, text): ...
+    def planned(self, run_id, plan): ...
+    def lines(self, host, rank, texts): ...
+    def tick(self, tally): ...
+    def result(self, result): ...
+
+
+class Stuck(Silent):
+    """A terminal in which somebody has pressed Ctrl-S."""
+
+    def lines(self, host, rank, texts):
+        time.sleep(3600)
+
+
+def drive(folder, texts, *, view=None, host_timeout=5.0):
+    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(len(texts))]
+    agents = {}
+    for node, text in zip(nodes, texts, strict=True):
+        script = folder / f"{node.host.name}.py"
+        script.write_text(SPEAKER + text)
+        channel = PipeChannel((sys.executable, str(script)))
+        agents[node.host.name] = Agent(node.host, channel, Hello("python"), Decoder())
+    made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
+    painter = Painter(view or Silent())
+    session = Session(made, "made-run", "/r", host_timeout, painter, Interrupts())
+    try:
+        return session.drive({name: (agent, "/w") for name, agent in agents.items()})
+    finally:
+        for agent in agents.values():
+            agent.channel._process.kill()
+            agent.close()
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("raw(b'garbage ' * 100)", "not readable"),
+        ("raw(head.pack(1 << 30, 0))", "not readable"),
+        ("raw(head.pack(2, 0) + b'{}')", "a header without an id"),
+        ("say({'event': 'boom'})", "an event called 'boom'"),
+        ("say({'event': 'rank', 'rank': 0, 'started': 1})", "rank 0, which is not on this host"),
+        ("say({'event': 'log', 'key': 1}, b'x' * (100 << 20))", "not readable"),
+        ("say({'event': 'log', 'key': 1}, b'x' * 300000)", "300000 bytes of output at once"),
+        ("say({'done': 7})", "done without content"),
+        ("sys.exit(0)", "it hung up"),
+    ],
+)
+def test_what_no_host_of_ours_sends_ends_the_run_and_names_the_host(tmp_path, says, why):
+    result = drive(tmp_path, [GOOD, f"say({{'event': 'ready'}})\n{says}\ntime.sleep(60)\n"])
+    assert (result.exit_code, result.ended_by) == (121, "host-lost")
+    assert result.cause.startswith("n1 was lost: ")
+    assert why in result.cause
+    assert [(h.host, h.survivors) for h in result.hosts] == [("n0", 0), ("n1", None)]
+
+
+def test_a_host_that_floods_is_stopped_before_memory_is_full(tmp_path):
+    flood = READY + "while True: say({'event': 'log', 'key': 1}, b'x\\n' * 30000)\n"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = drive(tmp_path, [GOOD, flood], view=Stuck())
+    assert result.cause == "n1 was lost: it sends more output than it may"
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 100 * 1024, f"{grown} KiB more memory"
+
+
+def test_only_node0_may_ask_for_daemons_and_only_it_tells_of_mpirun(tmp_path):
+    daemon = f"{prepared().prefix}/bin//hydra_bstrap_proxy"
+    node0 = READY + (
+        "order = read()\n"
+        "while 'spawn' not in order: order = read()\n"
+        "wait_for('nothing') if order['spawn'] == 'mpirun' else raw(b'a daemon!')\n"
+    )
+    evil = READY + (
+        f"say({{'event': 'launch', 'key': 1, 'argv': ['-q', '-x', 'n0', {daemon!r}]}})\n"
+        "wait_for('refused')\n"
+        "say({'event': 'unlaunch', 'key': 1})\n"
+        "say({'event': 'exited', 'key': 'daemon1', 'code': 0})\n"
+        "say({'event': 'exited', 'key': 'mpirun', 'code': 0})\n"
+        "for i in range(6): wait_for('ping')\n"
+    )
+    result = drive(tmp_path, [node0, evil], host_timeout=2.0)
+    assert result.cause == "n1 was lost: it hung up"
+
+
+def test_a_host_that_says_nothing_is_lost_after_the_timeout(tmp_path):
+    result = drive(tmp_path, [GOOD, "time.sleep(60)\n"], host_timeout=1.0)
+    assert result.cause == "n1 was lost: no word from it for 1 s"
+
+
+def test_a_terminal_that_stands_still_does_not_stop_the_run(tmp_path):
+    talks = READY + (
+        "say({'event': 'log', 'key': 0}, b'line\\n')\n"
+        "wait_for('spawn')\n"
+        "for i in range(6): wait_for('ping')\n"
+        "say({'event': 'rank', 'rank': 0, 'ended': {'code': 5, 'signal': None, 'lost': False}})\n"
+        "wait_for('noted')\n" + END
+    )
+    result = drive(tmp_path, [talks], view=Stuck(), host_timeout=2.0)
+    assert (result.exit_code, result.ended_by) == (5, "rank-failed")
+    assert result.hosts[0].survivors == 0

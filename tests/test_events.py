@@ -1,0 +1,79 @@
+"""What a host may say during a run, and what it may not."""
+
+import pytest
+
+from ipexctl.core import events
+from ipexctl.core.events import BadEvent, read
+from ipexctl.core.runlog import RankEnd
+
+OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
+KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "event"),
+    [
+        ({"event": "ready"}, b"", events.Ready()),
+        ({"event": "pong"}, b"", events.Pong()),
+        ({"event": "launch", "key": 1, "argv": ["a"]}, b"", events.LaunchAsked(1, ("a",))),
+        ({"event": "unlaunch", "key": 1}, b"", events.LaunchGone(1)),
+        ({"event": "exited", "key": "mpirun", "code": -9}, b"", events.Exited(None, -9, "")),
+        ({"event": "exited", "key": "daemon7", "code": 0}, b"", events.Exited(7, 0, "")),
+        ({"event": "rank", "rank": 2, "started": 77}, b"", events.RankStarted(2)),
+        (
+            {"event": "rank", "rank": 3, "ended": OK_END},
+            b"",
+            events.RankEnded(RankEnd(3, "node02", 0)),
+        ),
+        (
+            {"event": "rank", "rank": 3, "ended": KILLED},
+            b"",
+            events.RankEnded(RankEnd(3, "node02", None, 9, hints=("oom",))),
+        ),
+        ({"event": "rank", "rank": None, "refused": "why"}, b"", events.RankRefused("why")),
+        ({"event": "log", "key": 3}, b"text", events.Output(3, b"text")),
+        ({"event": "log", "key": 3, "end": True}, b"", events.OutputEnd(3)),
+        ({"event": "log", "key": "mpirun"}, b"text", events.Output(None, b"text")),
+        ({"event": "swept", "survivors": 1}, b"", events.Swept(1)),
+        ({"event": "lease", "seconds": 31.5}, b"", events.LeaseOver(31.5)),
+        ({"done": {"survivors": 0, "logs": "/l"}}, b"", events.Done(0, "/l")),
+        ({"error": {"what": "no disk"}}, b"", events.Broken("no disk", "")),
+    ],
+)
+def test_every_word_of_a_host_is_understood(header, body, event):
+    assert read("node02", frozenset({2, 3}), {"id": 1, **header}, body) == event
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ({"event": "boom"}, "an event called 'boom'"),
+        ({"event": 5}, "no text in 'event'"),
+        ({}, "no text in 'event'"),
+        ({"event": "rank", "rank": 0, "started": 1}, "rank 0, which is not on this host"),
+        ({"event": "log", "key": 0}, "rank 0, which is not on this host"),
+        ({"event": "log", "key": True}, "no number in 'key'"),
+        ({"event": "log", "key": [2]}, "no number in 'key'"),
+        ({"event": "rank", "rank": 2, "ended": "well"}, "ended without content"),
+        ({"event": "rank", "rank": 2, "ended": {}}, "in no way or in two"),
+        ({"event": "rank", "rank": 2, "ended": {"code": 0, "lost": True}}, "in no way or in two"),
+        ({"event": "rank", "rank": 2, "ended": {"code": "0"}}, "no number in 'code'"),
+        ({"event": "launch", "key": 1, "argv": "sh"}, "a launch without a command"),
+        ({"event": "launch", "key": 1, "argv": [1]}, "a launch without a command"),
+        ({"event": "launch", "key": 1 << 40, "argv": []}, "no number in 'key'"),
+        ({"event": "exited", "key": "sshd", "code": 0}, "the end of 'sshd'"),
+        ({"event": "lease", "seconds": "9"}, "a lease without seconds"),
+        ({"done": {"survivors": [], "logs": ""}}, "no number in 'survivors'"),
+        ({"done": []}, "done without content"),
+        ({"error": "no"}, "error without content"),
+    ],
+)
+def test_anything_else_is_refused_with_the_reason(header, words):
+    with pytest.raises(BadEvent, match=words):
+        read("node02", frozenset({2, 3}), {"id": 1, **header}, b"")
+
+
+def test_too_much_output_at_once_is_refused():
+    header = {"id": 1, "event": "log", "key": 2}
+    with pytest.raises(BadEvent, match="300000 bytes of output at once"):
+        read("node02", frozenset({2}), header, b"x" * 300_000)
