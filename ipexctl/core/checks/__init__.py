@@ -16,6 +16,7 @@ from ipexctl.core.checks import (
     mpi,
     mpi_variables,
     network,
+    perf,
     power,
     software,
     storage,
@@ -44,6 +45,7 @@ _CHECKS = declared(
         mpi,
         mpi_variables,
         uniformity,
+        perf,
     )
 )
 

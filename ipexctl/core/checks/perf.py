@@ -1,0 +1,246 @@
+"""What `--level std` measured. At the level quick nothing was, and nothing is found."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+from ipexctl.core import isa
+from ipexctl.core.bench import HostBench, Link, onednn_level
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.registry import Sight, cluster_check
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts, Severity
+
+SLOW = 0.7  # of the middle of equal hosts: samples of half a second differ by 10 % or more anyway
+EQUALS = 3  # fewer say nothing about who is slow
+BF16_GAIN = 0.9
+SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a sample's error
+SLOW_BESIDE = 0.5  # of the middle of all links
+FAST_LINK = 5e9  # above that one stream tells more of the hosts' processors than of the link
+LATENCY = 5e-3
+_GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
+
+
+@cluster_check(
+    "PERF-001",
+    title="computes slower than equal hosts",
+    severity=Severity.WARN,
+    seen="--level std: below 70 % of the middle of at least three equal hosts",
+    why="All hosts wait for the slowest one in each step. Another program, a power or heat limit, "
+    "a missing memory module or a busy neighbour in the cloud are the usual reasons.",
+    fix="top -bn1 | head -20   and compare the clock: grep MHz /proc/cpuinfo",
+)
+def slow_host(cluster: Cluster) -> Iterator[Sight]:
+    for equal in _equal_hosts(cluster):
+        for what, unit, value in _SPEEDS:
+            known = [(h, v) for h in equal if (v := value(h))]
+            if len(known) < EQUALS:
+                continue
+            middle = statistics.median(v for _, v in known)
+            for h, v in known:
+                if v < SLOW * middle:
+                    evidence = f"{what} {v:.0f} {unit}, {middle:.0f} in the middle of {len(known)}"
+                    yield Sight(evidence, host=h.host)
+
+
+@cluster_check(
+    "PERF-002",
+    title="bf16 is slower than fp32 although the CPU has it",
+    severity=Severity.WARN,
+    seen="--level std: the bf16 product is slower than the fp32 one, with the flags there",
+    why="The libraries do not use what the CPU has: an old torch, a limit in the environment "
+    "(ONEDNN_MAX_CPU_ISA), or a hypervisor that emulates it.",
+    fix="train in fp32 here, or see what is chosen: ONEDNN_VERBOSE=1 python3 train.py | head",
+)
+def slow_bf16(cluster: Cluster) -> Iterator[Sight]:
+    for h, facts in _comparable(cluster):
+        has = {"avx512_bf16", "amx_bf16"} & facts.cpu.flags
+        if has and h.bf16 and h.fp32 and h.bf16 < BF16_GAIN * h.fp32:
+            flags = ", ".join(sorted(has))
+            evidence = f"bf16 {h.bf16:.0f}, fp32 {h.fp32:.0f} GFLOP/s; {flags} in /proc/cpuinfo"
+            yield Sight(evidence, host=h.host)
+
+
+@cluster_check(
+    "PERF-003",
+    title="the kernel does not let us use AMX",
+    severity=Severity.WARN,
+    seen="--level std: amx_tile is there, and arch_prctl refuses the permission",
+    why="AMX needs Linux 5.16 or newer and a permission that each process asks for. Without it "
+    "bf16 runs at a fraction of its speed.",
+    fix="use Linux 5.16 or newer; in a container: allow arch_prctl in its seccomp profile",
+)
+def amx_refused(cluster: Cluster) -> Iterator[Sight]:
+    words = {
+        "denied": "the kernel answers no",
+        "old-kernel": "the kernel does not know the question",
+        "absent": "the kernel does not offer AMX tiles",
+    }
+    for h, facts in _comparable(cluster):
+        if "amx_tile" in facts.cpu.flags and h.amx in words:
+            yield Sight(f"{words[h.amx]} ({facts.kernel})", host=h.host)
+
+
+@cluster_check(
+    "PERF-004",
+    title="oneDNN uses less than the CPU has",
+    severity=Severity.WARN,
+    seen="--level std: oneDNN names an instruction set below that of the flags",
+    why="PyTorch computes bf16 products and convolutions with oneDNN.",
+    fix="unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA   or install a newer torch",
+)
+def onednn_low(cluster: Cluster) -> Iterator[Sight]:
+    for h, facts in _comparable(cluster):
+        chosen, has = onednn_level(h.onednn), isa.level(facts.cpu)
+        if chosen in isa.LEVELS and has in isa.LEVELS and not isa.at_least(chosen, has):
+            yield Sight(f"it says: {h.onednn}; the flags say {has}", host=h.host)
+
+
+@cluster_check(
+    "PERF-005",
+    title="a slow link",
+    severity=Severity.WARN,
+    seen="--level std: one TCP stream below 500 Mbit/s, or below half of the other links",
+    why="Every step sends all gradients over the slowest link: at 100 Mbit/s those of a model with "
+    "100 million parameters take half a minute.",
+    fix="ethtool IFACE | grep -E 'Speed|Duplex'   (cable, switch port, virtual machine's limit)",
+)
+def slow_link(cluster: Cluster) -> list[Sight]:
+    good = [(link, link.rate) for link in cluster.measured.links if link.rate]
+    if not good:
+        return []
+    middle = statistics.median(rate for _, rate in good)
+    beside = min(SLOW_BESIDE * middle, FAST_LINK) if len(good) >= EQUALS else 0.0
+    limit = max(SLOW_LINK, beside)
+    slow = [(link, rate) for link, rate in good if rate < limit]
+    return [_slow(host, own, cluster.hosts) for host, own in _blamed(slow, good)]
+
+
+@cluster_check(
+    "PERF-006",
+    title="messages take long",
+    severity=Severity.WARN,
+    seen="--level std: small messages take more than 5 ms there and back",
+    why="Collectives are chains of small messages; hosts far apart spend their time waiting.",
+    fix="use hosts of one site and one network   (ping, ip route get: is there a VPN between?)",
+)
+def far(cluster: Cluster) -> list[Sight]:
+    slow = [n for n in cluster.measured.links if n.latency and n.latency > LATENCY]
+    return [
+        Sight(f"to {link.target}: {(link.latency or 0) * 1e3:.1f} ms", host=link.source)
+        for link in slow
+    ]
+
+
+@cluster_check(
+    "PERF-007",
+    title="cpuinfo is a bind mount: not compared",
+    severity=Severity.NOTE,
+    seen="--level std: something is mounted over /proc/cpuinfo (lxcfs, ipexctl's lab)",
+    why="Its flags may not be those of the CPU, so what was measured is not compared with them.",
+    fix="nothing to do",
+)
+def cpuinfo_mounted(cluster: Cluster) -> Iterator[Sight]:
+    for h in cluster.measured.hosts:
+        if h.cpuinfo_mounted:
+            yield Sight("/proc/cpuinfo is a bind mount: not compared", host=h.host)
+
+
+@cluster_check(
+    "PERF-008",
+    title="torch does not compute",
+    severity=(Severity.FAIL, Severity.WARN),
+    seen="--level std: importing torch or multiplying failed (fail), or took too long (warn)",
+    why="Ranks would end in the same way, or start as late.",
+    fix="ipexctl install   (builds the environment anew)",
+)
+def broken_torch(cluster: Cluster) -> Iterator[Sight]:
+    for h in cluster.measured.hosts:
+        if h.status in ("failed", "late"):
+            severity = Severity.FAIL if h.status == "failed" else Severity.WARN
+            last = h.why.strip().rpartition("\n")[2][-300:]
+            yield Sight(last or h.status, severity=severity, host=h.host)
+
+
+@cluster_check(
+    "PERF-009",
+    title="a link could not be measured",
+    severity=Severity.WARN,
+    seen="--level std: the connection opened, and the exchange over it broke off",
+    why="Small packets pass and large ones do not (MTU), or a firewall ends the connection.",
+    fix="ping -M do -s 1472 ADDRESS   (from one host to the other: does a full packet pass?)",
+)
+def broken_link(cluster: Cluster) -> list[Sight]:
+    reached = {(p.source, p.target) for p in cluster.peers if p.ok}
+    return [
+        Sight(f"to {link.target}: {link.error}", host=link.source)
+        for link in cluster.measured.links
+        if link.error and (link.source, link.target) in reached
+    ]
+
+
+# --- shared --------------------------------------------------------------------------------------
+
+Speed = Callable[[HostBench], float | None]
+_SPEEDS: tuple[tuple[str, str, Speed], ...] = (
+    ("fp32", "GFLOP/s", lambda h: h.fp32),
+    ("bf16", "GFLOP/s", lambda h: h.bf16),
+    ("memory copy", "GB/s", lambda h: h.copy),
+)
+
+
+def _equal_hosts(cluster: Cluster) -> list[list[HostBench]]:
+    """One for each machine: containers on one machine share their speed with each other."""
+    facts = {f.host: f for f in cluster.hosts}
+    found: dict[tuple[object, ...], list[HostBench]] = {}
+    machines = set[str]()
+    for h in cluster.measured.hosts:
+        own = facts.get(h.host)
+        if own and h.status == "ok" and (own.boot_id or h.host) not in machines:
+            machines.add(own.boot_id or h.host)
+            found.setdefault((own.cpu.model_name, h.threads, h.torch), []).append(h)
+    return list(found.values())
+
+
+def _comparable(cluster: Cluster) -> Iterator[tuple[HostBench, Facts]]:
+    """Hosts whose flags are those of the CPU, as far as one can tell."""
+    facts = {f.host: f for f in cluster.hosts}
+    for h in cluster.measured.hosts:
+        if h.host in facts and not h.cpuinfo_mounted:
+            yield h, facts[h.host]
+
+
+Rated = Sequence[tuple[Link, float]]
+
+
+def _blamed(slow: Rated, all_: Rated) -> list[tuple[str, Rated]]:
+    """A host all of whose links are slow while others have good ones; else the links' sources."""
+    hosts = {name for link, _ in all_ for name in (link.source, link.target)}
+    bad = {id(link) for link, _ in slow}
+    rest = list(slow)
+    found: list[tuple[str, Rated]] = []
+    if len(bad) < len(all_) and len(hosts) > 2:
+        for host in sorted(hosts):
+            own = [(n, r) for n, r in all_ if host in (n.source, n.target)]
+            mine = [(n, r) for n, r in rest if host in (n.source, n.target)]
+            if len(own) > 1 and mine and all(id(n) in bad for n, _ in own):
+                found.append((host, mine))
+                rest = [(n, r) for n, r in rest if (n, r) not in mine]
+    for link, rate in rest:
+        found.append((link.source, [(link, rate)]))
+    return found
+
+
+def _slow(host: str, own: Rated, hosts: Sequence[Facts]) -> Sight:
+    rate = min(r for _, r in own)
+    others = fold(n.target if n.source == host else n.source for n, _ in own)
+    facts = next((f for f in hosts if f.host == host), None)
+    nic = facts.net.default_nic if facts else ""
+    return Sight(
+        f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
+        f"{_GRADIENTS / rate:.0f} s",
+        fix=f"ethtool {nic or 'IFACE'} | grep -E 'Speed|Duplex'   "
+        "(cable, switch port, virtual machine's limit)",
+        host=host,
+    )
