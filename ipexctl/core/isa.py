@@ -72,5 +72,5 @@ def extras(cpu: CpuFacts) -> tuple[str, ...]:
 
 
 def bf16(cpu: CpuFacts) -> bool:
-    """bf16 in hardware, fast enough to be worth it."""
-    return level(cpu) in ("amx", "avx512-bf16", "sve-bf16")
+    """bf16 in hardware, and PyTorch uses it: on ARM it computes in fp32 unless told otherwise."""
+    return level(cpu) in ("amx", "avx512-bf16")

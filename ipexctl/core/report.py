@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from ipexctl.core.bench import Measured
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Peer, Severity
+from ipexctl.core.recommend import Recommendation
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, worst_exit
 
 NOT_REACHED = ("unreachable", "host-key-unknown", "host-key-changed")
@@ -27,7 +27,7 @@ class Report:
     named: str = ""
     level: str = "quick"
     measured: Measured = Measured()
-    recommendations: tuple[Any, ...] = ()
+    recommendations: tuple[Recommendation, ...] = ()
 
     @property
     def trust(self) -> str:

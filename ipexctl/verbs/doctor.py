@@ -18,6 +18,7 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.network import pairs
 from ipexctl.core.facts import is_address, peer_address, plain
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
+from ipexctl.core.recommend import recommend
 from ipexctl.core.report import Report
 from ipexctl.core.values import listed, texts
 from ipexctl.errors import InputError
@@ -27,6 +28,7 @@ from ipexctl.hosts.transport import Transport
 from ipexctl.verbs.bench import Subject, measure
 from ipexctl.verbs.facts import ROOT, probe_and_listen
 from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.versions import table
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
@@ -95,16 +97,18 @@ def examine_hosts(
     gone = {d.host for d in down}
     peers = tuple(p for p in tried if p.target not in gone)
     alive = tuple(f for f in facts if f.host not in gone)
+    cluster = Cluster(alive, peers, rows=table(), measured=measured)
     return Report(
         hosts=hosts.hosts,
         facts=facts,
         down=tuple(down),
         peers=peers,
-        findings=run_all(Cluster(alive, peers, measured=measured)),
+        findings=run_all(cluster),
         seconds=time.monotonic() - began,
         named=named(target, hosts),
         level=options.level,
         measured=measured,
+        recommendations=recommend(cluster),
     )
 
 

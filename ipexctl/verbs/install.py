@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from ipexctl.core import lock as locks
 from ipexctl.core import stack as stacks
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Facts, Host, HostDown, HostRecap, Python, Recap
-from ipexctl.core.stack import Request, Row, Stack
+from ipexctl.core.stack import Request, Stack
 from ipexctl.errors import (
     EXIT_FAILED,
     EXIT_UNREACHABLE,
@@ -32,6 +31,7 @@ from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import absent, default_store, ensure
 from ipexctl.verbs.facts import ROOT, probe
 from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.versions import table
 
 LOCK_FILE = "ipexctl.lock"
 SILENCE = 60.0  # a host that works says so more often
@@ -152,11 +152,6 @@ def _all_steps(
         _write_lock(work.asked.folder / LOCK_FILE, lock)
     recaps = _on_hosts(work, stack, lock, states, forks)
     return replace(chosen, lock=lock), recaps
-
-
-def table() -> tuple[Row, ...]:
-    text = files("ipexctl").joinpath("core/stacks.toml").read_text("utf-8")
-    return stacks.parse_table(text)
 
 
 # --- facts ---------------------------------------------------------------------------------------
