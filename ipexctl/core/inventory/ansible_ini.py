@@ -1,0 +1,105 @@
+"""Ansible's INI inventories: [group], [group:children], [group:vars]."""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.core.inventory.address import parse_address
+from ipexctl.core.inventory.draft import Draft
+from ipexctl.core.inventory.faults import Bad, meant
+from ipexctl.core.inventory.lines import (
+    Line,
+    numbered,
+    options,
+    split_line,
+    unquoted,
+)
+from ipexctl.core.inventory.variables import Value
+from ipexctl.core.model import Host, Inventory, Place
+
+SECTION = re.compile(r"[ \t]*\[([A-Za-z_][A-Za-z0-9_.-]*)(?::([A-Za-z]*))?\][ \t]*(?:[#;].*)?")
+_KINDS = ("hosts", "children", "vars")
+_VARIABLE = re.compile(r"[ \t]*([A-Za-z_][A-Za-z0-9_-]*)[ \t]*=[ \t]*(.*?)[ \t]*")
+
+
+def is_ini(text: str) -> bool:
+    return any(SECTION.fullmatch(line) for _, line in numbered(text))
+
+
+def parse_ini(text: str, source: str) -> Inventory:
+    draft = Draft(source)
+    name, kind = "ungrouped", "hosts"
+    for number, raw in numbered(text):
+        place = Place(source, number, len(raw) - len(raw.lstrip(" \t")) + 1)
+        section = SECTION.fullmatch(raw)
+        if section:
+            name, kind = section[1], _kind(section[2], place)
+            draft.group(name, place, defined=kind != "vars")
+        elif raw.lstrip(" \t").startswith(";"):
+            continue
+        elif kind == "vars":
+            _variable(draft, name, raw, place)
+        elif kind == "children":
+            _child(draft, name, split_line(raw, number, source))
+        else:
+            _host(draft, name, split_line(raw, number, source))
+    _refuse_vars_of_nothing(draft)
+    return draft.finish()
+
+
+def _kind(text: str | None, place: Place) -> str:
+    if text is not None and text not in _KINDS:
+        what = f"{text!r} is not a kind of section{meant(text, _KINDS)}"
+        raise Bad(what, hint="[GROUP], [GROUP:children] or [GROUP:vars]").placed(place)
+    return text or "hosts"
+
+
+def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
+    if not raw.strip(" \t") or raw.lstrip(" \t").startswith("#"):
+        return
+    match = _VARIABLE.fullmatch(raw)
+    if not match:
+        raise Bad(f"not of the form NAME=VALUE in [{name}:vars]").placed(place)
+    text = match[2] if match[2].startswith(("'", '"')) else match[2].partition(" #")[0].rstrip()
+    draft.groups[name].values[match[1]] = Value(unquoted(text), place)
+
+
+def _child(draft: Draft, name: str, line: Line) -> None:
+    for i, (word, column) in enumerate(line.words):
+        if i:
+            raise Bad("one group per line").placed(line.place(column))
+        draft.add_child(name, word, line.place(column))
+
+
+def _host(draft: Draft, name: str, line: Line) -> None:
+    if not line.words:
+        return
+    text, column = line.words[0]
+    place = line.place(column)
+    try:
+        hosts = parse_address(text)
+    except Bad as e:
+        raise e.placed(place) from None
+    _refuse_slots(hosts[0], text, place)
+    values = dict(options(line))
+    draft.add_hosts(name, [Host(h.name, h.user, h.port, place=place) for h in hosts], values)
+
+
+def _refuse_slots(host: Host, text: str, place: Place) -> None:
+    """Ansible reads host:N as a port, all MPIs as slots. A guess would be wrong for one."""
+    if host.slots:
+        name = text.rpartition(":")[0]
+        raise Bad(
+            f"{text} could be a port or a number of ranks",
+            why="in a file with [groups] host:N is a port to Ansible, and slots to MPI",
+            hint=f"{name} ansible_port={host.slots}   an SSH port\n"
+            f"{name} slots={host.slots}          so many ranks",
+        ).placed(place)
+
+
+def _refuse_vars_of_nothing(draft: Draft) -> None:
+    for name, group in draft.groups.items():
+        if not group.defined and name not in ("all", "ungrouped"):
+            real = [n for n, g in draft.groups.items() if g.defined]
+            what = f"variables for a group that is nowhere: {name!r}{meant(name, real)}"
+            raise Bad(what).placed(group.place)

@@ -1,0 +1,30 @@
+"""How a reader says what is wrong: first without knowing where the text stands, then with it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from ipexctl.core.model import Place
+from ipexctl.errors import InputError
+
+
+class Bad(Exception):
+    """Text that can't be read; `at` counts characters from the start of that text."""
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "", at: int = 0) -> None:
+        super().__init__(what)
+        self.what, self.why, self.hint, self.at = what, why, hint, at
+
+    def placed(self, start: Place | None) -> InputError:
+        """The same for the user; None: the text is from the command line."""
+        if start is None:
+            return InputError(f"on the command line: {self.what}", why=self.why, hint=self.hint)
+        where = Place(start.source, start.line, start.column + self.at)
+        return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint)
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """` (did you mean 'slots'?)`, or nothing."""
+    near = difflib.get_close_matches(word.lower()[:64], list(known), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,186 @@
+"""Sets of names: `node[01-16,20]` written out, and names folded for display."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from string import ascii_lowercase, ascii_uppercase
+
+MAX_NAMES = 10_000
+_GROUP = re.compile(r"\[([^\[\]]*)\]")
+_NUMBERS = re.compile(r"([0-9]{1,9})(?:[-:]([0-9]{1,9})(?:[/:]([0-9]{1,9}))?)?", re.ASCII)
+_LETTERS = re.compile(r"([a-z])[-:]([a-z])|([A-Z])[-:]([A-Z])", re.ASCII)
+
+
+class BadRange(ValueError):
+    """`at` counts characters from the start of the text."""
+
+    def __init__(self, what: str, *, hint: str = "", at: int = 0) -> None:
+        super().__init__(what)
+        self.what, self.hint, self.at = what, hint, at
+
+
+def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
+    """`r[1-2]n[01-03]` -> r1n01 r1n02 ...; also [1-9/2], and Ansible's [01:50] and [a:f].
+
+    Counts before it makes anything, so that `[1-999999999]` costs nothing.
+    """
+    parts: list[list[str] | list[_Span]] = []
+    count, at = 1, 0
+    for i, piece in enumerate(_GROUP.split(text)):
+        if i % 2:
+            spans = list(_spans(text, piece, at))
+            count *= sum(len(span.numbers) for span in spans)
+            parts.append(spans)
+        else:
+            _refuse_brackets(text, piece, at)
+            parts.append([piece])
+        at += len(piece) + 1
+        if count > limit:
+            raise BadRange(
+                f"{text!r} names {count:,} hosts or more; the most is {limit:,}",
+                hint="check the numbers in the brackets",
+            )
+    return ["".join(names) for names in product(*(list(_names(part)) for part in parts))]
+
+
+def is_range(inside: str) -> bool:
+    """Could this stand between brackets? It is not written out."""
+    try:
+        return bool(list(_spans(inside, inside, 0)))
+    except BadRange:
+        return False
+
+
+def split(text: str, separators: str) -> Iterator[tuple[str, int]]:
+    """Pieces between separators that stand outside of brackets, with where they start."""
+    depth = start = 0
+    for i, char in enumerate(text):
+        depth = max(0, depth + (char == "[") - (char == "]"))
+        if char in separators and not depth:
+            yield text[start:i], start
+            start = i + 1
+    yield text[start:], start
+
+
+def fold(names: Iterable[str]) -> str:
+    """`node01 node02 node03 head` -> `node[01-03],head`."""
+    return ",".join(_fold_shape(members) for members in _shapes(dict.fromkeys(names)))
+
+
+# --- writing out ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Span:
+    """One piece between commas. `width` pads with zeros; `alphabet` is there for letters."""
+
+    numbers: range
+    width: int = 0
+    alphabet: str = ""
+
+
+def _names(part: list[str] | list[_Span]) -> Iterator[str]:
+    for piece in part:
+        if isinstance(piece, str):
+            yield piece
+        elif piece.alphabet:
+            yield from (piece.alphabet[i] for i in piece.numbers)
+        else:
+            yield from (f"{number:0{piece.width}}" for number in piece.numbers)
+
+
+def _refuse_brackets(text: str, piece: str, at: int) -> None:
+    bracket = re.search(r"[\[\]]", piece)
+    if bracket:
+        what = f"{text!r}: a bracket is open, or one too many"
+        raise BadRange(what, at=at + bracket.start())
+
+
+def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
+    for piece in inside.split(","):
+        try:
+            yield _span(piece)
+        except ValueError as e:
+            why = f": {e}" if str(e) else ""
+            raise BadRange(
+                f"{text!r}: [{inside}] is not a range of numbers{why}",
+                hint="a range is node[01-16], node[1,3,5-9] or node[1-9/2]",
+                at=at,
+            ) from None
+        at += len(piece) + 1
+
+
+def _span(piece: str) -> _Span:
+    if _LETTERS.fullmatch(piece):
+        alphabet = ascii_lowercase if piece[0].islower() else ascii_uppercase
+        return _Span(_range(alphabet.index(piece[0]), alphabet.index(piece[2]), 1), 0, alphabet)
+    match = _NUMBERS.fullmatch(piece)
+    if not match:
+        raise ValueError
+    first, last, step = match[1], match[2] or match[1], match[3] or "1"
+    padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
+    if padded and len(first) != len(last) and (last.startswith("0") or not first.startswith("0")):
+        raise ValueError(f"{first} and {last} are not written with the same width")
+    return _Span(_range(int(first), int(last), int(step)), len(first) if padded else 0)
+
+
+def _range(first: int, last: int, step: int) -> range:
+    if last < first:
+        raise ValueError("it runs backwards")
+    if not step:
+        raise ValueError("the step is 0")
+    return range(first, last + 1, step)
+
+
+# --- folding -------------------------------------------------------------------------------------
+
+_Cut = tuple[str, ...]  # texts and numbers in turn: text, digits, text, digits, text
+
+
+def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
+    """Names that differ in one number only, side by side, in the order of their first."""
+    cuts = [tuple(re.split(r"([0-9]{1,9})", name)) for name in names]
+    by_text: dict[_Cut, list[_Cut]] = {}
+    for cut in cuts:
+        by_text.setdefault(cut[::2], []).append(cut)
+    groups: dict[tuple[object, ...], list[_Cut]] = {}
+    for cut in cuts:
+        same = by_text[cut[::2]]
+        at = _varying(same)
+        width = len(cut[at]) if at and len(cut[at]) in _padded_widths(same, at) else 0
+        shape = (cut[:at], cut[at + 1 :], at, width) if at else cut
+        groups.setdefault(shape, []).append(cut)
+    return list(groups.values())
+
+
+def _varying(cuts: list[_Cut]) -> int:
+    """The last place whose number isn't the same in all; 0 when there is none."""
+    places = [i for i in range(1, len(cuts[0]), 2) if len({cut[i] for cut in cuts}) > 1]
+    return places[-1] if places else 0
+
+
+def _padded_widths(cuts: list[_Cut], at: int) -> set[int]:
+    """Where some number starts with a 0, the width belongs to the name: 09 goes with 10, not 8."""
+    return {len(cut[at]) for cut in cuts if cut[at].startswith("0") and len(cut[at]) > 1}
+
+
+def _fold_shape(members: list[_Cut]) -> str:
+    at = _varying(members)
+    if not at:
+        return "".join(members[0])
+    inside = ",".join(_ranges([cut[at] for cut in members]))
+    return "".join(members[0][:at]) + f"[{inside}]" + "".join(members[0][at + 1 :])
+
+
+def _ranges(numbers: list[str]) -> Iterator[str]:
+    numbers = sorted(numbers, key=int)
+    start = last = numbers[0]
+    for number in [*numbers[1:], ""]:
+        if number and int(number) == int(last) + 1:
+            last = number
+            continue
+        yield start if start == last else f"{start}-{last}"
+        start = last = number
