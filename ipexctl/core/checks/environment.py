@@ -111,20 +111,6 @@ def _below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path.startswith(folder + "/") for folder in folders)
 
 
-@host_check(
-    "SOFT-021",
-    title="the folder for temporary files cannot be used",
-    severity=Severity.FAIL,
-    seen="TMPDIR does not exist, or it or /tmp cannot be written",
-    why="Python, mpirun and torch's compilers make files there; a run ends at its first one.",
-    fix='mkdir -p "$TMPDIR"   or take TMPDIR out of the account\'s start-up files',
-)
-def temporary(facts: Facts) -> Sight | None:
-    gone = [f"TMPDIR={path} does not exist" for path in missing(facts, "TMPDIR")]
-    gone += [f"{path} cannot be written" for path in missing(facts, "TMPDIR is not writable")]
-    return Sight(", ".join(gone)) if gone else None
-
-
 _SLOW = {
     "ATEN_CPU_CAPABILITY": ("default", "avx2"),
     "ONEDNN_MAX_CPU_ISA": ("SSE41", "AVX", "AVX2"),
@@ -133,7 +119,7 @@ _SLOW = {
 
 
 @host_check(
-    "SOFT-022",
+    "SOFT-021",
     title="a variable keeps the processor's instructions unused",
     severity=Severity.WARN,
     seen="ATEN_CPU_CAPABILITY or ONEDNN_MAX_CPU_ISA asks for less than the processor has",
@@ -149,7 +135,7 @@ def held_back(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "SOFT-023",
+    "SOFT-022",
     title="OMP_THREAD_LIMIT is below the threads of a rank",
     severity=Severity.WARN,
     seen="OMP_THREAD_LIMIT is smaller than OMP_NUM_THREADS, or than the cores",
@@ -165,7 +151,7 @@ def thread_limit(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "SOFT-024",
+    "SOFT-023",
     title="dead MPI processes left shared memory behind",
     severity=(Severity.NOTE, Severity.WARN),
     seen="files of ended MPI processes in /dev/shm; warn from 1 GiB on",

@@ -14,12 +14,6 @@ from ipexctl.core.model import Facts, Nic, Severity
 
 MASTER_PORT = 29500
 _VIRTUAL = re.compile(r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy)")
-_V4_PRIVATE = tuple(
-    map(
-        ipaddress.ip_network,
-        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"),
-    )
-)
 
 
 def _peer_nic(facts: Facts) -> Nic | None:
@@ -70,14 +64,15 @@ def only_loopback(cluster: Cluster) -> Iterator[Sight]:
 )
 def twins(cluster: Cluster) -> Iterator[Sight]:
     where: dict[str, list[tuple[str, str]]] = {}
+    peers = {peer_address(f) for f in cluster.hosts}
     for facts in cluster.hosts:
         for nic in facts.net.nics:
             for address in nic.addresses if nic.up and nic.name != "lo" else ():
                 where.setdefault(address, []).append((facts.host, nic.name))
     for address, places in where.items():
         hosts = {host: 0 for host, _ in places}
-        if len(hosts) < 2 or loopback(address):
-            continue
+        if len(hosts) < 2 or loopback(address) or address in peers:
+            continue  # one machine under two names has a finding of its own
         names = sorted({name for _, name in places})
         bridges = all(_VIRTUAL.match(n) for n in names)
         yield Sight(
@@ -230,24 +225,6 @@ def firewall(facts: Facts) -> Sight | None:
 
 @host_check(
     "NET-021",
-    title="the hosts reach each other by public addresses",
-    severity=Severity.WARN,
-    seen="the address that the other hosts use is a public one",
-    why="gloo and MPI ask nobody who he is and do not encrypt: whoever reaches these ports can "
-    "join or read the training.",
-    fix="name the hosts by private addresses, or let a firewall pass these hosts alone",
-)
-def public(facts: Facts) -> Sight | None:
-    address = peer_address(facts)
-    if not address or loopback(address):
-        return None
-    ip = ipaddress.ip_address(address)
-    inside = any(ip in n for n in _V4_PRIVATE) if ip.version == 4 else not ip.is_global
-    return None if inside or not ip.is_global else Sight(address)
-
-
-@host_check(
-    "NET-022",
     title="IPv6 only",
     severity=Severity.NOTE,
     seen="no interface has an IPv4 address, loopback aside",
@@ -262,7 +239,7 @@ def ipv6_only(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "NET-023",
+    "NET-022",
     title="no default route",
     severity=Severity.NOTE,
     seen="the host has no IPv4 default route",
@@ -277,7 +254,7 @@ def no_route(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "NET-024",
+    "NET-023",
     title="an interface with an address is down",
     severity=Severity.NOTE,
     seen="an address on an interface that is down or has no cable (bridges aside)",
@@ -294,7 +271,7 @@ def down(facts: Facts) -> Sight | None:
 
 
 @cluster_check(
-    "NET-025",
+    "NET-024",
     title="a proxy is set, and nothing says that the hosts are not behind it",
     severity=Severity.NOTE,
     seen="http_proxy or https_proxy without a no_proxy that names the other hosts",

@@ -164,7 +164,7 @@ def different_paths(cluster: Cluster) -> Sight | None:
 
 
 @host_check(
-    "MPI-021",
+    "MPI-020",
     title="Open MPI for root",
     severity=Severity.NOTE,
     seen="the account is root and Open MPI is the first mpirun in PATH",

@@ -139,25 +139,8 @@ def interfaces(facts: Facts) -> Iterator[Sight]:
             yield Sight(f"{name}={wanted}; there are {', '.join(sorted(have))}")
 
 
-_JOBS = ("SLURM_JOBID", "SLURM_JOB_ID", "PBS_JOBID", "PBS_NODEFILE")
-
-
 @host_check(
     "MPI-015",
-    title="the login environment looks like a batch job's",
-    severity=Severity.WARN,
-    seen="SLURM_JOBID, SLURM_JOB_ID, PBS_JOBID or PBS_NODEFILE is set for a command over SSH",
-    why="mpirun then starts its daemons through srun or the batch system, and takes the hosts from "
-    "there. `ipexctl run` names its own way to start them.",
-    fix="export I_MPI_HYDRA_BOOTSTRAP=ssh   or unset these variables",
-)
-def in_a_job(facts: Facts) -> Sight | None:
-    found = [n for n, _ in (facts.software.env if facts.software else ()) if n in _JOBS]
-    return Sight(", ".join(f"{n}={variable(facts, n)}" for n in found)) if found else None
-
-
-@host_check(
-    "MPI-016",
     title="Intel's script is started, not sourced, or by a shell that cannot",
     severity=Severity.WARN,
     seen="a start-up file runs setvars.sh as a program, or with sh or dash",
@@ -177,7 +160,7 @@ def _script(line: str) -> str:
 
 
 @host_check(
-    "MPI-017",
+    "MPI-016",
     title="Intel's script has no effect for commands over SSH",
     severity=Severity.WARN,
     seen="a start-up file sources setvars.sh, and neither I_MPI_ROOT nor CCL_ROOT is set",
@@ -195,7 +178,7 @@ def no_effect(facts: Facts) -> Iterator[Sight]:
 
 
 @host_check(
-    "MPI-018",
+    "MPI-017",
     title="MPI is told to stay inside one host",
     severity=Severity.WARN,
     seen="I_MPI_FABRICS or FI_PROVIDER is shm",
@@ -210,7 +193,7 @@ def only_shm(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "MPI-019",
+    "MPI-018",
     title="ccl is wanted and its bindings are not installed",
     severity=Severity.NOTE,
     seen="CCL_WORKER_COUNT is exported and IPEX is there without oneccl_bind_pt",
@@ -229,7 +212,7 @@ _RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_
 
 
 @host_check(
-    "MPI-020",
+    "MPI-019",
     title="the login environment holds a rank's variables",
     severity=Severity.WARN,
     seen="RANK, WORLD_SIZE, MASTER_ADDR and their like are set for a command over SSH",
