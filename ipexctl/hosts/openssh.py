@@ -94,7 +94,8 @@ class OpenSshTransport:
             argv += ["-l", host.user]
         if host.port:
             argv += ["-p", str(host.port)]
-        options = [*_FORCED, f"ConnectTimeout={math.ceil(left)}", _known_hosts(self._answer(host))]
+        timeout = max(1, math.floor(left) - 1)  # so that ssh still tells why
+        options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(self._answer(host))]
         return (*argv, *(word for option in options for word in ("-o", option)))
 
     def _answer(self, host: Host) -> Answer:

@@ -1,0 +1,337 @@
+"""Every kind of SSH host people have, through both transports: who is reached, what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host, HostDown
+from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.openssh import OpenSshTransport
+from ipexctl.hosts.ssh import SshTransport
+from ipexctl.hosts.ssh.secrets import Secrets
+from ipexctl.lab import Lab, LabSpec
+from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up
+
+DEADLINE = 12.0
+GRACE = 15.0  # this machine is slow and shared; without a deadline it would be for ever
+FAR = 60.0
+REPO = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def matrix(lab_root, tmp_path_factory) -> Iterator[Matrix]:
+    lab = Lab.up(LabSpec.plain(1, name="matrix"), owner=os.getpid(), root=lab_root)
+    try:
+        yield set_up(lab, tmp_path_factory.mktemp("user"))
+    finally:
+        lab.down()
+
+
+class Person:
+    """Types the same answer to everything, and remembers what was asked."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer, self.asked = answer, []
+
+    def __call__(self, prompt: str) -> str:
+        self.asked.append(prompt)
+        return self.answer
+
+
+def over(kind: str, matrix: Matrix, *names: str, secrets: Secrets | None = None):
+    hosts = tuple(Host(n) for n in names)
+    if kind == "openssh":
+        return OpenSshTransport(hosts, matrix.config())
+    ssh = SshTransport(hosts, matrix.config(), secrets)
+    ssh.unlock(hosts)
+    return ssh
+
+
+def ask(transport, host: Host, timeout: float = DEADLINE) -> int:
+    """The agent's answer to one request: the user's number on the host."""
+    agent = connect(transport, host, timeout=timeout)
+    try:
+        root = "~/.ipexctl"
+        done = agent.call("probe.facts", {"root": root, "listen": False, "fs": "/"}, total=60).done
+        return int(done["host"]["uid"])
+    finally:
+        agent.close()
+
+
+def outcome(kind: str, matrix: Matrix, name: str, timeout: float = FAR, **more) -> tuple[str, str]:
+    """("", "") when the agent ran there; else the kind of error and its first line."""
+    transport = over(kind, matrix, name, **more)
+    try:
+        said = fan_out([Host(name)], lambda h: ask(transport, h, timeout))[Host(name)]
+    finally:
+        transport.close()
+    return (said.slug, said.what) if isinstance(said, HostDown) else ("", "")
+
+
+REACHED = [
+    "odd-port",
+    "v6",
+    "certified",
+    "host-cert",
+    "banner",
+    "behind-one",
+    "behind-two",
+    "csh",
+    "fish",
+    "noisy",
+]
+UNREACHABLE, FAILED = Unreachable.slug, HostFailed.slug
+REFUSED = {  # name: the error's kind, and its words over Paramiko and over ssh
+    "false": (FAILED, "the login shell ended (exit 1)", "the login shell ended (exit 1)"),
+    "nologin": (FAILED, "the login shell ended (exit 1)", "the login shell ended (exit 1)"),
+    "rude": (FAILED, "the login shell ended (exit 3)", "the login shell ended (exit 3)"),
+    "closed": (UNREACHABLE, "refuses the connection", "refuses the connection"),
+    "nowhere": (UNREACHABLE, "cannot be resolved", "cannot be resolved"),
+    "password": (UNREACHABLE, "the login as trainer failed", "the login failed"),
+    # ssh keeps to itself what such a port says, so it looks like a full sshd and is tried again
+    "garbage": (UNREACHABLE, "does not speak SSH", "closes the connection before the SSH"),
+}
+WITHOUT_END = {  # these end with the deadline alone
+    "silent": (UNREACHABLE, "sends no SSH banner", "no SSH banner"),
+    "drip": (UNREACHABLE, "sends no SSH banner", "no SSH banner"),
+}
+
+
+def _skip_missing(matrix: Matrix, name: str) -> None:
+    if name in matrix.missing:
+        pytest.skip(f"{SHELLS[name]} is not on this machine")
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+@pytest.mark.parametrize("name", REACHED)
+def test_the_agent_runs_there(matrix, kind, name):
+    _skip_missing(matrix, name)
+    assert outcome(kind, matrix, name) == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_host_that_cannot_be_used_is_told_by_its_reason(matrix, kind, name):
+    slug, *words = REFUSED[name]
+    said = outcome(kind, matrix, name, timeout=4.0 if name == "garbage" else FAR)
+    assert said[0] == slug
+    assert words[kind == "openssh"] in said[1]
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+def test_all_at_once_and_none_delays_the_others_past_its_deadline(matrix, kind):
+    names = [n for n in (*REACHED, *REFUSED, *WITHOUT_END) if n not in matrix.missing]
+    transport = over(kind, matrix, *names)
+    took: dict[str, float] = {}
+
+    def timed(host: Host) -> int:
+        began = time.monotonic()
+        try:
+            return ask(transport, host)
+        finally:
+            took[host.name] = time.monotonic() - began
+
+    try:
+        said = fan_out([Host(n) for n in names], timed, forks=len(names))
+    finally:
+        transport.close()
+    expected = REFUSED | WITHOUT_END
+    outcomes = {h.name: s.slug if isinstance(s, HostDown) else "" for h, s in said.items()}
+    assert outcomes == {n: expected.get(n, ("",))[0] for n in names}
+    for host, down in said.items():
+        if host.name in WITHOUT_END and isinstance(down, HostDown):
+            assert WITHOUT_END[host.name][1 + (kind == "openssh")] in down.what
+    assert max(took.values()) < DEADLINE + GRACE, took
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+def test_forty_get_through_a_door_for_two(matrix, kind):
+    names = [f"door{i}" for i in range(40)]
+    transport = over(kind, matrix, *names)
+    try:
+        said = fan_out([Host(n) for n in names], lambda h: _echo(transport, h), forks=40)
+    finally:
+        transport.close()
+    assert {h.name: s for h, s in said.items()} == {n: f"{n}\n".encode() for n in names}
+    assert "MaxStartups" in matrix.root("cat /run/lab/small-door.log")
+
+
+def _echo(transport, host: Host) -> bytes:
+    channel = transport.open(host, f"echo {host.name}", 4 * FAR)
+    try:
+        return channel.read(100, FAR)
+    finally:
+        channel.close()
+
+
+# --- passwords and passphrases -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["password", "keyboard", "both"])
+def test_a_password_is_asked_for_once_and_lets_us_in(matrix, name):
+    person = Person(PASSWORD)
+    secrets = Secrets(ask_pass=True, ask=person, terminal=True)
+    assert outcome("paramiko", matrix, name, secrets=secrets) == ("", "")
+    assert outcome("paramiko", matrix, name, secrets=secrets) == ("", "")
+    assert person.asked == ["SSH password: "]
+
+
+@pytest.mark.parametrize("name", ["password", "keyboard"])
+def test_a_wrong_password_is_a_failed_login_and_is_not_shown(matrix, name):
+    secrets = Secrets(ask_pass=True, ask=Person("hunter2"), terminal=True)
+    transport = over("paramiko", matrix, name, secrets=secrets)
+    with pytest.raises(Unreachable) as e:
+        transport.open(Host(name), "true", FAR)
+    transport.close()
+    assert e.value.what == f"{name}: the login as trainer failed"
+    assert "the password" in e.value.why
+    assert "hunter2" not in f"{e.value.what}{e.value.why}{e.value.hint}{secrets!r}"
+
+
+def test_a_host_that_takes_only_passwords_is_told_with_the_option(matrix):
+    transport = over("paramiko", matrix, "password")
+    with pytest.raises(Unreachable) as e:
+        transport.open(Host("password"), "true", FAR)
+    transport.close()
+    assert e.value.hint == "--ask-pass"
+
+
+def test_without_a_terminal_no_password_is_asked_for(matrix):
+    person = Person(PASSWORD)
+    with pytest.raises(InputError, match="needs a terminal"):
+        over(
+            "paramiko",
+            matrix,
+            "password",
+            secrets=Secrets(ask_pass=True, ask=person, terminal=False),
+        )
+    assert person.asked == []
+
+
+def test_a_passphrase_is_asked_for_once_for_all_hosts(matrix):
+    person = Person(PASSPHRASE)
+    secrets = Secrets(ask=person, terminal=True)
+    assert outcome("paramiko", matrix, "encrypted", secrets=secrets) == ("", "")
+    assert outcome("paramiko", matrix, "encrypted", secrets=secrets) == ("", "")
+    assert person.asked == [f"Passphrase of {matrix.folder}/encrypted: "]
+
+
+def test_a_wrong_passphrase_is_asked_for_three_times_and_then_told(matrix, capsys):
+    person = Person("wrong")
+    transport = over("paramiko", matrix, "encrypted", secrets=Secrets(ask=person, terminal=True))
+    with pytest.raises(Unreachable) as e:
+        transport.open(Host("encrypted"), "true", FAR)
+    transport.close()
+    assert len(person.asked) == 3
+    assert e.value.hint == f"ssh-add {matrix.folder}/encrypted"
+    assert capsys.readouterr().err.count("That is not its passphrase.") == 2
+
+
+def test_without_a_terminal_an_encrypted_key_is_left_to_the_agent(matrix):
+    person = Person(PASSPHRASE)
+    secrets = Secrets(ask=person, terminal=False)
+    slug, what = outcome("paramiko", matrix, "encrypted", secrets=secrets)
+    assert (slug, what, person.asked) == (
+        UNREACHABLE, "encrypted: the login as trainer failed", []
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+@pytest.mark.parametrize("key", ["encrypted", "certified"])
+def test_an_agent_holds_the_key(matrix, kind, key, tmp_path, monkeypatch):
+    """Its certificate too, when ssh_config names one."""
+    socket = tmp_path / "agent"
+    argv = ["ssh-agent", "-D", "-a", str(socket)]
+    agent = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    hidden = tmp_path / "key"
+    try:
+        while not socket.exists():
+            assert agent.poll() is None
+            time.sleep(0.01)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        askpass = tmp_path / "askpass"
+        askpass.write_text(f"#!/bin/sh\necho '{PASSPHRASE}'\n")
+        askpass.chmod(0o700)
+        env = {**os.environ, "SSH_ASKPASS": str(askpass), "SSH_ASKPASS_REQUIRE": "force"}
+        subprocess.run(["ssh-add", "-q", str(matrix.folder / key)], check=True, env=env)
+        shutil.move(matrix.folder / key, hidden)
+        assert outcome(kind, matrix, key) == ("", "")
+    finally:
+        agent.terminate()
+        agent.wait(10)
+        if hidden.exists():
+            shutil.move(hidden, matrix.folder / key)
+
+
+# --- host keys -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+@pytest.mark.parametrize(
+    ("known", "slug"),
+    [
+        ("# nobody\n", HostKeyUnknown.slug),
+        ("* {other}\n", HostKeyChanged.slug),
+        ("* {right}\n@revoked * {right}\n", HostKeyChanged.slug),
+        ("@cert-authority * {other}\n", HostKeyUnknown.slug),
+    ],
+)
+def test_a_host_key_that_nobody_vouches_for_is_refused(matrix, kind, known, slug):
+    right = " ".join(matrix.lab.known_hosts.read_text().split()[1:3])
+    other = " ".join((matrix.folder / "other_key.pub").read_text().split()[:2])
+    config = matrix.config(known=known.format(right=right, other=other))
+    hosts = (Host("odd-port"),)
+    transport = (
+        SshTransport(hosts, config) if kind == "paramiko" else OpenSshTransport(hosts, config)
+    )
+    with pytest.raises(Unreachable) as e:
+        transport.open(hosts[0], "true", FAR)
+    transport.close()
+    assert e.value.slug == slug
+
+
+def test_our_own_known_hosts_counts_for_ssh_as_well(matrix, own_state):
+    right = " ".join(matrix.lab.known_hosts.read_text().split()[1:3])
+    own = own_state / "ipexctl" / "known_hosts"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"* {right}\n")
+    hosts = (Host("odd-port"),)
+    transport = OpenSshTransport(hosts, matrix.config(known="# nobody\n"))
+    assert ask(transport, hosts[0], FAR) == matrix.lab._uid
+
+
+# --- what hosts say is only text -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+@pytest.mark.parametrize("form", [[], ["-v"], ["--json"]])
+def test_what_hosts_say_reaches_the_terminal_as_text(matrix, kind, form):
+    name = "[bold red]n\\x1b[31m\\a[/]"
+    script = f'import socket; socket.sethostname(b"{name}")'
+    matrix.root(f"python3 -c '{script}'")
+    matrix.root("printf 'PRETTY_NAME=\"[bold red]Evil\\033[31m\\007[/]\"\\n' > /etc/os-release")
+    try:
+        argv = [sys.executable, "-m", "ipexctl", "doctor", "-F", str(matrix.config()), *form]
+        argv += ["--transport", kind, "-H", "banner,rude,garbage,odd-port"]
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, timeout=120)
+    finally:
+        matrix.root("hostname node01; rm -f /etc/os-release")
+    assert (done.returncode, done.stderr) == (4, "")
+    assert re.findall(r"[^\n -\uffff]|[\x7f-\x9f]", done.stdout) == []
+    assert "[bold red]Evil[31m[/]" in done.stdout
+    assert "[bold red]go away" in done.stdout
+    if form == ["--json"]:
+        texts = json.dumps(json.loads(done.stdout), ensure_ascii=True)
+        assert "\\u001b" not in texts and "\\u0007" not in texts
