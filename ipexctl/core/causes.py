@@ -1,0 +1,115 @@
+"""Lines of a log -> the known causes in them.
+
+Safe on any input: lines are cut to MAX_LINE, and no pattern has nested repeats (a test looks).
+Fast on long logs: a block of lines is searched for the fixed words of the patterns first, and most
+blocks have none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import Any
+
+from ipexctl.core import toml
+
+MAX_LINE = 2000
+_BLOCK = 500  # lines
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A known failure; causes.toml says what each field means."""
+
+    slug: str
+    title: str
+    patterns: tuple[str, ...]
+    why: str
+    fix: str
+    checks: tuple[str, ...] = ()
+    unseen: str = ""
+    weak: bool = False
+
+
+@dataclass(frozen=True)
+class Match:
+    """`number` counts lines from 1; `again` is how many further lines say the same."""
+
+    cause: Cause
+    number: int
+    line: str
+    again: int = 0
+
+
+@cache
+def catalogue() -> tuple[Cause, ...]:
+    """Every known failure, in the order of the page."""
+    return parse(files("ipexctl.core").joinpath("causes.toml").read_text("utf-8"))
+
+
+def parse(text: str) -> tuple[Cause, ...]:
+    return tuple(_cause(raw) for raw in toml.loads(text)["cause"])
+
+
+def _cause(raw: dict[str, Any]) -> Cause:
+    raw = {**raw, "patterns": tuple(raw["patterns"]), "checks": tuple(raw["checks"])}
+    return Cause(**raw)
+
+
+def match(lines: Iterable[str]) -> Match | None:
+    """The most telling cause: the first one that is not weak, else the first."""
+    first = None
+    for found in _found(lines):
+        if not found.cause.weak:
+            return found
+        first = first or found
+    return first
+
+
+def matches(lines: Iterable[str]) -> tuple[Match, ...]:
+    """Each cause once, in the order of its first line."""
+    told: dict[str, Match] = {}
+    for found in _found(lines):
+        seen = told.setdefault(found.cause.slug, found)
+        if seen is not found:
+            told[found.cause.slug] = replace(seen, again=seen.again + 1)
+    return tuple(told.values())
+
+
+def _found(lines: Iterable[str]) -> Iterator[Match]:
+    numbered = enumerate(lines, 1)
+    while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
+        text = "\n".join(line for _, line in block)
+        likely = [(cause, pattern) for word, cause, pattern in _patterns() if word in text]
+        for number, line in block if likely else ():
+            cause = _of(line, likely)
+            if cause:
+                yield Match(cause, number, line)
+
+
+def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
+    """The cause that one line tells; a weak one only where no other does."""
+    found = [cause for cause, pattern in likely if pattern.search(line)]
+    return next((c for c in found if not c.weak), found[0] if found else None)
+
+
+@cache
+def _patterns() -> tuple[tuple[str, Cause, re.Pattern[str]], ...]:
+    return tuple((fixed_word(p), c, re.compile(p)) for c in catalogue() for p in c.patterns)
+
+
+def fixed_word(pattern: str) -> str:
+    """The longest text that every line must have which the pattern matches; "" if there is none."""
+    bare = re.sub(r"\{[\d,]+\}", "\0*", pattern)
+    while "(" in bare.replace("\\(", "") and (inner := _GROUP.sub("\0", bare)) != bare:
+        bare = inner
+    bare = re.sub(r"\[[^\]]*\]|\\.", "\0", bare)
+    words: list[str] = re.findall(r"[\w :/'=<>#,-]+(?![?*])", bare)
+    return max(words, key=len, default="")
+
+
+_GROUP = re.compile(r"(?<!\\)\((?:[^()\\]|\\.)*\)[?*]?")

@@ -1,0 +1,72 @@
+"""An explanation as text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.core.causes import Cause, Match
+from ipexctl.core.checks.registry import Check
+from ipexctl.core.values import plain
+from ipexctl.verbs.explain import Explanation
+
+_SHOWN = 300
+
+
+def show(found: Explanation, console: Console) -> None:
+    if found.check:
+        _show_check(found.check, found.related, console)
+    elif found.cause:
+        _show_cause(found.cause, console)
+    elif not found.matches:
+        console.print(f"{plain(found.source)}: no known failure in it")
+    for i, match in enumerate(found.matches):
+        if i:
+            console.print()
+        _show_match(match, console)
+
+
+def _show_check(check: Check, related: tuple[Cause, ...], console: Console) -> None:
+    levels = ", ".join(s.value for s in check.severities)
+    console.print(Text.assemble((f"{check.id}  {check.title}", "bold"), f"  ({levels})"))
+    _row("seen", check.seen, console)
+    _row("why", check.why, console)
+    _row("fix", check.fix or "depends on the host: ipexctl doctor -v shows it", console)
+    for cause in related:
+        _row("log", f"{cause.title} ({cause.slug})", console)
+
+
+def _show_cause(cause: Cause, console: Console) -> None:
+    console.print(Text(f"{cause.title}", "bold"), Text(f"({cause.slug})", "dim"))
+    _row("why", cause.why, console)
+    _row("fix", cause.fix, console)
+    _row("doctor", before(cause), console)
+
+
+def before(cause: Cause) -> str:
+    """How it could have been seen before the run."""
+    if cause.checks:
+        return f"sees it before a run: {', '.join(cause.checks)}"
+    return f"cannot see it before a run: {cause.unseen}"
+
+
+def _show_match(match: Match, console: Console) -> None:
+    again = f"  (and {match.again} more)" if match.again else ""
+    console.print(Text(f"line {match.number}{again}: ", "dim"), end="")
+    console.print(Text(plain(match.line, _SHOWN)), soft_wrap=True)
+    _show_cause(match.cause, console)
+
+
+def _row(label: str, text: str, console: Console) -> None:
+    """Prose is wrapped beside its label; commands stay whole, to be copied."""
+    width = max(40, console.width - len(_INDENT))
+    for i, line in enumerate(text.splitlines()):
+        parts = [line] if label == "fix" else textwrap.wrap(line, width) or [""]
+        for j, part in enumerate(parts):
+            head = f"{label:>6} " if i == j == 0 else _INDENT
+            console.print(Text.assemble((head, "dim"), part), soft_wrap=True)
+
+
+_INDENT = " " * 7

@@ -1,0 +1,107 @@
+"""explain: what a check's id means, or which known failures a log tells of."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ipexctl.core import causes
+from ipexctl.core.causes import Cause, Match
+from ipexctl.core.checks import catalogue
+from ipexctl.core.checks.registry import Check
+from ipexctl.core.values import plain
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError
+
+SCHEMA = 1
+_ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_LONGEST = 1 << 16
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One of a check, a known failure, or what was found in a log (`source` is its name)."""
+
+    check: Check | None = None
+    related: tuple[Cause, ...] = ()  # failures that the check sees before a run
+    cause: Cause | None = None
+    source: str = ""
+    matches: tuple[Match, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """A log in which nothing known was found is a failure, as with grep."""
+        return EXIT_OK if self.check or self.cause or self.matches else EXIT_FAILED
+
+
+def explain(what: str, stdin: IO[bytes]) -> Explanation:
+    """`what`: a check's id, a failure's slug, a file, or - for `stdin`. Raises InputError."""
+    if what == "-":
+        return Explanation(source="stdin", matches=causes.matches(lines(stdin)))
+    check = next((c for c in catalogue() if c.id == what.upper()), None)
+    if check:
+        related = (c for c in causes.catalogue() if check.id in c.checks)
+        return Explanation(check=check, related=tuple(related))
+    cause = next((c for c in causes.catalogue() if c.slug == what), None)
+    if cause:
+        return Explanation(cause=cause)
+    try:
+        with Path(what).open("rb") as file:
+            return Explanation(source=what, matches=causes.matches(lines(file)))
+    except OSError as e:
+        raise _unknown(what, e) from None
+
+
+def _unknown(what: str, error: OSError) -> InputError:
+    names = [c.id for c in catalogue()] + [c.slug for c in causes.catalogue()]
+    near = difflib.get_close_matches(what.upper() if _ID.fullmatch(what) else what, names, 3)
+    if _ID.fullmatch(what):
+        hint = f"did you mean {', '.join(near)}?" if near else "docs/checks.md lists all ids"
+        return InputError(f"there is no check {what}", hint=hint)
+    hint = f"did you mean {near[0]}?" if near else "ipexctl explain ID|LOGFILE|-"
+    return InputError(f"cannot read {what}", why=error.strerror or str(error), hint=hint)
+
+
+def lines(stream: IO[bytes]) -> Iterator[str]:
+    """Lines of any bytes, cut where too long; no colours; of a progress bar the last state."""
+    while raw := stream.readline(_LONGEST):
+        text = raw.decode("utf-8", "replace").rstrip("\r\n").rpartition("\r")[2]
+        yield _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
+# --- as one JSON document ------------------------------------------------------------------------
+
+
+def document(found: Explanation) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA,
+        "command": "explain",
+        "check": _check(found.check) if found.check else None,
+        "cause": asdict(found.cause) if found.cause else None,
+        "source": found.source,
+        "matches": [
+            {
+                "cause": asdict(m.cause),
+                "line": m.number,
+                "text": plain(m.line, causes.MAX_LINE),
+                "again": m.again,
+            }
+            for m in found.matches
+        ],
+        "exit_code": found.exit_code,
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "id": check.id,
+        "title": check.title,
+        "severities": [s.value for s in check.severities],
+        "seen": check.seen,
+        "why": check.why,
+        "fix": check.fix,
+    }
