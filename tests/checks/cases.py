@@ -1,0 +1,307 @@
+"""One trouble each: what is changed about a clean host, and the one finding that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ipexctl.core.condition import Limit
+from ipexctl.core.model import ClockFacts, Cpu, Nic, Node
+from tests import made
+from tests.checks.hosts import (
+    GIB,
+    KIB,
+    MIB,
+    ROWS,
+    Change,
+    both,
+    clean,
+    flags,
+    nfs,
+    part,
+    python,
+    state,
+    two_nodes,
+    whole,
+)
+from tests.facts.machines import AMX, AVX2, AVX512
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    severity: str
+    change: Change
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.id}-{self.severity}-{self.evidence[:30]}"
+
+
+_MINORS = sorted({minor for row in ROWS for minor in row.pythons})
+_PYTHONS = " to ".join(f"{a}.{b}" for a, b in (_MINORS[0], _MINORS[-1]))
+_ROOT = "/home/trainer/.ipexctl"
+_NO_BF16 = "Made CPU: no avx512_bf16, amx_bf16 in /proc/cpuinfo"
+_SMT = tuple(Cpu(i, i % 4, 0, 0) for i in range(8))
+
+
+def _address(text: str) -> Change:
+    nics = (Nic("eth0", True, 1500, (text,)),)
+    return part("net", ssh_address=text, hostname_addresses=(text,), nics=nics)
+
+
+ONE_HOST = [
+    Case(
+        "CPU-001", "fail", flags("sse sse2"), "Made CPU: no avx2, fma in /proc/cpuinfo"
+    ),
+    Case("CPU-002", "warn", flags(AVX2), _NO_BF16),
+    Case("CPU-002", "note", flags(AVX512), _NO_BF16),
+    Case(
+        "CPU-003", "note", part("cpu", arch="aarch64", vendor="0x41", flags=frozenset({"asimd"})),
+        "architecture aarch64",
+    ),
+    Case(
+        "CPU-004", "warn", whole(kernel="Linux 5.4.0-150-generic"),
+        "Linux 5.4.0-150-generic, Made CPU",
+    ),
+    Case(
+        "CPU-005", "warn",
+        part("cpu", flags=frozenset((AVX512 + " avx512_bf16 hypervisor").split())),
+        "Sapphire Rapids has amx, only avx512-bf16 is shown in a virtual machine",
+    ),
+    Case(
+        "CPU-006", "warn", flags(AVX512 + " avx512_bf16 amx_tile amx_int8"),
+        "amx_tile, amx_int8 without amx_bf16",
+    ),
+    Case(
+        "CPU-007", "note", part("cpu", efficient=(2, 3)), "2 of 4 cores are the slower kind"
+    ),
+    Case("CPU-008", "note", part("cpu", offline=(1, 7)), "2 of 6 are offline"),
+    Case("CPU-009", "note", part("cpu", isolated=(2, 3)), "2 isolated CPUs of 4"),
+    Case("CORE-001", "note", part("cpu", allowed=(0, 1)), "2 of 4 CPUs that are online"),
+    Case(
+        "CORE-002", "warn", part("cpu", cpus=made.cpu(cores=1).cpus), "CPU 0 of 1 online"
+    ),
+    Case("CORE-003", "warn", part("cpu", quota=1.5), "cgroup quota of 1.5 CPUs on 4 CPUs"),
+    Case(
+        "TOPO-001", "note",
+        both(
+            two_nodes(), part("cpu", cpus=tuple(Cpu(i, i, 0, i // 2) for i in range(4)))
+        ),
+        "2 nodes with CPUs in 1 socket",
+    ),
+    Case(
+        "TOPO-002", "note",
+        whole(nodes=(*clean().nodes, Node(1, (), 64 * GIB, None))),
+        "nodes 1 have 64 GiB and no CPU",
+    ),
+    Case(
+        "TOPO-003", "warn", whole(nodes=(), nodes_contradict=True),
+        "a CPU is listed in two nodes of /sys/devices/system/node",
+    ),
+    Case(
+        "TOPO-004", "note",
+        both(two_nodes(), part("cpu", cpus=tuple(Cpu(i, i, i // 3, i // 3) for i in range(4)))),
+        "node 0: 3 cores, node 1: 1 cores",
+    ),
+    Case(
+        "TOPO-005", "warn",
+        part("cpu", cpus=tuple(Cpu(i, i, i // 2, 0) for i in range(4))), "2 sockets, 1 node",
+    ),
+    Case("TOPO-006", "warn", two_nodes(16 * GIB, 0), "nodes 1"),
+    Case(
+        "TOPO-007", "warn", two_nodes(12 * GIB, 6 * GIB), "node 0: 12 GiB, node 1: 6.0 GiB"
+    ),
+    Case(
+        "PWR-001", "warn", state("power", driver="acpi-cpufreq", status=""),
+        "powersave with acpi-cpufreq",
+    ),
+    Case("PWR-001", "warn", state("power", driver="intel_cpufreq", status="passive"),
+         "powersave with intel_cpufreq"),
+    Case("PWR-002", "warn", state("power", turbo=False), "driver intel_pstate"),
+    Case("PWR-003", "note", state("power", throttled=3), "throttled 3 times since boot"),
+    Case("PWR-003", "warn", state("power", throttled=500), "throttled 500 times since boot"),
+    Case("PWR-004", "warn", state("power", max_khz=2_000_000), "2.0 GHz of 3.8 GHz"),
+    Case(
+        "PWR-005", "warn", state("power", preferences=("power",)),
+        "energy_performance_preference power",
+    ),
+    Case(
+        "PWR-005", "note", state("power", preferences=("balance_power",)),
+        "energy_performance_preference balance_power",
+    ),
+    Case("MEM-001", "warn", part("mem", available=1 * GIB), "1.0 GiB available"),
+    Case("MEM-001", "fail", part("mem", available=100 * MIB), "100 MiB available"),
+    Case("MEM-001", "fail", part("mem", limit=256 * MIB), "256 MiB allowed by the cgroup"),
+    Case(
+        "MEM-002", "note", part("mem", total=3 * GIB, available=3 * GIB),
+        "3.0 GiB for 4 cores",
+    ),
+    Case("MEM-003", "note", part("mem", swap_free=1 * GIB), "3.0 GiB of 4.0 GiB swap in use"),
+    Case(
+        "MEM-003", "warn",
+        part("mem", swap_free=1 * GIB, total=64 * GIB, available=3 * GIB),
+        "3.0 GiB of 4.0 GiB swap in use",
+    ),
+    Case(
+        "MEM-004", "note", state("kernel", swappiness=100), "vm.swappiness is 100, 4.0 GiB swap"
+    ),
+    Case("MEM-005", "note", state("kernel", thp="never"), "never"),
+    Case(
+        "MEM-006", "note", both(two_nodes(), state("kernel", numa_balancing=1)),
+        "kernel.numa_balancing is 1",
+    ),
+    Case(
+        "MEM-007", "warn", both(two_nodes(), state("kernel", zone_reclaim=1)),
+        "vm.zone_reclaim_mode is 1",
+    ),
+    Case(
+        "MEM-008", "warn", state("kernel", overcommit=2),
+        "vm.overcommit_memory is 2, 10 GiB left of 12 GiB",
+    ),
+    Case(
+        "MEM-008", "fail",
+        both(state("kernel", overcommit=2), part("mem", committed=11 * GIB)),
+        "vm.overcommit_memory is 2, 1.0 GiB left of 12 GiB",
+    ),
+    Case("MEM-009", "note", part("mem", limit=4 * GIB), "4.0 GiB of 16 GiB"),
+    Case("MEM-010", "warn", part("mem", huge=6 * GIB), "6.0 GiB of 16 GiB"),
+    Case(
+        "SHM-001", "fail", part("mem", shm_total=64 * KIB, shm_free=64 * KIB), "64 KiB in all"
+    ),
+    Case(
+        "SHM-001", "warn", part("mem", shm_total=64 * MIB, shm_free=64 * MIB), "64 MiB in all"
+    ),
+    Case("SHM-002", "warn", part("mem", shm_free=1 * MIB), "1 MiB free of 8.0 GiB"),
+    Case(
+        "SHM-003", "fail", part("mem", shm_there=False, shm_total=None, shm_free=None),
+        "no such folder",
+    ),
+    Case("SHM-004", "fail", part("mem", shm_writable=False), "no permission for trainer"),
+    Case(
+        "LIM-001", "warn", state("limits", nofile=Limit(256, 4096)),
+        "ulimit -n is 256 (hard 4096), 1 ranks",
+    ),
+    Case(
+        "LIM-001", "fail", state("limits", nofile=Limit(32, 32)),
+        "ulimit -n is 32 (hard 32), 1 ranks",
+    ),
+    Case(
+        "LIM-002", "warn", state("system", rdma=("mlx5_0",)),
+        "ulimit -l is 8 MiB, devices mlx5_0",
+    ),
+    Case(
+        "LIM-003", "warn", state("limits", nproc=Limit(100, 100)), "ulimit -u is 100, 4 CPUs"
+    ),
+    Case("LIM-003", "fail", state("limits", nproc=Limit(3, 3)), "ulimit -u is 3, 4 CPUs"),
+    Case("LIM-004", "warn", state("limits", pids=64), "pids.max is 64, 4 CPUs"),
+    Case("LIM-004", "fail", state("limits", pids=2), "pids.max is 2, 4 CPUs"),
+    Case(
+        "LIM-005", "warn", state("limits", address_space=Limit(8 * GIB, 8 * GIB)),
+        "ulimit -v is 8.0 GiB",
+    ),
+    Case(
+        "LIM-006", "warn", state("limits", cpu_seconds=Limit(600, 600)), "ulimit -t is 600 s"
+    ),
+    Case(
+        "LIM-007", "note",
+        both(state("limits", core=Limit(1 << 62, 1 << 62)), state("kernel", core_pattern="core")),
+        "ulimit -c is unlimited, core_pattern is core",
+    ),
+    Case(
+        "DISK-001", "fail", part("disk", writable=False),
+        f"{_ROOT} (ext4): no permission for trainer, or mounted read-only",
+    ),
+    Case("DISK-002", "fail", part("disk", noexec=True), f"{_ROOT} (ext4): mounted noexec"),
+    Case("DISK-003", "fail", part("disk", free=200 * MIB), f"{_ROOT} (ext4): 200 MiB free"),
+    Case("DISK-003", "warn", part("disk", free=3 * GIB), f"{_ROOT} (ext4): 3.0 GiB free"),
+    Case("DISK-004", "fail", part("disk", free_inodes=12), f"{_ROOT} (ext4): 12 inodes free"),
+    Case(
+        "DISK-005", "note", whole(disk=nfs(clean().disk)), f"{_ROOT} (nfs4) from filer:/home"
+    ),
+    Case("DISK-006", "note", part("disk", filesystem="tmpfs"), f"{_ROOT} (tmpfs)"),
+    Case("DISK-007", "note", part("disk", filesystem="overlay"), f"{_ROOT} (overlay)"),
+    Case("DISK-008", "note", part("disk", quota=True), f"{_ROOT} (ext4) at /"),
+    Case("TMP-001", "fail", part("tmp", writable=False), "/tmp: no permission"),
+    Case("TMP-001", "fail", part("tmp", there=False, root="/scratch"), "/scratch: not there"),
+    Case("TMP-002", "warn", part("tmp", free=100 * MIB), "/tmp: 100 MiB free"),
+    Case("TMP-003", "note", part("tmp", noexec=True), "/tmp: mounted noexec"),
+    Case("HOME-001", "warn", part("home_disk", there=False), "/home/trainer: not there"),
+    Case(
+        "PY-001", "fail", whole(pythons=()),
+        "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda",
+    ),
+    Case(
+        "PY-002", "fail", whole(pythons=python(6)),
+        f"found /usr/bin/python3 (3.6); {_PYTHONS} have packages",
+    ),
+    Case("SYS-001", "fail", whole(libc="musl 1.2"), "musl 1.2"),
+    Case("SYS-002", "fail", whole(libc="glibc 2.12"), "glibc 2.12: no packages"),
+    Case(
+        "SYS-003", "warn",
+        both(whole(kernel="Linux 2.6.32-754"), flags(AVX512 + " avx512_bf16")),
+        "Linux 2.6.32-754",
+    ),
+    Case("SYS-004", "fail", state("system", bits=32), "32-bit Python, kernel x86_64"),
+    Case(
+        "SYS-005", "warn", state("system", kill_user_processes=True),
+        "KillUserProcesses=yes, no linger",
+    ),
+    Case("SYS-006", "note", state("system", remove_ipc=True), "RemoveIPC=yes, no linger"),
+    Case("SYS-007", "note", state("system", container="podman"), "podman"),
+    Case(
+        "SYS-008", "note", whole(kernel="Linux 6.6.87.2-microsoft-standard-WSL2"),
+        "Linux 6.6.87.2-microsoft-standard-WSL2",
+    ),
+    Case(
+        "SYS-009", "note", state("system", jobs=(("SLURM_JOB_ID", "77"),)), "SLURM_JOB_ID=77"
+    ),
+    Case(
+        "SEC-001", "warn",
+        _address("8.8.4.4"),
+        "8.8.4.4",
+    ),
+    Case(
+        "CLOCK-001", "warn", whole(clock=ClockFacts(3600.0, 0.01)),
+        "60 min ahead of this machine (±0.010 s)",
+    ),
+    Case(
+        "CLOCK-001", "warn", whole(clock=ClockFacts(-5.0, 1.0)),
+        "5.0 s behind this machine (±1.000 s)",
+    ),
+]  # fmt: skip
+
+# Near a limit, and on its right side.
+HARMLESS = {
+    "a quota of all CPUs": part("cpu", quota=4.0),
+    "just enough memory": part("mem", limit=8 * GIB),
+    "just enough disk": part("disk", free=4 * GIB),
+    "an old Python beside a good one": whole(pythons=(*python(6), *python(12))),
+    "a clock that may be right": whole(clock=ClockFacts(3.0, 1.5)),
+    "a name that means loopback": part("net", hostname_addresses=("127.0.1.1",)),
+    "AMX on the kernel of RHEL 9": whole(kernel="Linux 5.14.0-362.8.1.el9_3.x86_64"),
+    "second threads switched off": part("cpu", offline=(4, 5, 6, 7)),
+    "two sockets of a virtual machine": part(
+        "cpu",
+        cpus=tuple(Cpu(i, i, i // 2, 0) for i in range(4)),
+        flags=frozenset((AMX + " hypervisor").split()),
+    ),
+    "nodes of about the same size": two_nodes(8 * GIB, 7 * GIB),
+    "powersave of amd-pstate-epp": state("power", driver="amd-pstate-epp", status="active"),
+    "schedutil": state("power", driver="acpi-cpufreq", status="", governors=("schedutil",)),
+    "a few per cent below the highest frequency": state("power", max_khz=3_700_000),
+    "numa_balancing on one node": state("kernel", numa_balancing=1),
+    "much swap, hardly used": part("mem", swap_total=64 * GIB, swap_free=63.5 * GIB),
+    "a few huge pages": part("mem", huge=1 * GIB),
+    "root with a small nproc": both(whole(uid=0), state("limits", nproc=Limit(3, 3))),
+    "RDMA with unlimited memlock": both(
+        state("system", rdma=("mlx5_0",)), state("limits", memlock=Limit(1 << 62, 1 << 62))
+    ),
+    "core files that a program takes": state("limits", core=Limit(1 << 62, 1 << 62)),
+    "KillUserProcesses with linger": state("system", kill_user_processes=True, linger=True),
+    "RemoveIPC for root": both(whole(uid=0), state("system", remove_ipc=True)),
+    "RemoveIPC without a session": state("system", remove_ipc=True, session=False),
+    "glibc 2.28": whole(libc="glibc 2.28"),
+    "overcommit at the kernel's default": state("kernel", overcommit=0),
+    "SMT": part("cpu", cpus=_SMT),
+    "addresses of carrier-grade NAT": _address("100.64.0.9"),
+}

@@ -1,0 +1,153 @@
+"""A host with nothing wrong, every fact known, and ways to change one thing about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ipexctl.core.checks import run_all
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.condition import Condition, Kernel, Limit, Limits, Power, System
+from ipexctl.core.model import Cpu, DiskFacts, Facts, Finding, Node, Peer, Python
+from ipexctl.core.stack import parse_table
+from tests import made
+from tests.facts.machines import AMX
+
+ROOT = Path(__file__).parent.parent.parent
+ROWS = parse_table((ROOT / "ipexctl/core/stacks.toml").read_text("utf-8"))
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+Change = Callable[[Facts], Facts]
+
+_CONDITION = Condition(
+    power=Power(
+        driver="intel_pstate",
+        status="active",
+        governors=("powersave",),
+        preferences=("balance_performance",),
+        turbo=True,
+        max_khz=3_800_000,
+        hardware_khz=3_800_000,
+        throttled=0,
+    ),
+    kernel=Kernel("madvise", 0, 0, 0, 60, "|/usr/lib/systemd/systemd-coredump"),
+    limits=Limits(
+        nofile=Limit(1024, 524288),
+        memlock=Limit(8 * MIB, 8 * MIB),
+        nproc=Limit(60000, 60000),
+        core=Limit(0, 1 << 62),
+        address_space=Limit(1 << 62, 1 << 62),
+        cpu_seconds=Limit(1 << 62, 1 << 62),
+        pids=20000,
+    ),
+    system=System(
+        bits=64,
+        session=True,
+        kill_user_processes=False,
+        remove_ipc=False,
+        linger=False,
+    ),
+)
+
+
+def clean(name: str = "node01", address: str = "10.0.0.1") -> Facts:
+    """A Sapphire Rapids with 4 cores. The number in its name makes it a machine of its own."""
+    facts = made.facts(name, address=address)
+    number = int(name.removeprefix("node"))
+    cpu = replace(
+        facts.cpu, flags=frozenset(AMX.split()), model=143, stepping=8, microcode="0x2b000603"
+    )
+    home = replace(facts.disk, root="/home/trainer", there=True, source="/dev/sda1", point="/")
+    condition = replace(_CONDITION, system=replace(_CONDITION.system, netns=4026531840))
+    return replace(
+        facts,
+        kernel="Linux 6.1.0-18-amd64",
+        boot_id=f"boot-{number}",
+        os_ids=("debian",),
+        cpu=cpu,
+        net=replace(facts.net, hostname_addresses=(address,)),
+        mem=replace(
+            facts.mem,
+            swap_total=4 * GIB,
+            swap_free=4 * GIB,
+            commit_limit=12 * GIB,
+            committed=2 * GIB,
+            huge=0,
+            shm_there=True,
+            shm_writable=True,
+            shm_noexec=False,
+        ),
+        disk=replace(facts.disk, source="/dev/sda1", point="/", quota=False),
+        home_disk=home,
+        tmp=replace(home, root="/tmp"),
+        condition=condition,
+        nodes=(Node(0, (0, 1, 2, 3), 16 * GIB, 12 * GIB),),
+    )
+
+
+def part(name: str, **changes: Any) -> Change:
+    """A change of one part of the facts: cpu, mem, disk, net, tmp, home_disk."""
+    return lambda facts: replace(facts, **{name: replace(getattr(facts, name), **changes)})
+
+
+def state(name: str, **changes: Any) -> Change:
+    """A change of one part of the condition: power, kernel, limits, system."""
+
+    def change(facts: Facts) -> Facts:
+        own = replace(getattr(facts.condition, name), **changes)
+        return replace(facts, condition=replace(facts.condition, **{name: own}))
+
+    return change
+
+
+def flags(text: str, **changes: Any) -> Change:
+    """Also without a known model, so that nobody says what is missing."""
+    changes.setdefault("model", 1)
+    return part("cpu", flags=frozenset(text.split()), **changes)
+
+
+def whole(**changes: Any) -> Change:
+    return lambda facts: replace(facts, **changes)
+
+
+def both(*changes: Change) -> Change:
+    def change(facts: Facts) -> Facts:
+        for one in changes:
+            facts = one(facts)
+        return facts
+
+    return change
+
+
+def python(minor: int) -> tuple[Python, ...]:
+    return (Python("/usr/bin/python3", (3, minor)),)
+
+
+def two_nodes(first: int | None = 8 * GIB, second: int | None = 8 * GIB, **cpu: Any) -> Change:
+    """Two sockets, a NUMA node each, two cores in each."""
+    cpus = tuple(Cpu(i, i, i // 2, i // 2) for i in range(4))
+    nodes = (Node(0, (0, 1), first, first), Node(1, (2, 3), second, second))
+    return both(part("cpu", cpus=cpus, **cpu), whole(nodes=nodes))
+
+
+def nfs(disk: DiskFacts, server: str = "filer:/home") -> DiskFacts:
+    return replace(disk, filesystem="nfs4", source=server, point="/home")
+
+
+def three(**changed: Change) -> tuple[Facts, ...]:
+    """node01 to node03, with a change where one is named."""
+    hosts = (clean(f"node{i:02d}", f"10.0.0.{i}") for i in (1, 2, 3))
+    return tuple(changed.get(f.host, lambda f: f)(f) for f in hosts)
+
+
+def all_three(change: Change) -> tuple[Facts, ...]:
+    return three(node01=change, node02=change, node03=change)
+
+
+def findings(*hosts: Facts, peers: tuple[Peer, ...] = ()) -> tuple[Finding, ...]:
+    return run_all(Cluster(hosts, peers, ROWS))
+
+
+def seen(*hosts: Facts, peers: tuple[Peer, ...] = ()) -> list[tuple[str, str, str, str]]:
+    return [(f.id, f.severity.value, f.host, f.evidence) for f in findings(*hosts, peers=peers)]

@@ -1,0 +1,99 @@
+"""Each check of one host sees its trouble alone, and nothing on a host that is well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core.checks import catalogue, page
+from ipexctl.core.checks.cluster import install_command, size
+from ipexctl.core.model import Facts, Severity
+from tests import made
+from tests.checks.cases import HARMLESS, ONE_HOST
+from tests.checks.hosts import GIB, ROOT, clean, findings, part, seen, three
+
+
+def test_clean_hosts_give_no_finding_at_all():
+    assert seen(*three()) == []
+    assert seen(clean()) == []
+
+
+def test_a_host_that_tells_nothing_gives_no_finding_but_python():
+    nothing = replace(made.cpu(), flags=frozenset(), cpus=(), arch="", allowed=None)
+    unknown = dict.fromkeys(("total", "available", "swap_total", "shm_total", "shm_free"))
+    facts: Facts = part("mem", **unknown)(replace(made.facts(), cpu=nothing, clock=None, libc=""))
+    facts = part("disk", free=None, free_inodes=None, noexec=None, writable=None)(facts)
+    assert [f[0] for f in seen(replace(facts, pythons=()))] == ["PY-001"]
+
+
+@pytest.mark.parametrize("case", ONE_HOST, ids=str)
+def test_one_trouble_gives_one_finding(case):
+    assert seen(case.change(clean())) == [(case.id, case.severity, "node01", case.evidence)]
+
+
+@pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS)
+def test_what_does_no_harm_is_no_finding(change):
+    assert seen(change(clean())) == []
+
+
+@pytest.mark.parametrize("case", ONE_HOST, ids=str)
+def test_a_finding_says_what_why_and_what_to_do(case):
+    (finding,) = findings(case.change(clean()))
+    assert all((finding.title, finding.evidence, finding.why, finding.fix))
+
+
+# --- the declarations ----------------------------------------------------------------------------
+
+
+def test_every_severity_that_a_check_declares_is_seen_in_a_case():
+    cases = {(c.id, c.severity) for c in ONE_HOST}
+    own = {c.module for c in catalogue() if any(c.id == case.id for case in ONE_HOST)}
+    hosts = [c for c in catalogue() if not c.cluster and c.module in own]
+    assert {(c.id, s.value) for c in hosts for s in c.severities} <= cases
+
+
+def test_the_page_of_checks_is_what_the_code_declares():
+    text = (ROOT / "docs/checks.md").read_text("utf-8")
+    assert page.updated(text, catalogue()) == text, "python tools/gen_docs.py"
+
+
+def test_an_id_stands_for_one_check():
+    ids = [c.id for c in catalogue()]
+    assert sorted(set(ids)) == sorted(ids)
+    assert len(ids) >= 60
+    assert [s.value for s in Severity] == ["fail", "warn", "note"]
+
+
+# --- texts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (("ubuntu", "debian"), "sudo apt-get install -y p-deb"),
+        (("rocky", "rhel", "centos", "fedora"), "sudo dnf install -y p-rpm"),
+        (("opensuse-leap", "suse", "opensuse"), "sudo zypper install -y p-suse"),
+    ],
+)
+def test_a_package_is_named_as_the_distribution_does(ids, expected):
+    facts = replace(clean(), os_ids=ids)
+    assert install_command(facts, debian="p-deb", rhel="p-rpm", suse="p-suse") == expected
+
+
+def test_an_unknown_distribution_gets_all_three():
+    text = install_command(replace(clean(), os_ids=()), debian="a", rhel="b", suse="c")
+    assert [line.split()[1] for line in text.splitlines()] == ["apt-get", "dnf", "zypper"]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (64 << 10, "64 KiB"),
+        (512 << 20, "512 MiB"),
+        (3 * GIB // 2, "1.5 GiB"),
+        (503 * GIB, "503 GiB"),
+    ],
+)
+def test_sizes_are_for_people(count, expected):
+    assert size(count) == expected

@@ -1,0 +1,274 @@
+"""Checks that compare hosts: what differs, who is whose twin, clocks, who reaches whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core.checks import catalogue, run_all
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.network import pairs
+from ipexctl.core.model import ClockFacts, Cpu, Peer, Python
+from tests import made
+from tests.checks.cases import ONE_HOST
+from tests.checks.hosts import (
+    GIB,
+    MIB,
+    ROWS,
+    Change,
+    all_three,
+    both,
+    clean,
+    findings,
+    flags,
+    nfs,
+    part,
+    python,
+    seen,
+    state,
+    three,
+    two_nodes,
+    whole,
+)
+from tests.facts.machines import AVX512
+
+_SMT = tuple(Cpu(i, i % 4, 0, 0) for i in range(8))
+_HOME = clean().home_disk
+assert _HOME
+
+
+def on_nfs(**changes: int) -> Change:
+    return whole(home_disk=nfs(_HOME), **changes)
+
+
+# node02 is the one that is changed
+DIFFERS = [
+    (
+        part("cpu", arch="aarch64", vendor="0x41", flags=frozenset({"sve", "svebf16"})),
+        [
+            ("UNI-001", "fail", "", "x86_64 on node[01,03]; aarch64 on node02"),
+            ("UNI-002", "warn", "", "amx on node[01,03]; sve-bf16 on node02"),
+            ("CPU-003", "note", "node02", "architecture aarch64"),
+        ],
+    ),
+    (
+        flags(AVX512 + " avx512_bf16"),
+        [("UNI-002", "warn", "", "amx on node[01,03]; avx512-bf16 on node02")],
+    ),
+    (
+        both(part("cpu", cpus=made.cpu(cores=8).cpus), whole(nodes=())),
+        [("UNI-003", "note", "", "4 cores on node[01,03]; 8 cores on node02")],
+    ),
+    (
+        whole(pythons=python(12)),
+        [("UNI-004", "warn", "", "3.11 on node[01,03]; 3.12 on node02")],
+    ),
+    (
+        whole(libc="glibc 2.28"),
+        [("UNI-005", "note", "", "glibc 2.36 on node[01,03]; glibc 2.28 on node02")],
+    ),
+    (
+        whole(libc="musl"),
+        [
+            ("SYS-001", "fail", "node02", "musl"),
+            ("UNI-005", "warn", "", "glibc 2.36 on node[01,03]; musl on node02"),
+        ],
+    ),
+    (
+        part("cpu", model_name="Made CPU 2"),
+        [("UNI-006", "note", "", "Made CPU on node[01,03]; Made CPU 2 on node02")],
+    ),
+    (
+        part("cpu", microcode="0x2b000001"),
+        [("UNI-007", "note", "", "0x2b000603 on node[01,03]; 0x2b000001 on node02")],
+    ),
+    (
+        whole(kernel="Linux 6.8.0"),
+        [("UNI-008", "note", "", "Linux 6.1.0-18-amd64 on node[01,03]; Linux 6.8.0 on node02")],
+    ),
+    (
+        state("power", governors=("performance",)),
+        [("UNI-009", "note", "", "powersave on node[01,03]; performance on node02")],
+    ),
+    (
+        part("mem", total=12 * GIB),
+        [("UNI-010", "note", "", "16 GiB on node[01,03]; 12 GiB on node02")],
+    ),
+    (
+        part("mem", total=64 * GIB),
+        [("UNI-010", "warn", "", "16 GiB on node[01,03]; 64 GiB on node02")],
+    ),
+    (
+        part("cpu", cpus=_SMT),
+        [
+            (
+                "UNI-011", "note", "",
+                "1 threads per core on node[01,03]; 2 threads per core on node02",
+            )
+        ],
+    ),
+    (
+        both(two_nodes(), part("cpu", cpus=tuple(Cpu(i, i, i // 2, i // 2) for i in range(4)))),
+        [("UNI-012", "note", "", "1 nodes on node[01,03]; 2 nodes on node02")],
+    ),
+    (
+        whole(user="hpc"),
+        [("UNI-013", "note", "", "trainer on node[01,03]; hpc on node02")],
+    ),
+    (
+        state("kernel", thp="always"),
+        [("UNI-014", "note", "", "madvise on node[01,03]; always on node02")],
+    ),
+    (
+        on_nfs(),
+        [("HOME-003", "warn", "", "a local disk on node[01,03]; filer:/home on node02")],
+    ),
+    (
+        part("net", hostname="node01"),
+        [("HOST-003", "warn", "", "node01 on node[01-02]")],
+    ),
+    (
+        whole(boot_id="boot-1"),
+        [("HOST-001", "warn", "", "node01, node02")],
+    ),
+    (
+        both(whole(boot_id="boot-1"), state("system", netns=5)),
+        [("HOST-002", "note", "", "node[01-02]")],
+    ),
+    (
+        whole(kernel="Linux 6.6.87.2-microsoft-standard-WSL2"),
+        [
+            ("SYS-008", "warn", "node02", "Linux 6.6.87.2-microsoft-standard-WSL2"),
+            (
+                "UNI-008", "note", "",
+                "Linux 6.1.0-18-amd64 on node[01,03]; "
+                "Linux 6.6.87.2-microsoft-standard-WSL2 on node02",
+            ),
+        ],
+    ),
+    (
+        whole(clock=ClockFacts(-7.0, 0.01)),
+        [("CLOCK-001", "warn", "node02", "7.0 s behind the other hosts (±0.010 s)")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "expected"), DIFFERS, ids=[e[0][0] for _, e in DIFFERS])
+def test_a_host_that_differs_from_the_others_is_named(change, expected):
+    assert seen(*three(node02=change)) == expected
+
+
+ALIKE = [
+    (
+        both(on_nfs(), whole(disk=nfs(clean().disk))),
+        ["HOME-002", "DISK-005", "DISK-005", "DISK-005"],
+    ),
+    (on_nfs(), []),
+    (part("cpu", cpus=_SMT), []),
+    (state("power", governors=("performance",)), []),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), ALIKE)
+def test_what_is_alike_everywhere_is_compared_without_a_word(change, expected):
+    assert sorted(f[0] for f in seen(*all_three(change))) == sorted(expected)
+
+
+def test_user_ids_matter_where_homes_are_shared():
+    hosts = three(node01=on_nfs(), node02=on_nfs(uid=1001), node03=on_nfs())
+    expected = "user ids: 1000 on node[01,03]; 1001 on node02"
+    assert seen(*hosts) == [("UNI-013", "warn", "", expected)]
+
+
+def test_an_old_glibc_is_told_with_the_rows_that_still_run_on_it():
+    rows = (replace(ROWS[0], glibc=(2, 39)), replace(ROWS[0], name="old", glibc=(2, 17)))
+    found = run_all(Cluster((clean(),), rows=rows))
+    assert [(f.id, f.severity.value, f.evidence) for f in found] == [
+        ("SYS-002", "note", "glibc 2.36: packages for old")
+    ]
+
+
+def test_ten_per_cent_of_memory_make_no_difference():
+    assert seen(*three(node02=part("mem", total=15 * GIB))) == []
+
+
+def test_a_python_that_all_have_is_enough():
+    several = (*python(12), Python("/usr/bin/python3.11", (3, 11)))
+    assert seen(*three(node02=whole(pythons=several))) == []
+
+
+def test_when_only_this_machines_clock_is_wrong_no_host_is_blamed():
+    assert seen(*all_three(whole(clock=ClockFacts(600.0, 0.01)))) == []
+
+
+def test_ids_and_severities_order_the_findings():
+    worst_last = three(node01=part("cpu", quota=1.0), node03=whole(pythons=()))
+    assert [(f[0], f[1]) for f in seen(*worst_last)] == [("PY-001", "fail"), ("CORE-003", "warn")]
+
+
+def test_a_host_with_all_troubles_at_once_breaks_no_check():
+    """Changes on top of each other give facts that no single case has."""
+    facts = clean()
+    for case in ONE_HOST:
+        if case.id not in ("PY-001", "CPU-003"):
+            facts = case.change(facts)
+    found = findings(replace(facts, mem=replace(facts.mem, shm_free=MIB)), clean("node02"))
+    assert len({f.id for f in found}) > 30
+    assert all(f.evidence and f.why and f.fix for f in found)
+
+
+def test_every_check_of_these_modules_has_a_case():
+    """The other families have theirs beside their own tests."""
+    own = {"cpu", "topology", "power", "memory", "limits", "storage", "system", "uniformity"}
+    ids = {c.id for c in catalogue() if c.module.rpartition(".")[2] in own}
+    cases = {c.id for c in ONE_HOST} | {e[0] for _, found in DIFFERS for e in found}
+    assert ids - cases == {"HOME-002"}  # seen where hosts are alike: ALIKE
+
+
+# --- who reaches whom ----------------------------------------------------------------------------
+
+
+def _mesh(*bad: tuple[str, str]) -> tuple[Peer, ...]:
+    names = ("node01", "node02", "node03")
+    return tuple(
+        Peer(a, b, f"10.0.0.{b[-1]}", (a, b) not in bad, "refused" if (a, b) in bad else "")
+        for a in names
+        for b in names
+        if a != b
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        ((), []),
+        ((("node01", "node02"),), [("NET-003", "fail", "node01", "to node02: refused")]),
+        (
+            (("node01", "node02"), ("node03", "node02")),
+            [("NET-002", "fail", "node02", "node[01,03] to 10.0.0.2: refused")],
+        ),
+        (
+            (("node01", "node02"), ("node01", "node03")),
+            [("NET-003", "fail", "node01", "to node[02-03]: refused")],
+        ),
+    ],
+)
+def test_a_connection_that_fails_is_told_once_and_where_it_belongs(bad, expected):
+    assert seen(*three(), peers=_mesh(*bad)) == expected
+
+
+def test_small_clusters_try_all_pairs():
+    assert pairs(["a", "b", "c"]) == {"a": ("b", "c"), "b": ("a", "c"), "c": ("a", "b")}
+    assert pairs(["a"]) == {"a": ()}
+
+
+@pytest.mark.parametrize("count", [33, 34, 100, 1000])
+def test_large_clusters_try_a_ring_and_three_more_each(count):
+    names = [f"n{i}" for i in range(count)]
+    plan = pairs(names)
+    assert {len(set(targets) - {name}) for name, targets in plan.items()} == {4}
+    assert [plan[name][0] for name in names] == [*names[1:], names[0]]
+    reached = [t for targets in plan.values() for t in targets]
+    assert {reached.count(name) for name in names[:10]} == {4}
+    assert pairs(names) == plan
