@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 
 import pytest
 
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.model import Facts, Host, HostDown
+from ipexctl.core.model import Facts, Finding, Host, HostDown, Severity
+from ipexctl.core.report import Report
 from ipexctl.ui.doctor import show
-from ipexctl.verbs.doctor import Report, document
 from tests import made
 from tests.facts.machines import AMX
 
@@ -32,7 +31,7 @@ def report(*hosts: Facts | HostDown) -> Report:
         peers=(),
         findings=run_all(Cluster(facts)),
         seconds=0.5,
-        trust="ipexctl trust -f hosts",
+        named="-f hosts",
     )
 
 
@@ -42,6 +41,7 @@ def text(made_report: Report, *, width: int | None = 80, verbose: bool = False) 
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
+COMMANDS = ("  fix ", "do this ")
 A, B, C = (host_facts(f"node{i:02d}", f"10.0.0.{i}") for i in (1, 2, 3))
 NO_PYTHON = replace(B, pythons=(), os_ids=("debian",))
 DOWN = HostDown("node03", "unreachable", "node03: no route", "errno 113", "ping node03")
@@ -50,20 +50,41 @@ DOWN = HostDown("node03", "unreachable", "node03: no route", "errno 113", "ping 
 def test_equal_hosts_are_one_row():
     assert text(report(A, B, C)) == (
         "3 of 3 hosts can train · 0.5 s\n"
+        "next: ipexctl install -f hosts\n"
         "\n"
-        "host         state  cpu  cores  memory  python  address\n"
-        "node[01-03]  ok     amx      4  16 GiB  3.11    10.0.0.[1-3]"
+        "host         state  isa  cores  memory  python  address       nic   cpu\n"
+        "node[01-03]  ok     amx      4  16 GiB  3.11    10.0.0.[1-3]  eth0  Made"
     )
 
 
-def test_a_wide_terminal_shows_more_of_each_host():
-    header = text(report(A), width=200).splitlines()[2].split()
-    assert header[-3:] == ["nic", "processor", "system"]
+def test_the_host_that_differs_stands_below_the_others():
+    odd = replace(A, cpu=replace(A.cpu, cpus=A.cpu.cpus[:2]))
+    lines = text(report(odd, B, C)).splitlines()
+    assert [line.split()[:4] for line in lines[4:6]] == [
+        ["node[02-03]", "ok", "amx", "4"],
+        ["node01", "ok", "amx", "2"],
+    ]
+
+
+def test_memory_that_differs_by_what_the_kernel_keeps_is_the_same():
+    near = replace(B, mem=replace(B.mem, total=A.mem.total * 101 // 100))
+    far = replace(C, mem=replace(C.mem, total=A.mem.total * 2))
+    rows = [line.split()[:6] for line in text(report(A, near, far)).splitlines()[4:6]]
+    assert [(row[0], row[4]) for row in rows] == [("node[01-02]", "16"), ("node03", "32")]
+
+
+@pytest.mark.parametrize(
+    ("width", "last"), [(40, "memory"), (60, "nic"), (80, "cpu"), (200, "system"), (None, "system")]
+)
+def test_columns_go_when_there_is_no_room_for_them(width, last):
+    assert text(report(A), width=width).splitlines()[3].split()[-1] == last
 
 
 def test_each_trouble_is_told_once_with_its_hosts_and_its_command():
     shown = text(report(A, NO_PYTHON, DOWN))
-    assert shown.splitlines()[0] == "1 of 3 hosts can train · 1 unreachable · 1 failed · 0.5 s"
+    head, fix = shown.splitlines()[:2]
+    assert head == "1 of 3 hosts can train · 1 unreachable · 1 failed · 0.5 s"
+    assert fix == "do this on node02: sudo apt-get install -y python3 python3-venv"
     assert shown.partition("\n\n")[2].partition("\n\n")[2] == (
         "unreachable  node03: no route\n"
         "  why errno 113\n"
@@ -85,7 +106,9 @@ def test_all_unknown_keys_are_one_message_with_one_command():
         HostDown(n, "host-key-unknown", f"{n}: unknown", f"ssh-ed25519 SHA256:{n}", f"trust {n}")
         for n in ("node02", "node03")
     ]
-    assert text(report(A, *down)).partition("\n\n")[2].partition("\n\n")[2] == (
+    shown = text(report(A, *down))
+    assert shown.splitlines()[1] == "do this: ipexctl trust -f hosts"
+    assert shown.partition("\n\n")[2].partition("\n\n")[2] == (
         "unreachable  node[02-03]: nobody has vouched for these host keys yet\n"
         "  key node02: ssh-ed25519 SHA256:node02\n"
         "  key node03: ssh-ed25519 SHA256:node03\n"
@@ -93,10 +116,53 @@ def test_all_unknown_keys_are_one_message_with_one_command():
     )
 
 
+def test_hosts_that_are_gone_for_the_same_reason_are_one_message():
+    down = [
+        HostDown(n, "unreachable", f"{n}: no answer from port 22", "", f"ping {n}")
+        for n in ("node02", "node03")
+    ]
+    shown = text(report(A, *down))
+    assert "unreachable  node[02-03]: no answer from port 22\n  fix ping node02" in shown
+
+
 def test_hosts_that_cannot_train_together_are_not_called_good():
     arm = replace(B, cpu=replace(B.cpu, arch="aarch64", flags=frozenset({"asimd"})))
     first = text(report(A, arm)).splitlines()[0]
     assert first.startswith("2 of 2 hosts can train, but not together")
+
+
+def note(number: int, host: str) -> Finding:
+    return Finding(f"NOTE-{number:03d}", Severity.NOTE, host, f"thing {number}", "e", "w", "f")
+
+
+def test_notes_are_one_line_each_and_few():
+    many = replace(report(A), findings=tuple(note(i, "node01") for i in range(1, 17)))
+    assert text(many).splitlines()[-5:] == [
+        "note NOTE-001  node01  thing 1",
+        "note NOTE-002  node01  thing 2",
+        "note NOTE-003  node01  thing 3",
+        "note NOTE-004  node01  thing 4",
+        "… and 12 more notes: -v",
+    ]
+    assert text(many, verbose=True).count("\nnote NOTE-") == 16
+
+
+@pytest.mark.parametrize("width", [80, 200, None])
+def test_two_hundred_hosts_with_many_troubles_are_one_screenful(width):
+    """Names that fold badly, all different hosts, and ten kinds of warnings."""
+    hosts = [host_facts(f"h{i * 7919 % 10007}-{i}x", f"10.1.{i}.1") for i in range(200)]
+    hosts = [
+        replace(h, cpu=replace(h.cpu, cpus=h.cpu.cpus[: 1 + i % 4]), os_name=f"Linux {i % 40}")
+        for i, h in enumerate(hosts)
+    ]
+    warns = [
+        Finding(f"W-{k:03d}", Severity.WARN, h.host, f"title {k}", f"seen {h.host}", "w", "fix it")
+        for k in range(10)
+        for h in hosts[k::3]
+    ]
+    shown = text(replace(report(*hosts), findings=tuple(warns)), width=width)
+    assert len(shown.splitlines()) < 80
+    assert "more hosts in" in shown and "… and 2 more warnings: -v" in shown
 
 
 @pytest.mark.parametrize("width", [80, 200, None])
@@ -113,7 +179,7 @@ def test_nothing_but_commands_is_wider_than_the_terminal(width):
     hosts = [host_facts(f"a-rather-long-node-name-{i:03d}", f"10.20.30.{i}") for i in range(1, 40)]
     hosts[3] = replace(hosts[3], pythons=(), mem=replace(hosts[3].mem, shm_total=1, shm_free=1))
     lines = text(report(*hosts), width=width, verbose=True).splitlines()
-    assert [x for x in lines if len(x) > width and not x.startswith("  fix ")] == []
+    assert [x for x in lines if len(x) > width and not x.startswith(COMMANDS)] == []
 
 
 @pytest.mark.parametrize(
@@ -131,22 +197,3 @@ def test_nothing_but_commands_is_wider_than_the_terminal(width):
 def test_states_and_the_exit_code_follow_the_worst(hosts, code, states):
     judged = report(*hosts)
     assert (judged.exit_code, [judged.state(h.name) for h in judged.hosts]) == (code, states)
-
-
-def test_the_document_is_json_with_a_version():
-    told = json.loads(json.dumps(document(report(A, NO_PYTHON, DOWN)), allow_nan=False))
-    assert (told["schema_version"], told["command"], told["exit_code"]) == (1, "doctor", 4)
-    assert [(h["name"], h["address"], h["state"], h["isa"]) for h in told["hosts"]] == [
-        ("node01", "10.0.0.1", "ok", "amx"),
-        ("node02", "10.0.0.2", "fail", "amx"),
-        ("node03", "", "unreachable", ""),
-    ]
-    assert [f["id"] for f in told["hosts"][1]["findings"]] == ["PY-001"]
-    assert told["hosts"][2]["facts"] is None
-    assert told["hosts"][2]["error"] == {
-        "host": "node03",
-        "slug": "unreachable",
-        "what": "node03: no route",
-        "why": "errno 113",
-        "hint": "ping node03",
-    }

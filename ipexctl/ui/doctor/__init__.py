@@ -30,10 +30,10 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
         width = console.width
     parts = [*_head(report), Text()]
     parts += lines(report, width, verbose=verbose)
+    parts += advice(report, width, verbose=verbose)
     parts += measured(report, verbose=verbose)
     parts += downs(report, width, verbose=verbose)
     parts += blocks(report, width, verbose=verbose)
-    parts += advice(report, width, verbose=verbose)
     console.print(Text("\n").join(parts), soft_wrap=True)
 
 

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.core.facts import plain
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, HostDown, Severity
 from ipexctl.core.report import NOT_REACHED, Report, grouped
 from ipexctl.ui.doctor.words import STYLES, command, cut, folded, labelled
@@ -15,6 +16,7 @@ from ipexctl.ui.doctor.words import STYLES, command, cut, folded, labelled
 BLOCKS = 8  # of failures, and of warnings, on the first screen
 NOTES = 4
 EVIDENCE = 3
+EVIDENCE_LETTERS = 240
 KEYS = 8
 _PLURAL = {"fail": "failures", "warn": "warnings", "note": "notes"}
 
@@ -27,7 +29,9 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     unknown = [d for d in report.down if d.slug == "host-key-unknown"]
     if unknown:
         names = [d.host for d in unknown]
-        text += _heading("unreachable", "", names, "nobody has vouched for these host keys yet")
+        text += _heading(
+            "unreachable", "", names, "nobody has vouched for these host keys yet", width
+        )
         for down in unknown if verbose else unknown[:KEYS]:
             text += labelled("key", f"{down.host}: {down.why or down.what}", width)
         if len(unknown) > KEYS and not verbose:
@@ -50,7 +54,8 @@ def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
 def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
     down = same[0]
     state = "unreachable" if down.slug in NOT_REACHED else "failed"
-    text = _heading(state, "", [d.host for d in same], down.what.removeprefix(f"{down.host}: "))
+    what = down.what.removeprefix(f"{down.host}: ")
+    text = _heading(state, "", [d.host for d in same], what, width)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
     text += labelled("why", why, width) if why else []
     return text + command("fix", down.hint)
@@ -79,7 +84,7 @@ def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
 def _block(same: Sequence[Finding], width: int | None, *, verbose: bool) -> list[Text]:
     first = same[0]
     names = [f.host for f in same] if first.host else ["all hosts"]
-    text = _heading(first.severity.value, first.id, names, first.title)
+    text = _heading(first.severity.value, first.id, names, first.title, width)
     for line in _evidence(same, None if verbose else EVIDENCE):
         text += labelled("seen", line, width)
     if verbose:
@@ -92,12 +97,14 @@ def _evidence(same: Sequence[Finding], most: int | None) -> list[str]:
     hosts: dict[str, list[str]] = {}
     for f in same:
         hosts.setdefault(f.evidence, []).append(f.host)
-    if len(hosts) == 1:
-        return list(hosts)
-    lines = [f"{folded(names, None if most is None else 40)}: {t}" for t, names in hosts.items()]
-    if most is None or len(lines) <= most:
-        return lines
-    return [*lines[:most], f"… and {len(lines) - most} more: -v"]
+    if most is None:
+        told = [f"{fold(names)}: {text}" for text, names in hosts.items()]
+        return told if len(hosts) > 1 else list(hosts)
+    brief = [cut(text, EVIDENCE_LETTERS) for text in hosts]
+    if len(hosts) > 1:
+        brief = [f"{folded(n, 40)}: {t}" for n, t in zip(hosts.values(), brief, strict=True)]
+    more = len(brief) - most
+    return brief if more <= 0 else [*brief[:most], f"… and {more} more: -v"]
 
 
 def _notes(found: Sequence[Sequence[Finding]], width: int | None) -> list[Text]:
@@ -121,9 +128,13 @@ def _who(same: Sequence[Finding], width: int | None) -> str:
     return folded([f.host for f in same], most) if same[0].host else "all hosts"
 
 
-def _heading(state: str, number: str, names: Sequence[str], title: str) -> list[Text]:
+def _heading(
+    state: str, number: str, names: Sequence[str], title: str, width: int | None
+) -> list[Text]:
     text = Text(state, f"bold {STYLES[state]}")
     if number:
         text.append(f" {number}", "not bold")
-    text.append(f"  {folded(names, 48)}: ", "bold").append(plain(title), "not bold")
+    title = plain(title)
+    room = 80 if width is None else max(20, width - cell_len(title) - len(text) - 4)
+    text.append(f"  {folded(names, room)}: ", "bold").append(title, "not bold")
     return [Text(), text]
