@@ -140,7 +140,7 @@ def _mpirun(first: HostPlan, n: int, run_dir: str) -> tuple[str, ...]:
 
 
 def _address(node: Node) -> str:
-    address = peer_address(node.facts)
+    address = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
     if not address:
         raise InputError(
             f"{node.host.name} is this machine, and the other hosts need an address for it",
@@ -149,7 +149,27 @@ def _address(node: Node) -> str:
     return address
 
 
+def _address_of_nic(node: Node) -> str:
+    """The hostfile says which interface; the others reach this host by its address."""
+    there = {nic.name: nic for nic in node.facts.net.nics}
+    if node.host.nic not in there:
+        raise RunFailed(
+            f"{node.host.name}: there is no network interface {node.host.nic}",
+            why=f"the host has {', '.join(there)}",
+            hint=f"correct nic= of {node.host.name} in the hostfile",
+        )
+    addresses = [a for a in there[node.host.nic].addresses if not a.lower().startswith("fe80:")]
+    if not addresses or not there[node.host.nic].up:
+        raise RunFailed(
+            f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
+            hint=f"ssh {node.host.name} ip addr show {node.host.nic}",
+        )
+    return min(addresses, key=lambda a: ":" in a)  # IPv4 where there is one
+
+
 def _nic(node: Node) -> str:
+    if node.host.nic:
+        return node.host.nic
     address = _address(node)
     for nic in node.facts.net.nics:
         if address in nic.addresses:

@@ -252,7 +252,7 @@ def connect(transport: Transport, host: Host, *, timeout: float = 20.0, python: 
     """One channel, one exec: sends the agent and waits for its hello."""
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
-    channel = transport.open(host, command_line(marker, python), timeout)
+    channel = transport.open(host, command_line(marker, python or host.python), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there

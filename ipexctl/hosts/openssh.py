@@ -76,7 +76,8 @@ class OpenSshTransport:
         marker = "ipexctl" + secrets.token_hex(8)
         left = max(1.0, deadline - time.monotonic())
         # `echo` and `;` mean the same to sh, csh and fish
-        argv = (*self._argv(host, left), "--", host.name, f"echo {marker}; {command}")
+        argv = (*self._argv(host, left), "--", host.address or host.name)
+        argv += (f"echo {marker}; {command}",)
         channel = _SshProcess(argv)
         try:
             if channel.speaks(marker, deadline):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
+from ipexctl.core.inventory import MAX_TEXT, parse_hostfile, parse_hosts, this_machine
 from ipexctl.core.model import Host, Inventory
+from ipexctl.core.select import select
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel, LocalTransport, Transport
@@ -27,6 +29,9 @@ class Target:
     ask_pass: bool = False
     transport: str = "paramiko"
     secrets: Secrets = field(default_factory=Secrets, repr=False, compare=False)
+    limit: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    note: Callable[[str], None] = field(default=lambda text: None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.transport not in TRANSPORTS:
@@ -44,7 +49,27 @@ class Target:
 
 
 def inventory(target: Target) -> Inventory:
-    """The hosts named by -f, -H or as arguments; none named means this machine."""
+    """The hosts named by -f, -H or as arguments, less what --limit and -x leave out.
+
+    None named means this machine.
+    """
+    hosts = whole(target)
+    for note in hosts.notes:
+        target.note(note)
+    if not target.limit and not target.exclude:
+        return hosts
+    from ipexctl.verbs.last import known
+
+    return select(hosts, target.limit, target.exclude, known(hosts))
+
+
+def root_of(host: Host, default: str) -> str:
+    """ipexctl's folder on this host."""
+    return host.root or default
+
+
+def whole(target: Target) -> Inventory:
+    """Every host, whatever --limit says."""
     if target.hostfile and target.hosts:
         raise InputError(
             "hosts are given twice: in a hostfile and on the command line",
@@ -63,10 +88,13 @@ def inventory(target: Target) -> Inventory:
 
 
 def _read(path: Path) -> str:
+    """Not more than a hostfile can have, so that a device or a data set ends soon."""
     try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as e:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_TEXT + 1)
+    except (OSError, UnicodeDecodeError, ValueError) as e:
         raise InputError(f"cannot read the hostfile {path}", why=str(e)) from None
+    return text
 
 
 class AnyTransport:

@@ -46,16 +46,28 @@ class SshConfig:
         self._config = self._read()
 
     def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
-        """One per host; what the hostfile says about user and port goes first."""
+        """One per host; what the hostfile says about user and port goes first.
+
+        A host with an address is asked about by that: it is what ssh would be given.
+        """
+        asked = {h: replace(h, name=h.address or h.name) for h in hosts}
+        wanted = list(dict.fromkeys(asked.values()))
         if self._ssh is None:
-            found = {h: self._without_ssh(h) for h in hosts}
+            found = {h: self._without_ssh(h) for h in wanted}
         elif not self._config.plain:
-            found = self._one_by_one(hosts)
+            found = self._one_by_one(wanted)
         else:
-            found = self._by_class(hosts)
+            found = self._by_class(wanted)
+        answers = {h: found[asked[h]] for h in hosts}
         return {
-            h: replace(a, user=h.user or a.user, port=h.port or a.port) for h, a in found.items()
+            h: replace(a, name=h.name, user=h.user or a.user, port=h.port or a.port)
+            for h, a in answers.items()
         }
+
+    def names(self) -> tuple[str, ...]:
+        """Hosts that have a `Host` line of their own, in its order."""
+        lines = (s.conditions[-1] for s in self._config.settings if s.conditions)
+        return tuple(dict.fromkeys(p for line in lines for p in line if not set(p) & set("*?!")))
 
     def _by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
         classes: dict[tuple[bool, ...], list[Host]] = {}

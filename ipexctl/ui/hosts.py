@@ -1,0 +1,53 @@
+"""A list of hosts as a table, and the questions of `init`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Host, Inventory
+from ipexctl.verbs.init import Started
+
+_COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root", "groups")
+
+
+def table(hosts: Inventory) -> str:
+    """Only the columns that some host has something for."""
+    used = [c for c in _COLUMNS if c == "name" or any(getattr(h, c) for h in hosts.hosts)]
+    rows = [[c.upper() for c in used], *([_cell(h, c) for c in used] for h in hosts.hosts)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(used))]
+    lines = ("  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _cell(host: Host, column: str) -> str:
+    value = getattr(host, column)
+    return ",".join(value) if isinstance(value, tuple) else str(value or "-")
+
+
+def ask_which(names: Sequence[str], asked: TextIO, out: TextIO) -> str:
+    print(f"hosts in ssh_config: {fold(names)}", file=out)
+    print("Which of them? [all, or as for --limit: node*,!login] ", end="", file=out, flush=True)
+    return asked.readline().strip() or "all"
+
+
+def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:
+    names = " and ".join(str(path) for path in paths)
+    print(f"Replace {names}? [yes/no] ", end="", file=out, flush=True)
+    return asked.readline().strip().lower() in ("y", "yes")
+
+
+def show_started(started: Started, out: TextIO, err: TextIO) -> None:
+    for down in started.down:
+        print(f"ipexctl: {down.what}", file=err)
+        for line in down.hint.splitlines():
+            print(f"  try: {line}", file=err)
+    good = len(started.hosts.hosts) - len(started.down)
+    if not started.written:
+        print("no host answered; nothing was written", file=err)
+        return
+    written = " and ".join(str(path) for path in started.written)
+    print(f"{good} of {len(started.hosts.hosts)} hosts written; see {written}", file=out)
+    print("next: ipexctl doctor", file=out)

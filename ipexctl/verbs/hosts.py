@@ -1,0 +1,50 @@
+"""hosts: who a hostfile names, and the same for other programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.core.inventory.render import FORMS, Rendered, members, render
+from ipexctl.core.model import Inventory
+from ipexctl.errors import InputError
+from ipexctl.verbs.target import Target, inventory
+
+SCHEMA = 1
+
+
+def listed(target: Target) -> Inventory:
+    return inventory(target)
+
+
+def convert(target: Target, form: str) -> Rendered:
+    """Raises InputError for a format that isn't known, before any file is read."""
+    if form not in FORMS:
+        raise InputError(f"--to {form}: no such format", hint=", ".join(FORMS))
+    return render(inventory(target), form)
+
+
+def document(hosts: Inventory) -> dict[str, Any]:
+    """As one JSON document; what isn't given is "" or 0."""
+    return {
+        "schema_version": SCHEMA,
+        "command": "hosts",
+        "source": hosts.source,
+        "hosts": [
+            {
+                "name": h.name,
+                "address": h.address,
+                "port": h.port,
+                "user": h.user,
+                "slots": h.slots,
+                "python": h.python,
+                "nic": h.nic,
+                "root": h.root,
+                "local": h.local,
+                "groups": list(h.groups),
+                "place": str(h.place) if h.place else "",
+            }
+            for h in hosts.hosts
+        ],
+        "groups": {group: list(names) for group, names in members(hosts).items()},
+        "notes": list(hosts.notes),
+    }

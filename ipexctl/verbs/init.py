@@ -1,0 +1,145 @@
+"""init: which hosts, do they answer, and two files: the hosts and ipexctl.toml."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ipexctl.core.inventory import parse_hosts
+from ipexctl.core.inventory.address import parse_bare
+from ipexctl.core.inventory.faults import Bad
+from ipexctl.core.inventory.render import render
+from ipexctl.core.model import HostDown, Inventory
+from ipexctl.core.select import select
+from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, InputError
+from ipexctl.verbs.settings import PROJECT_FILE
+from ipexctl.verbs.target import Target
+
+HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
+_TOML = """\
+# What ipexctl reads in this folder and below; a flag goes before it. docs/hosts.md explains it.
+hostfile = "{hostfile}"
+{ssh_config}
+# [run]
+# ppn = 2
+# env = {{ OMP_NUM_THREADS = "8" }}
+"""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Questions to a person. None where nobody can answer."""
+
+    which: Callable[[Sequence[str]], str]  # the names on offer -> a pattern as --limit takes it
+    overwrite: Callable[[Sequence[Path]], bool]
+
+
+@dataclass(frozen=True)
+class Options:
+    """`force` replaces files; `yes` takes every host of ssh_config."""
+
+    folder: Path = Path()
+    yaml: bool = False
+    probe: bool = True
+    yes: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    written: tuple[Path, ...]
+    hosts: Inventory
+    down: tuple[HostDown, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_OK if self.written else EXIT_UNREACHABLE
+
+
+def init(target: Target, options: Options, ask: Ask | None) -> Started:
+    """Hosts that don't answer are left out, or written as comments; none at all writes nothing."""
+    hosts = _chosen(target, options, ask)
+    files = {YAML_FILE if options.yaml else HOSTFILE: "", PROJECT_FILE: ""}
+    _may_write([options.folder / name for name in files], options, ask)
+    down = _probe(hosts, target) if options.probe else ()
+    gone = {d.host for d in down}
+    good = tuple(h for h in hosts.hosts if h.name not in gone)
+    if not good:
+        return Started((), hosts, down)
+    name = next(iter(files))
+    files[name] = _hosts_text(replace(hosts, hosts=good), down, yaml=options.yaml)
+    ssh = target.ssh_config
+    files[PROJECT_FILE] = _TOML.format(
+        hostfile=name, ssh_config=f"ssh_config = {_quoted(ssh)}\n" if ssh else ""
+    )
+    for file, text in files.items():
+        (options.folder / file).write_text(text, "utf-8")
+    return Started(tuple(options.folder / file for file in files), hosts, down)
+
+
+def offered(ssh_config: Path | None) -> tuple[str, ...]:
+    """Names of ssh_config that are one host each, not patterns."""
+    from ipexctl.hosts.ssh.config import SshConfig
+
+    return tuple(name for name in SshConfig(ssh_config).names() if _is_name(name))
+
+
+def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
+    if target.hosts:
+        return parse_hosts(target.hosts)
+    names = offered(target.ssh_config)
+    if not names:
+        raise InputError("ssh_config names no host", hint="ipexctl init node1 node2")
+    everything = parse_hosts(names)
+    if options.yes:
+        return everything
+    if ask is None:
+        raise InputError(
+            "which hosts? nobody can be asked here, since stdin is no terminal",
+            why=f"ssh_config has: {', '.join(names[:20])}",
+            hint="name them: ipexctl init node1 node2, or take all of ssh_config with -y",
+        )
+    return select(everything, (ask.which(names),))
+
+
+def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None:
+    there = [path for path in paths if os.path.lexists(path)]
+    if not there or options.force:
+        return
+    if ask is None or not ask.overwrite(there):
+        names = " and ".join(map(str, there))
+        raise InputError(f"{names} exists already", hint="--force replaces it")
+
+
+def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
+    from ipexctl.verbs.doctor import examine_hosts
+    from ipexctl.verbs.target import AnyTransport
+
+    transport = AnyTransport(target, hosts)
+    try:
+        return examine_hosts(hosts, transport, target=target).down
+    finally:
+        transport.close()
+
+
+def _hosts_text(hosts: Inventory, down: Sequence[HostDown], *, yaml: bool) -> str:
+    comments = [" ".join(f"# {d.host} left out: {d.what}".split()) for d in down]
+    text = render(hosts, "yaml" if yaml else "hostfile").text
+    return text + "".join(f"{''.join(filter(str.isprintable, c))}\n" for c in comments)
+
+
+def _quoted(path: Path) -> str:
+    text = str(path.resolve())
+    if not text.isprintable() or "'" in text:
+        raise InputError(f"{text!r} cannot be written into {PROJECT_FILE}")
+    return f"'{text}'"
+
+
+def _is_name(text: str) -> bool:
+    try:
+        parse_bare(text)
+    except Bad:
+        return False
+    return True

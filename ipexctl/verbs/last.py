@@ -1,0 +1,89 @@
+"""What the last command found out about the hosts: @healthy and @last-failed of --limit.
+
+One small file under XDG state, per hostfile. It is a convenience: when it can't be read or written,
+nothing else is different.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ipexctl.core.inventory import COMMAND_LINE
+from ipexctl.core.model import Inventory
+
+HEALTHY, LAST_FAILED = "healthy", "last-failed"
+KEEP = 100  # inventories
+_MOST = 16 << 20  # bytes
+_GOOD = frozenset({"ok", "warn", "changed", "skipped"})
+
+
+def remember(hosts: Inventory, states: Mapping[str, str], command: str = "doctor") -> None:
+    """`states`: host -> ok, warn, fail, failed, unreachable, changed or skipped."""
+    path = state_file()
+    everything = _load(path)
+    key = _key(hosts)
+    entry = everything.pop(key, {})
+    entry["last"] = dict(states)
+    if command == "doctor":
+        entry["doctor"] = {**_table(entry, "doctor"), **states}
+    everything[key] = entry  # the newest stands last
+    _store(path, dict(list(everything.items())[-KEEP:]))
+
+
+def known(hosts: Inventory) -> dict[str, frozenset[str] | None]:
+    """The hosts behind @healthy and @last-failed; None where no command has looked yet."""
+    entry = _load(state_file()).get(_key(hosts), {})
+    doctor, last = _table(entry, "doctor"), _table(entry, "last")
+    return {
+        HEALTHY: frozenset(h for h, s in doctor.items() if s in _GOOD) if doctor else None,
+        LAST_FAILED: frozenset(h for h, s in last.items() if s not in _GOOD) if last else None,
+    }
+
+
+def state_file() -> Path:
+    base = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return folder / "ipexctl" / "last.json"
+
+
+def _key(hosts: Inventory) -> str:
+    """The file, wherever it is named from; hosts from the command line are all one inventory."""
+    return hosts.source if hosts.source == COMMAND_LINE else str(Path(hosts.source).resolve())
+
+
+def _table(entry: Mapping[str, Any], name: str) -> dict[str, str]:
+    table = entry.get(name)
+    return {str(k): str(v) for k, v in table.items()} if isinstance(table, dict) else {}
+
+
+def _load(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        if path.stat().st_size > _MOST:
+            return {}
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    entries = found.get("inventories") if isinstance(found, dict) else None
+    if not isinstance(entries, dict):
+        return {}
+    return {key: entry for key, entry in entries.items() if isinstance(entry, dict)}
+
+
+def _store(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """A reader sees the old file or the new one, never a half."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".last-")  # mode 0600
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"schema_version": 1, "inventories": entries}, file)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
