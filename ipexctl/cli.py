@@ -38,6 +38,13 @@ SshConfig = Annotated[
     Path | None, typer.Option("-F", "--ssh-config", help="SSH configuration file to use.")
 ]
 Forks = Annotated[int, typer.Option("--forks", min=1, help="Hosts worked on at the same time.")]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option("-l", "--limit", help="Only these: node[1-4], @group, all:!bad, @healthy."),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("-x", "--exclude", help="Not these; patterns as for --limit.")
+]
 AskPass = Annotated[
     bool, typer.Option("--ask-pass", help="Ask once for the SSH password of all hosts.")
 ]
@@ -53,11 +60,31 @@ def _target(
     hosts: list[str] | None,
     ssh_config: Path | None,
     forks: int = 64,
+    only: tuple[list[str] | None, list[str] | None] = (None, None),
     **more: Any,
 ) -> Any:
+    """Hosts that nobody named are those of the settings; see `ipexctl config`."""
+    from ipexctl.verbs.settings import configured_hostfile
     from ipexctl.verbs.target import Target
 
-    return Target(hostfile, tuple(hosts or ()), ssh_config, forks, **more)
+    limit, exclude = (tuple(patterns or ()) for patterns in only)
+    if not hostfile and not hosts:
+        hostfile = configured_hostfile(_note)
+    return Target(
+        hostfile,
+        tuple(hosts or ()),
+        ssh_config,
+        forks,
+        limit=limit,
+        exclude=exclude,
+        note=_note,
+        **more,
+    )
+
+
+def _note(text: str) -> None:
+    printable = "".join(c if c.isprintable() else "?" for c in text)
+    print(f"ipexctl: note: {printable}", file=sys.stderr)
 
 
 def _show_version(value: bool) -> None:
@@ -68,11 +95,18 @@ def _show_version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show version.")
     ] = False,
 ) -> None:
-    pass
+    from ipexctl.verbs.settings import defaults, load
+
+    try:
+        context.default_map = defaults(load())
+    except InputError:
+        if "--help" not in sys.argv:  # help must work beside a broken ipexctl.toml
+            raise
 
 
 # --- doctor --------------------------------------------------------------------------------------
@@ -83,6 +117,8 @@ def doctor(
     names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
     ssh_config: SshConfig = None,
     ask_pass: AskPass = False,
     transport: TransportName = "paramiko",
@@ -105,7 +141,15 @@ def doctor(
 
     as_text = _formatter("json" if json else format)
     named = [*(names or ()), *(hosts or ())]
-    target = _target(hostfile, named, ssh_config, forks, ask_pass=ask_pass, transport=transport)
+    target = _target(
+        hostfile,
+        named,
+        ssh_config,
+        forks,
+        only=(limit, exclude),
+        ask_pass=ask_pass,
+        transport=transport,
+    )
     report = examine(target, root, Options(root, level, python))
     if as_text:
         print(as_text(report))
@@ -128,6 +172,117 @@ def _formatter(name: str) -> Callable[[Any], str] | None:
     return known[name]
 
 
+# --- explain -------------------------------------------------------------------------------------
+
+
+@app.command()
+def explain(
+    what: Annotated[str, typer.Argument(metavar="ID|LOGFILE|-", help="A check, or a log.")],
+    json: Json = False,
+) -> None:
+    """Say what a check's id means, or which known failures a log (- is stdin) tells of."""
+    from ipexctl.verbs.explain import document
+    from ipexctl.verbs.explain import explain as verb
+
+    found = verb(what, sys.stdin.buffer)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(document(found), indent=2))
+    else:
+        from ipexctl.ui.console import stdout_console
+        from ipexctl.ui.explain import show
+
+        show(found, stdout_console())
+    raise typer.Exit(found.exit_code)
+
+
+# --- hosts ---------------------------------------------------------------------------------------
+
+
+@app.command()
+def hosts(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    named: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    to: Annotated[
+        str, typer.Option("--to", help="intelmpi, mpich, openmpi, deepspeed, ansible, slurm ...")
+    ] = "",
+    list_: Annotated[bool, typer.Option("--list", help="Only the names, one per line.")] = False,
+    json: Json = False,
+) -> None:
+    """Show whom a hostfile names, or write it as another program's hostfile."""
+    from ipexctl.ui.hosts import table
+    from ipexctl.verbs import hosts as verb
+
+    everyone = [*(names or ()), *(named or ())]
+    target = _target(hostfile, everyone, None, only=(limit, exclude))
+    if to:
+        rendered = verb.convert(target, to)
+        for note in rendered.notes:
+            _note(note)
+        print(rendered.text, end="")
+        return
+    found = verb.inventory(target)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(verb.document(found), indent=2))
+    else:
+        print("".join(f"{h.name}\n" for h in found.hosts) if list_ else table(found), end="")
+
+
+@app.command()
+def init(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    ssh_config: SshConfig = None,
+    forks: Forks = 64,
+    yaml: Annotated[bool, typer.Option("--yaml", help="hosts.yaml instead of hostfile.")] = False,
+    probe: Annotated[bool, typer.Option(help="Log in to each host first.")] = True,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="All hosts of ssh_config.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files.")] = False,
+) -> None:
+    """Write a hostfile and ipexctl.toml here, for hosts of ssh_config or those named."""
+    from ipexctl.ui.hosts import ask_overwrite, ask_which, show_started
+    from ipexctl.verbs.init import Ask, Options
+    from ipexctl.verbs.init import init as verb
+    from ipexctl.verbs.target import Target
+
+    ask = Ask(
+        lambda offered: ask_which(offered, sys.stdin, sys.stderr),
+        lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr),
+    )
+    started = verb(
+        Target(None, tuple(names or ()), ssh_config, forks, note=_note),
+        Options(yaml=yaml, probe=probe, yes=yes, force=force),
+        ask if sys.stdin.isatty() else None,
+    )
+    show_started(started, sys.stdout, sys.stderr)
+    raise typer.Exit(started.exit_code)
+
+
+@app.command()
+def config(
+    show_origin: Annotated[
+        bool, typer.Option("--show-origin", help="Where each one is from.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show the settings that ipexctl.toml, the user's config.toml and the environment make."""
+    from ipexctl.ui.hosts import settings_text
+    from ipexctl.verbs.settings import document, load
+
+    found = load()
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(document(found), indent=2))
+    else:
+        print(settings_text(found, show_origin=show_origin), end="")
+
+
 # --- trust ---------------------------------------------------------------------------------------
 
 
@@ -136,6 +291,8 @@ def trust(
     names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
     ssh_config: SshConfig = None,
     ask_pass: AskPass = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Accept new keys.")] = False,
@@ -147,7 +304,7 @@ def trust(
     from ipexctl.verbs.trust import trust as verb
 
     named = [*(names or ()), *(hosts or ())]
-    target = _target(hostfile, named, ssh_config, forks, ask_pass=ask_pass)
+    target = _target(hostfile, named, ssh_config, forks, only=(limit, exclude), ask_pass=ask_pass)
     report = verb(target, lambda keys: yes or ask(keys, sys.stdin, sys.stderr))
     if json:
         import json as encoder
@@ -167,6 +324,8 @@ def install(
     names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
     ssh_config: SshConfig = None,
     ask_pass: AskPass = False,
     transport: TransportName = "paramiko",
@@ -203,7 +362,15 @@ def install(
     )
     go_on = (lambda: True) if yes or check or json else (lambda: ask(sys.stdin))
     named = [*(names or ()), *(hosts or ())]
-    target = _target(hostfile, named, ssh_config, forks, ask_pass=ask_pass, transport=transport)
+    target = _target(
+        hostfile,
+        named,
+        ssh_config,
+        forks,
+        only=(limit, exclude),
+        ask_pass=ask_pass,
+        transport=transport,
+    )
     with View(confirm=go_on, quiet=json) as view:
         report = verb(target, asked, view.progress())
     if json:
@@ -241,6 +408,8 @@ def run(
     host_timeout: Annotated[
         float, typer.Option("--host-timeout", min=1, help="Seconds a host may be silent.")
     ] = 30,
+    limit: Limit = None,
+    exclude: Exclude = None,
     ssh_config: SshConfig = None,
     ask_pass: AskPass = False,
     transport: TransportName = "paramiko",
@@ -251,6 +420,7 @@ def run(
     from ipexctl.ui.run import view
     from ipexctl.verbs.run import RunOptions
     from ipexctl.verbs.run import run as verb
+    from ipexctl.verbs.settings import configured_env
 
     options = RunOptions(
         script=script,
@@ -259,11 +429,19 @@ def run(
         n=n,
         ppn=ppn,
         root=root,
-        env=_pairs(env or []),
+        env=_pairs([*configured_env(), *(env or [])]),
         forks=forks,
         host_timeout=host_timeout,
     )
-    target = _target(hostfile, hosts, ssh_config, forks, ask_pass=ask_pass, transport=transport)
+    target = _target(
+        hostfile,
+        hosts,
+        ssh_config,
+        forks,
+        only=(limit, exclude),
+        ask_pass=ask_pass,
+        transport=transport,
+    )
     with _interrupts() as interrupts:
         result = verb(target, options, view(as_json=json), interrupts)
     raise typer.Exit(result.exit_code)
@@ -296,6 +474,32 @@ def _interrupts() -> Iterator[Interrupts]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+# --- shell ---------------------------------------------------------------------------------------
+
+
+@app.command()
+def shell(
+    host: Annotated[str, typer.Argument(metavar="HOST")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Instead of a shell.")
+    ] = None,
+    hostfile: Hostfile = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+) -> None:
+    """Log in to a host, with the environment that `install` put there."""
+    from ipexctl.verbs.shell import attend
+
+    names = None if hostfile else [host]
+    target = _target(hostfile, names, ssh_config, 1, ask_pass=ask_pass, transport=transport)
+    code = attend(
+        target, host, tuple(command or ()), root, lambda text: print(text, file=sys.stderr)
+    )
+    raise typer.Exit(code)
 
 
 # --- lab -----------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, Inventory
+from ipexctl.core.settings import Setting
 from ipexctl.verbs.init import Started
 
 _COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root", "groups")
@@ -25,6 +26,15 @@ def table(hosts: Inventory) -> str:
 def _cell(host: Host, column: str) -> str:
     value = getattr(host, column)
     return ",".join(value) if isinstance(value, tuple) else str(value or "-")
+
+
+def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False) -> str:
+    """One line each, as it could stand in ipexctl.toml."""
+    lines = []
+    for key, setting in settings.items():
+        value = setting.value if isinstance(setting.value, int) else repr(setting.value)
+        lines.append(f"{key} = {value}" + (f"   # {setting.origin}" if show_origin else ""))
+    return "".join(f"{line}\n" for line in lines) or "# no settings; ipexctl init writes some\n"
 
 
 def ask_which(names: Sequence[str], asked: TextIO, out: TextIO) -> str:

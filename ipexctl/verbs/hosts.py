@@ -10,10 +10,7 @@ from ipexctl.errors import InputError
 from ipexctl.verbs.target import Target, inventory
 
 SCHEMA = 1
-
-
-def listed(target: Target) -> Inventory:
-    return inventory(target)
+__all__ = ["convert", "document", "inventory"]
 
 
 def convert(target: Target, form: str) -> Rendered:

@@ -6,7 +6,7 @@ A flag on the command line goes before all of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,30 @@ def load(environ: Mapping[str, str] = os.environ, folder: Path | None = None) ->
     project = project_file(folder or Path.cwd())
     found |= _read(project) if project else {}
     return found | _from_environment(environ)
+
+
+def configured_hostfile(note: Callable[[str], None]) -> Path | None:
+    """For a command that names no host. A file that some other program is meant for is told of."""
+    setting = load().get("hostfile")
+    if setting is None:
+        return None
+    if setting.origin in VARIABLES["hostfile"]:
+        note(f"the hosts are from {setting.value}, by {setting.origin}")
+    return Path(setting.value)
+
+
+def configured_env() -> tuple[str, ...]:
+    """NAME=VALUE for the ranks, as --env takes it."""
+    setting = load().get("run.env")
+    return tuple(f"{name}={value}" for name, value in setting.value.items()) if setting else ()
+
+
+def document(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "command": "config",
+        "settings": {s.key: {"value": s.value, "origin": s.origin} for s in settings.values()},
+    }
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
