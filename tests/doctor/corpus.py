@@ -1,0 +1,251 @@
+"""The known failures, as they are planted on the hosts of one lab: a script for each host, and what
+the doctor must say about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ipexctl.lab import HostSpec
+
+ENV = "0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Seed:
+    """`cause` is the failure in causes.toml, "" where it only slows or has no words of its own;
+    `fix` is a part of what the doctor says to type."""
+
+    cause: str
+    id: str
+    fix: str
+
+
+def environment(*packages: str, whole: bool = True) -> str:
+    """A made environment that is `current`: metadata of packages, and a python."""
+    lines = [
+        f"E=$H/.ipexctl/envs/{ENV}; S=$E/lib/python3.11/site-packages; mkdir -p $E/bin $S",
+        f"ln -s envs/{ENV} $H/.ipexctl/current; ln -s /usr/bin/python3 $E/bin/python",
+        *(f"mkdir -p $S/{p}.dist-info" for p in packages),
+    ]
+    return "\n".join([*lines, "touch $E/.ipexctl-ok"] if whole else lines)
+
+
+def bashrc(*exports: str) -> str:
+    """bash reads ~/.bashrc for commands over SSH too, where it does not return before."""
+    return "cat > $H/.bashrc <<'END'\n" + "\n".join(f"export {e}" for e in exports) + "\nEND"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A host: its shape, the root script that breaks it ($H is the home), what is seen of it."""
+
+    script: str
+    seeds: tuple[Seed, ...]
+    shape: HostSpec = HostSpec()  # noqa: RUF009
+
+
+HOSTS: dict[str, Planted] = {
+    "plain": Planted("", ()),
+    # torch, IPEX and bindings that do not belong together; an MPI that cannot work
+    "versions": Planted(
+        environment(
+            "torch-2.7.0+cpu",
+            "intel_extension_for_pytorch-2.8.0",
+            "oneccl_bind_pt-2.6.0+cpu",
+            "impi_rt-2021.19.0",
+        ),
+        (
+            Seed("ipex-other-torch", "SOFT-001", "ipexctl install"),
+            Seed("abi-mismatch", "SOFT-003", "ipexctl install"),
+            Seed("libfabric-missing", "MPI-001", "impi-rt<2021.19"),
+            Seed("libmpi-missing", "MPI-003", "ipexctl install"),
+            Seed("mpiexec-not-in-path", "MPI-003", "ipexctl install"),
+            Seed("libccl-missing", "MPI-005", "setvars.sh"),
+        ),
+    ),
+    # an old stack, half built, with programs that may not be run
+    "old": Planted(
+        environment(
+            "torch-2.1.0",
+            "numpy-2.1.3",
+            "accelerate-1.13.0",
+            "impi_rt-2021.12.0",
+            whole=False,
+        )
+        + """
+        mkdir -p $E/lib/libfabric $S/torch/lib $H/.ipexctl/envs/.work-4711
+        touch $E/lib/libmpi.so.12 $E/lib/libfabric/libfabric.so.1
+        touch $E/bin/mpirun $E/bin/mpiexec.hydra $E/bin/hydra_bstrap_proxy
+        chmod 644 $E/bin/mpirun $E/bin/mpiexec.hydra $E/bin/hydra_bstrap_proxy
+        touch $S/torch/lib/libtorch_cuda.so $S/torch/lib/libiomp5.so $E/lib/libiomp5.so
+        mkdir -p $H/.cache/huggingface/accelerate
+        printf 'distributed_type: MULTI_CPU\\nipex_config:\\n  ipex: true\\n' \\
+            > $H/.cache/huggingface/accelerate/default_config.yaml
+        """,
+        (
+            Seed("gloo-bf16", "SOFT-007", "ipexctl install"),
+            Seed("numpy-two", "SOFT-009", "pip install 'numpy<2'"),
+            Seed("accelerate-keys", "SOFT-010", "accelerate config"),
+            Seed("python-not-there", "SOFT-012", "ipexctl install"),
+            Seed("two-openmps", "SOFT-017", "pip uninstall intel-openmp"),
+            Seed("no-fabric-provider", "MPI-002", "ipexctl install"),
+            Seed("proxy-not-there", "MPI-004", "chmod +x"),
+            Seed("bootstrap-proxy", "MPI-004", "hydra_bstrap_proxy"),
+        ),
+    ),
+    # an account whose start-up file was written for another machine
+    "account": Planted(
+        "mkdir -p $H/site/torch; touch $H/site/torch/__init__.py\n"
+        + bashrc(
+            "LD_PRELOAD=/opt/nowhere/libtcmalloc.so",
+            "OMP_NUM_THREADS=1",
+            "FI_PROVIDER=sockets",
+            "I_MPI_ROOT=/opt/nowhere/mpi",
+            "I_MPI_FABRICS=shm",
+            "CCL_WORKER_COUNT=0",
+            "CCL_WORKER_AFFINITY=900",
+            "I_MPI_PIN_DOMAIN=[0xf0000000]",
+            "GLOO_SOCKET_IFNAME=ib0",
+            "SLURM_JOBID=4711",
+            "RANK=0 MASTER_ADDR=127.0.0.1",
+            "PYTHONHOME=/opt/nowhere/python",
+            "PYTHONPATH=$HOME/site",
+            "TMPDIR=/opt/nowhere/tmp",
+            "http_proxy=http://user:canary@proxy:3128",
+            "ACCELERATE_API_TOKEN=canary",
+        )
+        + "\necho 'ulimit -n 128' >> $H/.bashrc",
+        (
+            Seed("preload-missing", "SOFT-016", "LD_PRELOAD"),
+            Seed("one-thread", "SOFT-018", "OMP_NUM_THREADS"),
+            Seed("no-encodings", "SOFT-019", "PYTHONHOME"),
+            Seed("glibc-too-old", "SOFT-020", "PYTHONPATH"),
+            Seed("no-fabric-provider", "MPI-009", "FI_PROVIDER=tcp"),
+            Seed("ccl-no-mpi-root", "MPI-010", "I_MPI_ROOT"),
+            Seed("ccl-worker-count", "MPI-011", "CCL_WORKER_COUNT=1"),
+            Seed("ccl-worker-affinity", "MPI-012", "unset CCL_WORKER_AFFINITY"),
+            Seed("pin-mask", "MPI-013", "I_MPI_PIN_DOMAIN=numa"),
+            Seed("interface-unknown", "MPI-014", "ip -br address"),
+            Seed("", "MPI-017", "FI_PROVIDER=tcp"),
+            Seed("master-loopback", "MPI-019", "MASTER_"),
+            Seed("slurm-bootstrap", "SYS-009", "I_MPI_HYDRA_BOOTSTRAP=ssh"),
+            Seed("temporary-folder", "TMP-001", "TMPDIR"),
+            Seed("nofile", "LIM-001", "nofile"),
+            Seed("", "NET-024", "no_proxy"),
+        ),
+    ),
+    # Intel's scripts used the wrong way, two MPIs in PATH, an old IPEX, a processor held back
+    "scripts": Planted(
+        """
+        mkdir -p $H/intel/bin; echo '#!/bin/sh I_MPI_ROOT=' > $H/intel/bin/mpirun
+        touch $H/intel/bin/hydra_bstrap_proxy; chmod +x $H/intel/bin/*
+        printf '#!/bin/sh\\n' > /usr/local/bin/prterun; chmod +x /usr/local/bin/prterun
+        ln -sf prterun /usr/local/bin/mpirun
+        mkdir -p $H/venv/lib/python3.11/site-packages/intel_extension_for_pytorch-1.12.0.dist-info
+        touch $H/venv/pyvenv.cfg
+        echo 'sh /opt/intel/oneapi/setvars.sh' > $H/.profile
+        cat > $H/.bashrc <<'END'
+export PATH=$HOME/intel/bin:$PATH VIRTUAL_ENV=$HOME/venv OMP_THREAD_LIMIT=1
+export ATEN_CPU_CAPABILITY=avx2 CCL_WORKER_COUNT=1
+case $- in *i*) ;; *) return ;; esac
+source /opt/intel/oneapi/setvars.sh
+END
+        """,
+        (
+            Seed("setvars-executed", "MPI-015", "source /opt/intel/oneapi/setvars.sh"),
+            Seed("libccl-missing", "MPI-016", "top of ~/.bashrc"),
+            Seed("wrong-mpirun", "MPI-006", "~/.bashrc"),
+            Seed("bindings-missing", "MPI-018", "gloo"),
+            Seed("torch-not-installed", "SOFT-004", "ipexctl install"),
+            Seed("", "SOFT-021", "ATEN_CPU"),
+            Seed("", "SOFT-022", "OMP_THREAD_LIMIT"),
+        ),
+        HostSpec(isa="amx"),
+    ),
+    # names, ports and interfaces
+    "network": Planted(
+        """
+        sed -i '/localhost/d' /etc/hosts; echo '10.9.9.9 localhost' >> /etc/hosts
+        printf 'hosts: files\\n' > /etc/nsswitch.conf
+        echo '29000 30000' > /proc/sys/net/ipv4/ip_local_port_range
+        echo 64 > /proc/sys/net/core/somaxconn
+        ip link set eth0 mtu 1200
+        ip link add docker0 type veth peer name inside
+        ip address add 172.17.0.1/16 dev docker0; ip link set docker0 up; ip link set inside up
+        setsid python3 -ISc 'import socket,time; s=socket.socket();
+s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/null >/dev/null 2>&1 &
+        """,
+        (
+            Seed("gloo-loopback", "NET-001", "in place of the line 127.0.1.1"),
+            Seed("name-unknown", "NET-007", "127.0.0.1 localhost"),
+            Seed("master-port-taken", "NET-016", "ss -ltnp"),
+            Seed("master-port-taken", "NET-017", "ip_local_reserved_ports"),
+            Seed("gloo-mesh", "NET-018", "ip_local_port_range"),
+            Seed("gloo-mesh", "NET-019", "somaxconn"),
+            Seed("gloo-mesh", "NET-014", "ip link set eth0 mtu 1500"),
+        ),
+        HostSpec(loopback_name=True),
+    ),
+    "names": Planted(
+        """
+        printf 'hosts: files\\n' > /etc/nsswitch.conf
+        sed -i '/ names$/d' /etc/hosts
+        echo '10.99.0.1 plain' >> /etc/hosts
+        mkdir -p /etc/ufw; printf 'ENABLED=yes\\n' > /etc/ufw/ufw.conf
+        ip link add docker0 type veth peer name inside
+        ip address add 172.17.0.1/16 dev docker0; ip link set docker0 up; ip link set inside up
+        ip rule add ipproto tcp dport 29501-29599 prohibit
+        """,
+        (
+            Seed("gloo-loopback", "NET-005", "/etc/hosts"),
+            Seed("name-unknown", "NET-009", "plain"),
+            Seed("master-unreachable", "NET-020", "nft list ruleset"),
+        ),
+    ),
+    "stale": Planted(
+        """
+        sed -i 's/.* stale$/10.99.0.2 stale/' /etc/hosts
+        printf 'hosts: files\\n' > /etc/nsswitch.conf
+        su trainer -c 'head -c 4096 /dev/zero > /dev/shm/99999:0:0'
+        """,
+        (
+            Seed("gloo-mesh", "NET-006", "/etc/hosts"),
+            Seed("shm-full", "SHM-001", "--shm-size"),
+            Seed("ccl-abort-at-exit", "SOFT-023", "/dev/shm"),
+            Seed("disk-full", "DISK-003", "--root"),
+            Seed("disk-full", "DISK-004", "--root"),
+        ),
+        HostSpec(shm=64 << 10, disk=64 << 20),
+    ),
+    "ancient": Planted(
+        "",
+        (
+            Seed("cpu-too-old", "CPU-001", "host-passthrough"),
+            Seed("python-not-there", "PY-001", "install"),
+        ),
+        HostSpec(isa="sse", python=False),
+    ),
+    "walled": Planted(
+        "ip route add prohibit $PLAIN",
+        (Seed("bootstrap-proxy", "NET-003", "ip route get"),),
+    ),
+    # hosts that nobody can ask: the slug stands where the id would
+    "silent": Planted("", (Seed("ssh-refused", "unreachable", "systemctl status ssh"),)),
+    "changed": Planted("", (Seed("host-key", "host-key-changed", "ssh-keygen"),)),
+    "stranger": Planted("", (Seed("host-key", "host-key-unknown", "ipexctl trust"),)),
+    "keyless": Planted(
+        "rm -f /etc/ssh/authorized_keys $H/.ssh/authorized_keys",
+        (Seed("ssh-no-key", "unreachable", "ssh-copy-id"),),
+    ),
+}
+
+FAULTS = {"silent": "no-sshd", "changed": "changed-key"}
+
+# About several hosts: (cause, id, a part of the evidence, a part of the fix).
+TOGETHER = (
+    ("abi-mismatch", "SOFT-015", "2.7.0+cpu on versions", "ipexctl install"),
+    ("orted-not-found", "MPI-007", "Intel MPI", "~/.bashrc"),
+    ("wrong-nic", "NET-012", "172.17.0.1 is docker0 on", "FI_TCP_IFACE"),
+    ("gloo-mesh", "NET-013", "1200 on network", "mtu 1500"),
+    ("name-unknown", "NET-008", "unknown on", "/etc/hosts"),
+)
