@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
+from ipexctl.core.model import Cpu, CpuFacts
 from ipexctl.core.topology import cores, numa_nodes, pin, threads
 from tests.made import cpu
 
@@ -28,6 +31,36 @@ from tests.made import cpu
 )  # fmt: skip
 def test_ranks_get_whole_cores_of_what_the_host_grants(machine, ranks, expected):
     assert pin(machine, ranks) == expected
+
+
+def _nodes(*sizes: int) -> CpuFacts:
+    node_of = [node for node, size in enumerate(sizes) for _ in range(size)]
+    return replace(cpu(), cpus=tuple(Cpu(i, i, 0, node) for i, node in enumerate(node_of)))
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks", "sizes", "each"),
+    [
+        pytest.param(_nodes(43, 43, 42), 3, [43, 43, 42], 42, id="a rank stays in its node"),
+        pytest.param(_nodes(4, 3), 4, [2, 2, 2, 1], 1, id="so do two ranks per node"),
+        pytest.param(_nodes(4, 4), 3, [3, 3, 2], 2, id="three ranks on two nodes cannot"),
+        pytest.param(_nodes(10, 2), 2, [6, 6], 6, id="nodes that are too unequal are ignored"),
+    ],
+)
+def test_ranks_stay_within_numa_nodes_that_are_about_alike(machine, ranks, sizes, each):
+    places = pin(machine, ranks)
+    assert [len(p) for p in places] == sizes
+    assert threads(machine, ranks) == each
+    assert sorted(c for p in places for c in p) == [c.id for c in machine.cpus]
+
+
+def test_the_slower_cores_of_a_hybrid_processor_get_no_rank():
+    machine = replace(cpu(cores=6), efficient=(4, 5))
+    assert (pin(machine, 2), threads(machine, 2)) == (((0, 1), (2, 3)), 2)
+
+
+def test_slower_cores_are_used_where_only_they_are_granted():
+    assert pin(replace(cpu(cores=6, allowed=(4, 5)), efficient=(4, 5)), 1) == ((4, 5),)
 
 
 def test_smt_threads_of_a_core_stand_together():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-AVX2 = "fpu sse sse2 sse4_2 avx avx2 fma f16c"
+AVX2 = "fpu sse sse2 ssse3 sse4_1 sse4_2 cx16 popcnt avx avx2 fma f16c bmi1 bmi2"
 AVX512 = AVX2 + " avx512f avx512dq avx512bw avx512vl avx512cd avx512_vnni"
 AMX = AVX512 + " avx512_bf16 amx_bf16 amx_tile amx_int8"
 
@@ -23,6 +23,8 @@ class Machine:
     arm: bool = False
     topology: bool = True
     files: dict[str, str] = field(default_factory=dict)  # further ones, by path
+    node_memory: dict[int, int] = field(default_factory=dict)  # KiB; 1 MiB where not told
+    ids: tuple[str, int, int, int] = ("GenuineIntel", 6, 143, 8)  # vendor, family, model, stepping
 
     def write(self, root: Path) -> Path:
         online = [cpu for _, cpus in self.cores for cpu in cpus]
@@ -38,8 +40,9 @@ class Machine:
                 self._put(root, f"{top}/thread_siblings_list", ",".join(map(str, cpus)))
                 self._put(root, f"{top}/physical_package_id", str(socket))
         for node, cpulist in self.nodes.items():
+            size = self.node_memory.get(node, 1024)
             self._put(root, f"{base}/node/node{node}/cpulist", cpulist)
-            self._put(root, f"{base}/node/node{node}/meminfo", f"Node {node} MemTotal: 1024 kB\n")
+            self._put(root, f"{base}/node/node{node}/meminfo", f"Node {node} MemTotal: {size} kB\n")
         for path, text in self.files.items():
             self._put(root, path, text)
         return root
@@ -47,9 +50,13 @@ class Machine:
     def _cpuinfo(self, cpu: int) -> str:
         socket, cpus = next(core for core in self.cores if cpu in core[1])
         if self.arm:
-            return f"processor\t: {cpu}\nFeatures\t: {self.flags}\nCPU implementer\t: 0x41\n"
+            part = f"CPU architecture: 8\nCPU part\t: {self.ids[2]:#x}\n"
+            features = f"Features\t: {self.flags}\nCPU implementer\t: {self.ids[0]}\n"
+            return f"processor\t: {cpu}\n{features}{part}"
+        vendor, family, model, stepping = self.ids
         return (
-            f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
+            f"processor\t: {cpu}\nvendor_id\t: {vendor}\ncpu family\t: {family}\n"
+            f"model\t\t: {model}\nstepping\t: {stepping}\nmicrocode\t: 0x1\n"
             f"model name\t: {self.name}\nphysical id\t: {socket}\ncore id\t\t: {cpus[0]}\n"
             f"flags\t\t: {self.flags}\n"
         )
@@ -104,6 +111,11 @@ MACHINES: dict[str, Machine] = {
     "cgroup v2": Machine(regular(1, 8, 1), files=_CGROUP2),
     "cgroup v1": Machine(regular(1, 8, 1), files=_CGROUP1),
     "no topology in sysfs": Machine(regular(1, 4, 2), flags=AVX512, topology=False),
-    "arm": Machine(regular(1, 4, 1), flags="fp asimd sve svebf16", arm=True),
+    "arm": Machine(
+        regular(1, 4, 1),
+        flags="fp asimd sve svebf16",
+        arm=True,
+        ids=("0x41", 8, 0xD40, 1),
+    ),
     "nodes that contradict themselves": Machine(regular(2, 2, 1), {0: "0-2", 1: "2-3"}),
 }

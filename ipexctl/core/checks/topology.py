@@ -63,20 +63,15 @@ def contradictory(facts: Facts) -> Sight | None:
     "TOPO-004",
     title="NUMA nodes of different sizes",
     severity=Severity.NOTE,
-    seen="NUMA nodes have different numbers of cores that are ours",
+    seen="a NUMA node has less than three quarters of another's cores that are ours",
     why="Ranks get equal numbers of cores, so some of them span two nodes.",
     fix="ask the scheduler for whole nodes, or say -ppn yourself",
 )
 def unequal_nodes(facts: Facts) -> Sight | None:
-    counts: dict[int, int] = {}
-    by_id = {c.id: c.node for c in facts.cpu.cpus}
-    for core in topology.fast_cores(facts.cpu):
-        node = by_id[core[0]]
-        if node is not None:
-            counts[node] = counts.get(node, 0) + 1
-    if len(set(counts.values())) < 2:
+    nodes = topology.by_node(facts.cpu)
+    if not nodes or topology.alike(nodes):
         return None
-    return Sight(", ".join(f"node {n}: {count} cores" for n, count in sorted(counts.items())))
+    return Sight(f"{', '.join(str(len(cores)) for cores in nodes)} cores")
 
 
 @host_check(
