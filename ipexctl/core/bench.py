@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.facts import plain
+from ipexctl.core.facts import plain, whole
 from ipexctl.core.model import Facts
 
 RING = 32  # up to so many hosts each measures the way to the next one
@@ -113,14 +113,13 @@ def waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]:
 
 
 def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
-    threads = raw.get("threads")
     status = plain(raw.get("status"))
     return HostBench(
         host=host,
         status=status if status in ("ok", "no-torch", "failed", "late") else "failed",
         why=plain(raw.get("why")),
         torch=plain(raw.get("torch")),
-        threads=threads if isinstance(threads, int) and 0 < threads < 1 << 16 else None,
+        threads=whole(raw.get("threads")) or None,
         fp32=_positive(raw.get("fp32")),
         bf16=_positive(raw.get("bf16")),
         copy=_positive(raw.get("copy")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
+from tests.doctor.test_formats import checked
 
 pytestmark = pytest.mark.lab
 
@@ -24,9 +24,9 @@ def doctor(lab: Lab, *argv: str, hosts: tuple[str, ...] = ()) -> subprocess.Comp
     )
 
 
-def told(lab: Lab, *, hosts: tuple[str, ...] = ()) -> dict[str, Any]:
-    done = doctor(lab, "--json", hosts=hosts)
-    document: dict[str, Any] = json.loads(done.stdout)
+def told(lab: Lab, *argv: str, hosts: tuple[str, ...] = ()) -> dict[str, Any]:
+    done = doctor(lab, "--json", *argv, hosts=hosts)
+    document = checked(done.stdout)
     assert document["exit_code"] == done.returncode, done.stderr
     return document
 
@@ -131,7 +131,8 @@ def test_unknown_keys_are_told_together_with_the_one_command(lab3, tmp_path):
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == 4
     assert done.stdout.count("SHA256:") == 3
-    assert done.stdout.count(f"ipexctl trust -f {lab3.hostfile}") == 1
+    assert f"\ndo this: ipexctl trust -f {lab3.hostfile}\n" in done.stdout
+    assert done.stdout.count(f"  fix ipexctl trust -f {lab3.hostfile}") == 1
 
 
 def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):
@@ -142,7 +143,11 @@ def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):
         document = told(lab3)
     finally:
         lab3.run_in("node03", ["ip", "route", "del", *route])
-    assert ids(document) == {"node01": ["NET-003"], "node02": [], "node03": ["NET-003"]}
+    failed = {
+        h["name"]: [f["id"] for f in h["findings"] if f["severity"] == "fail"]
+        for h in document["hosts"]
+    }
+    assert failed == {"node01": ["NET-003"], "node02": [], "node03": ["NET-003"]}
     assert document["exit_code"] == 1
 
 

@@ -1,0 +1,240 @@
+"""What --level std measures: pure parts, the agent's side here, and links in a lab."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core import bench
+from ipexctl.core.bench import HostBench, Link, Measured, onednn_level, rounds, waves
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.lab import HostSpec, LabSpec
+from tests import made
+from tests.doctor.test_doctor_lab import told
+from tests.test_agent import HERE
+
+# --- which pairs, which hosts --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 32])
+def test_up_to_32_hosts_each_one_sends_once_and_receives_once(count):
+    names = [f"n{i}" for i in range(count)]
+    pairs = [pair for group in rounds(names) for pair in group]
+    assert sorted(a for a, _ in pairs) == sorted(b for _, b in pairs) == sorted(names)
+    assert all(a != b for a, b in pairs)
+
+
+@pytest.mark.parametrize("count", [33, 64, 129, 500])
+def test_above_that_each_host_is_in_one_pair_at_most(count):
+    pairs = [pair for group in rounds([f"n{i}" for i in range(count)]) for pair in group]
+    used = [name for pair in pairs for name in pair]
+    assert len(used) == len(set(used))
+    assert len(pairs) == min(count // 2, bench.SAMPLED)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 32, 100])
+def test_pairs_measured_at_the_same_time_are_few_and_share_no_host(count):
+    for group in rounds([f"n{i}" for i in range(count)]):
+        assert len(group) <= bench.AT_ONCE
+        assert len({name for pair in group for name in pair}) == 2 * len(group)
+
+
+def test_containers_of_one_machine_compute_one_after_the_other():
+    """made.facts gives every host the same boot id."""
+    hosts = [made.facts(f"n{i:02d}") for i in range(10)]
+    assert waves(hosts) == ([[f"n{i:02d}"] for i in range(8)], ["n08", "n09"])
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ("Intel AVX2", "avx2"),
+        ("Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions", "avx512"),
+        ("Intel AVX-512 with Intel DL Boost", "avx512"),
+        ("Intel AVX-512 with Intel DL Boost and bfloat16 support", "avx512-bf16"),
+        (
+            "Intel AVX-512 with float16, Intel DL Boost and bfloat16 support and Intel AMX with "
+            "bfloat16 and 8-bit integer support",
+            "amx",
+        ),
+        ("Intel SSE4.1", "sse"),
+        ("", ""),
+        ("something new", ""),
+    ],
+)
+def test_onednns_words_are_understood(words, level):
+    assert onednn_level(words) == level
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [{}, {"links": 5}, {"links": [[1]]}, {"links": [["b", float("nan"), -1, None]]}],
+)
+def test_nonsense_of_a_host_is_no_number(raw):
+    [link] = bench.links("a", ["b"], raw)
+    assert (link.source, link.target, link.latency, link.rate) == ("a", "b", None, None)
+    assert bench.host_bench("a", {"status": 3, "fp32": "fast", "threads": True}) == HostBench(
+        "a", "failed"
+    )
+
+
+# --- the agent's side ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    agent = connect(LocalTransport(), HERE)
+    yield agent
+    agent.close()
+
+
+def program(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def gone(pid: int, within: float = 20.0) -> bool:
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def hanging(tmp_path: Path) -> tuple[str, Path]:
+    """A "python" that starts a child and never ends; where it writes both process ids."""
+    pids = tmp_path / "pids"
+    text = f"#!/bin/sh\nsleep 1000 &\necho $$ $! > {pids}.new\nmv {pids}.new {pids}\nwait\n"
+    return program(tmp_path / "python", text), pids
+
+
+def read_pids(pids: Path) -> list[int]:
+    end = time.monotonic() + 20.0
+    while not pids.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return [int(word) for word in pids.read_text().split()]
+
+
+def test_without_torch_the_kernel_is_asked_all_the_same(agent):
+    done = agent.call("bench.host", {"root": "/nowhere", "threads": 1}, timeout=60).done
+    found = bench.host_bench("here", done)
+    assert found.amx in ("granted", "denied", "absent", "old-kernel")
+    assert found.status in ("no-torch", "ok")
+
+
+def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):
+    python, pids = hanging(tmp_path)
+    done = agent.call("bench.host", {"python": python, "timeout": 0.1}, timeout=60).done
+    assert bench.host_bench("here", done).status == "late"
+    assert [gone(pid) for pid in read_pids(pids)] == [True, True]
+
+
+def test_a_child_ends_with_the_agent(tmp_path):
+    agent = connect(LocalTransport(), HERE)
+    python, pids = hanging(tmp_path)
+    agent.start("bench.host", {"python": python, "timeout": 600})
+    running = read_pids(pids)
+    agent.close()
+    assert [gone(pid) for pid in running] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("torch", "status", "why"),
+    [
+        ("raise ImportError('libgomp.so.1: cannot open')", "failed", "libgomp.so.1: cannot open"),
+        ("import os; os.abort()", "failed", "signal 6"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_told_with_its_words(
+    agent, tmp_path, torch, status, why
+):
+    (tmp_path / "torch.py").write_text(torch)
+    there = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); exec(sys.argv[1])"
+    # the agent runs PYTHON -I -c TEXT
+    python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 -I -c "{there}" "$3"\n')
+    done = agent.call("bench.host", {"python": python, "timeout": 60}, timeout=60).done
+    found = bench.host_bench("here", done)
+    assert (found.status, why in found.why) == (status, True), found
+
+
+def test_a_guest_without_the_token_gets_nothing(agent):
+    import socket
+
+    port = agent.call("bench.serve", {"token": "a" * 32}).done["port"]
+    with socket.create_connection(("127.0.0.1", port), 10) as guest:
+        guest.settimeout(20)
+        guest.sendall(b"b" * 32 + b"p" + b"." * 64)
+        with contextlib.suppress(ConnectionResetError):
+            assert guest.recv(64) == b""
+
+
+def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
+    port = agent.call("bench.serve", {"token": "a" * 32}).done["port"]
+    args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "bytes": 1 << 22}
+    done = agent.call("bench.link", {**args, "seconds": 0.3}, timeout=30).done
+    [link] = bench.links("me", ["me"], done)
+    assert link.error == ""
+    assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
+
+
+def test_nobody_there_is_an_error_and_not_a_number(agent):
+    args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "bytes": 1, "seconds": 0.1}
+    done = agent.call("bench.link", args, timeout=30).done
+    [link] = bench.links("me", ["x"], done)
+    assert (link.latency, link.rate) == (None, None)
+    assert "refused" in link.error
+
+
+# --- on real hosts -------------------------------------------------------------------------------
+
+
+@pytest.mark.lab
+def test_links_of_a_lab_are_measured_and_a_slow_one_is_found(make_lab):
+    lab = make_lab(LabSpec(name="rate", hosts=(HostSpec(), HostSpec(rate="50mbit"), HostSpec())))
+    document = told(lab, "--level", "std")
+    rates = {(x["source"], x["target"]): x["rate"] for x in document["measured"]["links"]}
+    assert rates.keys() == {("node01", "node02"), ("node02", "node03"), ("node03", "node01")}
+    assert all(rate < 60e6 for pair, rate in rates.items() if "node02" in pair), rates
+    assert rates["node03", "node01"] > 500e6
+    found = [(h["name"], f["id"]) for h in document["hosts"] for f in h["findings"]]
+    assert [x for x in found if x[1].startswith("PERF")] == [("node02", "PERF-005")]
+    assert document["exit_code"] == 0
+
+
+@pytest.mark.lab
+def test_a_healthy_lab_has_no_failure_and_no_warning_at_std(lab3):
+    document = told(lab3, "--level", "std")
+    found = [f for h in document["hosts"] for f in h["findings"]] + document["findings"]
+    assert [f for f in found if f["severity"] != "note"] == []
+    assert {h["status"] for h in document["measured"]["hosts"]} == {"no-torch"}
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+def test_with_the_real_torch_all_hosts_have_numbers(installed_lab):
+    document = told(installed_lab, "--level", "std")
+    for host in document["measured"]["hosts"]:
+        assert (host["status"], host["fp32"] > 1, host["bf16"] > 0.1) == ("ok", True, True), host
+        assert host["onednn"] and host["copy"] > 0.1
+    assert document["exit_code"] == 0
+    levels = Measured(links=tuple(Link(**x) for x in document["measured"]["links"]))
+    assert len(levels.links) == len(installed_lab.hosts)
+
+
+def test_all_these_tests_ended_what_they_started():
+    """The children of this process alone: others may run labs beside us."""
+    names = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    texts = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in names]
+    assert [t for t in texts if b"sleep\x001000" in t] == []

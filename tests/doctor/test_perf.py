@@ -1,0 +1,167 @@
+"""What follows from measurements: one table, and the cases that must stay silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ipexctl.core.bench import HostBench, Link, Measured
+from ipexctl.core.checks import perf
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.registry import declared, run
+from ipexctl.core.model import Facts, Peer
+from tests import made
+from tests.facts.machines import AMX, AVX2
+
+CHECKS = declared((perf,))
+NAMES = ("n1", "n2", "n3", "n4")
+
+
+def host(name: str, flags: str = AMX, boot: str = "") -> Facts:
+    facts = made.facts(name)
+    cpu = replace(facts.cpu, flags=frozenset(flags.split()))
+    return replace(facts, cpu=cpu, boot_id=boot or f"boot of {name}")
+
+
+def bench(name: str, **changes: Any) -> HostBench:
+    good = HostBench(
+        name,
+        "ok",
+        torch="2.13.0",
+        threads=4,
+        fp32=100.0,
+        bf16=400.0,
+        copy=20.0,
+        amx="granted",
+        onednn="Intel AVX-512 with bfloat16 support and Intel AMX with bfloat16",
+    )
+    return replace(good, **changes)
+
+
+def ring(**rates: float) -> tuple[Link, ...]:
+    """Good links from each host to the next; `n1n2=1e8` changes one."""
+    pairs = zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True)
+    return tuple(Link(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
+
+
+def seen(measured: Measured, flags: str = AMX, boot: str = "") -> list[tuple[str, str, str, str]]:
+    peers = tuple(Peer(a, b, "10.0.0.9", ok=True) for a in NAMES for b in NAMES if a != b)
+    cluster = Cluster(tuple(host(n, flags, boot) for n in NAMES), peers, measured=measured)
+    return [(f.id, f.severity.value, f.host, f.evidence) for f in run(CHECKS, cluster)]
+
+
+def hosts(**changed: dict[str, Any]) -> Measured:
+    return Measured(hosts=tuple(bench(n, **changed.get(n, {})) for n in NAMES))
+
+
+AVX512_WORDS = "Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions"
+HALF_MINUTE = "; 100 million gradients take 32 s"
+
+FOUND = [
+    (
+        hosts(n2={"fp32": 60.0}),
+        [("PERF-001", "warn", "n2", "fp32 60 GFLOP/s, 100 in the middle of 4")],
+    ),
+    (
+        hosts(n2={"copy": 10.0}),
+        [("PERF-001", "warn", "n2", "memory copy 10 GB/s, 20 in the middle of 4")],
+    ),
+    (
+        hosts(**{n: {"bf16": 50.0} for n in NAMES}),
+        [
+            (
+                "PERF-002",
+                "warn",
+                n,
+                "bf16 50, fp32 100 GFLOP/s; amx_bf16, avx512_bf16 in /proc/cpuinfo",
+            )
+            for n in NAMES
+        ],
+    ),
+    (
+        hosts(n1={"amx": "denied"}, n2={"amx": "old-kernel"}),
+        [
+            ("PERF-003", "warn", "n1", "the kernel answers no (Linux 6.1)"),
+            ("PERF-003", "warn", "n2", "the kernel does not know the question (Linux 6.1)"),
+        ],
+    ),
+    (
+        hosts(n4={"onednn": AVX512_WORDS}),
+        [("PERF-004", "warn", "n4", f"it says: {AVX512_WORDS}; the flags say amx")],
+    ),
+    (
+        Measured(links=ring(n1n2=1e8, n2n3=1e8)),
+        [("PERF-005", "warn", "n2", f"with n[1,3]: 100 Mbit/s{HALF_MINUTE}")],
+    ),
+    (
+        Measured(links=ring(n3n4=1e8)),
+        [("PERF-005", "warn", "n3", f"with n4: 100 Mbit/s{HALF_MINUTE}")],
+    ),
+    (
+        Measured(links=ring(n3n4=4e9)),
+        [("PERF-005", "warn", "n3", "with n4: 4000 Mbit/s; 100 million gradients take 1 s")],
+    ),
+    (
+        Measured(links=(Link("n1", "n2", 0.012, 9e9),)),
+        [("PERF-006", "warn", "n1", "to n2: 12.0 ms")],
+    ),
+    (
+        hosts(n3={"cpuinfo_mounted": True, "amx": "absent", "onednn": "Intel AVX2", "bf16": 90.0}),
+        [
+            ("PERF-001", "warn", "n3", "bf16 90 GFLOP/s, 400 in the middle of 4"),
+            ("PERF-007", "note", "n3", "/proc/cpuinfo is a bind mount: not compared"),
+        ],
+    ),
+    (
+        hosts(n1={"status": "failed", "why": "exit 1\nlibgomp"}, n2={"status": "late"}),
+        [("PERF-008", "fail", "n1", "libgomp"), ("PERF-008", "warn", "n2", "late")],
+    ),
+    (
+        Measured(links=(Link("n1", "n2", 1e-4, error="no answer in time"),)),
+        [("PERF-009", "warn", "n1", "to n2: no answer in time")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("measured", "expected"), FOUND, ids=lambda v: "")
+def test_one_trouble_gives_the_finding_it_deserves(measured, expected):
+    assert seen(measured) == expected
+
+
+@pytest.mark.parametrize(
+    ("measured", "flags", "boot"),
+    [
+        (Measured(), AMX, ""),
+        (replace(hosts(), links=ring()), AMX, ""),
+        (hosts(n2={"fp32": 75.0}), AMX, ""),
+        (Measured(hosts=(bench("n1"), bench("n2", fp32=10.0, bf16=40.0))), AMX, ""),
+        (hosts(n2={"fp32": 10.0, "bf16": 40.0}), AMX, "one machine"),
+        (hosts(n2={"threads": 2, "fp32": 50.0, "bf16": 200.0}), AMX, ""),
+        (
+            hosts(**{n: {"bf16": 3.0, "amx": "absent", "onednn": "Intel AVX2"} for n in NAMES}),
+            AVX2,
+            "",
+        ),
+        (Measured(links=ring(n1n2=30e9, n2n3=12e9, n3n4=6e9)), AMX, ""),
+        (Measured(hosts=tuple(HostBench(n, "no-torch") for n in NAMES)), AMX, ""),
+    ],
+    ids=[
+        "nothing measured",
+        "all well",
+        "a little slower",
+        "two hosts tell nothing about each other",
+        "containers of one machine",
+        "fewer threads",
+        "emulated bf16 where the flags promise none",
+        "links so fast that Python is the limit",
+        "no torch yet",
+    ],
+)
+def test_what_is_no_trouble_is_not_told(measured, flags, boot):
+    assert seen(measured, flags, boot) == []
+
+
+def test_every_check_of_this_family_has_a_case():
+    assert {f[0] for _, expected in FOUND for f in expected} == {c.id for c in CHECKS}
