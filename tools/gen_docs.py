@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/checks.md from the declarations of the checks."""
+"""Writes docs/failures.md, and the tables of docs/checks.md from the checks' declarations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from ipexctl.core import causes  # noqa: E402
 from ipexctl.core.checks import catalogue, page  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
+    failures = ROOT / "docs" / "failures.md"
+    failures.write_text(causes.page(causes.catalogue()), "utf-8")

@@ -28,6 +28,7 @@ class Cause:
     slug: str
     title: str
     patterns: tuple[str, ...]
+    example: str
     why: str
     fix: str
     checks: tuple[str, ...] = ()
@@ -58,6 +59,48 @@ def parse(text: str) -> tuple[Cause, ...]:
 def _cause(raw: dict[str, Any]) -> Cause:
     raw = {**raw, "patterns": tuple(raw["patterns"]), "checks": tuple(raw["checks"])}
     return Cause(**raw)
+
+
+def page(causes: Iterable[Cause]) -> str:
+    """docs/failures.md."""
+    found = list(causes)
+    seen = [c for c in found if c.checks]
+    rows = [
+        f"| {c.slug} | {c.title} | `{_cell(c.example)}` | {', '.join(c.checks)} |" for c in seen
+    ]
+    unseen = [
+        f"| {c.slug} | {c.title} | `{_cell(c.example)}` | {c.unseen} |"
+        for c in found
+        if not c.checks
+    ]
+    return "\n".join([_PAGE, _SEEN, *rows, "", _UNSEEN, *unseen]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "'")
+
+
+_PAGE = """\
+# Known failures
+
+Made from `ipexctl/core/causes.toml` by `python tools/gen_docs.py`. `ipexctl explain LOGFILE` finds
+these in a log, `ipexctl explain NAME` says why one happens and what to type, and a run that fails
+ends with the one that its last lines tell of.
+"""
+_SEEN = """\
+## Seen before a run
+
+`ipexctl doctor` sees these on the hosts, under the ids on the right (in small letters: the way in
+which a host could not be asked). Those that a lab can have are planted there by
+`tests/doctor/test_corpus.py`.
+
+| name | what it is | what is printed | seen as |
+|---|---|---|---|"""
+_UNSEEN = """\
+## Not to be seen before a run
+
+| name | what it is | what is printed | why not |
+|---|---|---|---|"""
 
 
 def match(lines: Iterable[str]) -> Match | None:
