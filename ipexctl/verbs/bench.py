@@ -12,6 +12,7 @@ from ipexctl.core.bench import HostBench, Link, Measured
 from ipexctl.core.model import Facts, Host, HostDown
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
+from ipexctl.verbs.target import root_of
 
 CHILD_TIMEOUT = 90.0  # most of it for a cold import of torch from a slow disk
 LINK_SECONDS = 0.5
@@ -46,7 +47,12 @@ def _computed(
     def one(host: Host) -> HostBench:
         subject = able[host.name]
         threads = of.cores(subject.facts) or 1
-        args = {"root": root, "python": python, "threads": threads, "timeout": CHILD_TIMEOUT}
+        args = {
+            "root": root_of(host, root),
+            "python": python,
+            "threads": threads,
+            "timeout": CHILD_TIMEOUT,
+        }
         reply = subject.agent.call("bench.host", args, timeout=_QUIET)
         return bench.host_bench(host.name, reply.done)
 

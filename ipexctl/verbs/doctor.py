@@ -27,7 +27,8 @@ from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import Transport
 from ipexctl.verbs.bench import Subject, measure
 from ipexctl.verbs.facts import ROOT, probe_and_listen
-from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.last import remember
+from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.versions import table
 
 LEVELS = ("quick", "std")
@@ -57,9 +58,11 @@ def examine(target: Target, root: str = ROOT, options: Options | None = None) ->
     hosts = inventory(target)
     transport = AnyTransport(target, hosts)
     try:
-        return examine_hosts(hosts, transport, options or Options(root), target)
+        report = examine_hosts(hosts, transport, options or Options(root), target)
     finally:
         transport.close()
+    remember(hosts, {h.name: report.state(h.name) for h in hosts.hosts})
+    return report
 
 
 def examine_hosts(
@@ -78,7 +81,8 @@ def examine_hosts(
     def first(host: Host) -> Facts:
         agent = connect(transport, host, timeout=target.connect_timeout + 5)
         try:
-            facts, port = probe_and_listen(agent, options.root, listen=len(hosts.hosts) > 1)
+            root = root_of(host, options.root)
+            facts, port = probe_and_listen(agent, root, listen=len(hosts.hosts) > 1)
         except BaseException:
             agent.close()
             raise
@@ -137,13 +141,14 @@ def _connect_all(
     beside_port = {n: s.facts.net.range_port for n, s in seen.items() if s.facts.net.range_port}
     able = [h for h in hosts if h.name in where and where[h.name][0]]
     plan = pairs([h.name for h in able])
+    labels = {h.name for h in hosts if h.address}  # nobody is to resolve these
 
     def second(host: Host) -> list[Peer]:
         targets = [(name, *where[name]) for name in plan[host.name]]
         if not targets:
             return []
         beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
-        names = [name for name, _, _ in targets if not is_address(name)]
+        names = [name for name, _, _ in targets if not is_address(name) and name not in labels]
         args = {"targets": targets + beside, "names": names, "timeout": PEER_TIMEOUT}
         reply = seen[host.name].agent.call(
             "net.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30

@@ -30,7 +30,8 @@ from ipexctl.hosts.indexes import Indexes, from_pip, merged
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import absent, default_store, ensure
 from ipexctl.verbs.facts import ROOT, probe
-from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.last import remember
+from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.versions import table
 
 LOCK_FILE = "ipexctl.lock"
@@ -129,6 +130,7 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
         transport.close()
     recaps |= {host: _recap_of(down, began) for host, down in work.downs.items()}
     ordered = tuple(recaps[host] for host in hosts.hosts)
+    remember(hosts, {r.host: r.state.value for r in ordered}, "install")
     seconds = time.monotonic() - began
     return InstallReport(ordered, chosen, work.fetched, work.sent, seconds, asked.check)
 
@@ -168,7 +170,7 @@ def _facts(
         work.progress.step(Step(host.name, "connecting"))
         agent = connect(transport, host, timeout=target.connect_timeout, python=python)
         work.agents[host] = agent
-        return _with_named(probe(agent, work.asked.root), agent, python)
+        return _with_named(probe(agent, root_of(host, work.asked.root)), agent, python)
 
     outcomes = fan_out(hosts, one, forks=target.forks)
     _note_downs(work, outcomes)
@@ -261,9 +263,8 @@ def _alive(work: _Work) -> list[Host]:
 
 
 def _states(work: _Work, lock: Lock, forks: int) -> dict[Host, _State]:
-    asked = {"root": work.asked.root, "key": lock.key}
-
     def one(host: Host) -> _State:
+        asked = {"root": root_of(host, work.asked.root), "key": lock.key}
         done = work.agents[host].call("envs.state", asked, timeout=SILENCE).done
         return _State(done["root"], done["built"], done["proved"], done["current"])
 

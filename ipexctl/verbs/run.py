@@ -17,8 +17,9 @@ from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs import sync
 from ipexctl.verbs.facts import ROOT, probe
+from ipexctl.verbs.last import remember
 from ipexctl.verbs.session import EXIT_HOST_FAILED, Interrupts, Session
-from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.watch import Painter, RunResult, View
 
 HOST_SILENCE = 30.0
@@ -55,19 +56,22 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
 
         def prepare(host: Host) -> Node:
             agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
-            return _prepare(agent, options.root, run_id)
+            return _prepare(agent, root_of(host, options.root), run_id)
 
         nodes = _each(hosts.hosts, prepare, options.forks)
         request = RunRequest(script.argv, options.n, options.ppn, options.env)
         plan = launch.plan(list(nodes.values()), request, run_id)
         painter.planned(run_id, plan)
         used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
-        sent = _each(
-            used, lambda h: sync.send(agents[h], options.root, run_id, snapshot), options.forks
-        )
+
+        def send(host: Host) -> tuple[str, int]:
+            return sync.send(agents[host], root_of(host, options.root), run_id, snapshot)
+
+        sent = _each(used, send, options.forks)
         painter.note(_sent(snapshot, sum(size for _, size in sent.values())))
         session = Session(plan, run_id, options.root, options.host_timeout, painter, interrupts)
         result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
+        remember(hosts, _states(result), "run")
         painter.result(result)
         return result
     finally:
@@ -103,6 +107,12 @@ def _script(options: RunOptions) -> _Script:
     if name.startswith("-"):
         name = f"./{name}"  # or Python takes it for an option
     return _Script(script.parent, (name, *options.args))
+
+
+def _states(result: RunResult) -> dict[str, str]:
+    """For @last-failed: where the first rank failed, and who was lost."""
+    states = {end.host: "unreachable" if end.survivors is None else "ok" for end in result.hosts}
+    return {**states, result.first.host: "failed"} if result.first else states
 
 
 def _sent(snapshot: sync.Snapshot, size: int) -> str:
