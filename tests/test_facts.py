@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -105,69 +104,6 @@ def test_an_empty_machine_is_unknown_and_not_zero(agent, tmp_path):
     assert facts.cpu == CpuFacts("x86_64", "", "", None, None, frozenset(), (), None)
     assert (of.cores(facts), isa.level(facts.cpu)) == (None, "")
     assert (facts.mem.total, facts.mem.available, facts.mem.limit) == (None, None, None)
-
-
-# --- real machines, where their records are ------------------------------------------------------
-
-
-# What the probe reads of a tree: unpacking the rest takes longer than all tests together.
-_READ = frozenset(
-    """cpuinfo meminfo mounts cgroup cpuset online cpus cpulist cpumap core_id physical_package_id
-    thread_siblings thread_siblings_list cpuset.cpus cpuset.cpus.effective""".split()  # noqa: SIM905
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected", "level"),
-    [
-        ("16amd64-8n2c-cpusets", (15, 10, 10, 8, 8), "sse"),
-        ("16em64t-4s2c2t-offlines", (12, 12, 7, 4, 1), "sse"),
-        ("20em64t-hybrid-1p6c2t+2ca4co1t", (20, 20, 14, 1, 1), "avx2"),
-        ("2pa-pcidomain32bits", (2, 2, 2, 2, 1), "avx2"),
-        ("32amd64-4s2n4c-cgroup2", (32, 6, 6, 4, 8), "sse"),
-        ("40intel64-2g2n4c+pcilocality", (40, 40, 40, 4, 4), "sse"),
-        ("64amd64-4s2n4ca2co", (64, 64, 32, 4, 8), "sse"),
-        ("8em64t-2s2ca2c-buggynuma", (8, 8, 8, 2, 0), "sse"),
-        ("96em64t-4no4pa3ca2co", (96, 96, 96, 16, 4), "sse"),
-        ("arm-A510-A710-A715-X3", (8, 8, 8, 3, 0), "neon"),
-        ("memorysidecaches", (80, 80, 40, 2, 4), "avx512"),
-        ("x86_64-epyc_7451", (96, 96, 48, 2, 8), "avx2"),
-    ],
-)
-def test_a_recorded_machine_has_the_cpus_it_is_known_for(agent, tmp_path, name, expected, level):
-    found = list((RECORDED / "trees").glob(name + ".tar.*"))
-    if not found:
-        pytest.skip("the recorded machines are not beside this checkout")
-    with tarfile.open(found[0], "r|*") as tar:
-        for member in tar:
-            if member.name.rpartition("/")[2] in _READ and member.isfile():
-                tar.extract(member, tmp_path, filter="data")
-    facts = read(agent, next(tmp_path.iterdir()))
-    assert counts(facts) == expected
-    assert isa.level(facts.cpu) == level
-
-
-@pytest.mark.parametrize(
-    ("name", "level"),
-    [
-        ("linux-unknown-sapphirerapids", "amx"),
-        ("linux-rocky8.5-zen4", "avx512-bf16"),
-        ("linux-rocky9-zen5", "avx512-bf16"),
-        ("linux-centos7-cascadelake", "avx512"),
-        ("linux-rhel7-skylake_avx512", "avx512"),
-        ("linux-rhel7-haswell", "avx2"),
-        ("linux-ubuntu20.04-zen3", "avx2"),
-        ("linux-rhel7-zen", "avx2"),
-        ("linux-amazon-neoverse_v1", "sve-bf16"),
-    ],
-)
-def test_a_recorded_processor_has_the_level_it_is_known_for(agent, tmp_path, name, level):
-    source = RECORDED / "cpuinfo" / f"{name}.txt"
-    if not source.exists():
-        pytest.skip("the recorded processors are not beside this checkout")
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc" / "cpuinfo").write_text(source.read_text())
-    assert isa.level(read(agent, tmp_path).cpu) == level
 
 
 # --- this machine --------------------------------------------------------------------------------
