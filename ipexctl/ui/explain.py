@@ -53,7 +53,7 @@ def before(cause: Cause) -> str:
 
 
 def _show_match(match: Match, console: Console) -> None:
-    again = f"  (and {match.again} more)" if match.again else ""
+    again = f" (and {match.again} more)" if match.again else ""
     console.print(Text(f"line {match.number}{again}: ", "dim"), end="")
     console.print(Text(plain(match.line, _SHOWN)), soft_wrap=True)
     _show_cause(match.cause, console)

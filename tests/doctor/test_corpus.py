@@ -117,6 +117,9 @@ def test_no_secret_of_an_account_leaves_its_host(seen: Seen):
 def test_the_corpus_is_large_and_names_failures_that_are_known():
     named = [seed.cause for p in HOSTS.values() for seed in p.seeds] + [t[0] for t in TOGETHER]
     named = [slug for slug in named if slug]
-    assert set(named) <= {c.slug for c in causes.catalogue()}
+    by_name = {c.slug: c for c in causes.catalogue()}
+    assert set(named) <= set(by_name)
+    seeds = [s for p in HOSTS.values() for s in p.seeds if s.cause]
+    assert all(s.id in by_name[s.cause].checks for s in seeds)
     assert len({(seed.id, host) for host, p in HOSTS.items() for seed in p.seeds}) >= 50
     assert len(set(named)) >= 35

@@ -128,9 +128,11 @@ def ccl_version(facts: Facts) -> Iterator[Sight]:
     fix=REINSTALL,
 )
 def no_torch(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, torch: Version | None) -> str | None:
+    def look(prefix: Prefix, _: Version | None) -> str | None:
         have = [name for name in (IPEX, CCL) if prefix.version(name)]
-        return f"{' and '.join(have)} but no torch" if have and not torch else None
+        if not have or prefix.version("torch"):
+            return None
+        return f"{' and '.join(have)} but no torch"
 
     return _each(facts, look)
 

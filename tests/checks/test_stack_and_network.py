@@ -1,0 +1,355 @@
+"""Checks of software, MPI, variables, names and interfaces: on hosts that lack nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from ipexctl.core.checks import catalogue
+from ipexctl.core.model import Facts, Nic, Peer, Route
+from ipexctl.core.software import Current, Layout, Mpi, Prefix, SoftwareFacts
+from tests.checks.hosts import Change, clean, flags, part, seen, three
+from tests.doctor.corpus import HOSTS, TOGETHER
+from tests.facts.machines import AMX, AVX2
+
+IPEX = "intel-extension-for-pytorch"
+ENV = "/home/trainer/.ipexctl/envs/abc"
+WHOLE = Layout(True, f"{ENV}/lib", ("shm", "tcp"), ())
+LO = Nic("lo", True, 65536, ("127.0.0.1",))
+
+
+def prefix(*packages: tuple[str, str], **rest: Any) -> Prefix:
+    rest = {"path": ENV, "kind": "ipexctl", "python": "3.11", **rest}
+    return Prefix(packages=packages, **rest)
+
+
+def software(*prefixes: Prefix, **rest: Any) -> Change:
+    return lambda facts: replace(facts, software=SoftwareFacts(prefixes=prefixes, **rest))
+
+
+def env(**variables: str) -> Change:
+    return software(env=tuple(variables.items()))
+
+
+def nics(*found: Nic, **rest: Any) -> Change:
+    return part("net", nics=found, **rest)
+
+
+TORCH = ("torch", "2.13.0+cpu")
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    severity: str
+    change: Change
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.id}-{self.severity}"
+
+
+def kinds(
+    number: str, level: tuple[str, ...], evidence: str, *packages: tuple[str, str], **rest: Any
+) -> list[Case]:
+    """The same environment as the one of runs, the active one, and another one."""
+    named = {"fail": "ipexctl", "warn": "active", "note": "other"}
+    return [
+        Case(number, s, software(prefix(*packages, **{"kind": named[s], **rest})), evidence)
+        for s in level
+    ]
+
+
+ALL = ("fail", "warn", "note")
+CASES = [
+    *kinds(
+        "SOFT-001", ("note",), f"IPEX 2.8.0 needs torch 2.8, there is 2.13.0+cpu, in {ENV}",
+        TORCH, (IPEX, "2.8.0"),
+    ),
+    *kinds(
+        "SOFT-002", ("note",), f"IPEX 2.0.100 was built for torch 2.0.1, there is 2.0.0, in {ENV}",
+        ("torch", "2.0.0"), (IPEX, "2.0.100"), ("oneccl-bind-pt", "2.0.0"),
+    ),
+    *kinds(
+        "SOFT-003", ("note",), f"oneccl_bind_pt 1.12.0 with torch 1.12.1, in {ENV}",
+        ("torch", "1.12.1"), ("oneccl-bind-pt", "1.12.0"),
+    ),
+    *kinds("SOFT-004", ("note",), f"{IPEX} but no torch, in {ENV}", (IPEX, "2.8.0")),
+    Case(
+        "SOFT-005", "note", software(prefix(("torch", "2.13.0"), cuda=True)),
+        f"torch 2.13.0 in {ENV} has libtorch_cuda.so",
+    ),
+    Case(
+        "SOFT-006", "note", software(prefix(("torch", "2.8.0"), (IPEX, "2.8.0"))),
+        f"{IPEX} 2.8.0 in {ENV}",
+    ),
+    *kinds("SOFT-007", ("warn", "note"), f"torch 2.1.0 in {ENV}", ("torch", "2.1.0")),
+    *kinds(
+        "SOFT-009", ("warn", "note"), f"numpy 2.1.3 with torch 2.2.0 in {ENV}",
+        ("torch", "2.2.0"), ("numpy", "2.1.3"),
+    ),
+    Case(
+        "SOFT-012", "fail", software(current=Current("/gone", False, None, 0)),
+        "/gone has no bin/python",
+    ),
+    Case(
+        "SOFT-013", "note", software(current=Current(ENV, True, True, 2)),
+        "2 unfinished in /home/trainer/.ipexctl/envs",
+    ),
+    Case("SOFT-023", "warn", software(stale=9, stale_bytes=2 << 30), "9 files, 2.0 GiB"),
+    *kinds(
+        "MPI-001", ALL, f"impi-rt 2021.19.0 in {ENV} without libfabric.so.1",
+        TORCH, ("impi-rt", "2021.19.0"), mpi=replace(WHOLE, libfabric="", providers=()),
+    ),
+    *kinds(
+        "MPI-002", ALL, f"no libtcp-fi.so below {ENV}/lib (providers: shm)",
+        TORCH, ("impi-rt", "2021.12.0"), mpi=replace(WHOLE, providers=("shm",)),
+    ),
+    *kinds(
+        "MPI-003", ALL, f"missing: {ENV}/lib/libmpi.so.12",
+        TORCH, ("impi-rt", "2021.12.0"), mpi=replace(WHOLE, libmpi=False),
+    ),
+    Case(
+        "MPI-004", "note", software(mpis=(Mpi("intel", "", "/opt/mpi/bin", None, ("mpirun",)),)),
+        "no x bit: /opt/mpi/bin/mpirun",
+    ),
+    Case(
+        "MPI-020", "note",
+        lambda f: replace(software(mpis=(Mpi("openmpi", "5.0.11", "/usr/bin", 1),))(f), uid=0),
+        "Open MPI 5.0.11 in /usr/bin",
+    ),
+    Case("MPI-011", "warn", env(CCL_WORKER_COUNT="4"), "CCL_WORKER_COUNT=4, 4 cores"),
+    Case(
+        "MPI-012", "warn", env(CCL_WORKER_AFFINITY="3,4-5"),
+        "CCL_WORKER_AFFINITY=3,4-5; not ours: 4, 5",
+    ),
+    Case(
+        "MPI-013", "warn", env(I_MPI_PIN_DOMAIN="[0x3,0x30]"),
+        "I_MPI_PIN_DOMAIN=[0x3,0x30]; not ours: 4, 5",
+    ),
+    Case("MPI-009", "warn", env(FI_PROVIDER="verbs;ofi_rxm"),
+         "FI_PROVIDER=verbs, and there is no InfiniBand or RoCE"),
+    Case("MPI-017", "warn", env(FI_PROVIDER="shm"), "FI_PROVIDER=shm"),
+    Case("NET-010", "fail", nics(replace(LO, up=False), Nic("eth0", True, 1500, ("10.0.0.1",))),
+         "lo is down"),
+    Case(
+        "NET-006", "warn", part("net", hostname_addresses=("10.9.9.9",)),
+        "node01 resolves to 10.9.9.9; its own are 10.0.0.1",
+    ),
+    Case("NET-017", "note", part("net", port_range=(20000, 60999)),
+         "ip_local_port_range 20000 60999"),
+    Case("NET-018", "warn", part("net", port_range=(40000, 40100)), "40000 to 40100"),
+    Case(
+        "NET-021", "note",
+        nics(Nic("eth0", True, 1500, ("fd00::1",)), ssh_address="fd00::1", hostname_addresses=()),
+        "fd00::1",
+    ),
+    Case(
+        "NET-022", "note", part("net", default_nic="", routes=(Route("eth0", "10.0.0.0/8"),)),
+        "10.0.0.0/8 by eth0",
+    ),
+    Case(
+        "NET-023", "note",
+        nics(Nic("eth0", True, 1500, ("10.0.0.1",)), Nic("ib0", False, 2044, ("10.1.0.1",))),
+        "ib0 (10.1.0.1)",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_one_trouble_gives_one_finding(case):
+    """IPEX tells of its end of life as well, and what the host is for the others aside."""
+    found = seen(case.change(clean()))
+    aside = {"SOFT-006", "SOFT-007"} - {case.id}
+    expected = (case.id, case.severity, "node01", case.evidence)
+    assert [f for f in found if f[0] not in aside] == [expected]
+
+
+HARMLESS: dict[str, Change] = {
+    "a whole stack": software(
+        prefix(TORCH, ("impi-rt", "2021.18.1"), ("numpy", "2.3.0"), mpi=WHOLE),
+        mpis=(Mpi("intel", "2021.18.1", f"{ENV}/bin", None),),
+        current=Current(ENV, True, True, 0),
+    ),
+    "IPEX and bindings of one row": software(
+        prefix(
+            ("torch", "2.1.1"), (IPEX, "2.1.100"), ("oneccl-bind-pt", "2.1.0+cpu"), ccl=True,
+            kind="other",
+        )
+    ),
+    "a CUDA build elsewhere": software(prefix(("torch", "2.13.0"), cuda=True, kind="other")),
+    "one OpenMP of torch's own": software(prefix(TORCH, omp=("/x/torch/lib/libgomp.so.1",))),
+    "libiomp5 alone preloaded": env(LD_PRELOAD="/x/libiomp5.so:/x/libtcmalloc.so"),
+    "a provider for any network": env(FI_PROVIDER="tcp;ofi_rxm"),
+    "a fabric that is there": software(env=(("FI_PROVIDER", "verbs"),), fabrics=("mlx5_0",)),
+    "threads for each rank": env(OMP_NUM_THREADS="4", OMP_THREAD_LIMIT="4", CCL_WORKER_COUNT="1"),
+    "pins by name": env(I_MPI_PIN_DOMAIN="numa", GLOO_SOCKET_IFNAME="eth0"),
+    "sourced and in effect": software(
+        startup=((".bashrc", "source /opt/intel/oneapi/setvars.sh"),),
+        env=(("I_MPI_ROOT", "/opt/intel/oneapi/mpi/2021.15"),),
+    ),
+    "Intel's own path that few hosts have": software(
+        missing=(("FI_PROVIDER_PATH", "/usr/lib64/libfabric"),)
+    ),
+    "a kernel that keeps MASTER_PORT aside": part(
+        "net", port_range=(20000, 60999), reserved="29400-29600"
+    ),
+    "an interface that is no one's": nics(
+        LO, Nic("eth0", True, 1500, ("10.0.0.1",)), Nic("docker0", False, 1500, ("172.17.0.1",))
+    ),
+    "both localhosts": part("net", localhost=("::1", "127.0.0.1")),
+    "numbers that are no versions": software(prefix(("torch", "weird"), (IPEX, "?"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS)
+def test_what_does_no_harm_is_no_finding(change):
+    assert [f for f in seen(change(clean())) if f[0] != "SOFT-006"] == []
+
+
+def test_an_ipex_of_avx512_times_is_refused_on_avx2():
+    old = software(prefix(("torch", "1.10.0"), (IPEX, "1.10.100"), kind="ipexctl"))
+    found = {f[0]: f[1] for f in seen(flags(AVX2)(old(clean())))}
+    assert found["SOFT-008"] == "fail"
+    assert "SOFT-008" not in {f[0] for f in seen(flags(AMX)(old(clean())))}
+
+
+def test_a_patch_release_is_a_warning_where_it_is_used():
+    change = software(prefix(("torch", "2.0.0"), (IPEX, "2.0.100"), kind="active"))
+    assert ("SOFT-002", "warn") in {f[:2] for f in seen(change(clean()))}
+
+
+def test_accelerate_beside_ipex_needs_its_key():
+    keys = ("distributed_type", "num_machines")
+    change = software(
+        prefix(("torch", "2.8.0"), (IPEX, "2.8.0"), ("accelerate", "1.11.0")),
+        accelerate=keys, accelerate_path="/a.yaml",
+    )  # fmt: skip
+    assert "SOFT-011" in {f[0] for f in seen(change(clean()))}
+    told = software(
+        prefix(("torch", "2.8.0"), (IPEX, "2.8.0"), ("accelerate", "1.11.0")),
+        accelerate=(*keys, "ipex_config", "ipex_config.ipex"),
+    )
+    assert "SOFT-011" not in {f[0] for f in seen(told(clean()))}
+
+
+# --- several hosts -------------------------------------------------------------------------------
+
+
+def second(*found: Nic) -> Change:
+    return nics(Nic("eth0", True, 1500, ("10.0.0.2",)), *found)
+
+
+def first(*found: Nic) -> Change:
+    return nics(Nic("eth0", True, 1500, ("10.0.0.1",)), *found)
+
+
+DOCKER = Nic("docker0", True, 1500, ("172.17.0.1",))
+STORAGE = Nic("eth1", True, 1500, ("192.168.5.5",))
+SAME = software(prefix(TORCH, mpi=WHOLE), current=Current(ENV, True, True, 0))
+
+
+def test_bridges_of_containers_are_a_note_and_other_twins_a_warning():
+    bridge = three(node01=first(DOCKER), node02=second(DOCKER))
+    assert seen(*bridge) == [("NET-012", "note", "", "172.17.0.1 is docker0 on node[01-02]")]
+    twins = three(node01=first(STORAGE), node02=second(STORAGE))
+    assert seen(*twins) == [("NET-012", "warn", "", "192.168.5.5 is eth1 on node[01-02]")]
+
+
+def test_a_host_with_loopback_alone_cannot_train_with_others():
+    alone = nics(LO, ssh_address="127.0.0.1", hostname_addresses=())
+    assert ("NET-011", "fail", "node02", "lo") in seen(*three(node02=alone))
+
+
+def test_a_way_out_by_another_interface_is_told():
+    routes = (Route("eth0", "10.9.0.0/16"), Route("eth1", "10.0.0.0/24"))
+    found = seen(*three(node02=part("net", routes=routes)))
+    assert found == [
+        ("NET-015", "warn", "node02", "10.0.0.1 by eth1, own address 10.0.0.2 on eth0")
+    ]
+
+
+def test_different_mtus_are_told_once():
+    found = seen(*three(node02=nics(Nic("eth0", True, 9000, ("10.0.0.2",)))))
+    assert found == [("NET-013", "warn", "", "1500 on node[01,03]; 9000 on node02")]
+
+
+def test_versions_that_drift_are_told_for_each_package():
+    other = software(
+        prefix(("torch", "2.12.1+cpu"), python="3.12", mpi=WHOLE),
+        current=Current(ENV, True, True, 0),
+    )
+    assert seen(*three(node01=SAME, node02=other, node03=SAME)) == [
+        ("SOFT-015", "fail", "", "python: 3.11 on node[01,03]; 3.12 on node02"),
+        ("SOFT-015", "fail", "", "torch: 2.13.0+cpu on node[01,03]; 2.12.1+cpu on node02"),
+    ]
+
+
+def test_a_library_that_drifts_is_a_warning():
+    more = software(
+        prefix(TORCH, ("transformers", "4.57.0"), mpi=WHOLE), current=Current(ENV, True, True, 0)
+    )
+    assert seen(*three(node01=SAME, node02=more, node03=SAME)) == [
+        ("SOFT-015", "warn", "", "transformers: none on node[01,03]; 4.57.0 on node02")
+    ]
+
+
+def test_a_host_without_the_environment_of_the_others_is_named():
+    found = seen(*three(node01=SAME, node02=software(), node03=SAME))
+    assert found == [
+        ("SOFT-014", "warn", "node02", "no environment in /home/trainer/.ipexctl/current")
+    ]
+
+
+def test_other_paths_are_a_note():
+    moved: Change = lambda f: replace(SAME(f), disk=replace(f.disk, root="/data/i"))  # noqa: E731
+    found = seen(*three(node01=SAME, node02=moved, node03=SAME))
+    assert [f for f in found if f[0] == "MPI-008"] == [
+        ("MPI-008", "note", "",
+         "/home/trainer/.ipexctl/current on node[01,03]; /data/i/current on node02")
+    ]  # fmt: skip
+
+
+def peer(source: str, target: str, **rest: Any) -> Peer:
+    number = int(target.removeprefix("node"))
+    return Peer(source, target, f"10.0.0.{number}", ok=True, **rest)
+
+
+def test_names_that_resolve_rightly_or_were_not_asked_are_fine():
+    right = peer("node01", "node02", resolved=("10.0.0.2",), in_range="")
+    assert seen(*three(), peers=(right, peer("node01", "node03"))) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        (peer("node01", "node02", resolved=()),
+         ("NET-008", "note", "", "node02 unknown on node01")),
+        (peer("node01", "node02", resolved=("10.9.9.9",)),
+         ("NET-009", "warn", "node01", "node02 is 10.9.9.9")),
+        (peer("node01", "node02", in_range="Connection refused"),
+         ("NET-004", "warn", "node02", "node01 to 10.0.0.2: Connection refused")),
+    ],
+)  # fmt: skip
+def test_what_a_try_between_hosts_tells(bad, expected):
+    assert seen(*three(), peers=(bad, peer("node03", "node02"))) == [expected]
+
+
+# --- all of them ---------------------------------------------------------------------------------
+
+
+def test_every_check_of_these_families_is_seen_here_or_in_the_lab():
+    here = {c.id for c in CASES} | {
+        "SOFT-002", "SOFT-008", "SOFT-011", "SOFT-014", "SOFT-015", "NET-002", "NET-003",
+        "NET-004", "NET-008", "NET-009", "NET-011", "NET-012", "NET-013", "NET-015", "MPI-008",
+    }  # fmt: skip
+    lab = {s.id for p in HOSTS.values() for s in p.seeds} | {t[1] for t in TOGETHER}
+    ids = {c.id for c in catalogue() if c.family in ("SOFT", "MPI", "NET")}
+    assert ids - here - lab == set()
+
+
+def test_facts_without_a_look_at_software_say_nothing():
+    bare: Facts = replace(clean(), software=None)
+    assert seen(bare) == []

@@ -1,0 +1,140 @@
+"""Known failures: each is found in its own words, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core import causes
+from ipexctl.core.causes import Cause, catalogue
+from ipexctl.core.checks import catalogue as checks
+
+ROOT = Path(__file__).parent.parent
+SLUGS = {"unreachable", "host-key-unknown", "host-key-changed"}
+ALL = [pytest.param(c, id=c.slug) for c in catalogue()]
+
+
+def slugs(*lines: str) -> list[tuple[str, int, int]]:
+    return [(m.cause.slug, m.number, m.again) for m in causes.matches(lines)]
+
+
+@pytest.mark.parametrize("cause", ALL)
+def test_a_failure_is_known_by_its_own_words(cause: Cause):
+    assert slugs("step 1", cause.example, "step 2") == [(cause.slug, 2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"),
+    [
+        ("/usr/bin/env: 'x': error while loading shared libraries: libmpi.so.12: cannot open shared"
+         " object file: No such file or directory", "libmpi-missing"),
+        ("setvars.sh: 12: source: not found", "setvars-executed"),
+        ("/ccl/env/setvars.sh: 9: source: not found", "setvars-executed"),
+        ("DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that"
+         " dataloader's workers are out of shared memory.", "shm-full"),
+        ("RuntimeError: unable to write to file </torch_4711_1_0>: No space left on device (28)",
+         "shm-full"),
+        ("AttributeError: module 'os' has no attribute 'exit'", "ipex-other-torch"),
+        ("Mismatch in kernel C++ signatures", "abi-mismatch"),
+        ("ERROR: No matching distribution found for libfabric>=2.6", "bindings-not-on-index"),
+        ("This program only works on machines with instruction sets equal or newer than AVX2",
+         "cpu-too-old"),
+        ("ValueError: extension binary is AVX512 while current machine does not support it",
+         "cpu-too-old"),
+        ("Unable to resolve hostname to a (local) address. Using the loopback address as fallback",
+         "gloo-loopback"),
+        ("TCP client failed to connect/validate to host 127.0.0.1:29500 - retrying",
+         "master-loopback"),
+        ("socket.cpp: client socket has timed out after 600s while trying to connect to (10.0.0.1,"
+         " 29500).", "master-unreachable"),
+        ("api_wrapper.cpp:39 ccl_api_wrappers_init: could not initialize any transport library",
+         "ccl-no-mpi-root"),
+        ("could not open the library: libmpi.so.12", "libmpi-missing"),
+        ("failed to parse worker affinity", "ccl-worker-affinity"),
+        ("terminate called without an active exception", "ccl-abort-at-exit"),
+        ("torch.distributed.DistNetworkError: Failed to recv, got 0 bytes", "peer-gone"),
+        ("bash: line 1: prted: command not found", "orted-not-found"),
+        ("Error: unable to connect from \"node1\" to \"vm\"; getaddrinfo returned error -3",
+         "name-unknown"),
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "host-key"),
+    ],
+)  # fmt: skip
+def test_other_words_for_a_failure_are_known_too(line: str, slug: str):
+    assert [s for s, _, _ in slugs(line)] == [slug]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch 3 step 1200 loss 0.1234 lr 1e-4 12.3 samples/s",
+        "[Gloo] Rank 0 is connected to 3 peer ranks. Expected number of connected peers: 3",
+        "[c10d] The hostname of the client socket cannot be retrieved. err=-3",
+        "MPI startup(): I_MPI_THREAD_SPLIT=1 is incompatible with I_MPI_THREAD_MAX=1",
+        "Loaded model from /data/No module/checkpoint not found: starting anew",
+        "interface version 2",
+        "",
+    ],
+)
+def test_ordinary_and_harmless_lines_are_no_failure(line: str):
+    assert slugs(line) == []
+
+
+def test_a_cause_wins_over_its_consequences():
+    tail = [
+        "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes",
+        "RuntimeError: Gloo connectFullMesh failed with [pair.cc] timed out",
+        "ModuleNotFoundError: No module named 'torch'",
+    ]
+    found = causes.match(tail)
+    assert found and (found.cause.slug, found.number) == ("torch-not-installed", 3)
+    alone = causes.match(tail[:1])
+    assert alone and alone.cause.slug == "peer-gone"
+    assert causes.match(["fine", ""]) is None
+
+
+def test_lines_are_counted_over_blocks_and_repeats_are_folded():
+    log = ["fine"] * 1700
+    log[3] = log[1600] = "Illegal instruction"
+    log[1699] = "OMP: Error #15: twice"
+    assert slugs(*log) == [("cpu-too-old", 4, 1), ("two-openmps", 1700, 0)]
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_a_failure_is_seen_by_a_check_or_says_why_not():
+    known = {c.id for c in checks()} | SLUGS
+    for cause in catalogue():
+        assert bool(cause.checks) != bool(cause.unseen), cause.slug
+        assert set(cause.checks) <= known, cause.slug
+        assert cause.title and cause.why and cause.fix
+    assert len({c.slug for c in catalogue()}) == len(catalogue()) >= 60
+
+
+def test_the_page_of_failures_is_what_the_table_says():
+    page = (ROOT / "docs/failures.md").read_text("utf-8")
+    assert page == causes.page(catalogue()), "python tools/gen_docs.py"
+
+
+def test_every_pattern_has_fixed_words_that_its_matches_contain():
+    for cause in catalogue():
+        for pattern in cause.patterns:
+            word = causes.fixed_word(pattern)
+            assert len(word) >= 4, pattern
+            found = re.search(pattern, cause.example)
+            assert not found or word in cause.example, (word, pattern)
+
+
+def test_no_pattern_can_take_for_ever():
+    nested = re.compile(r"[*+}]\)[*+{]|\.[*+]")
+    patterns = [p for c in catalogue() for p in c.patterns]
+    assert [p for p in patterns if nested.search(p)] == []
+    began = time.monotonic()
+    for pattern in patterns:
+        word = causes.fixed_word(pattern)
+        for evil in (word * 4000, (word + " ") * 4000, word + "a" * 100_000, word + "(" * 9999):
+            causes.matches([evil])
+    assert time.monotonic() - began < 60
