@@ -6,6 +6,7 @@ a host really gets is judged by its flags alone (isa.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -82,6 +83,7 @@ _ZEN_FAMILIES: dict[int, Iterable[tuple[int, int, Processor]]] = {
     26: ((0x00, 0x4F, _ZEN5), (0x60, 0x7F, _ZEN5)),
 }
 UNKNOWN = Processor("")
+_CUT = re.compile("Pentium|Celeron")
 
 
 def processor(cpu: CpuFacts) -> Processor:
@@ -110,6 +112,6 @@ def _intel(cpu: CpuFacts) -> Processor:
     found = _INTEL_BY_MODEL.get(cpu.model, UNKNOWN)
     if found.name == "Sapphire Rapids" and "Max" in cpu.model_name:
         return Processor("Xeon Max", found.level)
-    if cpu.model in (125, 126, 140, 141, 158, 167) or "Pentium" in cpu.model_name:
+    if cpu.model in (125, 126, 140, 141, 158, 167) or _CUT.search(cpu.model_name):
         return Processor(found.name)  # parts of these are sold without AVX or AVX-512
     return found

@@ -279,6 +279,7 @@ HARMLESS = {
     "a clock that may be right": whole(clock=ClockFacts(3.0, 1.5)),
     "a name that means loopback": part("net", hostname_addresses=("127.0.1.1",)),
     "AMX on the kernel of RHEL 9": whole(kernel="Linux 5.14.0-362.8.1.el9_3.x86_64"),
+    "AMX on the kernel of SLES 15": whole(kernel="Linux 5.14.21-150500.55.7-default"),
     "second threads switched off": part("cpu", offline=(4, 5, 6, 7)),
     "two sockets of a virtual machine": part(
         "cpu",

@@ -61,14 +61,15 @@ def no_x86(facts: Facts) -> Sight | None:
     "CPU-004",
     title="the kernel is too old to let programs use AMX",
     severity=Severity.WARN,
-    seen="AMX in the processor, and a kernel older than 5.16 (RHEL 8 and 9 have it in theirs)",
+    seen="AMX in the processor, and a kernel older than 5.16 (RHEL 8, 9 and SLES 15 SP4 have it in "
+    "theirs)",
     why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
     "oneDNN falls back to AVX-512, several times slower in bf16.",
     fix="boot a newer kernel; uname -r shows the running one",
 )
 def amx_needs_kernel(facts: Facts) -> Sight | None:
     found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
-    backported = re.search(r"\.el[89]", facts.kernel)
+    backported = re.search(r"\.el[89]|-150[4-9]00\.", facts.kernel)
     if "amx_tile" not in facts.cpu.flags or not found or backported:
         return None
     version = int(found[1]), int(found[2])

@@ -1,0 +1,190 @@
+"""How a machine is set, read from trees of our own and from hosts that send nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.condition import NO_LIMIT, Condition, Kernel, Limit, Limits, Power, System, parse
+from ipexctl.core.model import Facts, Host
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.facts import probe_and_listen
+from tests.facts.machines import Machine, regular
+
+_CPU = "sys/devices/system/cpu"
+_FREQ = f"{_CPU}/cpufreq"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    agent = connect(LocalTransport(), Host("here", local=True))
+    yield agent
+    agent.close()
+
+
+def read(agent: Agent, tree: Path, files: dict[str, str]) -> Facts:
+    machine = Machine(regular(1, 4, 1), files=files)
+    return probe_and_listen(agent, listen=False, fs=str(machine.write(tree)))[0]
+
+
+def test_frequencies_and_heat_are_read_from_all_policies_and_cores(agent, tmp_path):
+    files = {
+        f"{_FREQ}/policy0/scaling_driver": "intel_cpufreq",
+        f"{_FREQ}/policy0/scaling_governor": "powersave",
+        f"{_FREQ}/policy2/scaling_governor": "performance",
+        f"{_FREQ}/policy0/scaling_max_freq": "2000000",
+        f"{_FREQ}/policy0/cpuinfo_max_freq": "3800000",
+        f"{_FREQ}/policy0/energy_performance_preference": "power",
+        f"{_CPU}/intel_pstate/status": "passive",
+        f"{_CPU}/intel_pstate/no_turbo": "1",
+        f"{_CPU}/cpu0/thermal_throttle/core_throttle_count": "2",
+        f"{_CPU}/cpu3/thermal_throttle/core_throttle_count": "5",
+        f"{_CPU}/cpu0/thermal_throttle/package_throttle_count": "10",
+    }
+    assert read(agent, tmp_path, files).condition.power == Power(
+        driver="intel_cpufreq",
+        status="passive",
+        governors=("performance", "powersave"),
+        preferences=("power",),
+        turbo=False,
+        max_khz=2_000_000,
+        hardware_khz=3_800_000,
+        throttled=17,
+    )
+
+
+@pytest.mark.parametrize(("boost", "expected"), [("1", True), ("0", False)])
+def test_processors_without_intel_pstate_tell_turbo_by_boost(agent, tmp_path, boost, expected):
+    facts = read(agent, tmp_path, {f"{_FREQ}/boost": boost})
+    assert facts.condition.power.turbo is expected
+
+
+def test_kernel_switches_and_memory_are_read(agent, tmp_path):
+    files = {
+        "proc/meminfo": "MemTotal: 1000 kB\nSwapTotal: 500 kB\nSwapFree: 100 kB\n"
+        "CommitLimit: 900 kB\nCommitted_AS: 800 kB\nHugePages_Total: 3\nHugepagesize: 2048 kB\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]",
+        "proc/sys/kernel/numa_balancing": "1",
+        "proc/sys/vm/zone_reclaim_mode": "1",
+        "proc/sys/vm/overcommit_memory": "2",
+        "proc/sys/vm/swappiness": "100",
+        "proc/sys/kernel/core_pattern": "core.%p",
+        f"{_CPU}/isolated": "2-3",
+        f"{_CPU}/present": "0-5",
+        f"{_CPU}/online": "0-3",
+    }
+    facts = read(agent, tmp_path, files)
+    assert facts.condition.kernel == Kernel("never", 1, 1, 2, 100, "core.%p")
+    mem = facts.mem
+    assert (mem.swap_total, mem.swap_free, mem.huge) == (500 << 10, 100 << 10, 6 << 20)
+    assert (mem.commit_limit, mem.committed) == (900 << 10, 800 << 10)
+    assert (facts.cpu.isolated, facts.cpu.offline) == ((2, 3), (4, 5))
+
+
+@pytest.mark.parametrize(
+    ("files", "kill", "remove"),
+    [
+        ({"run/systemd/system/x": ""}, False, True),
+        ({"etc/systemd/logind.conf": "KillUserProcesses=yes\n"}, None, None),
+        (
+            {
+                "run/systemd/system/x": "",
+                "usr/lib/systemd/logind.conf": "[Login]\nKillUserProcesses=no\nRemoveIPC=no\n",
+                "etc/systemd/logind.conf": "[Login]\n#RemoveIPC=yes\nKillUserProcesses = yes\n",
+            },
+            True,
+            False,
+        ),
+        (
+            {
+                "run/systemd/system/x": "",
+                "etc/systemd/logind.conf.d/10-a.conf": "RemoveIPC=no\n",
+                "etc/systemd/logind.conf.d/20-b.conf": "RemoveIPC=true\n",
+                "etc/systemd/logind.conf.d/30-c.conf.bak": "RemoveIPC=no\n",
+            },
+            False,
+            True,
+        ),
+    ],
+)
+def test_the_last_file_of_logind_decides(agent, tmp_path, files, kill, remove):
+    system = read(agent, tmp_path, files).condition.system
+    assert (system.kill_user_processes, system.remove_ipc) == (kill, remove)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ""),
+        ({".dockerenv": ""}, "docker"),
+        ({"run/.containerenv": ""}, "podman"),
+        ({"proc/1/cgroup": "0::/kubepods.slice/pod7\n"}, "kubernetes"),
+        ({"proc/1/cgroup": "4:memory:/lxc/box\n"}, "lxc"),
+        ({"proc/1/cgroup": "0::/init.scope\n"}, ""),
+    ],
+)
+def test_a_container_is_known_by_what_its_runtime_leaves(agent, tmp_path, files, expected):
+    assert read(agent, tmp_path, files).condition.system.container == expected
+
+
+def test_the_tightest_limit_of_processes_counts_and_rdma_devices_are_named(agent, tmp_path):
+    files = {
+        "proc/self/cgroup": "0::/a/b\n",
+        "proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+        "sys/fs/cgroup/a/pids.max": "512",
+        "sys/fs/cgroup/a/b/pids.max": "max",
+        "sys/class/infiniband/mlx5_0/node_type": "1: CA",
+    }
+    condition = read(agent, tmp_path, files).condition
+    assert (condition.limits.pids, condition.system.rdma) == (512, ("mlx5_0",))
+
+
+def test_this_machine_tells_its_limits_and_its_temporary_folder(agent):
+    facts = probe_and_listen(agent, listen=False)[0]
+    limits = facts.condition.limits
+    assert limits.nofile and 0 < limits.nofile.soft <= limits.nofile.hard
+    assert limits.cpu_seconds and limits.address_space and limits.nproc and limits.core
+    assert facts.condition.system.bits == 64
+    assert facts.tmp and facts.tmp.there and facts.tmp.writable
+    assert facts.home_disk and facts.home_disk.filesystem
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ([1024, 4096], Limit(1024, 4096)),
+        ([8, -1], Limit(8, NO_LIMIT)),
+        ([-1, -1], Limit(NO_LIMIT, NO_LIMIT)),
+        ([1 << 63, 1 << 63], Limit(NO_LIMIT, NO_LIMIT)),
+        ([1], None),
+        ([-5, 7], None),
+        (["a", 7], None),
+        ("12", None),
+        (None, None),
+    ],
+)
+def test_a_limit_is_two_numbers_or_unknown(raw, expected):
+    got = parse({"limits": {"nofile": raw}}).limits
+    assert got == replace(Limits(), nofile=expected)
+
+
+@pytest.mark.parametrize("junk", [None, [], {}, "x", -1, 1e400, [[]], [{}], "9" * 5000, [None]])
+def test_junk_in_any_place_is_unknown(junk):
+    names = {
+        "power": ("governors", "turbo", "max_khz", "throttled"),
+        "kernel": ("numa_balancing", "zone_reclaim", "overcommit"),
+        "limits": ("nofile", "memlock", "pids", "as", "cpu"),
+        "system": ("bits", "jobs", "session", "netns", "rdma", "linger"),
+    }
+    raw = {part: dict.fromkeys(fields, junk) for part, fields in names.items()}
+    got = parse(raw)
+    empty = Condition(Power(), Kernel(), Limits(), System())
+    texts = replace(got.power, governors=()), replace(got.system, rdma=(), jobs=())
+    assert (got.kernel, got.limits, *texts) == (
+        empty.kernel, empty.limits, empty.power, empty.system,
+    )  # fmt: skip
+    assert parse(junk) == empty
