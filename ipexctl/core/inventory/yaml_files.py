@@ -45,8 +45,10 @@ def parse_yaml(text: str, source: str) -> Inventory:
 
 
 def _top(draft: Draft, key: Scalar, value: Node) -> None:
-    if not isinstance(value, Mapping) and not (isinstance(value, Scalar) and value.null):
-        near = meant(key.text, _OURS)
+    near = meant(key.text, _OURS)
+    empty = isinstance(value, Scalar) and value.null
+    strange = isinstance(value, Mapping) and near and not value.keys() & set(_KEYS)
+    if strange or not (empty or isinstance(value, Mapping)):
         raise Bad(f"{key.text!r} is not a group{near}", hint=_HINT).placed(key.place)
     _group(draft, key.text, value, key.place)
 

@@ -1,0 +1,202 @@
+"""Ansible's inventories, read as Ansible itself reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.inventory import parse_hostfile
+from ipexctl.core.inventory.render import members
+from ipexctl.core.model import Host, Inventory
+from ipexctl.errors import InputError
+
+INI = """\
+# the old machines
+mail.example ansible_port=2201
+
+[web]
+web[01:03].example
+lone ansible_host=10.0.0.9 ansible_ssh_user=root   # a comment
+
+[web:vars]
+ansible_user=bob
+http_port = 80
+ansible_ssh_common_args='-o ProxyCommand="ssh -W %h:%p gate"'
+
+[db]
+db-[a:c] ansible_user=carl slots=3
+
+[prod:children]
+web
+db
+
+[prod:vars]
+ansible_user=dora
+ansible_python_interpreter=/usr/bin/python3.11
+nic=ib0
+
+[all:vars]
+ansible_port=2222
+"""
+
+YAML = """\
+all:
+  vars: {ansible_port: 2222}
+  hosts:
+    mail.example: {ansible_port: 2201}
+  children:
+    prod:
+      vars:
+        ansible_user: dora
+        ansible_python_interpreter: /usr/bin/python3.11
+        nic: ib0
+      children:
+        web:
+          vars: &bob
+            ansible_user: bob
+            http_port: 80
+            db_password: !vault |
+              $ANSIBLE_VAULT;1.1;AES256
+              6162
+          hosts:
+            web[01:03].example:
+            lone:
+              ansible_host: 10.0.0.9
+              ansible_ssh_user: root
+        db:
+          hosts:
+            db-[a:c]:
+              <<: *bob
+              ansible_user: carl
+              slots: 3
+"""
+
+
+def said(hosts: Inventory) -> dict[str, tuple[object, ...]]:
+    return {h.name: (h.address, h.port, h.user, h.slots, h.python, h.nic) for h in hosts.hosts}
+
+
+EXPECTED = {
+    "mail.example": ("", 2201, "", 0, "", ""),
+    **{f"web0{i}.example": ("", 2222, "bob", 0, "/usr/bin/python3.11", "ib0") for i in (1, 2, 3)},
+    "lone": ("10.0.0.9", 2222, "root", 0, "/usr/bin/python3.11", "ib0"),
+    **{f"db-{c}": ("", 2222, "carl", 3, "/usr/bin/python3.11", "ib0") for c in "abc"},
+}
+
+
+@pytest.mark.parametrize("text", [INI, YAML], ids=["ini", "yaml"])
+def test_variables_of_hosts_groups_and_parents(text):
+    found = parse_hostfile(text, "hf")
+    assert said(found) == EXPECTED
+    webs = ("web01.example", "web02.example", "web03.example", "lone")
+    dbs = ("db-a", "db-b", "db-c")
+    assert members(found) == {"db": dbs, "prod": (*webs, *dbs), "web": webs}
+
+
+def test_what_is_not_used_is_said():
+    assert parse_hostfile(INI, "hf").notes == (
+        "not used, SSH is set up in ssh_config: ansible_ssh_common_args",
+        "not used here: http_port",
+    )
+
+
+@pytest.mark.parametrize("text", [INI, YAML.replace("!vault |", "|")], ids=["ini", "yaml"])
+def test_ansible_itself_sees_the_same(text, tmp_path):
+    theirs = ansible_inventory(text, tmp_path)
+    ours = parse_hostfile(text, "hf")
+    assert list(theirs["hosts"]) == [h.name for h in ours.hosts]
+    for host in ours.hosts:
+        values = theirs["hosts"][host.name]
+        assert values.get("ansible_host", "") == host.address
+        assert int(values.get("ansible_port", 0)) == host.port
+        # the older name ansible_ssh_user goes before a group's ansible_user in Ansible's SSH plugin
+        assert (values.get("ansible_ssh_user") or values.get("ansible_user", "")) == host.user
+        assert values.get("ansible_python_interpreter", "") == host.python
+    assert theirs["groups"] == {g: set(names) for g, names in members(ours).items()}
+
+
+def ansible_inventory(text: str, folder: Path) -> dict[str, dict]:
+    """What the real program makes of it."""
+    program = shutil.which("ansible-inventory", path=os.environ.get("ANSIBLE_BIN"))
+    program = program or shutil.which("ansible-inventory")
+    if not program:
+        pytest.skip("there is no ansible-inventory; ANSIBLE_BIN names its folder")
+    file = folder / ("hosts.yaml" if text.lstrip().startswith(("all:", '"')) else "hosts")
+    file.write_text(text)
+    done = subprocess.run(
+        [program, "-i", file, "--list"],
+        env={**os.environ, "HOME": str(folder), "ANSIBLE_INVENTORY_UNPARSED_FAILED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    found = json.loads(done.stdout)
+    hosts: dict[str, dict] = {h: {} for h in _walk(found, "all")}
+    hosts |= found["_meta"]["hostvars"]
+    order = [h.name for h in parse_hostfile(text, "hf").hosts]
+    names = sorted(hosts, key=lambda h: order.index(h) if h in order else len(order))
+    groups = {g: set(_walk(found, g)) for g in found if g not in ("all", "ungrouped", "_meta")}
+    return {"hosts": {h: hosts[h] for h in names}, "groups": groups}
+
+
+def _walk(found: dict, group: str) -> list[str]:
+    node = found.get(group, {})
+    inside = [h for child in node.get("children", []) for h in _walk(found, child)]
+    return list(dict.fromkeys([*node.get("hosts", []), *inside]))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[web]\nnode1:22", "hf:2:1: node1:22 could be a port or a number of ranks"),
+        ("[web]\nnode1:2222", "hf:2:1: node1:2222 could be a port or a number of ranks"),
+        ("[web]\n-x", "hf:2:1: '-x' is not a host: a name cannot start with '-'"),
+        ("[web]\na b", "hf:2:3: 'b' is not understood after a host"),
+        ("[web:var]\na=1", "hf:1:1: 'var' is not a kind of section (did you mean 'vars'?)"),
+        ("[w:vars]\na", "hf:2:1: not of the form NAME=VALUE in [w:vars]"),
+        ("[a]\nx\n[ab:vars]\nq=1", None),
+        ("[a:children]\nbb\n[b]\nx", "hf:2:1: there is no group 'bb' (did you mean 'b'?)"),
+        ("[a:children]\nb\n[b:children]\na\n[c]\nx", "hf:1:1: the group 'a' is inside of itself"),
+        ("[a:children]\na\n[c]\nx", "hf:1:1: the group 'a' is inside of itself"),
+        ("[a:children]\nall\n[c]\nx", "hf:2:1: 'all' cannot be inside of another group"),
+        ("[a]\nx ansible_host='{{ y }}'", None),
+        ("[a]\nx ansible_port=0", "hf:2:3: ansible_port: '0' is not a port"),
+        ("[a]\nx ansible_connection=docker", None),
+        ("[a]", "hf names no host"),
+        ("\n".join(f"[g{i}]" for i in range(2000)) + "\nx", None),
+        ("all: [a]\n", "hf:1:1: 'all' is not a group"),
+        ("all:\n  host:\n    a:\n", "hf:2:3: 'host' is not known in the group all"),
+        ("all:\n  hosts:\n    a: {ansible_port: !vault x}\n", None),
+        ("all:\n  hosts: !!python/object:os.system {}\n", None),
+        ("all:\n  hosts:\n    a: 3\n", "hf:3:8: variables are a mapping: NAME: VALUE"),
+        ('{"_meta": {"hostvars": {}}, "all": {}}', None),
+    ],
+)
+def test_what_is_no_inventory_is_refused_with_its_place(text, what):
+    with pytest.raises(InputError) as e:
+        parse_hostfile(text, "hf")
+    assert what is None or e.value.what.startswith(what)
+
+
+def test_a_local_connection_is_this_machine():
+    text = "[a]\nlocalhost ansible_connection=local\n"
+    (host,) = parse_hostfile(text, "hf").hosts
+    assert (host.name, host.local) == ("localhost", True)
+
+
+def test_two_names_with_one_address_are_said():
+    found = parse_hostfile("[a]\nx[1:2] ansible_host=10.0.0.1\n", "hf")
+    assert found.notes == ("x[1-2] have the same address 10.0.0.1",)
+
+
+def test_long_chains_of_groups_are_read_at_once():
+    chain = "".join(f"[g{i}:children]\ng{i + 1}\n" for i in range(900))
+    found = parse_hostfile(chain + "[g900]\nx\n", "hf")
+    assert len(found.hosts[0].groups) == 901
+    assert found.hosts[0].name == Host("x").name
