@@ -133,6 +133,14 @@ def doctor(
     python: Annotated[
         str, typer.Option("--python", help="Whose torch the level std measures (on the hosts).")
     ] = "",
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what is safe and can be undone; asks first.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last --fix back.")] = False,
+    script: Annotated[
+        bool, typer.Option("--print", help="With --fix: print what needs root as a script.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     forks: Forks = 64,
     verbose: Annotated[int, typer.Option("-v", count=True, help="Say why as well.")] = 0,
 ) -> None:
@@ -150,7 +158,14 @@ def doctor(
         ask_pass=ask_pass,
         transport=transport,
     )
+    if (fix and not script) or undo:
+        raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
     report = examine(target, root, Options(root, level, python))
+    if script:
+        from ipexctl.ui.doctor.fixes import show_scripts
+
+        show_scripts(report, sys.stdout)
+        raise typer.Exit(0)
     if as_text:
         print(as_text(report))
     else:
@@ -158,6 +173,26 @@ def doctor(
 
         show(report, sys.stdout, verbose=verbose > 0)
     raise typer.Exit(report.exit_code)
+
+
+def _mend(target: Any, root: str, *, undo: bool, yes: bool, json: bool) -> int:
+    """doctor --fix and --undo. The plan goes to stderr, what was done to stdout."""
+    from ipexctl.ui.doctor import fixes
+    from ipexctl.verbs import fix as verb
+
+    def agree(plans: Any) -> bool:
+        if yes and not json:
+            fixes.show_plan(plans, sys.stderr)
+        return yes or fixes.ask(plans, sys.stdin, sys.stderr)
+
+    report = verb.undo(target, root) if undo else verb.mend(target, agree, root)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(fixes.document(report), indent=2))
+    else:
+        fixes.show_done(report, sys.stdout, "" if undo else fixes.undo_command(target, root))
+    return report.exit_code
 
 
 def _formatter(name: str) -> Callable[[Any], str] | None:

@@ -11,6 +11,7 @@ import random
 import resource
 import secrets
 import shutil
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,11 @@ class OpenSshTransport:
             time.sleep(rest)
             pause = min(pause * 2, LONGEST_PAUSE)
 
+    def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
+        """RemoteTransport.attend; ssh itself says what is wrong."""
+        argv = self._argv(host, timeout, "-t" if pty else "-T")
+        return subprocess.call((*argv, "--", host.address or host.name, command))
+
     def close(self) -> None:
         return None
 
@@ -76,7 +82,7 @@ class OpenSshTransport:
         marker = "ipexctl" + secrets.token_hex(8)
         left = max(1.0, deadline - time.monotonic())
         # `echo` and `;` mean the same to sh, csh and fish
-        argv = (*self._argv(host, left), "--", host.address or host.name)
+        argv = (*self._argv(host, left, "-T"), "--", host.address or host.name)
         argv += (f"echo {marker}; {command}",)
         channel = _SshProcess(argv)
         try:
@@ -87,8 +93,8 @@ class OpenSshTransport:
             channel.close()
             raise
 
-    def _argv(self, host: Host, left: float) -> tuple[str, ...]:
-        argv = [self._program, "-T"]
+    def _argv(self, host: Host, left: float, terminal: str) -> tuple[str, ...]:
+        argv = [self._program, terminal]
         if self._file:
             argv += ["-F", str(self._file)]
         if host.user:

@@ -57,6 +57,13 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
+class RemoteTransport(Transport, Protocol):
+    def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
+        """Runs `command` with our own stdin, stdout and stderr, with a terminal of its own when
+        `pty`. Its exit code. Raises Unreachable; `timeout` is for getting there."""
+        ...
+
+
 class PipeChannel:
     """A Channel that is a child process of ours. Its whole process group ends with it."""
 

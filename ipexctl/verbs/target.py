@@ -12,7 +12,7 @@ from ipexctl.core.model import Host, Inventory
 from ipexctl.core.select import select
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.ssh.secrets import Secrets
-from ipexctl.hosts.transport import Channel, LocalTransport, Transport
+from ipexctl.hosts.transport import Channel, LocalTransport, RemoteTransport, Transport
 
 TRANSPORTS = ("paramiko", "openssh")
 
@@ -105,7 +105,7 @@ class AnyTransport:
         self._ssh: Transport | None = None
         remote = tuple(h for h in hosts.hosts if not h.local)
         if remote:
-            self._ssh = _over_ssh(target, remote)
+            self._ssh = over_ssh(target, remote)
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
         transport = self._local if host.local or self._ssh is None else self._ssh
@@ -116,7 +116,7 @@ class AnyTransport:
             self._ssh.close()
 
 
-def _over_ssh(target: Target, hosts: tuple[Host, ...]) -> Transport:
+def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:
     if target.transport == "openssh":
         from ipexctl.hosts.openssh import OpenSshTransport
 

@@ -10,6 +10,7 @@ known_hosts before a byte of ours about the user is sent. The reasons: docs/deci
     login.py      private keys, the agent, and a password where the user gives one
     secrets.py    asks for passwords and passphrases, once
     channel.py    one command on the host
+    terminal.py   a person's terminal on the host, by Fabric
 """
 
 from __future__ import annotations
@@ -75,6 +76,16 @@ class SshTransport:
         except BaseException:
             link.close()
             raise
+
+    def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
+        """RemoteTransport.attend."""
+        from ipexctl.hosts.ssh import terminal
+
+        link = self._login(self._answer(host), time.monotonic() + timeout)
+        try:
+            return terminal.attend(host, link, command, pty=pty)
+        finally:
+            link.close()
 
     def host_key(self, host: Host, timeout: float) -> HostKey:
         """Key exchange only: what the host shows to anybody who asks. Its jump hosts are passed."""

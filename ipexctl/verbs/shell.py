@@ -1,0 +1,102 @@
+"""shell: a person at one host, reached as ipexctl reaches it, with the installed environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from ipexctl.core import launch, shell
+from ipexctl.core.model import Host
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.transport import LocalTransport, Transport
+from ipexctl.verbs.target import Target, over_ssh, root_of, whole
+
+Env = Sequence[tuple[str, str]]
+_PREPENDED = ("PATH", "LD_LIBRARY_PATH")
+# Other shells know no `-l` together with `-c`: there it is a shell without a login's profile.
+_LOGIN_SHELLS = "*/bash|*/zsh|*/ksh|*/dash|*/ash|*/sh"
+
+
+def attend(
+    target: Target, name: str, command: tuple[str, ...], root: str, note: Callable[[str], None]
+) -> int:
+    """The exit code of `command` on the host, or of a login shell where no command is given."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not command and not terminal:
+        raise InputError(
+            "a shell needs a terminal, and stdin or stdout is none",
+            hint=f"ipexctl shell {name} -- COMMAND",
+        )
+    host = find(target, name)
+    if host.local:
+        env = installed(LocalTransport(), host, root, target.connect_timeout, note)
+        return subprocess.call(("/bin/sh", "-c", remote_line(env, command)))
+    transport = over_ssh(target, (host,))
+    try:
+        env = installed(transport, host, root_of(host, root), target.connect_timeout, note)
+        line = remote_line(env, command)
+        return transport.attend(host, line, target.connect_timeout, pty=terminal)
+    finally:
+        transport.close()
+
+
+def find(target: Target, name: str) -> Host:
+    """The host of that name in the hostfile; without one, the name is all there is to know."""
+    hosts = whole(target).hosts
+    found = [h for h in hosts if h.name == name or not target.hostfile]
+    if len(found) != 1:
+        raise InputError(
+            f"there is no host {name} in {target.hostfile}"
+            if target.hostfile
+            else f"{name}: a shell runs on one host",
+            hint="ipexctl shell HOST [-f HOSTFILE]",
+        )
+    return found[0]
+
+
+def installed(
+    transport: Transport, host: Host, root: str, timeout: float, note: Callable[[str], None]
+) -> Env:
+    """The variables of the environment in use there; none where nothing is installed."""
+    agent = connect(transport, host, timeout=timeout)
+    try:
+        if agent.hello.kind != "python":
+            note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
+            return ()
+        done = agent.call("prepare.run", {"root": root, "run_id": "shell"}, total=60.0).done
+        return launch.read_prepared(done).mpi_env
+    except ValueError as e:
+        raise HostFailed(f"{host.name}: what it says of itself is not readable ({e})") from None
+    except HostFailed as e:
+        if e.slug != "not-installed":
+            raise
+        note(f"{e.what}; this is the host's own environment")
+        return ()
+    finally:
+        agent.close()
+
+
+def remote_line(env: Env, command: tuple[str, ...]) -> str:
+    """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
+    last = ("exec", *map(_word, command)) if command else ('exec "${SHELL:-/bin/sh}" -i',)
+    inner = "; ".join([*map(_set, env), " ".join(last)])
+    if command:
+        return shell.quote(("exec", "/bin/sh", "-c", inner))
+    run = shell.quote(("-c", inner))
+    start = (
+        f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
+    )
+    return shell.quote(("exec", "/bin/sh", "-c", start))
+
+
+def _word(text: str) -> str:
+    """For sh inside another shell's quotes, where csh would still take a `!` for its history."""
+    return shell.quote((text,)).replace("!", "'\"$(printf \"\\041\")\"'")
+
+
+def _set(pair: tuple[str, str]) -> str:
+    name, value = pair
+    before = f'"${{{name}:+:${name}}}"' if name in _PREPENDED else ""
+    return f"{name}={_word(value)}{before}; export {name}"

@@ -1,0 +1,209 @@
+"""`ipexctl shell`: a person's terminal on a host, through a real PTY on both sides."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.errors import InputError, Unreachable
+from ipexctl.hosts.ssh import SshTransport
+from ipexctl.hosts.ssh.terminal import _connection_class
+from ipexctl.lab import Lab, LabSpec
+from ipexctl.verbs.shell import find, remote_line
+from ipexctl.verbs.target import Target
+from tests.ssh.conftest import keygen
+
+PATIENCE = 90.0
+REPO = Path(__file__).parents[2]
+IPEXCTL = [sys.executable, "-m", "ipexctl"]
+
+
+class Terminal:
+    """A person's terminal with the program in it."""
+
+    def __init__(self, argv: list[str], rows: int, columns: int) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(REPO)
+            os.environ.update(PYTHONPATH=str(REPO), TERM="dumb")
+            time.sleep(0.2)  # the size is set first
+            os.execvp(argv[0], argv)
+        self.resize(rows, columns)
+        self.said = ""
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """Waits until the screen shows it, then forgets the screen."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.said)):
+            assert time.monotonic() < deadline, self.said
+            if select.select([self.fd], [], [], 1.0)[0]:
+                self.said += os.read(self.fd, 4096).decode("utf-8", "replace")
+        self.said = self.said[found.end() :]
+        return found
+
+    def exit_code(self) -> int:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            assert time.monotonic() < deadline, self.said
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    self.said += os.read(self.fd, 4096).decode("utf-8", "replace")
+                except OSError:
+                    time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def lab(lab_root) -> Iterator[Lab]:
+    """One host with something that looks like an installed environment."""
+    lab = Lab.up(LabSpec.plain(1, name="person"), owner=os.getpid(), root=lab_root)
+    script = """
+        cd; env=.ipexctl/envs/0123456789abcdef
+        mkdir -p $env/bin $env/lib/python3.11/site-packages/impi_rt-2021.16.1.dist-info
+        ln -s /usr/bin/python3 $env/bin/python
+        printf '#!/bin/sh\\necho from the environment\\n' > $env/bin/mpirun
+        chmod +x $env/bin/mpirun; ln -s envs/0123456789abcdef .ipexctl/current
+    """
+    try:
+        done = lab.run_in("node01", ["sh", "-ec", script], user="trainer")
+        assert done.returncode == 0, done.stderr
+        yield lab
+    finally:
+        lab.down()
+
+
+def shell(lab: Lab, *more: str) -> list[str]:
+    return [*IPEXCTL, "shell", "node01", "-f", str(lab.hostfile), "-F", str(lab.ssh_config), *more]
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+def test_a_person_works_on_the_host_in_the_environment(lab, kind):
+    terminal = Terminal(shell(lab, "--transport", kind), 31, 97)
+    terminal.until(r"[$#] $")
+    terminal.type("stty size; mpirun; echo I_MPI=$I_MPI_ROOT; id -un\r")
+    terminal.until(r"\n31 97\r")
+    terminal.until(r"\nfrom the environment\r")
+    terminal.until(r"\nI_MPI=/home/trainer/.ipexctl/envs/0123456789abcdef\r\ntrainer\r")
+    terminal.resize(40, 120)
+    terminal.type("sleep 1; stty size\r")
+    terminal.until(r"\n40 120\r")
+    terminal.type("sh -c 'echo started; exec sleep 600'\r")
+    terminal.until(r"\nstarted\r")
+    terminal.type("\x03")  # is the host's own: it ends the sleep, not us
+    terminal.type("echo code=$?\r")
+    terminal.until(r"\ncode=130\r")
+    terminal.type("exit 7\r")
+    assert terminal.exit_code() == 7
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+def test_a_command_runs_in_the_environment_and_its_exit_code_is_ours(lab, kind):
+    script = 'mpirun; echo "$1"; cat; echo wrong >&2; exit 3'
+    argv = shell(lab, "--transport", kind, "--", "sh", "-c", script, "sh", "it's * $HOME")
+    done = subprocess.run(argv, input="from here\n", capture_output=True, text=True, cwd=REPO)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        3,
+        "from the environment\nit's * $HOME\nfrom here\n",
+        "wrong\n",
+    )
+
+
+def test_where_nothing_is_installed_it_says_so_and_goes_on(lab):
+    argv = shell(lab, "--root", "/tmp/nothing", "--", "echo", "hello")
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert done.stderr.startswith("node01: no environment is installed in /tmp/nothing")
+
+
+def test_a_shell_without_a_terminal_is_refused(lab):
+    done = subprocess.run(
+        shell(lab), capture_output=True, text=True, cwd=REPO, stdin=subprocess.DEVNULL
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a shell needs a terminal" in done.stderr
+
+
+def test_fabric_never_connects_by_itself(sshd, transport, tmp_path):
+    """Not even when ours is lost: its own way would take any host key."""
+    connection = _connection_class()("127.0.0.1", "root", sshd.port)
+    with pytest.raises(Unreachable, match="the connection is gone"):
+        connection.run("true")
+    assert "Connection from" not in sshd.log
+
+
+def test_the_host_key_is_judged_before_a_shell_too(sshd, tmp_path):
+    keygen(tmp_path / "other")
+    other = (tmp_path / "other.pub").read_text()
+    config = sshd.config("n", known=f"[127.0.0.1]:{sshd.port} {other}")
+    ssh = SshTransport((Host("n"),), config)
+    with pytest.raises(Unreachable, match="not the one on record"):
+        ssh.attend(Host("n"), "true", 20.0, pty=False)
+    ssh.close()
+    assert "publickey" not in sshd.log
+
+
+# --- the line for the login shell ----------------------------------------------------------------
+
+ENV = (("PATH", "/e nv/bin"), ("LD_LIBRARY_PATH", "/e nv/lib"), ("I_MPI_ROOT", "/e nv"))
+SHOW = "echo $PATH; echo $LD_LIBRARY_PATH; echo $I_MPI_ROOT; for a; do echo [$a]; done"
+
+
+@pytest.mark.parametrize("login", ["sh", "bash", "csh", "tcsh", "fish"])
+@pytest.mark.parametrize("library", ["", "/old"])
+def test_every_login_shell_reads_the_line_alike(login, library):
+    if not Path("/usr/bin", login).exists():
+        pytest.skip(f"{login} is not on this machine")
+    line = remote_line(ENV, ("/bin/sh", "-c", SHOW, "sh", "a b", "it's", "$HOME", "*", "!x"))
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/nonexistent",
+        **({"LD_LIBRARY_PATH": library} if library else {}),
+    }
+    done = subprocess.run(
+        [f"/usr/bin/{login}", "-c", line], env=env, capture_output=True, text=True
+    )
+    rest = f":{library}" if library else ""
+    assert done.stdout.splitlines() == [
+        "/e nv/bin:/usr/bin:/bin",
+        f"/e nv/lib{rest}",
+        "/e nv",
+        "[a b]",
+        "[it's]",
+        "[$HOME]",
+        "[*]",
+        "[!x]",
+    ]
+
+
+def test_a_name_that_is_not_in_the_hostfile_is_told(tmp_path):
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("node01\nnode02\n")
+    assert find(Target(hostfile), "node02").name == "node02"
+    with pytest.raises(InputError, match="there is no host node03"):
+        find(Target(hostfile), "node03")
+
+
+def test_a_shell_is_for_one_host():
+    with pytest.raises(InputError, match="one host"):
+        find(Target(hosts=("node[01-02]",)), "node[01-02]")
