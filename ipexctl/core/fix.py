@@ -1,0 +1,123 @@
+"""What --fix would do on a host, and the script of what only root can do. Pure.
+
+Ours to change is little on purpose: what a user may undo, and what no running program can notice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core.facts import plain, whole
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Finding, Severity
+
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that will be changed, in the host's words. `key` is what the host knows it by."""
+
+    key: str
+    what: str
+    undo: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`left` is what looks like a case for us and is not safe: told, and left alone."""
+
+    host: str
+    changes: tuple[Change, ...]
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Done:
+    """`record` is the file on the host that --undo needs; "" when nothing was changed."""
+
+    host: str
+    done: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    record: str = ""
+
+
+def plan(host: str, raw: Mapping[str, Any]) -> Plan:
+    return Plan(host, tuple(_changes(raw.get("changes"))), _texts(raw.get("left")))
+
+
+def done(host: str, raw: Mapping[str, Any]) -> Done:
+    return Done(host, _texts(raw.get("done")), _texts(raw.get("failed")), plain(raw.get("record")))
+
+
+def _changes(rows: Any) -> Iterable[Change]:
+    for row in rows[:MOST] if isinstance(rows, list) else []:
+        if isinstance(row, Mapping) and isinstance(row.get("key"), str):
+            size = whole(row.get("size")) or 0
+            yield Change(row["key"], plain(row.get("what")), plain(row.get("undo")), size)
+
+
+def _texts(rows: Any) -> tuple[str, ...]:
+    found = (plain(row) for row in (rows[:MOST] if isinstance(rows, list) else []))
+    return tuple(text for text in found if text)
+
+
+# --- what needs root -----------------------------------------------------------------------------
+
+
+def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[list[str], str]]:
+    """A shell script for each group of hosts that need the same. For reading, then for root."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host in hosts:
+        own = [f for f in findings if f.host == host and f.severity is not Severity.NOTE]
+        lines = tuple(line for f in own for line in _script_of(f))
+        if lines:
+            groups.setdefault(lines, []).append(host)
+    return [(names, _script(names, lines)) for lines, names in groups.items()]
+
+
+def _script(names: Sequence[str], lines: Sequence[str]) -> str:
+    head = (
+        f"# for {_comment(fold(names))}",
+        "# written by `ipexctl doctor --fix --print`: read it, then run it there as a user of sudo",
+    )
+    return "\n".join([*head, "set -eu", *lines]) + "\n"
+
+
+def _script_of(finding: Finding) -> list[str]:
+    """The fix as commands; what is advice, a choice, or not plainly harmless stays a comment."""
+    if "sudo " not in finding.fix:
+        return []
+    lines = [line.strip() for line in finding.fix.splitlines() if line.strip()]
+    commands = [_command(line) for line in lines]
+    choice = sum(bool(c) for c in commands) > 1
+    found = ["", f"# {finding.id} {_comment(finding.title)}"]
+    for line, command in zip(lines, commands, strict=True):
+        found.append(command if command and not choice else f"#   {_comment(line)}")
+    return found
+
+
+def _command(line: str) -> str:
+    """The first of the alternatives in a line that can stand in a script; "" for none."""
+    for part in re.split(r" {3}(?:or {3})?| # ", line):
+        steps = part.strip().split(" && ")
+        if all(_SAFE.fullmatch(step) and not _BLANK.search(step) for step in steps):
+            return part.strip()
+    return ""
+
+
+# Parts of a fix come from hosts (names, paths): only these shapes, nothing that a shell expands.
+_WORD = r"(?:[A-Za-z0-9_./:=,@%+-]*'[A-Za-z0-9_./:=,@%+ *-]*'|[A-Za-z0-9_./:=,@%+-]+)"
+_PROGRAMS = "apt-get|dnf|zypper|sysctl|chmod|cpupower|timedatectl|loginctl|install|mkdir|mount|ip"
+_SAFE = re.compile(
+    rf"sudo (?:{_PROGRAMS})(?: {_WORD})+|echo (?:{_WORD} ?)+\| sudo tee(?: -a)? [A-Za-z0-9_./-]+"
+)
+_BLANK = re.compile(r"\b(?:NIC|IFACE|NAME|USER|ADDRESS|PATH|FOLDER)\b|\.\.\.(?: |$)")
+
+
+def _comment(text: str) -> str:
+    return plain(" ".join(text.split()))

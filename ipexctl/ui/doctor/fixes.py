@@ -1,0 +1,94 @@
+"""The plan of --fix, the question, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import IO, Any
+
+from rich.text import Text
+
+from ipexctl.core import shell
+from ipexctl.core.facts import plain
+from ipexctl.core.fix import Plan, scripts
+from ipexctl.core.inventory import fold
+from ipexctl.core.report import Report
+from ipexctl.errors import InputError
+from ipexctl.ui.console import console_on
+from ipexctl.ui.doctor.words import command
+from ipexctl.verbs.facts import ROOT
+from ipexctl.verbs.fix import FixReport
+from ipexctl.verbs.target import Target
+
+
+def show_plan(plans: Sequence[Plan], file: IO[str]) -> None:
+    """Hosts with the same plan together."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for p in plans:
+        if p.changes:
+            groups.setdefault(tuple((c.what, c.undo) for c in p.changes), []).append(p.host)
+    console = console_on(file)
+    for changes, names in groups.items():
+        console.print(Text(f"{plain(fold(names))}:", "bold"), soft_wrap=True)
+        for what, undo in changes:
+            console.print(Text(f"  {plain(what)}   [undo: {plain(undo)}]"), soft_wrap=True)
+    for p in plans:
+        for text in p.left:
+            console.print(Text(f"{plain(p.host)}: not by us: {plain(text)}"), soft_wrap=True)
+
+
+def show_scripts(report: Report, file: IO[str]) -> None:
+    """For `sh`, so nothing but the script: one part for each group of hosts."""
+    names = [h.name for h in report.hosts]
+    parts = scripts(report.findings, names)
+    if not parts:
+        print("# nothing needs root", file=file)
+    if len(parts) > 1:
+        print("# Several parts for different hosts: --limit HOST prints one.\n", file=file)
+    for _, text in parts:
+        print(text, file=file)
+
+
+def undo_command(target: Target, root: str) -> str:
+    hosts = ("-f", str(target.hostfile)) if target.hostfile else tuple(target.hosts)
+    where = () if root == ROOT else ("--root", root)
+    return shell.quote(("ipexctl", "doctor", "--undo", *hosts, *where))
+
+
+def ask(plans: Sequence[Plan], stdin: IO[str], file: IO[str]) -> bool:
+    show_plan(plans, file)
+    if not stdin.isatty():
+        raise InputError("nothing was changed: nobody is there to ask", hint="add -y to do this")
+    print("Do this? [y/N] ", end="", file=file, flush=True)
+    return stdin.readline().strip().lower() in ("y", "yes")
+
+
+def show_done(report: FixReport, file: IO[str], again: str) -> None:
+    """`again` is the command that takes it back; "" after that one itself."""
+    console = console_on(file)
+    for done in report.done:
+        for text in done.done:
+            console.print(Text(f"{plain(done.host)}: {plain(text)}"), soft_wrap=True)
+        for text in done.failed:
+            line = Text("failed", "red").append(f" {plain(done.host)}: {plain(text)}", "not red")
+            console.print(line, soft_wrap=True)
+    for down in report.down:
+        console.print(Text("failed", "red").append(f" {plain(down.what)}"), soft_wrap=True)
+        for line in command("fix", down.hint):
+            console.print(line, soft_wrap=True)
+    if not any(d.done or d.failed for d in report.done) and not report.down:
+        words = "nothing was changed" if not report.agreed else "nothing to mend without root"
+        console.print(Text(words if again else "nothing to take back"))
+    elif again and any(d.done for d in report.done):
+        console.print(Text(f"take it back: {again}"), soft_wrap=True)
+
+
+def document(report: FixReport) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "command": "doctor --fix",
+        "plans": [asdict(p) for p in report.plans],
+        "done": [asdict(d) for d in report.done],
+        "down": [asdict(d) for d in report.down],
+        "exit_code": report.exit_code,
+    }

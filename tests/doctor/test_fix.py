@@ -1,0 +1,244 @@
+"""--fix does what it showed, takes it back, and never touches what somebody uses."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core import fix
+from ipexctl.core.model import Finding, Severity
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import LocalTransport
+from tests.doctor.test_doctor_lab import doctor
+from tests.test_agent import HERE
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    agent = connect(LocalTransport(), HERE)
+    yield agent
+    agent.close()
+
+
+@pytest.fixture
+def place(tmp_path) -> dict[str, Any]:
+    """A root, and a folder that stands for /dev/shm, where everything counts as old."""
+    (tmp_path / "root").mkdir(mode=0o700)
+    (tmp_path / "shm").mkdir()
+    return {"root": str(tmp_path / "root"), "shm": str(tmp_path / "shm"), "old": -1}
+
+
+def left_behind(place: dict[str, Any], name: str, data: bytes = b"segment") -> Path:
+    path = Path(place["shm"]) / name
+    path.write_bytes(data)
+    path.chmod(0o640)
+    return path
+
+
+def look(agent: Agent, place: dict[str, Any]) -> fix.Plan:
+    return fix.plan("here", agent.call("fixes.look", place).done)
+
+
+def apply(agent: Agent, place: dict[str, Any], *keys: str) -> fix.Done:
+    return fix.done("here", agent.call("fixes.apply", {**place, "keys": keys}).done)
+
+
+def undo(agent: Agent, place: dict[str, Any]) -> fix.Done:
+    return fix.done("here", agent.call("fixes.undo", place).done)
+
+
+def keys(plan: fix.Plan) -> list[str]:
+    return [change.key for change in plan.changes]
+
+
+def test_what_a_dead_training_left_is_removed_and_put_back(agent, place):
+    path = left_behind(place, "psm_1a2b3c", b"segment" * 1000)
+    before = path.stat()
+    plan = look(agent, place)
+    assert [c.what.split(" (")[0] for c in plan.changes] == [f"remove {path}"]
+    done = apply(agent, place, *keys(plan))
+    assert (len(done.done), done.failed, path.exists()) == (1, (), False)
+    assert undo(agent, place).done == (f"put back {path}",)
+    after = path.stat()
+    assert path.read_bytes() == b"segment" * 1000
+    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
+    assert undo(agent, place) == fix.Done("here", ())
+    assert list((Path(place["root"]) / "fixes").iterdir()) == []
+
+
+def test_looking_changes_nothing(agent, place):
+    left_behind(place, "psm_1a2b3c")
+    look(agent, place)
+    assert list(Path(place["root"]).iterdir()) == []
+    assert [p.name for p in Path(place["shm"]).iterdir()] == ["psm_1a2b3c"]
+
+
+@pytest.mark.parametrize(
+    "name", ["my-data", "psm", "torch_x_y", "something.sem.mp-1", "PostgreSQL.123", ".psm_1"]
+)
+def test_files_of_unknown_makers_are_left_alone(agent, place, name):
+    left_behind(place, name)
+    assert look(agent, place).changes == ()
+
+
+def test_the_name_of_a_living_process_protects_its_file(agent, place):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left_behind(place, f"torch_{os.getpid()}_11_0")
+    dead = left_behind(place, f"torch_{gone.pid}_11_0")
+    assert [c.what.split(" (")[0] for c in look(agent, place).changes] == [f"remove {dead}"]
+
+
+def test_what_a_process_has_open_or_mapped_is_left_alone(agent, place):
+    opened, mapped = left_behind(place, "psm_open"), left_behind(place, "psm_map")
+    with opened.open("rb"), mapped.open("r+b") as f:
+        memory = mmap.mmap(f.fileno(), 0)
+        f.close()
+        assert look(agent, place).changes == ()
+        memory.close()
+    assert len(look(agent, place).changes) == 2
+
+
+def test_young_files_links_folders_and_sockets_are_left_alone(agent, place, tmp_path):
+    left_behind(place, "psm_young")
+    assert look(agent, {**place, "old": 600}).changes == ()
+    (Path(place["shm"]) / "psm_young").unlink()
+    target = tmp_path / "precious"
+    target.write_text("x")
+    (Path(place["shm"]) / "psm_link").symlink_to(target)
+    os.link(target, Path(place["shm"]) / "psm_hard")
+    (Path(place["shm"]) / "psm_folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(Path(place["shm"]) / "psm_socket"))
+        assert look(agent, place).changes == ()
+
+
+def test_only_what_was_shown_is_done_and_only_while_it_is_the_same(agent, place):
+    shown = left_behind(place, "psm_shown")
+    plan = look(agent, place)
+    later = left_behind(place, "psm_later")
+    shown.unlink()
+    other = left_behind(place, "psm_shown", b"another one")
+    os.utime(other, (1, 1))
+    done = apply(agent, place, *keys(plan))
+    assert done.done == () and len(done.failed) == 1
+    assert later.exists() and other.read_bytes() == b"another one"
+
+
+def test_a_file_that_came_back_meanwhile_is_not_overwritten_by_undo(agent, place):
+    path = left_behind(place, "psm_1", b"old")
+    apply(agent, place, *keys(look(agent, place)))
+    path.write_bytes(b"new")
+    done = undo(agent, place)
+    assert (done.done, len(done.failed), path.read_bytes()) == ((), 1, b"new")
+
+
+def test_a_root_that_others_can_write_to_is_closed_and_opened_again(agent, place):
+    root = Path(place["root"])
+    root.chmod(0o775)
+    plan = look(agent, place)
+    assert keys(plan) == ["root-mode"]
+    apply(agent, place, *keys(plan))
+    assert root.stat().st_mode & 0o777 == 0o755
+    undo(agent, place)
+    assert root.stat().st_mode & 0o777 == 0o775
+
+
+# --- what needs root -----------------------------------------------------------------------------
+
+
+def finding(text: str, host: str = "n1", severity: Severity = Severity.WARN) -> Finding:
+    return Finding("X-001", severity, host, "a title", "seen", "why", text)
+
+
+def commands(text: str) -> list[str]:
+    found = fix.scripts([finding(text)], ["n1"])
+    lines = found[0][1].splitlines()[3:] if found else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sudo apt-get install -y python3 python3-venv", None),
+        ("sudo timedatectl set-ntp true   (or start chronyd)", "sudo timedatectl set-ntp true"),
+        (
+            "echo madvise | sudo tee /sys/kernel/mm/x   on all",
+            "echo madvise | sudo tee /sys/kernel/mm/x",
+        ),
+        ("echo 'trainer - nofile 65536' | sudo tee /etc/security/limits.d/i.conf", None),
+        (
+            "docker run --shm-size=8g ...   or   sudo mount -o remount,size=50% /dev/shm",
+            "sudo mount -o remount,size=50% /dev/shm",
+        ),
+        ("sudo mkdir -m 1777 /dev/shm && sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm", None),
+        ("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'", None),
+        ("sudo ip link set NIC mtu 1500", ""),
+        ("sudo dmidecode -t memory shows which slots are empty", ""),
+        ("free memory first, then: sudo swapoff -a && sudo swapon -a", ""),
+        ("sudo apt-get install -y a   (Debian)\nsudo dnf install -y a   (RHEL)", ""),
+        ("echo '10.0.0.1 x'; rm -rf /' | sudo tee -a /etc/hosts", ""),
+        ("sudo ip link set $(reboot) mtu 1500", ""),
+        ("sudo ip link set eth0`reboot` mtu 1500", ""),
+        ("sudo chmod 1777 /tmp; sudo reboot", ""),
+        ("sudo chmod 1777 /tmp && sudo reboot", ""),
+        ("sudo chmod 1777 /tmp\nsudo reboot", "sudo chmod 1777 /tmp"),
+    ],
+)
+def test_only_plain_commands_stand_in_the_script(text, expected):
+    wanted = text if expected is None else expected
+    assert commands(text) == ([wanted] if wanted else [])
+
+
+def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
+    found = [finding("sudo chmod 1777 /tmp", h) for h in ("n1", "n2")]
+    found.append(finding("sudo sysctl vm.swappiness=10", "n3"))
+    found.append(finding("sudo chmod 1777 /tmp", "n4", Severity.NOTE))
+    parts = fix.scripts(found, ["n1", "n2", "n3", "n4"])
+    assert [names for names, _ in parts] == [["n1", "n2"], ["n3"]]
+    for _, text in parts:
+        assert subprocess.run(["sh", "-n"], input=text, text=True).returncode == 0
+
+
+def test_words_of_a_host_cannot_leave_the_comment():
+    hostile = Finding(
+        "X-001", Severity.WARN, "n1", "t\nreboot", "e", "w", "sudo x\x0b\r\u2028reboot"
+    )
+    [(_, text)] = fix.scripts([hostile], ["n1"])
+    assert [x for x in text.splitlines() if x and not x.startswith("#")] == ["set -eu"]
+
+
+# --- as a user -----------------------------------------------------------------------------------
+
+
+@pytest.mark.lab
+def test_on_real_hosts_nothing_is_changed_without_a_yes(lab3):
+    folder = f"{lab3.hosts['node01'].home}/.ipexctl"
+    make = f"mkdir -p {folder}; chown {lab3.user} {folder}; chmod 775 {folder}"
+    lab3.run_in("node01", ["sh", "-c", make])
+
+    def mode() -> str:
+        return str(lab3.run_in("node01", ["stat", "-c", "%a", folder]).stdout).strip()
+
+    try:
+        asked = doctor(lab3, "--fix")
+        assert (asked.returncode, mode()) == (2, "775")
+        assert "chmod go-w" in asked.stderr and "-y" in asked.stderr
+        done = doctor(lab3, "--fix", "-y")
+        assert (done.returncode, mode()) == (0, "755"), done.stderr
+        assert "take it back: ipexctl doctor --undo -f" in done.stdout
+        back = doctor(lab3, "--undo")
+        assert (back.returncode, mode()) == (0, "775")
+        again = doctor(lab3, "--undo")
+        assert (again.returncode, again.stdout) == (0, "nothing to take back\n")
+    finally:
+        lab3.run_in("node01", ["rm", "-rf", folder])
+    assert doctor(lab3, "--fix", "-y").stdout == "nothing to mend without root\n"
