@@ -1,0 +1,321 @@
+"""hosts, init, config and --limit as a user meets them: a process, its streams, its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.inventory import parse_hostfile
+from ipexctl.core.settings import Setting, parse_settings
+from ipexctl.errors import InputError
+from ipexctl.verbs.init import offered
+from ipexctl.verbs.last import known, remember
+from ipexctl.verbs.settings import load
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Shell:
+    """A user with a home and a project folder of their own."""
+
+    home: Path
+    folder: Path
+
+    def __call__(
+        self, *args: str, stdin: int = subprocess.DEVNULL, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ipexctl", *args],
+            cwd=self.folder,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT),
+                "HOME": str(self.home),
+                "NO_COLOR": "1",
+                **env,
+            },
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    for name in ("home", "project"):
+        (tmp_path / name).mkdir()
+    return Shell(tmp_path / "home", tmp_path / "project")
+
+
+# --- hosts ---------------------------------------------------------------------------------------
+
+
+def test_hosts_shows_the_columns_that_are_used(shell):
+    shell.write("hf", "node[1-2]:4\nann@10.0.0.7:2222\n")
+    done = shell("hosts", "-f", "hf")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "NAME      PORT  USER  SLOTS\n"
+        "node1     -     -     4\n"
+        "node2     -     -     4\n"
+        "10.0.0.7  2222  ann   -\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "stdout"),
+    [
+        (("--list",), "node1\nnode2\n10.0.0.7\n"),
+        (("--list", "-l", "node*"), "node1\nnode2\n"),
+        (("--list", "-x", "node1", "-x", "node2"), "10.0.0.7\n"),
+        (("--to", "mpich", "-l", "node*"), "node1:4\nnode2:4\n"),
+        (("--to", "deepspeed", "-l", "node*"), "node1 slots=4\nnode2 slots=4\n"),
+    ],
+)
+def test_hosts_as_a_list_and_for_other_programs(shell, args, stdout):
+    shell.write("hf", "node[1-2]:4\nann@10.0.0.7:2222\n")
+    done = shell("hosts", "-f", "hf", *args)
+    assert (done.returncode, done.stdout, done.stderr) == (0, stdout, "")
+
+
+def test_hosts_as_json(shell):
+    shell.write("hf", "[web]\na port=22 nic=ib0\n")
+    found = json.loads(shell("hosts", "-f", "hf", "--json").stdout)
+    assert (found["schema_version"], found["source"], found["groups"]) == (1, "hf", {"web": ["a"]})
+    (host,) = found["hosts"]
+    assert {k: v for k, v in host.items() if v} == {
+        "name": "a",
+        "port": 22,
+        "nic": "ib0",
+        "groups": ["web"],
+        "place": "hf:2:1",
+    }
+
+
+def test_notes_are_on_stderr(shell):
+    shell.write("nodes", "a\na\nb\nb\n")
+    done = shell("hosts", "-f", "nodes", "--to", "intelmpi")
+    assert done.stdout == "a:2\nb:2\n"
+    assert done.stderr.startswith("ipexctl: note: nodes names hosts several times")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("hosts", "-f", "hf", "--to", "xml"), "--to xml: no such format"),
+        (("hosts", "-f", "hf", "-l", "nod"), "(did you mean 'node1'?)"),
+        (("doctor", "-f", "hf", "-l", "@healthy"), "nothing is known about these hosts yet"),
+        (("install", "-f", "hf", "-x", "all"), "leave no host of hf"),
+        (("trust", "-f", "hf", "-l", ""), "--limit is empty"),
+        (("run", "-f", "hf", "-l", "nobody", "train.py"), "no host or group matches 'nobody'"),
+    ],
+)
+def test_what_selects_nobody_ends_with_2(shell, args, words):
+    shell.write("hf", "node1\n")
+    shell.write("train.py", "")
+    done = shell(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_a_device_as_hostfile_is_refused_soon(shell):
+    done = shell("hosts", "-f", "/dev/zero")
+    assert done.returncode == 2
+    assert "larger than 4 MiB" in done.stderr
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def test_the_nearest_setting_wins(shell):
+    shell.write("user-hosts", "of-user\n")
+    shell.write("env-hosts", "of-env\n")
+    shell.write("flag-hosts", "of-flag\n")
+    config = shell.home / ".config" / "ipexctl"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f'hostfile = "{shell.folder}/user-hosts"\nforks = 3\n')
+    seen = [shell("hosts", "--list").stdout]
+    shell.write("ipexctl.toml", 'hostfile = "hosts"\n')
+    shell.write("hosts", "of-project\n")
+    (shell.folder / "deep" / "er").mkdir(parents=True)
+    seen += [shell("hosts", "--list").stdout]
+    deep = Shell(shell.home, shell.folder / "deep" / "er")
+    seen += [deep("hosts", "--list").stdout]
+    env = {"IPEXCTL_HOSTFILE": "env-hosts"}
+    seen += [shell("hosts", "--list", **env).stdout]
+    seen += [shell("hosts", "--list", "-f", "flag-hosts", **env).stdout]
+    seen += [shell("hosts", "--list", "-H", "named", **env).stdout]
+    assert seen == [
+        *("of-user\n", "of-project\n", "of-project\n", "of-env\n", "of-flag\n", "named\n")
+    ]
+    assert shell("config", "--show-origin", **env).stdout == (
+        f"hostfile = 'env-hosts'   # IPEXCTL_HOSTFILE\nforks = 3   # {config}/config.toml:2\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["I_MPI_HYDRA_HOST_FILE", "WCOLL", "PBS_NODEFILE"])
+def test_hostfiles_of_other_programs_are_used_and_told_of(shell, name):
+    shell.write("nodes", "a\n")
+    done = shell("hosts", "--list", **{name: "nodes"})
+    assert (done.stdout, done.stderr) == (
+        "a\n",
+        f"ipexctl: note: the hosts are from nodes, by {name}\n",
+    )
+
+
+def test_settings_have_types_and_places():
+    text = 'forks = 8\nroot = "~/x"\n\n[run]\nppn = 2\nenv = { A = "b", C = 1 }\n'
+    assert parse_settings(text, "t") == {
+        "forks": Setting("forks", 8, "t:1"),
+        "root": Setting("root", "~/x", "t:2"),
+        "run.ppn": Setting("run.ppn", 2, "t:5"),
+        "run.env": Setting("run.env", {"A": "b", "C": "1"}, "t:6"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("fork = 2\n", "t:1: 'fork' is not a setting (did you mean 'forks'?)"),
+        ("\n[run]\n# c\nnp = 2\n", "t:4: 'run.np' is not a setting (did you mean 'run.n'?)"),
+        ("[other]\nx = 1\n", "t:1: 'other' is not a setting"),
+        ("forks = 0\n", "t:1: forks must be a whole number from 1"),
+        ("forks = true\n", "t:1: forks must be a whole number from 1"),
+        ("hostfile = 3\n", "t:1: hostfile must be text in quotes"),
+        ("hostfile = ''\n", "t:1: hostfile must be text in quotes"),
+        ("run = 3\n", "t:1: 'run' is not a setting (did you mean 'run.n'?)"),
+        ("[run.env]\n'a-b' = 1\n", "t:1: run.env has names, and values that are text or numbers"),
+        ("a = ", "t: this is not TOML"),
+        ("a = " + "[" * 100000, "t: this is not TOML"),
+    ],
+)
+def test_wrong_settings_are_refused_with_their_line(text, what):
+    with pytest.raises(InputError) as e:
+        parse_settings(text, "t")
+    assert e.value.what == what
+
+
+def test_a_wrong_project_file_stops_every_command_but_help(shell):
+    shell.write("ipexctl.toml", "fork = 2\n")
+    done = shell("doctor")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ipexctl.toml:1: 'fork' is not a setting" in done.stderr
+    assert shell("doctor", "--help").returncode == 0
+
+
+def test_a_project_file_above_that_is_somebody_elses_does_not_count(shell, tmp_path):
+    if os.getuid():
+        pytest.skip("needs root, to give a file away")
+    (tmp_path / "ipexctl.toml").write_text("forks = 2\n")
+    assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, shell.folder)
+    os.chown(tmp_path / "ipexctl.toml", 65534, 65534)
+    assert "forks" not in load({"XDG_CONFIG_HOME": "/nowhere"}, shell.folder)
+
+
+# --- what the last command saw -------------------------------------------------------------------
+
+
+def test_the_last_states_are_kept_per_hostfile(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    one = parse_hostfile("a\nb\nc\n", str(tmp_path / "one"))
+    two = parse_hostfile("a\n", str(tmp_path / "two"))
+    assert known(one) == {"healthy": None, "last-failed": None}
+    remember(one, {"a": "ok", "b": "warn", "c": "unreachable"})
+    assert known(one) == {"healthy": {"a", "b"}, "last-failed": {"c"}}
+    remember(one, {"a": "failed", "b": "changed"}, "install")
+    assert known(one) == {"healthy": {"a", "b"}, "last-failed": {"a"}}
+    remember(one, {"c": "ok"})
+    assert known(one) == {"healthy": {"a", "b", "c"}, "last-failed": frozenset()}
+    assert known(two) == {"healthy": None, "last-failed": None}
+    file = tmp_path / "state" / "ipexctl" / "last.json"
+    assert (file.stat().st_mode & 0o777, [p.name for p in file.parent.iterdir()]) == (
+        0o600,
+        ["last.json"],
+    )
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"inventories": 3}', '{"inventories": {"": 1}}'])
+def test_a_broken_state_file_is_as_none(monkeypatch, tmp_path, text):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "ipexctl").mkdir()
+    (tmp_path / "ipexctl" / "last.json").write_text(text)
+    hosts = parse_hostfile("a\n", "hf")
+    assert known(hosts)["healthy"] is None
+    remember(hosts, {"a": "ok"})
+    assert known(hosts)["healthy"] == {"a"}
+
+
+# --- init ----------------------------------------------------------------------------------------
+
+SSH = "Host *\n  User x\nHost node1 node2\n  Port 22\nHost gate !bad w?ld -x\n  Port 22\n"
+
+
+def test_names_of_ssh_config_are_offered_but_not_its_patterns(tmp_path):
+    (tmp_path / "config").write_text(SSH)
+    assert offered(tmp_path / "config") == ("node1", "node2", "gate")
+
+
+def test_init_writes_files_that_are_read_again(shell):
+    done = shell("init", "--no-probe", "node[1-2]", "ann@c:22")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (shell.folder / "hostfile").read_text() == "node1\nnode2\nc port=22 user=ann\n"
+    assert shell("hosts", "--list").stdout == "node1\nnode2\nc\n"
+
+
+def test_init_takes_all_of_ssh_config_only_when_told(shell):
+    shell.write("config", SSH)
+    asked = shell("init", "-F", "config", "--no-probe")
+    assert (asked.returncode, list(shell.folder.iterdir())) == (2, [shell.folder / "config"])
+    assert "ssh_config has: node1, node2, gate" in asked.stderr
+    assert shell("init", "-F", "config", "--no-probe", "-y", "--yaml").returncode == 0
+    assert (shell.folder / "hosts.yaml").read_text() == "hosts:\n  node1:\n  node2:\n  gate:\n"
+    assert f"ssh_config = '{shell.folder}/config'" in (shell.folder / "ipexctl.toml").read_text()
+    assert shell("hosts", "--list").stdout == "node1\nnode2\ngate\n"
+
+
+def test_init_replaces_nothing_unasked(shell):
+    shell.write("hostfile", "precious\n")
+    done = shell("init", "--no-probe", "a")
+    assert (done.returncode, (shell.folder / "hostfile").read_text()) == (2, "precious\n")
+    assert "hostfile exists already" in done.stderr
+    assert shell("init", "--no-probe", "--force", "a").returncode == 0
+    assert (shell.folder / "hostfile").read_text() == "a\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "written"),
+    [("node*\nyes\n", 0, "node1\nnode2\n"), ("\nno\n", 2, "old\n"), ("nobody\n", 2, "old\n")],
+)
+def test_init_asks_on_a_terminal(shell, typed, code, written):
+    shell.write("config", SSH)
+    shell.write("hostfile", "old\n")
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, typed.encode())
+        done = shell("init", "-F", "config", "--no-probe", stdin=theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, (shell.folder / "hostfile").read_text()) == (code, written)
+
+
+def test_init_leaves_out_hosts_that_do_not_answer(shell):
+    """Port 1 of this machine refuses every connection."""
+    done = shell("init", "ssh://127.0.0.1:1")
+    assert (done.returncode, done.stdout, list(shell.folder.iterdir())) == (4, "", [])
+    assert "no host answered; nothing was written" in done.stderr

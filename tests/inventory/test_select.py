@@ -1,0 +1,121 @@
+"""--limit and -x: who is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.core.inventory import parse_hostfile
+from ipexctl.core.select import select
+from ipexctl.errors import InputError
+
+HOSTS = parse_hostfile(
+    """\
+head
+fe80::1
+
+[web]
+node[1-4]
+
+[db]
+node4
+data
+
+[empty]
+
+[prod:children]
+db
+""",
+    "hf",
+)
+KNOWN = {"healthy": frozenset(["node1", "data", "gone"]), "last-failed": None}
+EVERYBODY = "head fe80::1 node1 node2 node3 node4 data"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        ("all", EVERYBODY),
+        ("*", EVERYBODY),
+        ("node2", "node2"),
+        ("NODE2", "node2"),
+        ("node2,head", "head node2"),
+        ("node2:head", "head node2"),
+        ("node2 | head", "head node2"),  # given twice on the command line
+        ("web", "node1 node2 node3 node4"),
+        ("@web", "node1 node2 node3 node4"),
+        ("prod", "node4 data"),
+        ("ungrouped", "head fe80::1"),
+        ("node[1-2]", "node1 node2"),
+        ("node[1,4]", "node1 node4"),
+        ("node*", "node1 node2 node3 node4"),
+        ("?ode[1-2]", "node1 node2"),
+        ("d*", "node4 data"),  # the group db, too
+        ("all:!node1", "head fe80::1 node2 node3 node4 data"),
+        ("!node1", "head fe80::1 node2 node3 node4 data"),
+        ("all:!web:!head", "fe80::1 data"),
+        ("!web,all", "head fe80::1 data"),
+        ("web:&db", "node4"),
+        ("web:&db:!data", "node4"),
+        ("&web", "node1 node2 node3 node4"),
+        ("@healthy", "node1 data"),
+        ("all:!@healthy", "head fe80::1 node2 node3 node4"),
+        ("fe80::1", "fe80::1"),
+        ("[fe80::1],head", "head fe80::1"),
+        ("all,!fe80::1", "head node1 node2 node3 node4 data"),
+    ],
+)
+def test_a_pattern_means_these_hosts(patterns, names):
+    found = select(HOSTS, [p.strip() for p in patterns.split("|")], (), KNOWN)
+    assert " ".join(h.name for h in found.hosts) == names
+
+
+@pytest.mark.parametrize(
+    ("patterns", "what"),
+    [
+        ("nodo1", "no host or group matches 'nodo1' (did you mean 'node1'?)"),
+        ("node[1-5]", "no host or group matches 'node5' (did you mean 'node4'?)"),
+        ("x*", "no host or group matches 'x*'"),
+        ("all:!bad", "no host or group matches 'bad'"),
+        ("@wb", "there is no group 'wb' (did you mean 'web'?)"),
+        ("@node1", "there is no group 'node1'"),
+        ("@last-failed", "@last-failed: nothing is known about these hosts yet"),
+        ("", "--limit is empty"),
+        (" , :", "--limit is empty"),
+        ("all:!all", "--limit and -x leave no host of hf"),
+        ("@empty", "there is no group 'empty'"),
+        ("~node.*", "'~node.*': regular expressions are not read"),
+        ("node[1-", "'node[1-': a bracket is open, or one too many"),
+        ("a" * 5000, "--limit: longer than 4096 characters"),
+    ],
+)
+def test_a_pattern_that_means_nobody_is_refused(patterns, what):
+    with pytest.raises(InputError) as e:
+        select(HOSTS, (patterns,), (), KNOWN)
+    assert e.value.what == what
+
+
+def test_a_refusal_shows_who_is_there():
+    with pytest.raises(InputError) as e:
+        select(HOSTS, ("bad",), (), KNOWN)
+    assert e.value.hint == (
+        "hosts: head,fe80::1,node[1-4],data\ngroups: @db, @prod, @web, @healthy, @last-failed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "exclude", "names"),
+    [
+        ((), ("node*",), "head fe80::1 data"),
+        (("web",), ("node[2-3]",), "node1 node4"),
+        (("web",), ("@db", "node1"), "node2 node3"),
+        (("web",), ("",), "node1 node2 node3 node4"),
+    ],
+)
+def test_exclusion_comes_after_the_limit(limit, exclude, names):
+    assert " ".join(h.name for h in select(HOSTS, limit, exclude, KNOWN).hosts) == names
+
+
+def test_many_stars_take_no_time():
+    hosts = parse_hostfile("a" * 240 + "\n", "hf")
+    with pytest.raises(InputError, match="no host or group matches"):
+        select(hosts, ("*a" * 200 + "b",), (), {})
