@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+from ipexctl.core.model import LaunchPlan
+from ipexctl.ui.run import JsonView, PlainView
+from ipexctl.verbs.watch import RunResult
+
 
 def explain(*argv: str, given: bytes = b"") -> tuple[int, str, str]:
     command = [sys.executable, "-m", "ipexctl", "explain", *argv]
@@ -81,3 +85,27 @@ def test_json_holds_the_same_and_nothing_else():
     found = [(m["cause"]["slug"], m["line"], m["again"]) for m in document["matches"]]
     assert found == [("gloo-loopback", 2, 0), ("libccl-missing", 3, 1)]
     assert json.loads(explain("--json", "CPU-001")[1])["check"]["id"] == "CPU-001"
+
+
+# --- in the box at the end of a failed run -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tail", "cause", "known"),
+    [
+        (("\x1b[31mRuntimeError: Invalid scalar type\x1b[0m",), "rank 3 exited with code 1",
+         "gloo-bf16"),
+        (("step 1",), "rank 3 was ended by signal 7 (SIGBUS: often a full /dev/shm)", "shm-full"),
+        (("step 1",), "rank 3 exited with code 1", None),
+    ],
+)  # fmt: skip
+def test_a_failed_run_ends_with_the_failure_that_its_last_words_tell_of(capfd, tail, cause, known):
+    plan = LaunchPlan((), "10.0.0.1", 29500, (), (), "")
+    result = RunResult("r1", 1, "rank-failed", 1.0, plan, (), tail=tail, cause=cause)
+    JsonView().result(result)
+    PlainView().result(result)
+    out, err = capfd.readouterr()
+    told = json.loads(out)["known"]
+    assert (told and told["slug"]) == known
+    assert ("known: " in err) == bool(known)
+    assert f"ipexctl explain {known}" in err or not known

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from ipexctl.core import causes
+from ipexctl.core.causes import Cause
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
 from ipexctl.ui.console import stderr_console, stdout_console
@@ -136,13 +138,14 @@ class JsonView:
         return None
 
     def result(self, result: RunResult) -> None:
-        first = result.first
+        first, known = result.first, _known(result)
         self._print(
             event="result",
             run_id=result.run_id,
             exit_code=result.exit_code,
             ended_by=result.ended_by,
             cause=result.cause,
+            known={"slug": known.slug, "title": known.title, "fix": known.fix} if known else None,
             hidden=result.hidden,
             seconds=round(result.seconds, 3),
             first=None
@@ -217,11 +220,22 @@ def _box(result: RunResult) -> list[Text]:
         return [Text(""), Text(result.cause, "bold yellow")]
     lines = [Text(""), Text(f"failed: {result.cause}", "bold red")]
     lines += [Text(f"  | {_no_colour(t)}") for t in result.tail]
+    if known := _known(result):
+        lines.append(Text(f"  known: {known.title}   (ipexctl explain {known.slug})", "bold"))
+        lines += [Text(f"  why: {known.why}"), Text(f"  try: {known.fix}")]
     if result.victims:
         ranks = ", ".join(f"rank {v.rank} ({v.host})" for v in result.victims[:8])
         more = f" and {len(result.victims) - 8} more" if len(result.victims) > 8 else ""
         lines.append(Text(f"  after it, and most likely because of it: {ranks}{more}", "dim"))
     return lines
+
+
+def _known(result: RunResult) -> Cause | None:
+    """The known failure that the first failing rank's last words tell of, or else its end."""
+    if result.exit_code == 0 or result.ended_by == "interrupted":
+        return None
+    found = causes.match([*map(_no_colour, result.tail), result.cause])
+    return found.cause if found else None
 
 
 def _card(result: RunResult) -> list[Text]:
