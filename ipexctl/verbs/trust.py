@@ -83,6 +83,8 @@ def command(target: Target) -> str:
         argv += ["-H", ",".join(target.hosts)]
     if target.ssh_config:
         argv += ["-F", str(target.ssh_config)]
+    for option, patterns in (("-l", target.limit), ("-x", target.exclude)):
+        argv += [word for pattern in patterns for word in (option, pattern)]
     return shell.quote(tuple(argv))
 
 
