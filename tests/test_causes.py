@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core import causes
-from ipexctl.core.causes import Cause, catalogue
+from ipexctl.core.causes import Cause
 from ipexctl.core.checks import catalogue as checks
+from ipexctl.verbs.known import failures
 
 ROOT = Path(__file__).parent.parent
 SLUGS = {"unreachable", "host-key-unknown", "host-key-changed"}
-ALL = [pytest.param(c, id=c.slug) for c in catalogue()]
+ALL = [pytest.param(c, id=c.slug) for c in failures()]
 
 
 def slugs(*lines: str) -> list[tuple[str, int, int]]:
-    return [(m.cause.slug, m.number, m.again) for m in causes.matches(lines)]
+    return [(m.cause.slug, m.number, m.again) for m in causes.matches(lines, failures())]
 
 
 @pytest.mark.parametrize("cause", ALL)
@@ -88,11 +89,11 @@ def test_a_cause_wins_over_its_consequences():
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc] timed out",
         "ModuleNotFoundError: No module named 'torch'",
     ]
-    found = causes.match(tail)
+    found = causes.match(tail, failures())
     assert found and (found.cause.slug, found.number) == ("torch-not-installed", 3)
-    alone = causes.match(tail[:1])
+    alone = causes.match(tail[:1], failures())
     assert alone and alone.cause.slug == "peer-gone"
-    assert causes.match(["fine", ""]) is None
+    assert causes.match(["fine", ""], failures()) is None
 
 
 def test_lines_are_counted_over_blocks_and_repeats_are_folded():
@@ -107,20 +108,20 @@ def test_lines_are_counted_over_blocks_and_repeats_are_folded():
 
 def test_a_failure_is_seen_by_a_check_or_says_why_not():
     known = {c.id for c in checks()} | SLUGS
-    for cause in catalogue():
+    for cause in failures():
         assert bool(cause.checks) != bool(cause.unseen), cause.slug
         assert set(cause.checks) <= known, cause.slug
         assert cause.title and cause.why and cause.fix
-    assert len({c.slug for c in catalogue()}) == len(catalogue()) >= 60
+    assert len({c.slug for c in failures()}) == len(failures()) >= 60
 
 
 def test_the_page_of_failures_is_what_the_table_says():
     page = (ROOT / "docs/failures.md").read_text("utf-8")
-    assert page == causes.page(catalogue()), "python tools/gen_docs.py"
+    assert page == causes.page(failures()), "python tools/gen_docs.py"
 
 
 def test_every_pattern_has_fixed_words_that_its_matches_contain():
-    for cause in catalogue():
+    for cause in failures():
         for pattern in cause.patterns:
             word = causes.fixed_word(pattern)
             assert len(word) >= 4, pattern
@@ -130,11 +131,11 @@ def test_every_pattern_has_fixed_words_that_its_matches_contain():
 
 def test_no_pattern_can_take_for_ever():
     nested = re.compile(r"[*+}]\)[*+{]|\.[*+]")
-    patterns = [p for c in catalogue() for p in c.patterns]
+    patterns = [p for c in failures() for p in c.patterns]
     assert [p for p in patterns if nested.search(p)] == []
     began = time.monotonic()
     for pattern in patterns:
         word = causes.fixed_word(pattern)
         for evil in (word * 4000, (word + " ") * 4000, word + "a" * 100_000, word + "(" * 9999):
-            causes.matches([evil])
+            causes.matches([evil], failures())
     assert time.monotonic() - began < 60

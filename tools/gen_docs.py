@@ -11,9 +11,9 @@ sys.path.insert(0, str(ROOT))
 
 from ipexctl.core import causes  # noqa: E402
 from ipexctl.core.checks import catalogue, page  # noqa: E402
+from ipexctl.verbs.known import failures  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
-    failures = ROOT / "docs" / "failures.md"
-    failures.write_text(causes.page(causes.catalogue()), "utf-8")
+    (ROOT / "docs" / "failures.md").write_text(causes.page(failures()), "utf-8")

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from itertools import islice
 from typing import Any
 
@@ -44,12 +43,6 @@ class Match:
     number: int
     line: str
     again: int = 0
-
-
-@cache
-def catalogue() -> tuple[Cause, ...]:
-    """Every known failure, in the order of the page."""
-    return parse(files("ipexctl.core").joinpath("causes.toml").read_text("utf-8"))
 
 
 def parse(text: str) -> tuple[Cause, ...]:
@@ -103,31 +96,31 @@ _UNSEEN = """\
 |---|---|---|---|"""
 
 
-def match(lines: Iterable[str]) -> Match | None:
+def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
     """The most telling cause: the first one that is not weak, else the first."""
     first = None
-    for found in _found(lines):
+    for found in _found(lines, known):
         if not found.cause.weak:
             return found
         first = first or found
     return first
 
 
-def matches(lines: Iterable[str]) -> tuple[Match, ...]:
+def matches(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
     """Each cause once, in the order of its first line."""
     told: dict[str, Match] = {}
-    for found in _found(lines):
+    for found in _found(lines, known):
         seen = told.setdefault(found.cause.slug, found)
         if seen is not found:
             told[found.cause.slug] = replace(seen, again=seen.again + 1)
     return tuple(told.values())
 
 
-def _found(lines: Iterable[str]) -> Iterator[Match]:
+def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
     numbered = enumerate(lines, 1)
     while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
         text = "\n".join(line for _, line in block)
-        likely = [(cause, pattern) for word, cause, pattern in _patterns() if word in text]
+        likely = [(cause, pattern) for word, cause, pattern in _patterns(known) if word in text]
         for number, line in block if likely else ():
             cause = _of(line, likely)
             if cause:
@@ -141,8 +134,8 @@ def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
 
 
 @cache
-def _patterns() -> tuple[tuple[str, Cause, re.Pattern[str]], ...]:
-    return tuple((fixed_word(p), c, re.compile(p)) for c in catalogue() for p in c.patterns)
+def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, Cause, re.Pattern[str]], ...]:
+    return tuple((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
 
 
 def fixed_word(pattern: str) -> str:

@@ -234,7 +234,9 @@ def _known(result: RunResult) -> Cause | None:
     """The known failure that the first failing rank's last words tell of, or else its end."""
     if result.exit_code == 0 or result.ended_by == "interrupted":
         return None
-    found = causes.match([*map(_no_colour, result.tail), result.cause])
+    from ipexctl.verbs.known import failures
+
+    found = causes.match([*map(_no_colour, result.tail), result.cause], failures())
     return found.cause if found else None
 
 

@@ -15,6 +15,7 @@ from ipexctl.core.checks import catalogue
 from ipexctl.core.checks.registry import Check
 from ipexctl.core.values import plain
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError
+from ipexctl.verbs.known import failures
 
 SCHEMA = 1
 _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")
@@ -41,23 +42,23 @@ class Explanation:
 def explain(what: str, stdin: IO[bytes]) -> Explanation:
     """`what`: a check's id, a failure's slug, a file, or - for `stdin`. Raises InputError."""
     if what == "-":
-        return Explanation(source="stdin", matches=causes.matches(lines(stdin)))
+        return Explanation(source="stdin", matches=causes.matches(lines(stdin), failures()))
     check = next((c for c in catalogue() if c.id == what.upper()), None)
     if check:
-        related = (c for c in causes.catalogue() if check.id in c.checks)
+        related = (c for c in failures() if check.id in c.checks)
         return Explanation(check=check, related=tuple(related))
-    cause = next((c for c in causes.catalogue() if c.slug == what), None)
+    cause = next((c for c in failures() if c.slug == what), None)
     if cause:
         return Explanation(cause=cause)
     try:
         with Path(what).open("rb") as file:
-            return Explanation(source=what, matches=causes.matches(lines(file)))
+            return Explanation(source=what, matches=causes.matches(lines(file), failures()))
     except OSError as e:
         raise _unknown(what, e) from None
 
 
 def _unknown(what: str, error: OSError) -> InputError:
-    names = [c.id for c in catalogue()] + [c.slug for c in causes.catalogue()]
+    names = [c.id for c in catalogue()] + [c.slug for c in failures()]
     near = difflib.get_close_matches(what.upper() if _ID.fullmatch(what) else what, names, 3)
     if _ID.fullmatch(what):
         hint = f"did you mean {', '.join(near)}?" if near else "docs/checks.md lists all ids"

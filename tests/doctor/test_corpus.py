@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core import causes
 from ipexctl.lab import Lab, LabSpec
+from ipexctl.verbs.known import failures
 from tests.doctor.corpus import FAULTS, HOSTS, TOGETHER, Seed
 
 pytestmark = pytest.mark.lab
@@ -117,7 +117,7 @@ def test_no_secret_of_an_account_leaves_its_host(seen: Seen):
 def test_the_corpus_is_large_and_names_failures_that_are_known():
     named = [seed.cause for p in HOSTS.values() for seed in p.seeds] + [t[0] for t in TOGETHER]
     named = [slug for slug in named if slug]
-    by_name = {c.slug: c for c in causes.catalogue()}
+    by_name = {c.slug: c for c in failures()}
     assert set(named) <= set(by_name)
     seeds = [s for p in HOSTS.values() for s in p.seeds if s.cause]
     assert all(s.id in by_name[s.cause].checks for s in seeds)
