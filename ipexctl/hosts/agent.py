@@ -15,7 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -248,42 +248,70 @@ def _mapping(host: Host, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def connect(transport: Transport, host: Host, *, timeout: float = 20.0, python: str = "") -> Agent:
-    """One channel, one exec: sends the agent and waits for its hello."""
+AHEAD = 1  # the number of a request that went with the agent
+Ahead = tuple[str, Mapping[str, Any]]
+
+
+def connect(
+    transport: Transport,
+    host: Host,
+    *,
+    timeout: float = 20.0,
+    python: str = "",
+    ahead: Ahead | None = None,
+) -> Agent:
+    """One channel, one exec: sends the agent and waits for its hello.
+
+    The request `ahead` (operation, arguments) goes with it, so that its answer comes one round trip
+    earlier: `agent.wait(AHEAD)`.
+    """
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
     channel = transport.open(host, command_line(marker, python or host.python), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
-            channel.write(boot_payload(marker))
+            channel.write(boot_payload(marker) + _asked(ahead))
         kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
         if kind == b"sh":
             text = _read_sh(channel, rest, deadline)
             hello = Hello("sh", sh_text=text, sent=sent, received=time.monotonic())
             return Agent(host, channel, hello, Decoder())
-        return _greeted(channel, host, rest, deadline, sent)
+        # an answer to what was asked ahead may come in one piece with the hello
+        decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
+        agent = _greeted(Agent(host, channel, Hello("python", sent=sent), decoder), rest, deadline)
+        agent._next += ahead is not None
+        return agent
     except BaseException:
         channel.close()
         raise
 
 
-def _greeted(channel: Channel, host: Host, rest: bytes, deadline: float, sent: float) -> Agent:
+def _asked(ahead: Ahead | None) -> bytes:
+    return encode({**ahead[1], "id": AHEAD, "op": ahead[0]}) if ahead else b""
+
+
+def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
     """The agent's first frame says which python it is."""
-    decoder = Decoder(HELLO_LIMIT)
+    host, decoder = agent.host, agent._decoder
     try:
         ready = decoder.feed(rest)
         while not ready:
-            ready = decoder.feed(_read(channel, host, deadline))
+            ready = decoder.feed(_read(agent.channel, host, deadline))
     except BadFrame as e:
-        raise unreadable(host, str(e), channel) from None
+        raise unreadable(host, str(e), agent.channel) from None
     decoder.limit = LIMIT
     done = _mapping(host, ready.pop(0).header.get("done"))
     version = done.get("python")
     numbers = [n for n in version if isinstance(n, int)] if isinstance(version, list) else []
-    received = time.monotonic()
-    hello = Hello("python", tuple(numbers), _text(done.get("path")), sent=sent, received=received)
-    return Agent(host, channel, hello, decoder, ready)
+    agent.hello = replace(
+        agent.hello,
+        python=tuple(numbers),
+        path=_text(done.get("path")),
+        received=time.monotonic(),
+    )
+    agent._ready = ready
+    return agent
 
 
 def _skip_noise(

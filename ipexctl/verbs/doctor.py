@@ -22,11 +22,11 @@ from ipexctl.core.recommend import recommend
 from ipexctl.core.report import Report
 from ipexctl.core.values import listed, texts
 from ipexctl.errors import InputError
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import AHEAD, Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import Transport
 from ipexctl.verbs.bench import Subject, measure
-from ipexctl.verbs.facts import ROOT, probe_and_listen
+from ipexctl.verbs.facts import ROOT, answer, question
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.versions import table
@@ -79,10 +79,11 @@ def examine_hosts(
     seen: dict[str, _Seen] = {}
 
     def first(host: Host) -> Facts:
-        agent = connect(transport, host, timeout=target.connect_timeout + 5)
+        root = root_of(host, options.root)
+        asked = question(root, listen=len(hosts.hosts) > 1)
+        agent = connect(transport, host, timeout=target.connect_timeout + 5, ahead=asked)
         try:
-            root = root_of(host, options.root)
-            facts, port = probe_and_listen(agent, root, listen=len(hosts.hosts) > 1)
+            facts, port = answer(agent, AHEAD, agent.hello.sent, root)
         except BaseException:
             agent.close()
             raise

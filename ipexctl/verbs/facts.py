@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ipexctl.core import facts as core
 from ipexctl.core.model import ClockFacts, Facts, Host, HostDown
-from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent import Agent, Ahead
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
 
@@ -19,13 +19,23 @@ def probe(agent: Agent, root: str = ROOT) -> Facts:
     return probe_and_listen(agent, root, listen=False)[0]
 
 
+def question(root: str = ROOT, *, listen: bool, fs: str = "/") -> Ahead:
+    """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests)."""
+    return "probe.facts", {"root": root, "listen": listen, "fs": fs}
+
+
 def probe_and_listen(
     agent: Agent, root: str = ROOT, *, listen: bool = True, fs: str = "/"
 ) -> tuple[Facts, int | None]:
-    """Facts, and the port on which the host listens until the agent ends (None: it does not).
+    """Facts, and the port on which the host listens until the agent ends (None: it does not)."""
+    if agent.hello.kind != "python":
+        return answer(agent, 0, 0.0, root)
+    sent = time.monotonic()
+    return answer(agent, agent.start(*question(root, listen=listen, fs=fs)), sent, root)
 
-    `fs` stands in front of /proc and /sys on the host: tests have recorded machines there.
-    """
+
+def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Facts, int | None]:
+    """What the host says to our `question` of that number, which left at `sent` (monotonic)."""
     name = agent.host.name
     if agent.hello.kind != "python":
         return core.from_sh(name, agent.hello.sh_text, root), None
@@ -37,9 +47,7 @@ def probe_and_listen(
             remote = frame.header.get("now")
             clocks.append(core.clock(sent=sent, received=received, now=now, remote=remote))
 
-    sent = time.monotonic()
-    args = {"root": root, "listen": listen, "fs": fs}
-    reply = agent.call("probe.facts", args, timeout=30.0, total=60.0, on_event=hear)
+    reply = agent.wait(number, timeout=30.0, total=60.0, on_event=hear)
     facts = core.from_json(name, reply.done, clocks[0] if clocks else None)
     port = core.whole(reply.done.get("port"))
     return facts, port if port and port < 65536 else None
