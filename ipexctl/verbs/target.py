@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ipexctl.core.inventory import MAX_TEXT, parse_hostfile, parse_hosts, this_machine
@@ -76,7 +76,8 @@ def whole(target: Target) -> Inventory:
             hint="use either -f FILE or -H host1,host2",
         )
     if target.hostfile:
-        return parse_hostfile(_read(target.hostfile), str(target.hostfile))
+        hosts = parse_hostfile(_read(target.hostfile), str(target.hostfile))
+        return replace(hosts, notes=(*hosts.notes, *_unread(target.hostfile)))
     if target.hosts:
         return parse_hosts(target.hosts)
     if not sys.platform.startswith("linux"):
@@ -85,6 +86,13 @@ def whole(target: Target) -> Inventory:
             hint="name Linux hosts: -f hostfile or -H host1,host2",
         )
     return this_machine()
+
+
+def _unread(hostfile: Path) -> Iterator[str]:
+    """Ansible would take variables from these folders; an address there must not be missed."""
+    for name in ("host_vars", "group_vars"):
+        if (hostfile.parent / name).is_dir():
+            yield f"{hostfile.parent / name} is not read; ansible-inventory --list --yaml reads it"
 
 
 def _read(path: Path) -> str:

@@ -114,6 +114,14 @@ def test_notes_are_on_stderr(shell):
     assert done.stderr.startswith("ipexctl: note: nodes names hosts several times")
 
 
+def test_variables_that_only_ansible_reads_are_told_of(shell):
+    shell.write("hf", "[web]\na\n")
+    shell.write("host_vars/a.yml", "ansible_host: 10.0.0.1\n")
+    assert shell("hosts", "-f", "hf", "--list").stderr == (
+        "ipexctl: note: host_vars is not read; ansible-inventory --list --yaml reads it\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
