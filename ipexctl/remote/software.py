@@ -22,8 +22,12 @@ TOLD = re.compile(
     r"|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|MALLOC_CONF|no_proxy|NO_PROXY|JOB_ID)\Z"
 )
 PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.I)
-STARTUP = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".cshrc")
+SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CRED|AUTH|COOKIE|JWT|PRIVATE|SESSION", re.I)
+STARTUP = (".bashrc", ".bash_profile", ".profile")
+SCRIPT = re.compile(
+    r"((then|do|else|exec)\s+)?((source|\.|sh|bash|dash)\s+)?"
+    r"[\w./$~{}\"'-]*\b(setvars|mpivars|env/vars)\.sh\b"
+)
 STALE = re.compile(r"(\d+):\d+:\d+\Z|Intel_MPI_\w+\Z")
 RUNNABLE = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
 SHADOWS = ("libstdc++.so.6", "libgomp.so.1", "libmpi.so.12", "libmpi.so.40", "libfabric.so.1")
@@ -60,7 +64,8 @@ def environment():
     """Names that matter and their values; of what may be secret the name alone."""
     found = {}  # type: dict[str, object]
     for name, value in os.environ.items():
-        if name in PROXY or (TOLD.match(name) and SECRET.search(name)):
+        secret = SECRET.search(name) or re.search("://[^/]*@", value)
+        if name in PROXY or (TOLD.match(name) and secret):
             found[name] = None
         elif TOLD.match(name):
             found[name] = value[:2000]
@@ -103,9 +108,9 @@ def startup(read, home):
         except OSError:
             continue
         for line in read(path).splitlines():
-            line = line.strip()
-            if not line.startswith("#") and re.search(r"\b(setvars|mpivars|env/vars)\.c?sh", line):
-                found.append([name, line[:200]])
+            for part in re.split(r";|&&|\|\|", line):  # commands: what else is in a line stays here
+                if SCRIPT.match(part.strip()):
+                    found.append([name, part.strip()[:200]])
     return found[:8]
 
 

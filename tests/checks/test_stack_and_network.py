@@ -235,6 +235,24 @@ def test_accelerate_beside_ipex_needs_its_key():
     assert "SOFT-011" not in {f[0] for f in seen(told(clean()))}
 
 
+BAD = (
+    ("ATEN_CPU_CAPABILITY", "avx2"), ("CCL_WORKER_AFFINITY", "77"), ("CCL_WORKER_COUNT", "0"),
+    ("FI_PROVIDER", "sockets"), ("GLOO_SOCKET_IFNAME", "ib0"), ("I_MPI_FABRICS", "shm"),
+    ("I_MPI_PIN_DOMAIN", "[0xf00]"), ("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "0"),
+    ("PYTHONHOME", "/x"), ("RANK", "0"),
+)  # fmt: skip
+
+
+def test_variables_warn_until_a_run_of_ours_can_do_without_them():
+    bare = seen(software(env=BAD)(clean()))
+    assert {level for _, level, _, _ in bare} == {"warn"}
+    installed = software(prefix(TORCH, mpi=WHOLE), env=BAD, current=Current(ENV, True, True, 0))
+    ours = seen(installed(clean()))
+    assert {level for _, level, _, _ in ours} == {"note"}
+    assert [f[0] for f in ours] == [f[0] for f in bare]
+    assert len(bare) == len(BAD)
+
+
 # --- several hosts -------------------------------------------------------------------------------
 
 

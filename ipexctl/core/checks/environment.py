@@ -1,17 +1,33 @@
 """What the account's environment, as a command over SSH gets it, would do to a training.
 
-`ipexctl run` gives its ranks an environment of its own, so most of this hurts what is started by
-hand: torchrun, accelerate, mpirun.
+`ipexctl run` gives its ranks an environment of its own, so this hurts what is started by hand:
+torchrun, accelerate, mpirun. It is a warning until ipexctl's environment is installed, then a note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import wraps
 
 from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import size
-from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.checks.registry import Seen, Sight, host_check, listed
 from ipexctl.core.model import Facts, Severity
+
+BY_HAND = (Severity.WARN, Severity.NOTE)
+
+
+def by_hand(function: Callable[[Facts], Seen]) -> Callable[[Facts], Iterator[Sight]]:
+    """What the check sees, as a note on hosts where `ipexctl run` can do the work."""
+
+    @wraps(function)
+    def look(facts: Facts) -> Iterator[Sight]:
+        own = facts.software is not None and facts.software.used is not None
+        for sight in listed(function(facts)):
+            yield replace(sight, severity=Severity.NOTE) if own else sight
+
+    return look
 
 
 def variable(facts: Facts, name: str) -> str:
@@ -26,12 +42,13 @@ def missing(facts: Facts, name: str) -> list[str]:
 @host_check(
     "SOFT-016",
     title="LD_PRELOAD names a file that is not here",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="a path in LD_PRELOAD does not exist",
     why="Every program prints `object ... from LD_PRELOAD cannot be preloaded: ignored`, and runs "
     "without the OpenMP or allocator it should have. `ipexctl run` does not pass it on.",
     fix="grep -n LD_PRELOAD ~/.bashrc ~/.profile /etc/environment   and take the path out",
 )
+@by_hand
 def preload(facts: Facts) -> Sight | None:
     gone = missing(facts, "LD_PRELOAD")
     return Sight(", ".join(gone)) if gone else None
@@ -63,12 +80,13 @@ def two_openmps(facts: Facts) -> Iterator[Sight]:
 @host_check(
     "SOFT-018",
     title="OMP_NUM_THREADS=1 is exported",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="the login environment sets OMP_NUM_THREADS=1 on a host with more cores",
     why="Each rank computes on one core: many times slower, without an error. `ipexctl run` sets "
     "its own; torchrun, accelerate and mpirun by hand keep this one.",
     fix="grep -n OMP_NUM_THREADS ~/.bashrc ~/.profile /etc/environment   and take it out",
 )
+@by_hand
 def one_thread(facts: Facts) -> Sight | None:
     count = of.cores(facts)
     if variable(facts, "OMP_NUM_THREADS") != "1" or not count or count < 2:
@@ -79,12 +97,13 @@ def one_thread(facts: Facts) -> Sight | None:
 @host_check(
     "SOFT-019",
     title="PYTHONHOME is set",
-    severity=Severity.FAIL,
+    severity=BY_HAND,
     seen="the login environment sets PYTHONHOME",
     why="Every Python of another version or place takes its library from there: `No module named "
     "'encodings'`. Environments do not work.",
     fix="grep -n PYTHONHOME ~/.bashrc ~/.profile /etc/environment   and take it out",
 )
+@by_hand
 def python_home(facts: Facts) -> Sight | None:
     home = variable(facts, "PYTHONHOME")
     return Sight(f"PYTHONHOME={home}") if home else None
@@ -93,12 +112,13 @@ def python_home(facts: Facts) -> Sight | None:
 @host_check(
     "SOFT-020",
     title="libraries in the login environment hide those of the stack",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="PYTHONPATH has another torch, or LD_LIBRARY_PATH another C++, OpenMP or MPI library",
     why="They are found before the environment's own: `GLIBCXX_3.4.32 not found`, `undefined "
     "symbol`, or two versions of one package. `ipexctl run` does not pass these variables on.",
     fix="grep -nE 'PYTHONPATH|LD_LIBRARY_PATH' ~/.bashrc ~/.profile   and take the folder out",
 )
+@by_hand
 def shadowed(facts: Facts) -> Sight | None:
     if not facts.software or not facts.software.shadows:
         return None
@@ -121,11 +141,12 @@ _SLOW = {
 @host_check(
     "SOFT-021",
     title="a variable keeps the processor's instructions unused",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="ATEN_CPU_CAPABILITY or ONEDNN_MAX_CPU_ISA asks for less than the processor has",
     why="Matrix products run without AVX-512, bf16 or AMX: several times slower.",
     fix="grep -nE 'ATEN_CPU|MAX_CPU_ISA' ~/.bashrc ~/.profile /etc/environment   and take it out",
 )
+@by_hand
 def held_back(facts: Facts) -> Sight | None:
     if "avx512f" not in facts.cpu.flags or not facts.software:
         return None
@@ -137,11 +158,12 @@ def held_back(facts: Facts) -> Sight | None:
 @host_check(
     "SOFT-022",
     title="OMP_THREAD_LIMIT is below the threads of a rank",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="OMP_THREAD_LIMIT is smaller than OMP_NUM_THREADS, or than the cores",
     why="The backward pass can wait for ever for a thread that it does not get.",
     fix="grep -n OMP_THREAD_LIMIT ~/.bashrc ~/.profile /etc/environment   and take it out",
 )
+@by_hand
 def thread_limit(facts: Facts) -> Sight | None:
     limit = variable(facts, "OMP_THREAD_LIMIT")
     threads = variable(facts, "OMP_NUM_THREADS") or str(of.cores(facts) or "")

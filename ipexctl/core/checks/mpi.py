@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ipexctl.core.checks.cluster import Cluster, groups, told
-from ipexctl.core.checks.environment import variable
+from ipexctl.core.checks.environment import BY_HAND, by_hand, variable
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.checks.software import ALL, CCL, REINSTALL
 from ipexctl.core.model import Facts, Severity
@@ -118,13 +118,14 @@ def _first(facts: Facts) -> Mpi | None:
 @host_check(
     "MPI-006",
     title="several MPIs in PATH",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="mpirun of two flavours is in the PATH of a command over SSH",
     why="Which one starts depends on the order, and one's mpirun with the other's library gives "
     "ranks that each believe to be rank 0 of 1, or `Missing hostname or invalid host/port`. "
     "`ipexctl run` starts its own by its full path.",
     fix="keep one in PATH: see ~/.bashrc, ~/.profile and `module list`",
 )
+@by_hand
 def several_mpis(facts: Facts) -> Sight | None:
     found = [m for m in (facts.software.mpis if facts.software else ()) if m.path is not None]
     if len({m.flavour for m in found}) < 2:
@@ -135,7 +136,7 @@ def several_mpis(facts: Facts) -> Sight | None:
 @cluster_check(
     "MPI-007",
     title="the hosts find different MPIs",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="the first mpirun in PATH differs between hosts, or is missing on some",
     why="An mpirun by hand starts the other hosts' daemons from their own PATH: `orted: command "
     "not found`, `hydra_bstrap_proxy: No such file or directory`. `ipexctl run` does not.",
@@ -144,7 +145,9 @@ def several_mpis(facts: Facts) -> Sight | None:
 def different_mpis(cluster: Cluster) -> Sight | None:
     hosts = [f for f in cluster.hosts if f.software]
     found = groups(hosts, lambda f: str(mpi) if (mpi := _first(f)) else "none")
-    return Sight(told(found)) if len(found) > 1 else None
+    own = all(f.software and f.software.used for f in hosts)
+    level = Severity.NOTE if own else Severity.WARN
+    return Sight(told(found), severity=level) if len(found) > 1 else None
 
 
 @cluster_check(

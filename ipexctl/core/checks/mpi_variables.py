@@ -1,6 +1,7 @@
 """The variables that steer MPI, libfabric and oneCCL, as a command over SSH gets them.
 
-`ipexctl run` gives its ranks an environment of its own: these hurt what is started by hand.
+`ipexctl run` gives its ranks an environment of its own: these hurt what is started by hand
+(environment.by_hand).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ipexctl.core import facts as of
-from ipexctl.core.checks.environment import missing, variable
+from ipexctl.core.checks.environment import BY_HAND, by_hand, missing, variable
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.checks.software import CCL, IPEX
 from ipexctl.core.model import Facts, Severity
@@ -28,12 +29,13 @@ _ANYWHERE = ("tcp", "shm", "rxm", "udp", "sm2", "self", "hook")
 @host_check(
     "MPI-009",
     title="FI_PROVIDER names a provider that this host does not have",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="FI_PROVIDER or I_MPI_OFI_PROVIDER asks for sockets, or for hardware that is not here",
     why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`. `sockets` left Intel "
     "MPI with 2021.11; verbs, psm and efa need their hardware. `ipexctl run` does not pass it on.",
     fix="export FI_PROVIDER=tcp   in place of it, or take it out of ~/.bashrc and ~/.profile",
 )
+@by_hand
 def provider(facts: Facts) -> Iterator[Sight]:
     for name in ("FI_PROVIDER", "I_MPI_OFI_PROVIDER"):
         for word in re.split("[;,]", variable(facts, name)):
@@ -51,12 +53,13 @@ def _has(facts: Facts, device: str) -> bool:
 @host_check(
     "MPI-010",
     title="a variable points at a folder that is not here",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="I_MPI_ROOT, CCL_ROOT or FI_PROVIDER_PATH names a path that does not exist",
     why="MPI finds no tuning files and no providers: `OFI fi_getinfo() failed`, `could not "
     "initialize any transport library`.",
     fix="grep -nE 'I_MPI_ROOT|CCL_ROOT|FI_PROVIDER_PATH|setvars' ~/.bashrc ~/.profile",
 )
+@by_hand
 def dangling(facts: Facts) -> Sight | None:
     found = [
         f"{name}={path}"
@@ -70,13 +73,14 @@ def dangling(facts: Facts) -> Sight | None:
 @host_check(
     "MPI-011",
     title="CCL_WORKER_COUNT does not fit",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="CCL_WORKER_COUNT is 0, or not below the cores",
     why="accelerate up to 1.12 takes 0 as `do not use ccl` and trains with gloo in silence; older "
     "Trainers stop: `CCL_WORKER_COUNT is not correctly set`. Too many: `exceeds the number of "
     "available cores per process`.",
     fix="export CCL_WORKER_COUNT=1",
 )
+@by_hand
 def workers(facts: Facts) -> Sight | None:
     text, count = variable(facts, "CCL_WORKER_COUNT"), of.cores(facts)
     if text == "0" or (text.isdigit() and count and int(text) >= max(2, count)):
@@ -87,11 +91,12 @@ def workers(facts: Facts) -> Sight | None:
 @host_check(
     "MPI-012",
     title="oneCCL's workers are tied to CPUs that are not ours",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="CCL_WORKER_AFFINITY names CPUs outside those this user may use",
     why="`failed to start worker # 0 ... pthread_create returns 22`.",
     fix="unset CCL_WORKER_AFFINITY   (auto takes the last cores of each rank)",
 )
+@by_hand
 def worker_cpus(facts: Facts) -> Sight | None:
     mine, text = of.usable(facts), variable(facts, "CCL_WORKER_AFFINITY")
     outside = sorted(set(of.cpu_list(text)) - mine) if mine and text else []
@@ -103,12 +108,13 @@ def worker_cpus(facts: Facts) -> Sight | None:
 @host_check(
     "MPI-013",
     title="the ranks' pinning names CPUs that are not here",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="a mask in I_MPI_PIN_DOMAIN has bits of CPUs this user may not use",
     why="`unable to bind process` and `error creating process`: the mask was made for another "
     "host, or for one without a cpuset.",
     fix="export I_MPI_PIN_DOMAIN=numa   or leave it out",
 )
+@by_hand
 def pin_domain(facts: Facts) -> Sight | None:
     mine, text = of.usable(facts), variable(facts, "I_MPI_PIN_DOMAIN")
     masks = re.findall(r"0x([0-9A-Fa-f]{1,512})", text) if text.startswith("[") else []
@@ -125,12 +131,13 @@ _NICS = ("I_MPI_HYDRA_IFACE", "FI_TCP_IFACE", "GLOO_SOCKET_IFNAME", "CCL_KVS_IFA
 @host_check(
     "MPI-014",
     title="a variable names a network interface that this host does not have",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="I_MPI_HYDRA_IFACE, FI_TCP_IFACE, GLOO_SOCKET_IFNAME or CCL_KVS_IFACE: no such interface",
     why="`unable to find interface X`, or `Unable to find address for: X`. The name of one host's "
     "card is not that of the next. `ipexctl run` sets them for each host.",
     fix="ip -br address   and export the name that this host has",
 )
+@by_hand
 def interfaces(facts: Facts) -> Iterator[Sight]:
     have = {nic.name for nic in facts.net.nics}
     for name in _NICS if have else ():
@@ -142,16 +149,21 @@ def interfaces(facts: Facts) -> Iterator[Sight]:
 @host_check(
     "MPI-015",
     title="Intel's script is started, not sourced, or by a shell that cannot",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="a start-up file runs setvars.sh as a program, or with sh or dash",
     why="Executed, it ends with `this script must be sourced`. Sourced by sh or dash it prints "
     "`source: not found`, sets nothing and still ends with 0.",
     fix="source DIR/setvars.sh   in ~/.bashrc, read by bash",
 )
+@by_hand
 def not_sourced(facts: Facts) -> Iterator[Sight]:
     for file, line in facts.software.startup if facts.software else ():
-        if not re.match(r"(.*(\s|;|&&)\s*)?(source|\.)\s", line):
+        if not _sourced(line):
             yield Sight(f"~/{file}: {line}", fix=f"in ~/{file}: source {_script(line)}")
+
+
+def _sourced(command: str) -> bool:
+    return re.match(r"((then|do|else)\s+)?(source|\.)\s", command) is not None
 
 
 def _script(line: str) -> str:
@@ -162,30 +174,32 @@ def _script(line: str) -> str:
 @host_check(
     "MPI-016",
     title="Intel's script has no effect for commands over SSH",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="a start-up file sources setvars.sh, and neither I_MPI_ROOT nor CCL_ROOT is set",
     why="~/.bashrc returns early for shells that are not interactive, and ~/.profile is not read "
     "at all; mpirun by hand then finds nothing on this host: `libccl.so.1` or `libmpi.so.12: "
     "cannot open shared object file`.",
     fix="move the line to the top of ~/.bashrc, before `case $- in *i*)`",
 )
+@by_hand
 def no_effect(facts: Facts) -> Iterator[Sight]:
     if variable(facts, "I_MPI_ROOT") or variable(facts, "CCL_ROOT"):
         return
     for file, line in facts.software.startup if facts.software else ():
-        if re.match(r"(.*(\s|;|&&)\s*)?(source|\.)\s", line):
+        if _sourced(line):
             yield Sight(f"~/{file}: {line}")
 
 
 @host_check(
     "MPI-017",
     title="MPI is told to stay inside one host",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="I_MPI_FABRICS or FI_PROVIDER is shm",
     why="Ranks of several hosts cannot reach each other by shared memory: MPI_Init ends or hangs. "
     "`ipexctl run` does not pass it on.",
     fix="export I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp   or leave them out",
 )
+@by_hand
 def only_shm(facts: Facts) -> Sight | None:
     names = ("I_MPI_FABRICS", "FI_PROVIDER", "I_MPI_OFI_PROVIDER")
     found = [f"{name}=shm" for name in names if variable(facts, name) == "shm"]
@@ -214,12 +228,13 @@ _RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_
 @host_check(
     "MPI-019",
     title="the login environment holds a rank's variables",
-    severity=Severity.WARN,
+    severity=BY_HAND,
     seen="RANK, WORLD_SIZE, MASTER_ADDR and their like are set for a command over SSH",
     why="A script by hand takes them for its own: all ranks are the same one, or wait for a master "
     "that is not there (127.0.0.1: `connectFullMesh failed`). `ipexctl run` sets its own.",
     fix="grep -nE 'RANK|WORLD_SIZE|MASTER_|PMI_' ~/.bashrc ~/.profile   and take them out",
 )
+@by_hand
 def rank_variables(facts: Facts) -> Sight | None:
     found = [f"{n}={variable(facts, n)}" for n in _RANK if variable(facts, n)]
     return Sight(", ".join(found)) if found else None

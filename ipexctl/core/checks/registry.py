@@ -93,7 +93,7 @@ def host_check(
 
     def declare(function: Callable[[Facts], Seen]) -> Check:
         def look(cluster: Cluster) -> list[Sight]:
-            found = ((facts.host, s) for facts in cluster.hosts for s in _listed(function(facts)))
+            found = ((facts.host, s) for facts in cluster.hosts for s in listed(function(facts)))
             return [_at(host, sight) for host, sight in found]
 
         levels = _levels(severity)
@@ -115,7 +115,7 @@ def cluster_check(
 
     def declare(function: Callable[[Cluster], Seen]) -> Check:
         def look(cluster: Cluster) -> list[Sight]:
-            return _listed(function(cluster))
+            return listed(function(cluster))
 
         levels = _levels(severity)
         return Check(number, title, levels, seen, why, fix, True, look, function.__module__)
@@ -143,7 +143,7 @@ def _levels(severity: Severity | tuple[Severity, ...]) -> tuple[Severity, ...]:
     return severity if isinstance(severity, tuple) else (severity,)
 
 
-def _listed(seen: Seen) -> list[Sight]:
+def listed(seen: Seen) -> list[Sight]:
     if seen is None:
         return []
     return [seen] if isinstance(seen, Sight) else list(seen)
