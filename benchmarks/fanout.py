@@ -1,6 +1,6 @@
-"""Asking 64 hosts what they are: ipexctl doctor beside its peers, in turns, on one flat lab.
+"""Asking 64 hosts (or 200) what they are: ipexctl doctor beside its peers, in turns, in a flat lab.
 
-    python benchmarks/fanout.py [--hosts 64] [--rounds 3] [--tools DIR]
+    python benchmarks/fanout.py [--hosts 64] [--rounds 3] [--tools DIR] [--only NAME,NAME]
 
 Needs root (for the lab). Peers that are not installed are left out and named. DIR is the `bin` of a
 virtual environment with ansible-core and pyinfra; clush and pdsh come from the distribution.
@@ -8,7 +8,8 @@ virtual environment with ansible-core and pyinfra; clush and pdsh come from the 
 wall: seconds. cpu: user + system seconds of the tool and all its children on this side (ssh
 clients included, the hosts' sshd not). rss: its largest process. Ratios compare medians: below 1
 means that ipexctl needs less. The tools do unequal work: ipexctl gathers all facts, judges them and
-lets hosts connect to each other; `ansible setup` gathers facts; the rest print /proc/cpuinfo.
+lets hosts connect to each other; `ansible setup` gathers facts; the rest print /proc/cpuinfo. The
+row "same imports" runs a Python that has imported what our agent imports, and does nothing more.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from ipexctl.lab import Lab, LabSpec
 
 HERE = Path(__file__).parent
 REMOTE = "python3 -I -S -c 'print(open(\"/proc/cpuinfo\").read())'"
+# what our agent imports before it can answer: the modules of bootstrap, main, probe, machine, net
+IMPORTS = "ast,array,fcntl,json,os,pwd,queue,select,socket,struct,sys,threading,time,types,zlib"
+SAME_IMPORTS = f"python3 -I -S -c 'import {IMPORTS};print(open(\"/proc/cpuinfo\").read())'"
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ def tools(lab: Lab, work: Path, bin_dir: Path | None, count: int) -> list[Tool]:
             (sys.executable, str(HERE / "paramiko_loop.py"), hostfile, config, known, REMOTE),
         ),
     ]
+    loop = found[-1].argv[:-1]
+    found.append(Tool("paramiko, same imports", (*loop, SAME_IMPORTS)))
     ssh = f"-F {config}"
     for name, argv, env in (
         ("clush", ("clush", f"-f{count}", "-o", ssh, "-w", ",".join(names), REMOTE), ()),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from ipexctl.core import condition, hardware, software, topology
@@ -150,6 +151,7 @@ def peer_address(facts: Facts) -> str:
     return known
 
 
+@cache  # asked again and again about the same addresses
 def loopback(address: str) -> bool:
     try:
         ip = ipaddress.ip_address(address)

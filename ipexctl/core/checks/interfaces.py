@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from ipexctl.core.checks.cluster import Cluster, groups, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
@@ -119,9 +120,10 @@ def small_mtu(facts: Facts) -> Sight | None:
     "training. gloo and libfabric are told the interface of our own address.",
 )
 def other_way(cluster: Cluster) -> Iterator[Sight]:
+    addresses = [(f.host, peer_address(f)) for f in cluster.hosts]
     for facts in cluster.hosts:
         nic = _peer_nic(facts)
-        others = [a for f in cluster.hosts if f is not facts and (a := peer_address(f))]
+        others = [a for host, a in addresses if a and host != facts.host]
         ways = {a: way for a in others if (way := _route(facts, a))}
         wrong = {a: w for a, w in ways.items() if nic and w not in (nic.name, "lo")}
         if nic and wrong:
@@ -135,15 +137,25 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
 
 def _route(facts: Facts, address: str) -> str:
     """The interface of the longest prefix that holds the address; "" where nobody knows."""
-    target, best, nic = ipaddress.ip_address(address), -1, ""
+    target, best, nic = _address(address), -1, ""
     for route in facts.net.routes:
-        try:
-            network = ipaddress.ip_network(route.network)
-        except ValueError:
-            continue
-        if target.version == 4 and target in network and network.prefixlen > best:
+        network = _network(route.network)
+        if network and target.version == 4 and target in network and network.prefixlen > best:
             best, nic = network.prefixlen, route.nic
     return nic
+
+
+@cache  # many hosts ask about the same few networks
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
+@cache
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_address(text)
 
 
 @host_check(
