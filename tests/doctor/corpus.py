@@ -114,7 +114,7 @@ HOSTS: dict[str, Planted] = {
             "http_proxy=http://user:canary@proxy:3128",
             "ACCELERATE_API_TOKEN=canary",
         )
-        + "\necho 'ulimit -n 128' >> $H/.bashrc",
+        + "\necho 'ulimit -n 128; ulimit -u 250' >> $H/.bashrc",
         (
             Seed("preload-missing", "SOFT-016", "LD_PRELOAD"),
             Seed("one-thread", "SOFT-018", "OMP_NUM_THREADS"),
@@ -131,6 +131,7 @@ HOSTS: dict[str, Planted] = {
             Seed("slurm-bootstrap", "SYS-009", "I_MPI_HYDRA_BOOTSTRAP=ssh"),
             Seed("temporary-folder", "TMP-001", "TMPDIR"),
             Seed("nofile", "LIM-001", "nofile"),
+            Seed("nproc", "LIM-003", "nproc"),
             Seed("", "NET-024", "no_proxy"),
         ),
     ),
@@ -146,7 +147,7 @@ HOSTS: dict[str, Planted] = {
         echo 'sh /opt/intel/oneapi/setvars.sh' > $H/.profile
         cat > $H/.bashrc <<'END'
 export PATH=$HOME/intel/bin:$PATH VIRTUAL_ENV=$HOME/venv OMP_THREAD_LIMIT=1
-export ATEN_CPU_CAPABILITY=avx2 CCL_WORKER_COUNT=1
+export ATEN_CPU_CAPABILITY=avx2 CCL_WORKER_COUNT=64
 case $- in *i*) ;; *) return ;; esac
 source /opt/intel/oneapi/setvars.sh
 END
@@ -156,6 +157,7 @@ END
             Seed("libccl-missing", "MPI-016", "top of ~/.bashrc"),
             Seed("wrong-mpirun", "MPI-006", "~/.bashrc"),
             Seed("bindings-missing", "MPI-018", "gloo"),
+            Seed("ccl-workers-too-many", "MPI-011", "CCL_WORKER_COUNT=1"),
             Seed("torch-not-installed", "SOFT-004", "ipexctl install"),
             Seed("", "SOFT-021", "ATEN_CPU"),
             Seed("", "SOFT-022", "OMP_THREAD_LIMIT"),
@@ -226,8 +228,14 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         HostSpec(isa="sse", python=False),
     ),
     "walled": Planted(
-        "ip route add prohibit $PLAIN",
-        (Seed("bootstrap-proxy", "NET-003", "ip route get"),),
+        """
+        ip route add prohibit $PLAIN
+        mkdir $H/.ipexctl; mount -t tmpfs -o noexec tmpfs $H/.ipexctl
+        """,
+        (
+            Seed("bootstrap-proxy", "NET-003", "ip route get"),
+            Seed("noexec", "DISK-002", "--root"),
+        ),
     ),
     # hosts that nobody can ask: the slug stands where the id would
     "silent": Planted("", (Seed("ssh-refused", "unreachable", "systemctl status ssh"),)),
