@@ -24,6 +24,10 @@ need util-linux unshare
 need mount mount
 need e2fsprogs mkfs.ext4
 need procps ps
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then # login shells that only tests want
+    need tcsh tcsh
+    need fish fish
+fi
 
 if ((${#missing[@]})); then
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ipexctl.core.known_hosts import wildcard
@@ -18,6 +18,7 @@ Patterns = tuple[str, ...]
 Load = Callable[[str], Sequence[str]]  # an Include's argument -> the texts of the files it names
 
 MAX_INCLUDE_DEPTH = 16
+MAX_INCLUDES = 4096  # files that include each other multiply long before they are too deep
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*?)\s*$")
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -97,8 +98,9 @@ _DEFAULTED = {
 def parse_config(texts: Iterable[tuple[str, Load]]) -> Config:
     """The user's file, then the system's, each with the way to follow its Include lines."""
     settings: list[Setting] = []
+    budget = iter(range(MAX_INCLUDES))
     for text, load in texts:
-        settings += _parse(text, load, (), MAX_INCLUDE_DEPTH)
+        settings += _parse(text, _Load(load, budget), (), MAX_INCLUDE_DEPTH)
     return Config(tuple(settings), plain=all(_is_plain(s) for s in settings))
 
 
@@ -113,7 +115,19 @@ def host_matches(patterns: Patterns, name: str) -> bool:
     return fits
 
 
-def _parse(text: str, load: Load, outer: tuple[Patterns, ...], depth: int) -> list[Setting]:
+@dataclass(frozen=True)
+class _Load:
+    """Follows an Include line; None when there were too many."""
+
+    load: Load
+    budget: Iterator[int]
+
+    def __call__(self, word: str) -> Sequence[str] | None:
+        texts = self.load(word)
+        return None if any(next(self.budget, None) is None for _ in texts) else texts
+
+
+def _parse(text: str, load: _Load, outer: tuple[Patterns, ...], depth: int) -> list[Setting]:
     conditions = outer
     settings: list[Setting] = []
     for line in text.split("\n"):
@@ -125,7 +139,10 @@ def _parse(text: str, load: Load, outer: tuple[Patterns, ...], depth: int) -> li
             conditions = (*outer, _words(value))
         elif key == "include" and depth:
             for word in _words(value):
-                for included in load(word):
+                texts = load(word)
+                if texts is None:  # an include that stays one is not plain: ssh is asked
+                    settings.append(Setting(conditions, key, value))
+                for included in texts or ():
                     settings += _parse(included, load, conditions, depth - 1)
         else:
             settings.append(Setting(conditions, key, value))
