@@ -6,6 +6,7 @@ environment is the one a command over SSH gets, which is what mpirun's daemons a
 
 import os
 import re
+import stat
 
 PREFIXES = 8  # Python environments told about
 MPIS = 8
@@ -57,6 +58,15 @@ def names(folder):
         return []
 
 
+def small(read, path):
+    """The text of an ordinary file that is not large; a pipe would keep us waiting."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return ""
+    return read(path) if stat.S_ISREG(info.st_mode) and info.st_size < 1 << 18 else ""
+
+
 # --- the environment -----------------------------------------------------------------------------
 
 
@@ -101,13 +111,7 @@ def startup(read, home):
     """[[file, line]]: where the account's start-up files use Intel's environment scripts."""
     found = []
     for name in STARTUP:
-        path = home + "/" + name
-        try:
-            if os.path.getsize(path) > 1 << 18:
-                continue
-        except OSError:
-            continue
-        for line in read(path).splitlines():
+        for line in small(read, home + "/" + name).splitlines():
             for part in re.split(r";|&&|\|\|", line):  # commands: what else is in a line stays here
                 if SCRIPT.match(part.strip()):
                     found.append([name, part.strip()[:200]])
@@ -118,7 +122,7 @@ def accelerate(read, home):
     """The keys of accelerate's configuration; those inside another one as outer.inner."""
     folder = os.environ.get("HF_HOME") or home + "/.cache/huggingface"
     path = folder + "/accelerate/default_config.yaml"
-    text = read(path)[: 1 << 16] if os.path.isfile(path) else ""
+    text = small(read, path)
     keys, outer = [], ""
     for line in text.splitlines():
         match = re.match(r"( *)([A-Za-z_]\w*):", line)
@@ -332,7 +336,7 @@ def flavour_of(read, real, home):
         return "mpich"
     if "impi_info" in there or "hydra_bstrap_proxy" in there:
         return "intel"
-    if os.path.isfile(real) and os.path.getsize(real) < 1 << 16 and "I_MPI_" in read(real):
+    if "I_MPI_" in small(read, real):
         return "intel"
     if "prterun" in there or "ompi_info" in there:
         return "openmpi"
@@ -349,7 +353,7 @@ def version_of(read, flavour, prefix):
         return parts[-1] if parts else ""
     for name in ("ompi", "ompi-c", "mpich"):
         for lib in ("lib", "lib64"):
-            text = read("%s/%s/pkgconfig/%s.pc" % (prefix, lib, name))
+            text = small(read, "%s/%s/pkgconfig/%s.pc" % (prefix, lib, name))
             match = re.search(r"^Version: *([\w.]+)", text, re.M)
             if match:
                 return match.group(1)

@@ -289,6 +289,15 @@ def test_a_way_out_by_another_interface_is_told():
     ]
 
 
+def test_two_interfaces_of_one_network_are_no_other_way():
+    routes = (
+        Route("eth1", "10.0.0.0/24"),
+        Route("eth0", "10.0.0.0/24"),
+        Route("ib0", "10.0.0.0/8"),
+    )
+    assert seen(*three(node02=part("net", routes=routes))) == []
+
+
 def test_different_mtus_are_told_once():
     found = seen(*three(node02=nics(Nic("eth0", True, 9000, ("10.0.0.2",)))))
     assert found == [("NET-013", "warn", "", "1500 on node[01,03]; 9000 on node02")]

@@ -124,8 +124,11 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
     for facts in cluster.hosts:
         nic = _peer_nic(facts)
         others = [a for host, a in addresses if a and host != facts.host]
-        ways = {a: way for a in others if (way := _route(facts, a))}
-        wrong = {a: w for a, w in ways.items() if nic and w not in (nic.name, "lo")}
+        wrong = {
+            a: ways[0]
+            for a in others
+            if nic and (ways := _ways(facts, a)) and not {nic.name, "lo"} & set(ways)
+        }
         if nic and wrong:
             address, way = next(iter(wrong.items()))
             yield Sight(
@@ -135,27 +138,19 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
             )
 
 
-def _route(facts: Facts, address: str) -> str:
-    """The interface of the longest prefix that holds the address; "" where nobody knows."""
-    target, best, nic = _address(address), -1, ""
+def _ways(facts: Facts, address: str) -> list[str]:
+    """The interfaces of the longest prefix that holds the address; none where nobody knows."""
+    target, best, found = ipaddress.ip_address(address), -1, list[str]()
     for route in facts.net.routes:
-        network = _network(route.network)
-        if network and target.version == 4 and target in network and network.prefixlen > best:
-            best, nic = network.prefixlen, route.nic
-    return nic
-
-
-@cache  # many hosts ask about the same few networks
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        return None
-
-
-@cache
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    return ipaddress.ip_address(text)
+        try:
+            network = ipaddress.ip_network(route.network)
+        except ValueError:
+            continue
+        if target.version != 4 or target not in network or network.prefixlen < best:
+            continue
+        found = [*(found if network.prefixlen == best else []), route.nic]
+        best = network.prefixlen
+    return found
 
 
 @host_check(
