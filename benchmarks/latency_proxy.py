@@ -2,7 +2,7 @@
 
     python benchmarks/latency_proxy.py [--hosts 8] [--delay 25] [--rounds 3]
 
-Needs root (for the lab). Between this machine and every host stands a small TCP proxy that holds all
+Needs root (for the lab). Between us and every host stands a small TCP proxy that holds all
 bytes back for the delay, in both directions, and keeps their order. With few hosts and a long delay
 the time is round trips; the proxy also counts them: each time bytes come to it from our side after
 bytes came from the host's side, a round trip has begun. What both tools run on the hosts is equal
