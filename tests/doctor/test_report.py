@@ -10,6 +10,7 @@ import pytest
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Severity
+from ipexctl.core.recommend import Recommendation
 from ipexctl.core.report import Report
 from ipexctl.ui.doctor import show
 from tests import made
@@ -129,6 +130,35 @@ def test_hosts_that_cannot_train_together_are_not_called_good():
     arm = replace(B, cpu=replace(B.cpu, arch="aarch64", flags=frozenset({"asimd"})))
     first = text(report(A, arm)).splitlines()[0]
     assert first.startswith("2 of 2 hosts can train, but not together")
+
+
+SLOW = "1 thing slows you"
+
+
+@pytest.mark.parametrize(
+    ("width", "end"), [(80, " · 0.5 s"), (40, SLOW), (None, " · 0.5 s")], ids=str
+)
+def test_the_verdict_is_one_line_on_any_terminal(width, end):
+    warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", "mend it")
+    lines = text(replace(report(A), findings=(warn,)), width=width).splitlines()
+    assert lines[0].startswith("1 of 1 host can train · 1 thing slows you")
+    assert lines[0].endswith(end)
+    assert lines[1] == "do this on node01: mend it"
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [
+        (80, "use  node[01-03]: torch 2.13.0 · bf16 · 1 rank × 4 threads"),
+        (None, "use  node[01-03]: torch 2.13.0 · Python 3.11 · bf16 · 1 rank × 4 threads per host"),
+    ],
+)
+def test_equal_hosts_get_one_line_of_advice(width, words):
+    advice = Recommendation(
+        ("node01", "node02", "node03"), "row", "torch 2.13.0", "3.11", "bf16", 1, 4, ("AMX", "x")
+    )
+    lines = text(replace(report(A, B, C), recommendations=(advice,)), width=width).splitlines()
+    assert lines[6:8] == [words, "  AMX"]
 
 
 def note(number: int, host: str) -> Finding:

@@ -28,7 +28,7 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
     if width is None and file.isatty():
         console.width = max(console.width, 40)
         width = console.width
-    parts = [*_head(report), Text()]
+    parts = [*_head(report, width), Text()]
     parts += lines(report, width, verbose=verbose)
     parts += advice(report, width, verbose=verbose)
     parts += measured(report, verbose=verbose)
@@ -37,8 +37,8 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
     console.print(Text("\n").join(parts), soft_wrap=True)
 
 
-def verdict(report: Report) -> Text:
-    """One line that answers the question."""
+def verdict(report: Report, width: int | None = None) -> Text:
+    """One line that answers the question; the time goes first when there is no room."""
     states = [report.state(h.name) for h in report.hosts]
     good = sum(s in ("ok", "warn") for s in states)
     total = len(states)
@@ -51,18 +51,19 @@ def verdict(report: Report) -> Text:
     counted = [
         (states.count("unreachable"), "unreachable"),
         (states.count("failed") + states.count("fail"), "failed"),
-        (slow, "thing slows you down" if slow == 1 else "things slow you down"),
+        (slow, "thing slows you" if slow == 1 else "things slow you"),
     ]
     text.append("".join(f" · {n} {word}" for n, word in counted if n))
-    return text.append(f" · {report.seconds:.1f} s", "dim")
+    took = f" · {report.seconds:.1f} s"
+    return text if width and len(text) + len(took) > width else text.append(took, "dim")
 
 
-def _head(report: Report) -> list[Text]:
+def _head(report: Report, width: int | None) -> list[Text]:
     where, command = _first_thing(report)
     label = f"do this on {plain(where)}: " if where else "do this: "
     if not command:
         label, command = "next: ", f"ipexctl install {report.named}".strip()
-    return [verdict(report), Text(label, "bold").append(plain(command), "not bold")]
+    return [verdict(report, width), Text(label, "bold").append(plain(command), "not bold")]
 
 
 def _first_thing(report: Report) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.core.recommend import Recommendation
@@ -24,9 +25,10 @@ def advice(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
 
 def _one(r: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
     text = Text("use", "bold")
-    names = folded(r.hosts, 40 if width else 80)
-    text.append(f"  {names}: ", "bold").append(_words(r), "not bold")
-    lines = [text]
+    names = folded(r.hosts, max(24, width // 3) if width else 80)
+    text.append(f"  {names}: ", "bold")
+    words = _words(r, None if width is None else width - cell_len(text.plain))
+    lines = [text.append(words, "not bold")]
     if r.verdict:
         lines += labelled("but", r.verdict, width)
     if verbose:
@@ -38,7 +40,11 @@ def _one(r: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
     return lines
 
 
-def _words(r: Recommendation) -> str:
-    ranks = f"{r.ranks} rank{'s' if r.ranks != 1 else ''} × {r.threads} threads per host"
+def _words(r: Recommendation, room: int | None) -> str:
+    """What there is no room for can be seen in the table above, or with -v."""
+    ranks = f"{r.ranks} rank{'s' if r.ranks != 1 else ''} × {r.threads} threads"
     python = f"Python {r.python}" if r.python else ""
-    return " · ".join(filter(None, (r.title, python, r.dtype, ranks)))
+    parts = [p for p in (r.title, python, r.dtype, f"{ranks} per host") if p]
+    brief = [p for p in (r.title, r.dtype, ranks) if p]
+    words = " · ".join(parts)
+    return words if room is None or cell_len(words) <= room else " · ".join(brief)
