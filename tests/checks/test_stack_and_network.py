@@ -283,7 +283,8 @@ def test_a_host_with_loopback_alone_cannot_train_with_others():
 
 def test_a_way_out_by_another_interface_is_told():
     routes = (Route("eth0", "10.9.0.0/16"), Route("eth1", "10.0.0.0/24"))
-    found = seen(*three(node02=part("net", routes=routes)))
+    tries = (peer("node02", "node01"), peer("node01", "node02"))
+    found = seen(*three(node02=part("net", routes=routes)), peers=tries)
     assert found == [
         ("NET-015", "warn", "node02", "10.0.0.1 by eth1, own address 10.0.0.2 on eth0")
     ]
@@ -295,7 +296,8 @@ def test_two_interfaces_of_one_network_are_no_other_way():
         Route("eth0", "10.0.0.0/24"),
         Route("ib0", "10.0.0.0/8"),
     )
-    assert seen(*three(node02=part("net", routes=routes))) == []
+    tries = (peer("node02", "node01"),)
+    assert seen(*three(node02=part("net", routes=routes)), peers=tries) == []
 
 
 def test_different_mtus_are_told_once():

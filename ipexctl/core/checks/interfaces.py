@@ -120,13 +120,14 @@ def small_mtu(facts: Facts) -> Sight | None:
     "training. gloo and libfabric are told the interface of our own address.",
 )
 def other_way(cluster: Cluster) -> Iterator[Sight]:
-    addresses = [(f.host, peer_address(f)) for f in cluster.hosts]
+    tried: dict[str, list[str]] = {}
+    for peer in cluster.peers:
+        tried.setdefault(peer.source, []).append(peer.address)
     for facts in cluster.hosts:
         nic = _peer_nic(facts)
-        others = [a for host, a in addresses if a and host != facts.host]
         wrong = {
             a: ways[0]
-            for a in others
+            for a in tried.get(facts.host, ())
             if nic and (ways := _ways(facts, a)) and not {nic.name, "lo"} & set(ways)
         }
         if nic and wrong:
@@ -140,17 +141,28 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
 
 def _ways(facts: Facts, address: str) -> list[str]:
     """The interfaces of the longest prefix that holds the address; none where nobody knows."""
-    target, best, found = ipaddress.ip_address(address), -1, list[str]()
+    target, best, found = _address(address), -1, list[str]()
     for route in facts.net.routes:
-        try:
-            network = ipaddress.ip_network(route.network)
-        except ValueError:
+        network = _network(route.network)
+        if not network or target.version != 4 or target not in network:
             continue
-        if target.version != 4 or target not in network or network.prefixlen < best:
-            continue
-        found = [*(found if network.prefixlen == best else []), route.nic]
-        best = network.prefixlen
+        if network.prefixlen >= best:
+            found = [*(found if network.prefixlen == best else []), route.nic]
+            best = network.prefixlen
     return found
+
+
+@cache  # many hosts ask about the same few networks
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
+@cache
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_address(text)
 
 
 @host_check(

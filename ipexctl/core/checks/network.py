@@ -109,15 +109,19 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
     "there, and every rank connects to it first.",
 )
 def range_closed(cluster: Cluster) -> list[Sight]:
-    found = []
-    for target in dict.fromkeys(p.target for p in cluster.peers):
-        failed = [p for p in cluster.peers if p.target == target and p.ok and p.in_range]
-        if failed:
-            errors = ", ".join(sorted({p.in_range or "" for p in failed}))
-            names = fold(p.source for p in failed)
-            fix = _fix(failed[0])
-            found.append(Sight(f"{names} to {failed[0].address}: {errors}", host=target, fix=fix))
-    return found
+    closed: dict[str, list[Peer]] = {}
+    for peer in cluster.peers:
+        if peer.ok and peer.in_range:
+            closed.setdefault(peer.target, []).append(peer)
+    return [
+        Sight(
+            f"{fold(p.source for p in failed)} to {failed[0].address}: "
+            + ", ".join(sorted({p.in_range or "" for p in failed})),
+            host=target,
+            fix=_fix(failed[0]),
+        )
+        for target, failed in closed.items()
+    ]
 
 
 def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
@@ -221,15 +225,15 @@ def unknown_names(cluster: Cluster) -> Sight | None:
 def wrong_names(cluster: Cluster) -> list[Sight]:
     own = {f.host: {a for n in f.net.nics for a in n.addresses} | {peer_address(f)}
            for f in cluster.hosts}  # fmt: skip
-    found = []
-    for source in dict.fromkeys(p.source for p in cluster.peers):
-        wrong = [
-            p
-            for p in cluster.peers
-            if p.source == source and p.resolved and not own.get(p.target, set()) & set(p.resolved)
-        ]
-        if wrong:
-            text = ", ".join(f"{p.target} is {p.resolved[0]}" for p in wrong[:4] if p.resolved)
-            fix = f"in /etc/hosts of {source}: {wrong[0].address} {wrong[0].target}"
-            found.append(Sight(text, host=source, fix=fix))
-    return found
+    wrong: dict[str, list[Peer]] = {}
+    for peer in cluster.peers:
+        if peer.resolved and not own.get(peer.target, set()) & set(peer.resolved):
+            wrong.setdefault(peer.source, []).append(peer)
+    return [
+        Sight(
+            ", ".join(f"{p.target} is {p.resolved[0]}" for p in peers[:4] if p.resolved),
+            host=source,
+            fix=f"in /etc/hosts of {source}: {peers[0].address} {peers[0].target}",
+        )
+        for source, peers in wrong.items()
+    ]
