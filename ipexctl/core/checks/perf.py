@@ -9,6 +9,7 @@ from ipexctl.core import isa
 from ipexctl.core.bench import HostBench, Link, onednn_level
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import Sight, cluster_check
+from ipexctl.core.facts import peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Severity
 
@@ -236,7 +237,9 @@ def _slow(host: str, own: Rated, hosts: Sequence[Facts]) -> Sight:
     rate = min(r for _, r in own)
     others = fold(n.target if n.source == host else n.source for n, _ in own)
     facts = next((f for f in hosts if f.host == host), None)
-    nic = facts.net.default_nic if facts else ""
+    address = peer_address(facts) if facts else ""
+    nics = facts.net.nics if facts else ()
+    nic = next((n.name for n in nics if address in n.addresses), "")
     return Sight(
         f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
         f"{_GRADIENTS / rate:.0f} s",
