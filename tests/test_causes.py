@@ -139,3 +139,12 @@ def test_no_pattern_can_take_for_ever():
         for evil in (word * 4000, (word + " ") * 4000, word + "a" * 100_000, word + "(" * 9999):
             causes.matches([evil], failures())
     assert time.monotonic() - began < 60
+
+
+def test_a_warning_is_not_why_a_program_ended():
+    warning = "x.py:3: UserWarning: Failed: ModuleNotFoundError: No module named 'numpy' (here)"
+    assert causes.match([warning, "gives up"], failures()) is None
+    assert (
+        causes.match([warning, "ModuleNotFoundError: No module named 'torch'"], failures())
+        is not None
+    )

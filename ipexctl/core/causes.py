@@ -18,6 +18,7 @@ from ipexctl.core import toml
 
 MAX_LINE = 2000
 _BLOCK = 500  # lines
+_WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program went on after it
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ _UNSEEN = """\
 
 
 def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
-    """The most telling cause: the first one that is not weak, else the first."""
+    """Why something ended: the first cause that is not weak, else the first. No warning is one."""
     first = None
-    for found in _found(lines, known):
+    for found in _found((line for line in lines if not _WARNING.search(line)), known):
         if not found.cause.weak:
             return found
         first = first or found
