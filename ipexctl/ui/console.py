@@ -11,7 +11,8 @@ from rich.console import Console
 
 def console_on(stream: IO[str]) -> Console:
     # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
-    force = True if os.environ.get("CLICOLOR_FORCE", "0") != "0" else None
+    forced = os.environ.get("CLICOLOR_FORCE", "0") != "0" and not os.environ.get("NO_COLOR")
+    force = True if forced else None
     live = False if os.environ.get("CI") else force
     return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
 
