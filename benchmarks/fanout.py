@@ -9,7 +9,7 @@ wall: seconds. cpu: user + system seconds of the tool and all its children on th
 clients included, the hosts' sshd not). rss: its largest process. Ratios compare medians: below 1
 means that ipexctl needs less. The tools do unequal work: ipexctl gathers all facts, judges them and
 lets hosts connect to each other; `ansible setup` gathers facts; the rest print /proc/cpuinfo. The
-row "same imports" runs a Python that has imported what our agent imports, and does nothing more.
+row "paramiko same imports" runs a Python that has imported what our agent imports, and does nothing more.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def tools(lab: Lab, work: Path, bin_dir: Path | None, count: int) -> list[Tool]:
         ),
     ]
     loop = found[-1].argv[:-1]
-    found.append(Tool("paramiko, same imports", (*loop, SAME_IMPORTS)))
+    found.append(Tool("paramiko same imports", (*loop, SAME_IMPORTS)))
     ssh = f"-F {config}"
     for name, argv, env in (
         ("clush", ("clush", f"-f{count}", "-o", ssh, "-w", ",".join(names), REMOTE), ()),
