@@ -9,7 +9,7 @@ wall: seconds. cpu: user + system seconds of the tool and all its children on th
 clients included, the hosts' sshd not). rss: its largest process. Ratios compare medians: below 1
 means that ipexctl needs less. The tools do unequal work: ipexctl gathers all facts, judges them and
 lets hosts connect to each other; `ansible setup` gathers facts; the rest print /proc/cpuinfo. The
-row "paramiko same imports" runs a Python that has imported what our agent imports, and does nothing more.
+row "paramiko same imports" runs a Python that imports what our agent imports, and no more.
 """
 
 from __future__ import annotations
