@@ -93,7 +93,7 @@ def remote_line(env: Env, command: tuple[str, ...]) -> str:
 
 def _word(text: str) -> str:
     """For sh inside another shell's quotes, where csh would still take a `!` for its history."""
-    return shell.quote((text,)).replace("!", "'\"$(printf \"\\041\")\"'")
+    return shell.quote((text,)).replace("!", '\'"$(printf "\\041")"\'')
 
 
 def _set(pair: tuple[str, str]) -> str:
