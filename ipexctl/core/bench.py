@@ -7,7 +7,7 @@ samples of a second or less: good enough to find the host or the cable that is n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,6 +150,13 @@ def onednn_level(text: str) -> str:
     if "avx2" in words or "avx10" in words:
         return "avx2"
     return "sse" if "sse" in words or "avx" in words else ""
+
+
+def middle(numbers: Iterable[float]) -> float:
+    """The median of at least one number."""
+    ordered = sorted(numbers)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def _positive(value: Any) -> float | None:

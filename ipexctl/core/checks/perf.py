@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from ipexctl.core import isa
-from ipexctl.core.bench import HostBench, Link, onednn_level
+from ipexctl.core.bench import HostBench, Link, middle, onednn_level
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import Sight, cluster_check
 from ipexctl.core.facts import peer_address
@@ -38,10 +37,10 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
             known = [(h, v) for h in equal if (v := value(h))]
             if len(known) < EQUALS:
                 continue
-            middle = statistics.median(v for _, v in known)
+            usual = middle(v for _, v in known)
             for h, v in known:
-                if v < SLOW * middle:
-                    evidence = f"{what} {v:.0f} {unit}, {middle:.0f} in the middle of {len(known)}"
+                if v < SLOW * usual:
+                    evidence = f"{what} {v:.0f} {unit}, {usual:.0f} in the middle of {len(known)}"
                     yield Sight(evidence, host=h.host)
 
 
@@ -111,8 +110,8 @@ def slow_link(cluster: Cluster) -> list[Sight]:
     good = [(link, link.rate) for link in cluster.measured.links if link.rate]
     if not good:
         return []
-    middle = statistics.median(rate for _, rate in good)
-    beside = min(SLOW_BESIDE * middle, FAST_LINK) if len(good) >= EQUALS else 0.0
+    usual = middle(rate for _, rate in good)
+    beside = min(SLOW_BESIDE * usual, FAST_LINK) if len(good) >= EQUALS else 0.0
     limit = max(SLOW_LINK, beside)
     slow = [(link, rate) for link, rate in good if rate < limit]
     return [_slow(host, own, cluster.hosts) for host, own in _blamed(slow, good)]

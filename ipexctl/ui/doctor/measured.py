@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from rich.text import Text
 
-from ipexctl.core.bench import HostBench, Link
+from ipexctl.core.bench import HostBench, Link, middle
 from ipexctl.core.facts import plain
 from ipexctl.core.report import Report
 from ipexctl.ui.doctor.words import folded
@@ -58,8 +57,8 @@ def _links(report: Report, *, verbose: bool) -> list[Text]:
     good = [link for link in report.measured.links if link.rate and link.latency]
     if not good:
         return []
-    rate = statistics.median(link.rate or 0.0 for link in good)
-    latency = statistics.median(link.latency or 0.0 for link in good)
+    rate = middle(link.rate or 0.0 for link in good)
+    latency = middle(link.latency or 0.0 for link in good)
     slowest = min(good, key=lambda link: link.rate or 0.0)
     words = f"{len(good)} links  {bits(rate)} and {seconds(latency)} in the middle"
     if len(good) > 1:
