@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -671,17 +671,24 @@ _MPI_SPELLINGS = {
     "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
     "-hostfile": "-f", "-machinefile": "-f",
 }  # fmt: skip
-_RUN_FLAGS = frozenset({"-m", "--json", "--help"})  # the options of `run` that take no value
+
+
+def _flags(command: Callable[..., None]) -> frozenset[str]:
+    """The options of a command that take no value."""
+    hints = get_type_hints(command, include_extras=True).values()
+    options = [get_args(hint)[1] for hint in hints if get_args(hint)[:1] == (bool,)]
+    return frozenset({"--help", *(word for o in options for word in o.param_decls or ())})
 
 
 def _long_dashes(args: list[str]) -> list[str]:
     """MPI's one-dash words as Click understands them; what follows the script is the script's."""
     if not args or args[0] != "run":
         return args
+    flags = _flags(run)
     out, i = ["run"], 1
     while i < len(args) and args[i].startswith("-") and args[i] != "--":
         word = _MPI_SPELLINGS.get(args[i], args[i])
-        alone = word in _RUN_FLAGS or "=" in word or (word[1:2] != "-" and len(word) > 2)
+        alone = word in flags or "=" in word or (word[1:2] != "-" and len(word) > 2)
         out += [word] if alone else [word, *args[i + 1 : i + 2]]
         i += 1 if alone else 2
     return out + args[i:]

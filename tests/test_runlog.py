@@ -70,14 +70,23 @@ def test_what_ends_because_we_asked_is_no_failure():
     run.stopping = True
     run.rank_ended(RankEnd(0, "n0", None, 9))
     run.host_lost("n1", "gone")
-    assert (run.first, run.lost_host) == (None, None)
+    assert (run.first, run.lost) == (None, "")
 
 
 def test_a_lost_host_explains_the_ranks_that_fail_after_it():
     run = state()
     run.host_lost("n1", "no word from it for 30 s")
     run.rank_ended(RankEnd(0, "n0", 1))
-    assert (run.first, run.lost_host) == (None, ("n1", "no word from it for 30 s"))
+    assert (run.first, run.lost) == (None, "n1 was lost: no word from it for 30 s")
+
+
+def test_what_follows_the_first_cause_does_not_replace_it():
+    run = state()
+    run.mpi_ended("mpirun ended with code 1")
+    run.rank_ended(RankEnd(0, "n0", None, 9))
+    run.host_lost("n1", "gone")
+    run.controller_away(40, 30)
+    assert (run.mpi, run.first, run.lost) == ("mpirun ended with code 1", None, "")
 
 
 @pytest.mark.parametrize(

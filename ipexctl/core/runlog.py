@@ -123,7 +123,7 @@ class RunState:
     interrupted: bool = False
     stopping: bool = False  # what ends from now on ends because we asked for it
     first: RankEnd | None = None
-    lost_host: tuple[str, str] | None = None
+    lost: str = ""  # which host was lost, and how we know
     mpi: str = ""  # how mpirun or a daemon of its ended before the ranks did
     hidden: int = 0
 
@@ -137,7 +137,15 @@ class RunState:
 
     def host_lost(self, host: str, why: str) -> None:
         if self._undecided:
-            self.lost_host = (host, why)
+            self.lost = f"{host} was lost: {why}"
+
+    def controller_away(self, seconds: float, lease: float) -> None:
+        """We were suspended; what comes from the hosts now is about their ends, not the cause."""
+        if self._undecided:
+            self.lost = (
+                f"this machine stood still for {seconds:.0f} s, "
+                f"and hosts end a run when they hear nothing for {lease:.0f} s"
+            )
 
     def mpi_ended(self, how: str) -> None:
         if self._undecided and not self.all_ended:
@@ -147,7 +155,7 @@ class RunState:
     def _undecided(self) -> bool:
         """Nothing has failed yet, and nobody asked for the end."""
         asked = self.stopping or self.interrupted
-        return not (asked or self.first or self.lost_host or self.mpi)
+        return not (asked or self.first or self.lost or self.mpi)
 
     def output(self, rank: int, data: bytes) -> list[str]:
         lines = self._streams.setdefault(rank, Lines()).feed(data)

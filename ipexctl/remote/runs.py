@@ -49,7 +49,7 @@ def place(root, work, entry):
         os.symlink(entry["link"], path)
         return
     shutil.copyfile(blobs.path_of(root, entry["sha256"]), path)
-    os.chmod(path, 0o755 if entry["mode"] & 0o100 else 0o644)
+    os.chmod(path, 0o700 if entry["mode"] & 0o100 else 0o600)
 
 
 def inside(folder, path):
@@ -157,9 +157,10 @@ class HostRun:
         while not self.over:
             silence = time.monotonic() - self.last_heard
             if silence > self.lease:
-                self.end()
+                # told first, as what follows has this cause; in a thread, as nobody may read it
                 start_thread(self.call.emit, {"event": "lease", "seconds": silence})
-                time.sleep(1.0)  # the controller may be there again, and wonder
+                time.sleep(0.2)
+                self.end()
                 os._exit(0)
             time.sleep(0.5)
 
@@ -307,7 +308,7 @@ class HostRun:
         out = os.path.join(self.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
         parent = os.getpid()
         try:
-            with open(out, "ab") as log:
+            with open(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
                 child = subprocess.Popen(
                     argv,
                     env=env,

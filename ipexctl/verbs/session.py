@@ -7,6 +7,7 @@ never held up behind output, and a slow terminal costs neither memory nor the ru
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from ipexctl.core.model import LaunchPlan
 from ipexctl.core.runlog import Lines, RunState
 from ipexctl.errors import EXIT_INTERRUPTED, IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
+from ipexctl.verbs.target import root_of
 from ipexctl.verbs.watch import HostEnd, Painter, RunResult, Tally
 
 PING_EVERY = 3.0
@@ -36,14 +38,19 @@ EXIT_HOST_FAILED = 123
 
 @dataclass
 class Interrupts:
-    """Counts Ctrl-C. `armed` while the run can answer to it; else it ends the command at once."""
+    """Counts Ctrl-C (and SIGTERM, SIGHUP). `armed` while the run can answer to it.
+
+    Else it ends the command at once.
+    """
 
     count: int = 0
     armed: bool = False
+    last: str = "Ctrl-C"
 
-    def hit(self, *_: object) -> None:
+    def hit(self, number: int, *_: object) -> None:
         if not self.armed:
             raise KeyboardInterrupt
+        self.last = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         self.count += 1
 
 
@@ -124,11 +131,10 @@ class Session:
             while time.monotonic() < until:
                 name, event = self.inbox.get(timeout=wait)
                 wait = 0.0
+                self._look_at_clock()
                 if name:
                     self._take(name, event)
-        before, self.now = self.now, time.monotonic()
-        if self.now - before > 2.0:
-            self._we_were_away()
+        self._look_at_clock()
         self._give_back()
         self._ping()
         self._heed_interrupts()
@@ -139,10 +145,14 @@ class Session:
         with suppress(queue.Full):  # then the loop is awake
             self.inbox.put_nowait(("", None))
 
-    def _we_were_away(self) -> None:
-        """Suspended: what the hosts said meanwhile may not have been read yet."""
-        for link in self.links.values():
-            link.heard = max(link.heard, self.now)
+    def _look_at_clock(self) -> None:
+        """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
+        away, self.now = time.monotonic() - self.now, time.monotonic()
+        if away > 2.0:
+            for link in self.links.values():
+                link.heard = self.now
+        if away > self.host_timeout:
+            self.state.controller_away(away, self.host_timeout)
 
     # -- to the hosts --
 
@@ -157,7 +167,7 @@ class Session:
         plan = next(h for h in self.plan.hosts if h.host == name)
         python = f"{plan.prefix}/bin/python"
         return {
-            "root": self.root,
+            "root": root_of(self.links[name].agent.host, self.root),
             "run_id": self.run_id,
             "lease": self.host_timeout,
             "window": WINDOW,
@@ -219,8 +229,8 @@ class Session:
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
-        if self.painter.gone and not self.seen_interrupts:
-            self.interrupts.count = max(self.interrupts.count, 1)
+        if self.painter.gone and not self.interrupts.count:
+            self.interrupts.count, self.interrupts.last = 1, "the end of its output's reader"
         if self.interrupts.count == self.seen_interrupts or self.state.stopping:
             return
         first, self.seen_interrupts = not self.seen_interrupts, self.interrupts.count
@@ -228,8 +238,8 @@ class Session:
             self.deadline = self.now
             return
         self.painter.note(
-            f"Ctrl-C: passed on to the ranks; they have {INTERRUPT_GRACE:.0f} s to end. "
-            "Again to kill them now."
+            f"{self.interrupts.last}: passed on to the ranks as Ctrl-C; they have "
+            f"{INTERRUPT_GRACE:.0f} s to end. Ctrl-C again kills them now."
         )
         self.state.interrupted = True
         for name in self.links:
@@ -430,13 +440,10 @@ class Session:
         if state.first:
             first = state.first
             return "rank-failed", first.exit_code, f"rank {first.rank} on {first.host} {first}"
-        if state.lost_host:
-            host, why = state.lost_host
-            return "host-lost", EXIT_HOST_LOST, f"{host} was lost: {why}"
+        if state.lost:
+            return "host-lost", EXIT_HOST_LOST, state.lost
         if state.interrupted or self.seen_interrupts:
-            gone = self.painter.gone and self.interrupts.count == 1
-            why = "nobody reads the output any more" if gone else "stopped by Ctrl-C"
-            return "interrupted", EXIT_INTERRUPTED, why
+            return "interrupted", EXIT_INTERRUPTED, f"stopped by {self.interrupts.last}"
         if self.broken:
             return "host-failed", EXIT_HOST_FAILED, self.broken
         if self.refused or state.mpi:

@@ -66,11 +66,12 @@ class Painter:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.gone = False  # nobody reads any more; what follows is dropped
+        self.gone = False  # nobody reads the ranks' output any more
         self.on_shown: Callable[[], None] = lambda: None
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._shown: dict[str, int] = {}
+        self._waiting = 0  # pieces of output
         self._bug: BaseException | None = None
         self._thread = threading.Thread(target=self._paint, daemon=True)
         self._thread.start()
@@ -85,15 +86,18 @@ class Painter:
         """`size`: the bytes that this gives back to the host."""
 
         def paint() -> None:
-            if texts:
-                self.view.lines(host, rank, texts)
+            try:
+                if texts and not self.gone:
+                    self.view.lines(host, rank, texts)
+            finally:
+                self._give_back(host, size)
 
+        with self._lock:
+            self._waiting += 1
         self._todo.put(paint)
-        if size:
-            self._todo.put(lambda: self._give_back(host, size))
 
     def tick(self, tally: Tally) -> None:
-        if not self.behind:
+        if self._todo.empty():
             self._todo.put(lambda: self.view.tick(tally))
 
     def result(self, result: RunResult) -> None:
@@ -101,7 +105,9 @@ class Painter:
 
     @property
     def behind(self) -> bool:
-        return not self._todo.empty()
+        """There is output that was not painted yet."""
+        with self._lock:
+            return self._waiting > 0
 
     def shown(self) -> dict[str, int]:
         """Bytes per host that were painted since the last call."""
@@ -119,6 +125,7 @@ class Painter:
 
     def _give_back(self, host: str, size: int) -> None:
         with self._lock:
+            self._waiting -= 1
             self._shown[host] = self._shown.get(host, 0) + size
         self.on_shown()
 
@@ -127,19 +134,7 @@ class Painter:
             try:
                 work()
             except OSError:
-                self._stop_painting()
+                self.gone = True
             except BaseException as e:
-                self._bug = e
-                self._stop_painting()
-
-    def _stop_painting(self) -> None:
-        self.gone = True
-        self.view = _Nobody()
-
-
-class _Nobody:
-    def note(self, text: str) -> None: ...
-    def planned(self, run_id: str, plan: LaunchPlan) -> None: ...
-    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None: ...
-    def tick(self, tally: Tally) -> None: ...
-    def result(self, result: RunResult) -> None: ...
+                self._bug = self._bug or e
+                self.gone = True

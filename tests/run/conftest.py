@@ -67,6 +67,9 @@ class Runner:
         lab = ["-f", str(self.lab.hostfile), "-F", str(self.lab.ssh_config)]
         return [sys.executable, "-m", "ipexctl", "run", *lab, *options]
 
+    def environment(self, **kwargs: str) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(REPO), **kwargs}
+
     def start(self, *options: str) -> Started:
         process = subprocess.Popen(
             self.argv("--json", *options),
@@ -75,7 +78,7 @@ class Runner:
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(REPO)},
+            env=self.environment(),
         )
         self.started.append(process)
         return Started(process)
@@ -87,7 +90,7 @@ class Runner:
             capture_output=True,
             text=True,
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(REPO), **kwargs},
+            env=self.environment(**kwargs),
             timeout=180,
         )
 
@@ -123,5 +126,6 @@ def runner(installed_lab, tmp_path):
         if process.poll() is None:
             process.kill()
             process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()

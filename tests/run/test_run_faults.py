@@ -1,0 +1,215 @@
+"""What a run does when scripts, hosts, terminals and the controller misbehave. Real lab hosts."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+# loses its parent, its session, its environment, and hears no signal that can be ignored
+HIDES = (
+    "import os\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    if os.fork() == 0:\n"
+    "        os.execve('/bin/sh', ['sh', '-c', \"trap '' TERM INT HUP; while :; do sleep 31337;\"\n"
+    "                  ' done'], {'PATH': '/usr/bin:/bin'})\n"
+    "    os._exit(0)\n"
+)
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
+COUNT = "import time\nfor i in range(70): print('up', flush=True); time.sleep(0.1)\n"
+
+
+def hidden(runner) -> list[str]:
+    """Hosts on which a process of HIDES lives."""
+    look = ["/bin/sh", "-c", "pgrep -f '[s]leep 31337'"]
+    return [n for n in runner.lab.hosts if runner.lab.run_in(n, look).returncode == 0]
+
+
+def up(run, ranks):
+    seen = set()
+    while len(seen) < ranks:
+        seen.add(run.until(event="line", text="up")["rank"])
+
+
+# --- scripts -------------------------------------------------------------------------------------
+
+
+def test_a_child_that_hides_ends_with_its_rank(runner):
+    result = runner.start("-n", "3", str(runner.script(HIDES))).finish()
+    assert (result["exit_code"], [h["survivors"] for h in result["hosts"]]) == (0, [0, 0, 0])
+    assert hidden(runner) == []
+
+
+@pytest.mark.parametrize("victim", ["[r]ank.py$", "[p]ython3 -ISc"])
+def test_a_child_that_hides_is_found_when_its_wrapper_or_agent_is_killed(runner, victim):
+    run = runner.start("-n", "3", str(runner.script(HIDES + SLEEP)))
+    up(run, 3)
+    assert hidden(runner) == ["node01", "node02", "node03"]
+    kill = f"kill -9 $(pgrep -o -f '{victim}')"
+    assert runner.lab.run_in("node02", ["/bin/sh", "-c", kill]).returncode == 0
+    result = run.finish()
+    assert "node02" in result["cause"]
+    assert hidden(runner) == []
+
+
+def test_a_script_that_removes_its_folder_and_its_log_is_still_heard(runner):
+    script = runner.script(
+        "import os, time\nprint('before', flush=True)\n"
+        "os.system('chmod 000 ../logs/rank*; rm -rf ../work ../logs')\n"
+        "print('after', flush=True)\ntime.sleep(0.3)\nprint('last', end='')\n"
+    )
+    run = runner.start("-n", "3", str(script))
+    assert run.finish()["exit_code"] == 0
+    assert [run.lines(r) for r in range(3)] == [["before", "after", "last"]] * 3
+
+
+def test_bytes_that_are_no_text_are_shown_as_far_as_they_can_be(runner):
+    script = runner.script(
+        "import sys\nw = sys.stdout.buffer.write\n"
+        "w(b'a\\0b\\xff\\n'); w(b'1%\\r99%\\r100%\\n'); w(b'x' * 1000000 + b'\\n'); w(b'no end')\n"
+    )
+    run = runner.start("-n", "1", str(script))
+    assert run.finish()["exit_code"] == 0
+    first, second, *long, last = run.lines(0)
+    assert (first, second, last) == ("ab\ufffd", "100%", "no end")
+    assert "".join(long) == "x" * 1000000
+
+
+@pytest.mark.parametrize("name", ["a b.py", "-d.py", "no-suffix"])
+def test_a_script_may_have_any_name_and_options_after_it_are_its_own(runner, name):
+    runner.script("import sys\nprint(sys.argv[1:])\n", name)
+    run = runner.start("-np", "1", "--", name, "-np", "3", "--json")
+    assert run.finish()["exit_code"] == 0
+    assert run.lines(0) == ["['-np', '3', '--json']"]
+
+
+def test_of_a_link_to_a_script_the_scripts_own_folder_is_sent(runner):
+    (runner.folder / "real").mkdir()
+    runner.script("import other\nprint(other.x)\n", "real/train.py")
+    runner.script("x = 5\n", "real/other.py")
+    (runner.folder / "link.py").symlink_to("real/train.py")
+    run = runner.start("-n", "1", "link.py")
+    assert run.finish()["exit_code"] == 0
+    assert run.lines(0) == ["5"]
+
+
+def test_a_missing_script_and_a_folder_are_refused(runner):
+    for given, words in (("nosuch.py", "there is no script nosuch.py"), (".", ". is a folder")):
+        done = runner.plain("-n", "1", given)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+
+
+# --- secrets and neighbours ----------------------------------------------------------------------
+
+
+def test_values_of_env_are_seen_by_the_ranks_and_by_nobody_else(runner):
+    script = runner.script("import os\nprint(os.environ['TOKEN'][::-1], flush=True)\n" + SLEEP)
+    run = runner.start("-n", "3", "--env", "TOKEN=zq9tellnobody", str(script))
+    up(run, 3)
+    look = (
+        "cd /home/trainer/.ipexctl/runs/*/logs/..; "
+        "grep -l zq9tellnobody /proc/[0-9]*/cmdline; grep -rl zq9tellnobody .; "
+        f"find . -path '*{run.run_id}*' -perm /077"
+    )
+    for name in runner.lab.hosts:
+        out = runner.lab.run_in(name, ["/bin/sh", "-c", f"({look}) 2>/dev/null"]).stdout
+        out = out.decode() if isinstance(out, bytes) else out
+        # the shell that looks is the only one that names it
+        assert [line for line in out.splitlines() if not line.startswith("/proc/")] == []
+        seen = runner.lab.run_in(
+            name, ["/bin/sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c zq9tell"]
+        ).stdout
+        assert int(seen) == 1, "an argument of some process holds it"
+    run.process.send_signal(signal.SIGTERM)
+    result = run.finish()
+    assert (result["exit_code"], result["cause"]) == (130, "stopped by SIGTERM")
+    assert "zq9tellnobody"[::-1] in run.lines(0)
+
+
+def test_two_runs_side_by_side_do_not_meet(runner):
+    runs = [runner.start("-n", "3", str(runner.script(COUNT))) for _ in range(2)]
+    assert [run.finish()["exit_code"] for run in runs] == [0, 0]
+    ports = {next(e["master"] for e in run.events if e["event"] == "plan") for run in runs}
+    assert len(ports) == 2
+
+
+# --- hosts and the way to them -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("host", "kind"), [("node01", "unplug"), ("node02", "freeze")])
+def test_a_host_that_falls_silent_is_the_cause(runner, host, kind):
+    run = runner.start("--host-timeout", "2", "-n", "3", str(runner.script(SLEEP)))
+    up(run, 3)
+    runner.lab.fault(host, kind)
+    try:
+        result = run.finish()
+    finally:
+        runner.lab.heal(host)
+    assert (result["exit_code"], result["ended_by"]) == (121, "host-lost")
+    assert result["cause"] == f"{host} was lost: no word from it for 2 s"
+    assert runner.gone(run.run_id, seconds=10) == {}
+
+
+def test_a_network_that_stops_for_less_than_the_timeout_does_not_end_a_run(runner):
+    run = runner.start("--host-timeout", "20", "-n", "3", str(runner.script(COUNT)))
+    up(run, 3)
+    for name in ("node01", "node03"):
+        runner.lab.fault(name, "unplug")
+    runner.lab.fault("node02", "no-sshd")
+    time.sleep(2)
+    for name in runner.lab.hosts:
+        runner.lab.heal(name)
+    assert run.finish()["exit_code"] == 0
+    assert len(run.lines()) == 3 * 70
+
+
+# --- the controller ------------------------------------------------------------------------------
+
+
+def test_a_controller_that_stood_still_says_so(runner):
+    run = runner.start("--host-timeout", "2", "-n", "3", str(runner.script(SLEEP)))
+    up(run, 3)
+    run.process.send_signal(signal.SIGSTOP)
+    assert runner.gone(run.run_id, seconds=10) == {}
+    run.process.send_signal(signal.SIGCONT)
+    result = run.finish()
+    assert result["exit_code"] == 121
+    assert result["cause"].startswith("this machine stood still for ")
+
+
+def test_a_reader_that_leaves_ends_the_run(runner):
+    process = subprocess.Popen(
+        runner.argv("-n", "3", str(runner.script(COUNT + SLEEP))),
+        cwd=runner.folder, env=runner.environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    runner.started.append(process)
+    assert process.stdout.readline().endswith("| up\n")
+    process.stdout.close()
+    assert process.wait(30) == 130
+    said = process.stderr.read()
+    assert "stopped by the end of its output's reader" in said
+    assert "processes left on the hosts: 0" in said
+
+
+def test_output_faster_than_its_reader_waits_on_the_hosts(runner):
+    """200 MB against a reader that is asleep at first: the controller stays small."""
+    script = runner.script(
+        "import sys\nfor i in range(200000): sys.stdout.write('x' * 999 + '\\n')\n"
+    )
+    process = subprocess.Popen(
+        runner.argv("-n", "1", str(script)),
+        cwd=runner.folder, env=runner.environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    runner.started.append(process)
+    time.sleep(3)
+    with open(f"/proc/{process.pid}/status") as f:
+        resident = next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+    assert resident < 150 * 1024
+    assert process.stdout.read().count(b"\n") == 200000
+    assert process.wait(60) == 0
