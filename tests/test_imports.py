@@ -82,7 +82,8 @@ def _why(i: Import) -> Iterator[str]:
         yield "remote runs on hosts that have only Python itself"
     if i.is_of("ipexctl.remote") and not _inside(i.importer, "ipexctl.remote"):
         yield "remote is shipped as source, never imported"
-    if i.is_of("ipexctl.cli") and i.importer != "ipexctl.__main__":
+    outside = i.importer != "ipexctl.__main__" and not _inside(i.importer, "ipexctl.cli")
+    if i.is_of("ipexctl.cli") and outside:
         yield "cli is the outer edge"
 
 

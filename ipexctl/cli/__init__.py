@@ -1,0 +1,86 @@
+"""Typer only: options -> request value -> verb -> renderer -> exit code.
+
+One module per group of commands; here they are put together, and here is every way out.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ipexctl import __version__
+from ipexctl.cli import hosts, install, look, run
+from ipexctl.cli.lab import lab_app
+from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, InputError, IpexctlError
+
+app = typer.Typer(
+    name="ipexctl",
+    help="Multi-node PyTorch training on Linux CPU machines that answer to SSH.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"ipexctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show version.")
+    ] = False,
+) -> None:
+    from ipexctl.verbs.settings import defaults, load
+
+    try:
+        context.default_map = defaults(load())
+    except InputError:
+        if "--help" not in sys.argv:  # help must work beside a broken ipexctl.toml
+            raise
+
+
+for command in (
+    look.doctor,
+    look.explain,
+    hosts.hosts,
+    hosts.init,
+    hosts.config,
+    hosts.trust,
+    install.install,
+    run.shell,
+):
+    app.command()(command)
+# what follows the script is the script's, also when it looks like an option
+app.command(context_settings={"allow_interspersed_args": False})(run.run)
+app.add_typer(lab_app, name="lab")
+
+
+def main() -> None:
+    """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
+    try:
+        app(args=run.long_dashes(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
+    except IpexctlError as e:
+        _explain(e)
+        sys.exit(e.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("\nThis is a bug in ipexctl, not in your setup.", file=sys.stderr)
+        sys.exit(EXIT_BUG)
+
+
+def _explain(e: IpexctlError) -> None:
+    print(f"ipexctl: {e.what}", file=sys.stderr)
+    for label, text in (("why", e.why), ("try", e.hint)):
+        for i, line in enumerate(text.splitlines()):
+            print(f"  {label + ':' if i == 0 else '':5}{line}", file=sys.stderr)

@@ -1,0 +1,127 @@
+"""hosts, init, config and trust: whom the commands are about."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ipexctl.cli.options import (
+    AskPass,
+    Exclude,
+    Forks,
+    Hostfile,
+    HostList,
+    Json,
+    Limit,
+    SshConfig,
+    make_target,
+    note,
+    print_json,
+)
+
+
+def hosts(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    named: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    to: Annotated[
+        str, typer.Option("--to", help="intelmpi, mpich, openmpi, deepspeed, ansible, slurm ...")
+    ] = "",
+    list_: Annotated[bool, typer.Option("--list", help="Only the names, one per line.")] = False,
+    json: Json = False,
+) -> None:
+    """Show whom a hostfile names, or write it as another program's hostfile."""
+    from ipexctl.ui.hosts import table
+    from ipexctl.verbs import hosts as verb
+
+    everyone = [*(names or ()), *(named or ())]
+    target = make_target(hostfile, everyone, None, only=(limit, exclude))
+    if to:
+        rendered = verb.convert(target, to)
+        for text in rendered.notes:
+            note(text)
+        print(rendered.text, end="")
+        return
+    found = verb.inventory(target)
+    if json:
+        print_json(verb.document(found))
+    else:
+        print("".join(f"{h.name}\n" for h in found.hosts) if list_ else table(found), end="")
+
+
+def init(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    ssh_config: SshConfig = None,
+    forks: Forks = 64,
+    yaml: Annotated[bool, typer.Option("--yaml", help="hosts.yaml instead of hostfile.")] = False,
+    probe: Annotated[bool, typer.Option(help="Log in to each host first.")] = True,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="All hosts of ssh_config.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files.")] = False,
+) -> None:
+    """Write a hostfile and ipexctl.toml here, for hosts of ssh_config or those named."""
+    from ipexctl.ui.hosts import ask_overwrite, ask_which, show_started
+    from ipexctl.verbs.init import Ask, Options
+    from ipexctl.verbs.init import init as verb
+    from ipexctl.verbs.target import Target
+
+    ask = Ask(
+        lambda offered: ask_which(offered, sys.stdin, sys.stderr),
+        lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr),
+    )
+    started = verb(
+        Target(None, tuple(names or ()), ssh_config, forks, note=note),
+        Options(yaml=yaml, probe=probe, yes=yes, force=force),
+        ask if sys.stdin.isatty() else None,
+    )
+    show_started(started, sys.stdout, sys.stderr)
+    raise typer.Exit(started.exit_code)
+
+
+def config(
+    show_origin: Annotated[
+        bool, typer.Option("--show-origin", help="Where each one is from.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show the settings that ipexctl.toml, the user's config.toml and the environment make."""
+    from ipexctl.ui.hosts import settings_text
+    from ipexctl.verbs.settings import document, load
+
+    found = load()
+    if json:
+        print_json(document(found))
+    else:
+        print(settings_text(found, show_origin=show_origin), end="")
+
+
+def trust(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Accept new keys.")] = False,
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Show the hosts' SSH keys and remember the ones you accept."""
+    from ipexctl.ui.trust import ask, document, show, show_downs
+    from ipexctl.verbs.trust import trust as verb
+
+    named = [*(names or ()), *(hosts or ())]
+    target = make_target(
+        hostfile, named, ssh_config, forks, only=(limit, exclude), ask_pass=ask_pass
+    )
+    report = verb(target, lambda keys: yes or ask(keys, sys.stdin, sys.stderr))
+    if json:
+        print_json(document(report))
+    else:
+        show(report, sys.stdout)
+    show_downs(report.downs, sys.stderr)
+    raise typer.Exit(report.exit_code)

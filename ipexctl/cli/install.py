@@ -1,0 +1,83 @@
+"""install."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ipexctl.cli.options import (
+    AskPass,
+    Exclude,
+    Forks,
+    Hostfile,
+    HostList,
+    Json,
+    Limit,
+    Root,
+    SshConfig,
+    TransportName,
+    make_target,
+    print_json,
+)
+
+
+def install(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    torch: Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")] = "",
+    mpi: Annotated[str, typer.Option("--mpi", help="intel or none.")] = "intel",
+    python: Annotated[
+        str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
+    ] = "",
+    find_links: Annotated[
+        list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
+    ] = None,
+    index_url: Annotated[str, typer.Option("--index-url", help="Instead of the default.")] = "",
+    extra_index_url: Annotated[
+        list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
+    from ipexctl.core.stack import Request, check_mpi
+    from ipexctl.hosts.indexes import Indexes
+    from ipexctl.ui.install import View, ask, document, show
+    from ipexctl.verbs.install import Install
+    from ipexctl.verbs.install import install as verb
+
+    asked = Install(
+        wanted=Request(torch, check_mpi(mpi), python),
+        root=root,
+        options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
+        check=check,
+    )
+    go_on = (lambda: True) if yes or check or json else (lambda: ask(sys.stdin))
+    named = [*(names or ()), *(hosts or ())]
+    target = make_target(
+        hostfile,
+        named,
+        ssh_config,
+        forks,
+        only=(limit, exclude),
+        ask_pass=ask_pass,
+        transport=transport,
+    )
+    with View(confirm=go_on, quiet=json) as view:
+        report = verb(target, asked, view.progress())
+    if json:
+        print_json(document(report))
+    else:
+        show(report)
+    raise typer.Exit(report.exit_code)
