@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.core.model import CpuFacts, Facts, Python
-from ipexctl.core.stack import Request, choose, env_vars, parse_table
+from ipexctl.core.rows import Request, parse_table
+from ipexctl.core.stack import choose, env_vars
 from ipexctl.errors import NothingFits
 from ipexctl.verbs.install import table
 from tests.made import cpu, facts

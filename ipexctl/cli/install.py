@@ -51,7 +51,8 @@ def install(
     forks: Forks = 64,
 ) -> None:
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
-    from ipexctl.core.stack import Request, check_mpi
+    from ipexctl.core.rows import Request
+    from ipexctl.core.stack import check_mpi
     from ipexctl.hosts.indexes import Indexes
     from ipexctl.ui.install import View, ask, document, show
     from ipexctl.verbs.install import Install

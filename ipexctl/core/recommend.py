@@ -12,6 +12,7 @@ from ipexctl.core import isa, processors, stack, topology
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts
+from ipexctl.core.rows import Request, stock
 from ipexctl.errors import NothingFits
 
 
@@ -79,7 +80,7 @@ def _choose(hosts: Sequence[Facts], cluster: Cluster) -> stack.Stack | str:
         return "no version table at hand"
     mpi = "intel" if all(isa.is_x86(f.cpu) for f in hosts) else "none"
     try:
-        return stack.choose(hosts, stack.Request(mpi=mpi), cluster.rows)[0]
+        return stack.choose(hosts, Request(mpi=mpi), stock(cluster.rows))[0]
     except NothingFits as none:
         return none.why.partition("\n")[0]
 

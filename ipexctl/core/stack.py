@@ -12,52 +12,13 @@ from typing import Any
 
 from packaging.version import Version
 
-from ipexctl.core import toml
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python
+from ipexctl.core.rows import ISA, Minor, Request, Row, is_version, not_asked, offered, to_minor
 from ipexctl.errors import InputError, NothingFits
 
-Minor = tuple[int, int]
-
-_V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})
-ISA: Mapping[str, frozenset[str]] = {
-    "any": frozenset(),
-    "x86-64-v2": _V2,
-    "avx2": _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma"},
-    "avx512": _V2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
-}
 # What `uv --python-platform` knows, newest first.
 _GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the version table; stacks.toml says what each field means."""
-
-    name: str
-    torch: str
-    pythons: tuple[Minor, ...]
-    archs: tuple[str, ...]
-    isa: str
-    glibc: Minor
-    backend: str
-    torch_index: str
-    mpi: str
-    ipex: str = ""
-    oneccl: str = ""
-    oneccl_dist: str = ""
-    oneccl_import: str = ""
-    links: str = ""
-    notes: str = ""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user asked for; "" leaves it to the table. `python`: "3.11" or a path."""
-
-    torch: str = ""
-    mpi: str = "intel"
-    python: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +34,7 @@ class Stack:
 
     @property
     def title(self) -> str:
-        return f"torch {self.row.torch}" + (f" + IPEX {self.row.ipex}" if self.row.ipex else "")
+        return self.row.title
 
     @property
     def python_text(self) -> str:
@@ -83,30 +44,9 @@ class Stack:
         return dict(self.interpreters)[host]
 
 
+NUMPY_2 = Version("2.3")  # the first torch built for NumPy 2; older ones fail in from_numpy
+
 Refused = tuple[Row, tuple[str, ...]]  # a row and why it doesn't fit
-
-
-# --- the table -----------------------------------------------------------------------------------
-
-
-def parse_table(text: str) -> tuple[Row, ...]:
-    table = toml.loads(text)
-    return tuple(_row({**table["defaults"], **row}) for row in table["row"])
-
-
-def _row(raw: Mapping[str, Any]) -> Row:
-    parsed = {
-        **raw,
-        "pythons": tuple(_minor(p) for p in raw["pythons"]),
-        "archs": tuple(raw["archs"]),
-        "glibc": _minor(raw["glibc"]),
-    }
-    return Row(**parsed)
-
-
-def _minor(text: str) -> Minor:
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
 
 
 # --- the choice ----------------------------------------------------------------------------------
@@ -118,11 +58,16 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
     Which of them it is, the package indexes decide. Raises NothingFits with each row's reasons.
     """
     refused: list[Refused] = []
-    for row in rows:
+    passed_over: list[Refused] = []  # what was asked for, and the hosts cannot take
+    for row in offered(rows, request):
+        if other := not_asked(row, request):
+            refused.append((row, (other,)))
+            continue
         reasons = tuple(_reasons(row, facts, request))
         if not reasons:
-            return tuple(_stacks(row, facts, request, refused))
+            return tuple(_stacks(row, facts, request, passed_over))
         refused.append((row, reasons))
+        passed_over.append((row, reasons))
     raise NothingFits(
         f"nothing in the version table fits {_fold(facts)}",
         why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
@@ -131,22 +76,18 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
 
 
 def _hint(request: Request) -> str:
-    if request.torch or request.python:
-        return "ipexctl install without --torch and --python   # leaves the choice to the table"
+    if request.row:
+        return "rm ipexctl.lock   # chooses afresh"
+    if request.imports or request.stack == "ipex":
+        return "ipexctl install --stack stock   # without IPEX; or: ipexctl stacks"
+    if request.names_a_stack or request.python:
+        return "ipexctl stacks   # the whole table; without these options it decides"
     return "ipexctl doctor   # what each host has"
 
 
 def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
-    if request.torch and not _asked(row.torch, request.torch):
-        yield f"it is torch {row.torch}, {request.torch} was asked for"
-        return
     yield from _per_host(facts, lambda f: _host_reason(row, f, request))
     yield from _across_hosts(row, facts, request)
-
-
-def _asked(version: str, wanted: str) -> bool:
-    wanted = wanted.split("+")[0]
-    return version == wanted or version.startswith(wanted + ".")
 
 
 def _per_host(facts: Sequence[Facts], reason: Any) -> Iterator[str]:
@@ -214,7 +155,7 @@ def _fitting(row: Row, f: Facts, request: Request) -> dict[Minor, Python]:
 def _wanted(python: Python, wanted: str) -> bool:
     if "/" in wanted:
         return python.path == wanted
-    return not wanted or _asked(_dotted(python.version), wanted)
+    return not wanted or is_version(_dotted(python.version), wanted)
 
 
 def _common(each: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
@@ -239,12 +180,11 @@ def _stacks(
 
 
 def _reason(row: Row, request: Request, passed_over: Sequence[Refused]) -> str:
-    if request.torch:
-        return "asked for"
-    if passed_over:
+    why = [request.because or "asked for"] if request.because or request.torch else []
+    if passed_over and not request.torch:
         first, reasons = passed_over[0]
-        return f"{first.name} does not fit: {reasons[0]}"
-    return row.notes or "the table's first choice"
+        why.append(f"{first.name} does not fit: {reasons[0]}")
+    return "; ".join(why) or row.notes or "the table's first choice"
 
 
 def _platform(row: Row, facts: Sequence[Facts]) -> str:
@@ -258,7 +198,7 @@ def _glibc(f: Facts) -> Minor | None:
     words = f.libc.split()
     if len(words) != 2 or words[0] != "glibc":
         return None
-    return _minor(words[1])
+    return to_minor(words[1])
 
 
 def _dotted(version: Sequence[int]) -> str:
@@ -275,7 +215,7 @@ def _fold(facts: Sequence[Facts]) -> str:
 def requirements(stack: Stack) -> tuple[str, ...]:
     """What is resolved besides torch itself. numpy: torch only uses it where it is there."""
     row = stack.row
-    wanted = ["numpy"]
+    wanted = ["numpy<2" if Version(row.torch) < NUMPY_2 else "numpy", *row.also]
     if row.ipex:
         wanted.append(f"intel_extension_for_pytorch=={row.ipex}")
     if row.oneccl:

@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 from ipexctl.core import toml
 from ipexctl.core.lock import Lock, Package
-from ipexctl.core.stack import Row, Stack, requirements
+from ipexctl.core.rows import Row
+from ipexctl.core.stack import Stack, requirements
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.indexes import Indexes
 
@@ -50,9 +51,7 @@ class _Unresolved(Exception):
         return "Failed to fetch" in str(self) or "client error" in str(self)
 
 
-def resolve(
-    candidates: Sequence[Stack], indexes: Indexes, environ: Mapping[str, str]
-) -> Resolved:
+def resolve(candidates: Sequence[Stack], indexes: Indexes, environ: Mapping[str, str]) -> Resolved:
     """The first candidate that a CPU build of torch can be had for.
 
     Raises InputError with what each way of getting torch answered.

@@ -13,7 +13,8 @@ from ipexctl.core import lock as locks
 from ipexctl.core import stack as stacks
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Facts, Host, HostDown, HostRecap, Python, Recap
-from ipexctl.core.stack import Request, Stack
+from ipexctl.core.rows import Request
+from ipexctl.core.stack import Stack
 from ipexctl.errors import (
     EXIT_FAILED,
     EXIT_UNREACHABLE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from ipexctl.core.stack import Row, parse_table
+from ipexctl.core.rows import Row, parse_table
 
 
 @cache

@@ -37,7 +37,7 @@ class Case:
         return f"{self.id}-{self.severity}-{self.evidence[:30]}"
 
 
-_MINORS = sorted({minor for row in ROWS for minor in row.pythons})
+_MINORS = sorted({minor for row in ROWS if not row.ipex for minor in row.pythons})
 _PYTHONS = " to ".join(f"{a}.{b}" for a, b in (_MINORS[0], _MINORS[-1]))
 _ROOT = "/home/trainer/.ipexctl"
 _NO_BF16 = "Made CPU: no avx512_bf16, amx_bf16 in /proc/cpuinfo"

@@ -11,7 +11,7 @@ from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.condition import Condition, Kernel, Limit, Limits, Power, System
 from ipexctl.core.model import Cpu, DiskFacts, Facts, Finding, Node, Peer, Python
-from ipexctl.core.stack import parse_table
+from ipexctl.core.rows import parse_table
 from tests import made
 from tests.facts.machines import AMX
 

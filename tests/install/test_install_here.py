@@ -175,7 +175,7 @@ def test_a_cuda_build_is_refused_with_the_options_that_help(shop: Shop) -> None:
 def test_what_no_row_offers_ends_with_3_and_every_rows_reason(shop: Shop) -> None:
     refused = shop.install("--torch", "1.0")
     assert refused.code == 3
-    reasons = re.findall(r"torch-2\.\d+: it is torch 2\.\S+, 1\.0 was asked for", refused.err)
+    reasons = re.findall(r"\S+: it is torch \d\S+, 1\.0 was asked for", refused.err)
     assert len(reasons) == len(table())
 
 

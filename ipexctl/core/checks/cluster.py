@@ -9,7 +9,7 @@ from ipexctl.core import topology
 from ipexctl.core.bench import Measured
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer
-from ipexctl.core.stack import Row
+from ipexctl.core.rows import Row
 
 GIB = 1 << 30
 MIB = 1 << 20

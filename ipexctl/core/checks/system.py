@@ -11,7 +11,7 @@ from ipexctl.core.checks.cluster import Cluster, groups, install_command
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python, Severity
-from ipexctl.core.stack import Row
+from ipexctl.core.rows import Row, stock
 
 SKEW = 2.0
 OLDEST_PYTHON = (3, 9)  # where no version table is at hand
@@ -38,7 +38,7 @@ def no_python(facts: Facts) -> Sight | None:
     "PY-002",
     title="no Python that the version table has packages for",
     severity=Severity.FAIL,
-    seen="every Python on the host is too old, or too new, for all rows of the version table",
+    seen="every Python on the host is too old, or too new, for stock PyTorch",
     why="The stack is installed into an environment of a Python that it has packages for.",
 )
 def unusable_python(cluster: Cluster) -> list[Sight]:
@@ -58,8 +58,8 @@ def unusable_python(cluster: Cluster) -> list[Sight]:
 
 
 def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
-    """The minors that some row has packages for."""
-    known = {minor for row in rows for minor in row.pythons}
+    """The minors that some row without IPEX has packages for: those with it have ended."""
+    known = {minor for row in stock(rows) for minor in row.pythons}
     return frozenset(known or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
 
 
@@ -79,7 +79,7 @@ def musl(facts: Facts) -> Sight | None:
     "SYS-002",
     title="glibc is too old",
     severity=(Severity.FAIL, Severity.NOTE),
-    seen="no row of the version table has packages for this glibc (note: only some rows have)",
+    seen="stock PyTorch has no packages for this glibc (note: only some versions have)",
     why="Packages name the oldest glibc that they run on (manylinux_2_28: 2.28): "
     "version `GLIBC_2.28' not found.",
     fix="use a newer system: RHEL 8, Debian 10, Ubuntu 20.04 and later have 2.28",
@@ -88,8 +88,9 @@ def old_glibc(cluster: Cluster) -> list[Sight]:
     found = []
     for facts in cluster.hosts:
         version = _glibc(facts)
-        fitting = [row for row in cluster.rows if version and row.glibc <= version]
-        if version is None or len(fitting) == len(cluster.rows):
+        rows = stock(cluster.rows)
+        fitting = [row for row in rows if version and row.glibc <= version]
+        if version is None or len(fitting) == len(rows):
             continue
         worse = Severity.NOTE if fitting else Severity.FAIL
         have = (
