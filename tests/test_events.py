@@ -63,6 +63,8 @@ def test_every_word_of_a_host_is_understood(header, body, event):
         ({"event": "launch", "key": 1 << 40, "argv": []}, "no number in 'key'"),
         ({"event": "exited", "key": "sshd", "code": 0}, "the end of 'sshd'"),
         ({"event": "lease", "seconds": "9"}, "a lease without seconds"),
+        ({"event": "lease", "seconds": 10**400}, "a lease without seconds"),
+        ({"event": "lease", "seconds": float("nan")}, "a lease without seconds"),
         ({"done": {"survivors": [], "logs": ""}}, "no number in 'survivors'"),
         ({"done": []}, "done without content"),
         ({"error": "no"}, "error without content"),
@@ -71,6 +73,12 @@ def test_every_word_of_a_host_is_understood(header, body, event):
 def test_anything_else_is_refused_with_the_reason(header, words):
     with pytest.raises(BadEvent, match=words):
         read("node02", frozenset({2, 3}), {"id": 1, **header}, b"")
+
+
+@pytest.mark.parametrize("hints", [5, True, "oom", [["oom"]], [{}], {"oom": 1}])
+def test_hints_of_another_shape_are_none(hints):
+    header = {"id": 1, "event": "rank", "rank": 2, "ended": {"code": 1, "hints": hints}}
+    assert read("n", frozenset({2}), header, b"") == events.RankEnded(RankEnd(2, "n", 1))
 
 
 def test_too_much_output_at_once_is_refused():

@@ -250,6 +250,12 @@ def test_a_cpu_list_is_read_or_refused(text, expected):
     assert of.cpu_list(text) == expected
 
 
+def test_nodes_cannot_name_more_cpus_than_there_can_be():
+    rows = [[i, f"{i * 8000}-{i * 8000 + 7999}", None, None] for i in range(8000)]
+    facts = of.from_json("n1", _raw() | {"nodes": rows})
+    assert (facts.nodes, facts.nodes_contradict) == ((), True)
+
+
 # --- judgements over facts -----------------------------------------------------------------------
 
 

@@ -91,6 +91,22 @@ def test_a_hash_doesnt_hide_in_a_list_with_negation():
     assert names_match(("a", "!b", "*"), "c") and not names_match(("a", "!b", "*"), "b")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("*a" * 20 + "b", "a" * 60, False),
+        ("*a" * 20, "a" * 60, True),
+        ("*" * 200 + "?", "", False),
+        ("n*[1]?", "node[1]2", True),
+        ("[!1]*", "2", False),
+        ("*]", "[a]", True),
+        ("?*.x", ".x", False),
+    ],
+)
+def test_many_stars_take_no_longer_than_one(pattern, name, fits):
+    assert names_match((pattern,), name) is fits
+
+
 needs_keygen = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
 
 

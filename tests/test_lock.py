@@ -77,6 +77,7 @@ BROKEN = [
     (TEXT.replace("size = 6", 'size = "6"'), "size '6' of numpy"),
     (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
     (TEXT + "<<<<<<< HEAD\n", "nvalid"),
+    ("deep = " + "[" * 5000, "recursion"),
 ]
 
 

@@ -170,6 +170,11 @@ def test_match_needs_the_ssh_program(config_file):
     assert "Match" in e.value.what
 
 
+def test_numbers_that_only_look_like_some_leave_the_defaults():
+    answer = read_answer("port ²\nconnecttimeout ³\n", "node1")
+    assert (answer.port, answer.connect_timeout) == (22, None)
+
+
 def test_an_include_of_itself_ends():
     config = parse_config([("Include x\nHost a\n", lambda word: ["Include x\nUser u\n"])])
     assert not config.plain
@@ -200,6 +205,8 @@ def test_tokens_are_expanded_like_ssh_does(value, expanded):
         ("ssh://ann@login:2222", ("login", "ann", 2222)),
         ("ann@[::1]:2222", ("::1", "ann", 2222)),
         ("::1", ("::1", "", 0)),
+        ("login:²", ("login", "", 0)),
+        (f"login:{'9' * 5000}", ("login", "", 0)),
     ],
 )
 def test_a_jump_host_is_read_like_ssh_does(hop, parsed):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.runlog import RankEnd
+from ipexctl.core.values import texts
 
 LARGEST_OUTPUT = 256 * 1024
 _HINTS = frozenset({"oom", "disk-full"})
@@ -149,7 +150,7 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
     code, signal = (None if ended.get(k) is None else _whole(ended, k) for k in ("code", "signal"))
     if [code is not None, signal is not None, lost].count(True) != 1:
         raise BadEvent(f"a rank that ended in no way or in two: {dict(ended)}")
-    hints = tuple(h for h in ended.get("hints") or () if h in _HINTS)
+    hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
     return RankEnded(RankEnd(rank, host, code, signal, lost, hints))
 
 
@@ -180,7 +181,7 @@ def _exited(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
 
 def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     seconds = header.get("seconds")
-    if not isinstance(seconds, int | float):
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 1 << 31:
         raise BadEvent("a lease without seconds")
     return LeaseOver(float(seconds))
 

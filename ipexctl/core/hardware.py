@@ -38,7 +38,8 @@ def _allowed(affinity: Any, cpuset: tuple[int, ...]) -> tuple[int, ...] | None:
     """The kernel's answer already honours the cpuset; a recorded machine has only the cpuset."""
     own = _numbers(affinity)
     if own and cpuset:
-        return tuple(n for n in own if n in set(cpuset)) or own
+        both = set(cpuset)
+        return tuple(n for n in own if n in both) or own
     return own or cpuset or None
 
 
@@ -47,13 +48,16 @@ def contradictory(raw: Any, found: tuple[Node, ...]) -> bool:
 
 
 def nodes(raw: Any) -> tuple[Node, ...]:
-    """Numbers that contradict themselves (a CPU in two nodes) are no use: then none at all."""
+    """Numbers that contradict themselves (a CPU in two nodes) are no use: then none at all.
+
+    Nor are more CPUs than there can be: few words can name so many that they fill our memory.
+    """
     found, seen = [], set[int]()
     for row in listed(raw):
         if not isinstance(row, list) or len(row) != 4 or (number := whole(row[0])) is None:
             return ()
         cpus = cpu_list(row[1])
-        if seen & set(cpus):
+        if seen & set(cpus) or len(seen) + len(cpus) > MOST:
             return ()
         seen |= set(cpus)
         found.append(Node(number, cpus, whole(row[2]), whole(row[3])))

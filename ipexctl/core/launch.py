@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any
 
 from ipexctl.core import topology
@@ -206,9 +207,7 @@ class Launch:
 
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
     """`-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...` -> Launch; only what is of this run."""
-    words = list(argv)
-    while words and words[0] in ("-q", "-x"):
-        words.pop(0)
+    words = list(dropwhile(lambda word: word in ("-q", "-x"), argv))
     if len(words) < 2:
         raise RunFailed(f"mpirun asked for something that is not a launch: {tuple(argv)}")
     label, command = words[0], words[1:]

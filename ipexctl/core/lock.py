@@ -121,7 +121,7 @@ def parse(text: str, source: str) -> Lock:
         )
     except KeyError as e:
         why = f"{e.args[0]} is missing"
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, RecursionError) as e:
         why = str(e)
     raise InputError(
         f"{source} is not a lock that ipexctl wrote",

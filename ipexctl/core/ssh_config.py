@@ -19,7 +19,8 @@ Load = Callable[[str], Sequence[str]]  # an Include's argument -> the texts of t
 
 MAX_INCLUDE_DEPTH = 16
 MAX_INCLUDES = 4096  # files that include each other multiply long before they are too deep
-_LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*?)\s*$")
+_LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
+_NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit takes more than int does
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 # ssh -G prints these with their tokens unexpanded; `expand` does it later, for each host.
@@ -134,7 +135,7 @@ def _parse(text: str, load: _Load, outer: tuple[Patterns, ...], depth: int) -> l
         match = _LINE.match(line)
         if not match:
             continue
-        key, value = match.group(1).lower(), match.group(2)
+        key, value = match.group(1).lower(), match.group(2).rstrip()
         if key == "host":
             conditions = (*outer, _words(value))
         elif key == "include" and depth:
@@ -220,7 +221,7 @@ def _answer(name: str, values: Mapping[str, tuple[str, ...]]) -> Answer:
         name,
         hostname=first("hostname") or name,
         user=first("user"),
-        port=int(port) if port.isdigit() else 22,
+        port=int(port) if _NUMBER.fullmatch(port) else 22,
         identity_files=values.get("identityfile", ()),
         certificate_files=values.get("certificatefile", ()),
         identities_only=first("identitiesonly").lower() in ("yes", "true"),
@@ -232,7 +233,7 @@ def _answer(name: str, values: Mapping[str, tuple[str, ...]]) -> Answer:
         proxy_command=first("proxycommand"),
         host_key_alias=first("hostkeyalias"),
         address_family=first("addressfamily") or "any",
-        connect_timeout=float(timeout) if timeout.isdigit() else None,
+        connect_timeout=float(timeout) if _NUMBER.fullmatch(timeout) else None,
     )
 
 
@@ -282,4 +283,4 @@ def parse_jump(hop: str) -> tuple[str, str, int]:
         host, _, port = rest.partition(":")
     else:
         host, port = rest, ""
-    return host, user, int(port) if port.isdigit() else 0
+    return host, user, int(port) if _NUMBER.fullmatch(port) else 0

@@ -185,6 +185,9 @@ HARMLESS: dict[str, Change] = {
     "a provider for any network": env(FI_PROVIDER="tcp;ofi_rxm"),
     "a fabric that is there": software(env=(("FI_PROVIDER", "verbs"),), fabrics=("mlx5_0",)),
     "threads for each rank": env(OMP_NUM_THREADS="4", OMP_THREAD_LIMIT="4", CCL_WORKER_COUNT="1"),
+    "numbers that only look like some": env(
+        CCL_WORKER_COUNT="²", OMP_THREAD_LIMIT="²", OMP_NUM_THREADS="³"
+    ),
     "pins by name": env(I_MPI_PIN_DOMAIN="numa", GLOO_SOCKET_IFNAME="eth0"),
     "sourced and in effect": software(
         startup=((".bashrc", "source /opt/intel/oneapi/setvars.sh"),),

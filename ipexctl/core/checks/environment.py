@@ -167,7 +167,7 @@ def held_back(facts: Facts) -> Sight | None:
 def thread_limit(facts: Facts) -> Sight | None:
     limit = variable(facts, "OMP_THREAD_LIMIT")
     threads = variable(facts, "OMP_NUM_THREADS") or str(of.cores(facts) or "")
-    if not limit.isdigit() or not threads.isdigit() or int(limit) >= int(threads):
+    if not limit.isdecimal() or not threads.isdecimal() or int(limit) >= int(threads):
         return None
     return Sight(f"OMP_THREAD_LIMIT={limit}, and {threads} threads")
 

@@ -83,7 +83,7 @@ def dangling(facts: Facts) -> Sight | None:
 @by_hand
 def workers(facts: Facts) -> Sight | None:
     text, count = variable(facts, "CCL_WORKER_COUNT"), of.cores(facts)
-    if text == "0" or (text.isdigit() and count and int(text) >= max(2, count)):
+    if text == "0" or (text.isdecimal() and count and int(text) >= max(2, count)):
         return Sight(f"CCL_WORKER_COUNT={text}, {count} cores")
     return None
 
