@@ -54,6 +54,7 @@ for command in (
     hosts.config,
     hosts.trust,
     install.install,
+    install.stacks,
     run.shell,
 ):
     app.command()(command)
@@ -65,7 +66,11 @@ app.add_typer(lab_app, name="lab")
 def main() -> None:
     """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
     try:
-        app(args=run.long_dashes(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
+        app(
+            args=install.bare_ipex(run.long_dashes(sys.argv[1:])),
+            prog_name="ipexctl",
+            standalone_mode=True,
+        )
     except IpexctlError as e:
         _explain(e)
         sys.exit(e.exit_code)

@@ -22,6 +22,13 @@ from ipexctl.cli.options import (
     print_json,
 )
 
+Torch = Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")]
+Ipex = Annotated[
+    str, typer.Option("--ipex", help="IPEX; a version may follow.", metavar="[VERSION]")
+]
+Backend = Annotated[str, typer.Option("--backend", help="ccl (with the bindings) or gloo.")]
+StackName = Annotated[str, typer.Option("--stack", help="ipex, or stock: PyTorch alone.")]
+
 
 def install(
     names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
@@ -33,7 +40,7 @@ def install(
     ask_pass: AskPass = False,
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
-    torch: Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")] = "",
+    torch: Torch = "",
     mpi: Annotated[str, typer.Option("--mpi", help="intel or none.")] = "intel",
     python: Annotated[
         str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
@@ -52,14 +59,14 @@ def install(
 ) -> None:
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
     from ipexctl.core.rows import Request
-    from ipexctl.core.stack import check_mpi
+    from ipexctl.core.stack import checked
     from ipexctl.hosts.indexes import Indexes
     from ipexctl.ui.install import View, ask, document, show
     from ipexctl.verbs.install import Install
     from ipexctl.verbs.install import install as verb
 
     asked = Install(
-        wanted=Request(torch, check_mpi(mpi), python),
+        wanted=checked(Request(torch, mpi, python)),
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         check=check,
@@ -82,3 +89,43 @@ def install(
     else:
         show(report)
     raise typer.Exit(report.exit_code)
+
+
+def stacks(
+    python: Annotated[str, typer.Option("--python", help="Of the hosts: 3.11.")] = "",
+    isa: Annotated[str, typer.Option("--isa", help="sse, avx2, avx512 or amx.")] = "",
+    glibc: Annotated[str, typer.Option("--glibc", help="Of the hosts: 2.28.")] = "",
+    arch: Annotated[str, typer.Option("--arch", help="x86_64 or aarch64.")] = "",
+    torch: Torch = "",
+    ipex: Ipex = "",
+    backend: Backend = "",
+    stack: StackName = "",
+    json: Json = False,
+) -> None:
+    """The version table; with options: what fits, and why each other row does not."""
+    from ipexctl.core import shelf
+    from ipexctl.core.rows import Request
+    from ipexctl.core.stack import checked
+    from ipexctl.errors import EXIT_NOTHING_FITS
+    from ipexctl.ui.stacks import document, text
+    from ipexctl.verbs.versions import table
+
+    request = checked(Request(torch=torch, ipex=ipex, backend=backend, stack=stack))
+    query = shelf.query(python, isa, glibc, arch)
+    found = shelf.offers(table(), query, request)
+    if json:
+        print_json(document(found))
+    else:
+        print(text(found), end="")
+    raise typer.Exit(0 if any(not o.reasons for o in found) else EXIT_NOTHING_FITS)
+
+
+def bare_ipex(args: list[str]) -> list[str]:
+    """`--ipex` without a version as Click understands it."""
+    if args[:1] not in (["install"], ["stacks"]):
+        return args
+    out = []
+    for word, following in zip(args, [*args[1:], "-"], strict=True):
+        bare = word == "--ipex" and not following[:1].isdigit() and following != "newest"
+        out.append("--ipex=newest" if bare else word)
+    return out

@@ -225,10 +225,17 @@ def requirements(stack: Stack) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def check_mpi(text: str) -> str:
-    if text not in ("intel", "none"):
-        raise InputError(f"--mpi {text} is not known", hint="--mpi intel or --mpi none")
-    return text
+_WORDS = {"mpi": ("intel", "none"), "backend": ("ccl", "gloo"), "stack": ("ipex", "stock")}
+
+
+def checked(request: Request) -> Request:
+    """Raises InputError for a word that no option knows."""
+    for option, words in _WORDS.items():
+        said = getattr(request, option)
+        if said and said not in words:
+            hint = " or ".join(f"--{option} {word}" for word in words)
+            raise InputError(f"--{option} {said} is not known", hint=hint)
+    return request
 
 
 # --- where Intel MPI's wheel puts things ---------------------------------------------------------
