@@ -1,0 +1,379 @@
+"""What others write, under a coverage-guided fuzzer, by hand: it is no part of `make test`.
+
+    pip install atheris pyyaml packaging        # into an environment of its own
+    python tests/fuzz/atheris_targets.py TARGET -max_total_time=90 [-OPTION=VALUE ...] [FOLDER ...]
+
+Each target gives a value or the error that its text may end in. Everything else, and 5 s for one
+input, is a bug. Without a FOLDER it starts from the seeds below; -help=1 lists the options.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+with atheris.instrument_imports(include=["ipexctl"]):
+    from ipexctl.core import causes, events, facts, launch, lock, runlog, ssh_config, topology
+    from ipexctl.core.checks import run_all
+    from ipexctl.core.checks.cluster import Cluster
+    from ipexctl.core.inventory import parse_hostfile, parse_hosts
+    from ipexctl.core.inventory.render import plain, render
+    from ipexctl.core.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
+    from ipexctl.core.recommend import recommend
+    from ipexctl.core.rows import parse_table
+    from ipexctl.core.select import select
+    from ipexctl.core.settings import parse_settings
+    from ipexctl.core.ssh_cert import objection, parse_certificate
+    from ipexctl.errors import IpexctlError
+    from ipexctl.hosts.frames import BadFrame, Decoder, encode
+
+from tests.fuzz.answer import ANSWER, ODD  # noqa: E402  (the path is set above)
+from tests.made import facts as made_facts  # noqa: E402
+from tests.made import host, prepared  # noqa: E402
+
+OPTIONS = ("-timeout=5", "-max_len=600")
+ROWS = parse_table((ROOT / "ipexctl/core/stacks.toml").read_text("utf-8"))
+KNOWN_CAUSES = causes.parse((ROOT / "ipexctl/core/causes.toml").read_text("utf-8"))
+HOSTS = parse_hostfile("[web]\nnode[01-12]\n[db]\nnode12 slots=2\nfe80::1\n", "hosts")
+ME = ssh_config.Me("ann", "/home/ann", 1000, "here.example", {"HOME": "/home/ann"})
+BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + b"k" * 32
+PLAN = launch.plan(
+    [
+        launch.Node(host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared())
+        for i in (1, 2)
+    ],
+    launch.RunRequest(("train.py",), 4, 2),
+    "r1",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """`one` takes an input; `refusals` are the only errors that may leave it."""
+
+    one: Callable[[bytes], None]
+    seeds: tuple[str, ...]
+    refusals: tuple[type[Exception], ...] = (IpexctlError,)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+# --- what a user writes --------------------------------------------------------------------------
+
+
+def inventory(data: bytes) -> None:
+    kind, text = (data[0] % 4 if data else 0), _text(data[1:])
+    if kind == 3:
+        parse_settings(text, "ipexctl.toml")
+        return
+    found = parse_hosts((text,)) if kind == 2 else parse_hostfile(text, ("hosts", "h.yaml")[kind])
+    for each in found.hosts:
+        assert each.name.isprintable() and not each.name.startswith("-") and " " not in each.name
+    again = parse_hostfile(render(found, "yaml").text, "again.yaml")
+    assert [h.name for h in plain(again)] == [h.name for h in plain(found)]
+
+
+def limit(data: bytes) -> None:
+    first, _, second = _text(data).partition("\n")
+    known = {"healthy": frozenset({"node01"}), "last-failed": None}
+    found = select(HOSTS, (first,), (second,) if second else (), known)
+    assert found.hosts and set(found.hosts) <= set(HOSTS.hosts)
+
+
+def known_hosts(data: bytes) -> None:
+    text = _text(data)
+    known = KnownHosts(parse_known_hosts(text, "known_hosts"))
+    for name, port, alias in (("node1", 22, ""), ("::1", 2222, ""), ("node1", 22, "Alias")):
+        names = lookup_names(name, port, alias)
+        verdict = known.judge(names, "ssh-ed25519", BLOB)
+        key = base64.b64encode(BLOB).decode()
+        assert verdict.standing is not Standing.KNOWN or key in text
+        known.types(names), known.authorities(names)
+        known.judge_certificate(names, BLOB, b"key")
+    certificate = parse_certificate(data)
+    if certificate:
+        objection(certificate, "node1", 1_700_000_000)
+
+
+def ssh_config_(data: bytes) -> None:
+    text = _text(data)
+    config = ssh_config.parse_config([(text, lambda word: [text] if word == "self" else [])])
+    for answer in (
+        ssh_config.own_answer(config, "node1", "ann"),
+        ssh_config.read_answer(text, "node1"),
+    ):
+        config.host_class(answer.name)
+        ssh_config.for_another(answer, config, "node2")
+        for value in (*answer.identity_files, answer.proxy_command, answer.identity_agent):
+            ssh_config.expand(value, answer, ME)
+        for hop in answer.proxy_jump:
+            ssh_config.parse_jump(hop)
+
+
+def lock_(data: bytes) -> None:
+    found = lock.parse(_text(data), "ipexctl.lock")
+    assert lock.parse(lock.render(found), "again") == found and len(found.key) == 16
+
+
+# --- what a host says ----------------------------------------------------------------------------
+
+
+def frames(data: bytes) -> None:
+    """In pieces as at once; a frame that is whole is an event or a BadEvent.
+
+    From 128 on the first byte says: the rest is a header, and its length is right.
+    """
+    step, stream = (data[0] % 16 + 1 if data else 1), data[1:]
+    if data[:1] >= b"\x80":
+        stream = struct.pack(">II", len(stream), 0) + stream
+    whole = Decoder(1 << 16).feed(stream)
+    decoder = Decoder(1 << 16)
+    pieces = [f for i in range(0, len(stream), step) for f in decoder.feed(stream[i : i + step])]
+    assert repr(pieces) == repr(whole)
+    for frame in whole:
+        _event(frame.header, frame.body)
+
+
+def _event(header: Any, body: bytes) -> None:
+    try:
+        found = events.read("node01", frozenset({0, 1}), header, body)
+    except events.BadEvent:
+        return
+    if isinstance(found, events.RankEnded):
+        assert str(found.end) and isinstance(found.end.exit_code, int)
+    if isinstance(found, events.LaunchAsked):
+        launch.read_launch(PLAN, found.argv)
+
+
+def sh_text(data: bytes) -> None:
+    _use(facts.from_sh("node01", _text(data)))
+
+
+def probe(data: bytes) -> None:
+    """A JSON document as it is; any other bytes say what to put where in a good answer."""
+    if data[:1] in (b"{", b"[", b'"'):
+        try:
+            raw = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+    else:
+        raw = _changed(atheris.FuzzedDataProvider(data))
+    _use(facts.from_json("node01", raw))
+
+
+def _use(found: facts.Facts) -> None:
+    """Everything that is decided from what a host says."""
+    facts.peer_address(found), facts.cores(found), facts.usable(found)
+    run_all(Cluster((found,), rows=ROWS))
+    two = Cluster((found, made_facts("node02")), rows=ROWS)
+    run_all(two), recommend(two)
+    topology.numa_nodes(found.cpu)
+    for ranks in (1, 3):
+        topology.pin(found.cpu, ranks), topology.threads(found.cpu, ranks)
+
+
+def _changed(fdp: atheris.FuzzedDataProvider) -> dict[str, Any]:
+    raw = copy.deepcopy(ANSWER)
+    while fdp.remaining_bytes():
+        *way, last = PATHS[fdp.ConsumeIntInRange(0, len(PATHS) - 1)]
+        part: Any = raw
+        for step in way:
+            part = part[step] if _holds(part, step) else None
+        if _holds(part, last):
+            part[last] = _value(fdp, 3)
+    return raw
+
+
+def _holds(part: Any, step: Any) -> bool:
+    if isinstance(part, dict):
+        return step in part
+    return isinstance(part, list) and isinstance(step, int) and step < len(part)
+
+
+def _value(fdp: atheris.FuzzedDataProvider, depth: int) -> Any:
+    kind = fdp.ConsumeIntInRange(0, 9 if depth else 6)
+    if kind < 3:
+        return fdp.ConsumeUnicode(fdp.ConsumeIntInRange(0, 40))
+    if kind == 3:
+        return ODD[fdp.ConsumeIntInRange(0, len(ODD) - 1)]
+    if kind < 6:
+        return fdp.ConsumeIntInRange(-2, 300) if kind == 4 else fdp.ConsumeInt(9)
+    if kind == 6:
+        return fdp.ConsumeRegularFloat()
+    if kind == 9:
+        return {fdp.ConsumeUnicode(5): _value(fdp, depth - 1)}
+    return [_value(fdp, depth - 1) for _ in range(fdp.ConsumeIntInRange(0, 4))]
+
+
+# --- what a rank prints, what mpirun asks for ----------------------------------------------------
+
+
+def runlog_(data: bytes) -> None:
+    step, stream = (data[0] + 1 if data else 1), data[1:]
+    at_once, in_pieces = runlog.Lines(), runlog.Lines()
+    lines = at_once.feed(stream) + at_once.end()
+    found = [s for i in range(0, len(stream), step) for s in in_pieces.feed(stream[i : i + step])]
+    assert found + in_pieces.end() == lines
+    for line in lines:
+        assert runlog.clean(line) == line
+        bare = runlog._COLOUR.sub("", line)
+        assert not any(c < " " or "\x7f" <= c <= "\x9f" for c in bare)
+
+
+def causes_(data: bytes) -> None:
+    lines = _text(data).split("\n")
+    found = causes.match(lines, KNOWN_CAUSES)
+    every = causes.matches(lines, KNOWN_CAUSES)
+    assert found is None or found.cause in [m.cause for m in every]
+    for one in every:
+        assert one.line == lines[one.number - 1][: causes.MAX_LINE]
+
+
+def launch_(data: bytes) -> None:
+    """An argv of mpirun's; a JSON object is an event."""
+    if data[:1] != b"{":
+        asked = launch.read_launch(PLAN, tuple(_text(data).split("\n")))
+        assert asked.host in ("node01", "node02")
+        return
+    try:
+        header = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    _event(header, data)
+
+
+# --- where they start ----------------------------------------------------------------------------
+
+
+def _paths(part: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = part.items() if isinstance(part, dict) else enumerate(part)
+    found = [(*way, key) for key, _ in items]
+    deeper = part.items() if isinstance(part, dict) else enumerate(part)
+    inner = ((key, value) for key, value in deeper if isinstance(value, dict | list))
+    return found + [p for key, value in inner for p in _paths(value, (*way, key))]
+
+
+PATHS = _paths(ANSWER)
+_SHA = "a" * 64
+_WHEEL = f'version = "1"\nfile = "a-1-py3-none-any.whl"\nsha256 = "{_SHA}"\nsize = 1\n'
+_B64 = base64.b64encode(BLOB).decode()
+
+
+def _stream(*headers: dict[str, Any]) -> str:
+    return "\x03" + b"".join(encode({"id": 1, **h}, b"text") for h in headers).decode()
+
+
+_EVENTS: tuple[dict[str, Any], ...] = (
+    {"event": "rank", "rank": 0, "ended": {"code": 1, "signal": None, "hints": ["oom"]}},
+    {"event": "log", "key": 1, "end": True}, {"event": "exited", "key": "daemon1", "code": 0},
+    {"event": "lease", "seconds": 31.5}, {"done": {"survivors": 0, "logs": "/l"}},
+    {"event": "launch", "key": 1, "argv": ["-q", "-x", "node02", "/p/bin//hydra_pmi_proxy"]},
+    {"error": {"what": "no disk", "why": ""}}, {"event": "swept", "survivors": 1},
+)  # fmt: skip
+
+TARGETS = {
+    "inventory": Target(
+        inventory,
+        (
+            "\0node[01-04:2] slots=4 user=ann port=22 nic=eth0  # x\n[web]\nfe80::1\n[web:vars]\n",
+            "\1all:\n  hosts:\n    n1: {ansible_host: 10.0.0.1, ansible_port: 2}\n  children: {}\n",
+            "\2ann@node[1-3]:22:4,[::1]:22,n5*2\n",
+            '\3f = "hosts"\n[run]\nn = 4\nenv = {A = 1}\n',
+        ),
+    ),
+    "limit": Target(limit, ("node[01-03],web:&db:!node12\n@last-failed", "@healthy,node0*", "~x")),
+    "known_hosts": Target(
+        known_hosts,
+        (
+            f"node1,[::1]:2222 ssh-ed25519 {_B64}\n@revoked * ssh-ed25519 {_B64} x\n",
+            f"@cert-authority *.a,!n? ssh-rsa {_B64}\n|1|{_B64}|{_B64} ssh-ed25519 {_B64}\n",
+            "\0\0\0\x20ssh-ed25519-cert-v01@openssh.com\0\0\0\1n\0\0\0\1k" + "\0" * 60,
+        ),
+    ),
+    "ssh_config": Target(
+        ssh_config_,
+        (
+            "Host n* !n2\n HostName %h.x\n Port=22\n ProxyJump a@b:2,ssh://c:3\nMatch user x\n",
+            'Include self\nIdentityFile "~/.ssh/%r@%h"\nConnectTimeout 5\nProxyCommand nc %h %p\n',
+            "hostname node1\nport 22\nuser ann\nproxyjump [::1]:22\nidentityagent ${A}\n",
+        ),
+    ),
+    "frames": Target(
+        frames,
+        (
+            _stream(*_EVENTS),
+            *map(_stream, _EVENTS),
+            *(chr(0xDC85) + json.dumps({"id": 1, **h}) for h in _EVENTS),
+        ),
+        (BadFrame, IpexctlError),
+    ),
+    "sh_text": Target(
+        sh_text,
+        (
+            ":kernel\nLinux 6.1\n:uid\n1000\n:home\n/h\n:ssh\n10.0.0.9 5 10.0.0.1 22\n"
+            ":os\nID=debian\n"
+            ":cpu\nprocessor : 0\nphysical id : 0\ncore id : 1\nflags : avx2 fma\n\nprocessor : 1\n"
+            ":mem\nMemTotal: 100 kB\n:df\n/dev/sda 100 5 95 5% /\nshm 9 1 8 1% /dev/shm\n",
+        ),
+    ),
+    "probe": Target(probe, (json.dumps(ANSWER), "\0", "a" * 100)),
+    "runlog": Target(
+        runlog_, ("\4\x1b[31mred\x1b[0m\r\n 10%\r 20%\x1b]0;t\x07\n\u202e\t\x9b2J\n",)
+    ),
+    "causes": Target(causes_, tuple("x\n" + c.example for c in KNOWN_CAUSES)),
+    "lock": Target(
+        lock_,
+        (
+            'schema = 1\n[stack]\nrow = "r"\ntorch = "2"\nmpi = "m"\npython = "3.11"\n'
+            f'platform = "p"\n[uv]\nname = "uv"\n{_WHEEL}[[package]]\nname = "a"\n{_WHEEL}',
+        ),
+    ),
+    "launch": Target(
+        launch_,
+        (
+            "\n".join(("-q", "-x", "node02", f"{PLAN.hosts[0].prefix}/bin//hydra_pmi_proxy", "-x")),
+            *map(json.dumps, _EVENTS),
+        ),
+    ),
+}
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
+        sys.exit(f"{__doc__}\ntargets: {', '.join(TARGETS)}")
+    target = TARGETS[sys.argv.pop(1)]
+
+    def one(data: bytes) -> None:
+        try:
+            target.one(data)
+        except target.refusals as e:
+            str(e)
+
+    given = sys.argv[1:]
+    if all(word.startswith("-") for word in given):
+        folder = Path(tempfile.mkdtemp(prefix="ipexctl-fuzz-"))
+        for number, seed in enumerate(target.seeds):
+            (folder / f"seed{number}").write_bytes(seed.encode("utf-8", "surrogateescape"))
+        given.append(str(folder))
+    longest = max(len(seed) for seed in target.seeds)
+    atheris.Setup([sys.argv[0], *OPTIONS, f"-max_len={max(600, 2 * longest)}", *given], one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
