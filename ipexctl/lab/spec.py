@@ -116,14 +116,14 @@ def parse_shape(host: HostSpec, words: str) -> HostSpec:
 
 def parse_size(text: str) -> int:
     """64k, 200M, 2g or bytes."""
-    match = re.fullmatch(r"(\d+)([kmg]?)b?", text.lower())
+    match = re.fullmatch(r"(\d{1,18})([kmg]?)b?", text.lower())
     if not match or not int(match[1]):
         raise InputError(f"'{text}' is no size", hint="write it as 64k, 200m or 2g")
     return int(match[1]) << 10 * "bkmg".index(match[2] or "b")
 
 
 def _whole(text: str) -> int:
-    if not text.isdigit() or not int(text):
+    if not re.fullmatch(r"\d{1,9}", text) or not int(text):
         raise InputError(f"'{text}' is no count", hint="write a number from 1 on")
     return int(text)
 

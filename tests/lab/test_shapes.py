@@ -111,6 +111,7 @@ def test_sizes(text, size):
         (1, ["node01:isa"], "", "unknown shape 'isa'"),
         (1, ["node01:shm=much"], "", "'much' is no size"),
         (1, ["node01:sockets=0"], "", "'0' is no count"),
+        (1, ["node01:sockets=²"], "", "'²' is no count"),
         (1, [], "amx,avx2", "--isa names 2 hosts, the lab has 1"),
         (1, ["node01:isa=avx1"], "", "unknown isa 'avx1'"),
         (1, ["node01:nic=lo"], "", "'lo' is no network card"),
