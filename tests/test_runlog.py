@@ -89,6 +89,14 @@ def test_what_follows_the_first_cause_does_not_replace_it():
     assert (run.mpi, run.first, run.lost) == ("mpirun ended with code 1", None, "")
 
 
+def test_of_mpis_programs_the_one_that_was_killed_is_the_cause():
+    run = state()
+    run.mpi_ended("a daemon ended with code 5")
+    run.mpi_ended("mpirun ended with code 137", killed=True)
+    run.mpi_ended("another daemon ended with code 5")
+    assert run.mpi == "mpirun ended with code 137"
+
+
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [

@@ -27,7 +27,7 @@ from ipexctl.cli.options import (
 from ipexctl.errors import InputError
 
 if TYPE_CHECKING:
-    from ipexctl.verbs.session import Interrupts
+    from ipexctl.verbs.watch import Interrupts
 
 
 def run(
@@ -104,7 +104,7 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
 @contextmanager
 def _interrupts() -> Iterator[Interrupts]:
     """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
-    from ipexctl.verbs.session import Interrupts
+    from ipexctl.verbs.watch import Interrupts
 
     interrupts = Interrupts()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -147,8 +147,9 @@ class RunState:
                 f"and hosts end a run when they hear nothing for {lease:.0f} s"
             )
 
-    def mpi_ended(self, how: str) -> None:
-        if self._undecided and not self.all_ended:
+    def mpi_ended(self, how: str, *, killed: bool = False) -> None:
+        """One of MPI's programs; one that was killed is why the others gave up."""
+        if (self._undecided and not self.all_ended) or (killed and self.mpi and not self.stopping):
             self.mpi = how
 
     @property

@@ -232,6 +232,7 @@ class HostRun:
         while True:
             message = reader.next()
             if message is None:  # its wrapper is gone without a word
+                time.sleep(0.5)  # if MPI's own programs were killed and took it along: they first
                 return {"code": None, "signal": None, "lost": True}
             if "started" in message:
                 self.call.emit({"event": "rank", "rank": number, "started": message["pid"]})

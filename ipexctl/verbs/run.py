@@ -18,9 +18,9 @@ from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs import sync
 from ipexctl.verbs.facts import ROOT, probe
 from ipexctl.verbs.last import remember
-from ipexctl.verbs.session import EXIT_HOST_FAILED, Interrupts, Session
+from ipexctl.verbs.session import EXIT_HOST_FAILED, Session
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
-from ipexctl.verbs.watch import Painter, RunResult, View
+from ipexctl.verbs.watch import Interrupts, Painter, RunResult, View
 
 HOST_SILENCE = 30.0
 EXIT_NOT_STARTED = 120

@@ -7,7 +7,6 @@ never held up behind output, and a slow terminal costs neither memory nor the ru
 from __future__ import annotations
 
 import queue
-import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -21,10 +20,10 @@ from ipexctl.core.runlog import Lines, RunState
 from ipexctl.errors import EXIT_INTERRUPTED, IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.verbs.target import root_of
-from ipexctl.verbs.watch import HostEnd, Painter, RunResult, Tally
+from ipexctl.verbs.watch import HostEnd, Interrupts, Painter, RunResult, Tally
 
 PING_EVERY = 3.0
-FAIL_GRACE = 5.0  # after the first failure the other ranks may still say their last words
+FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
 INTERRUPT_GRACE = 10.0  # after the first Ctrl-C ranks may save
 STOP_WAIT = 20.0
 END_WAIT = 20.0  # for mpirun, when all its ranks have ended
@@ -34,24 +33,6 @@ LARGEST_FRAME = 1 << 20
 EXIT_HOST_LOST = 121
 EXIT_MPIRUN = 122
 EXIT_HOST_FAILED = 123
-
-
-@dataclass
-class Interrupts:
-    """Counts Ctrl-C (and SIGTERM, SIGHUP). `armed` while the run can answer to it.
-
-    Else it ends the command at once.
-    """
-
-    count: int = 0
-    armed: bool = False
-    last: str = "Ctrl-C"
-
-    def hit(self, number: int, *_: object) -> None:
-        if not self.armed:
-            raise KeyboardInterrupt
-        self.last = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        self.count += 1
 
 
 @dataclass
@@ -345,21 +326,23 @@ class Session:
         if event.launch is None:
             if name == self.node0:
                 self.mpirun_code = event.code
-                self._mpi_ended(f"mpirun ended with code {event.code}", 2.0)
+                self._mpi_ended("mpirun", event.code, 2.0)
         elif self.launches.get(event.launch) == name:
             if not self.links[name].ranks <= self.state.ends.keys():
-                self._mpi_ended(f"MPI's daemon on {name} ended with code {event.code}", FAIL_GRACE)
+                self._mpi_ended(f"MPI's daemon on {name}", event.code, FAIL_GRACE)
             self._tell(self.node0, {"exited": event.launch, "code": event.code})
 
-    def _mpi_ended(self, how: str, grace: float) -> None:
+    def _mpi_ended(self, who: str, code: int, grace: float) -> None:
         if self.state.all_ended or self.state.stopping:
             return
         up, ranks = len(self.state.started), self.plan.world_size
-        self.state.mpi_ended(
-            f"{how} while {self.state.alive} of {ranks} ranks were running"
+        when = (
+            f"while {self.state.alive} of {ranks} ranks were running"
             if up == ranks
-            else f"{how} when {up} of {ranks} ranks had started"
+            else f"when {up} of {ranks} ranks had started"
         )
+        killed = code < 0 or code > 128
+        self.state.mpi_ended(f"{who} ended with code {code} {when}", killed=killed)
         self._soon(grace)
 
     def _rank_ended(self, name: str, event: events.RankEnded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,24 @@ class Tally:
     done: int
     failed: int
     seconds: float
+
+
+@dataclass
+class Interrupts:
+    """Counts Ctrl-C (and SIGTERM, SIGHUP). `armed` while the run can answer to it.
+
+    Else it ends the command at once.
+    """
+
+    count: int = 0
+    armed: bool = False
+    last: str = "Ctrl-C"
+
+    def hit(self, number: int, *_: object) -> None:
+        if not self.armed:
+            raise KeyboardInterrupt
+        self.last = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        self.count += 1
 
 
 class View(Protocol):

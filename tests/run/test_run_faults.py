@@ -19,7 +19,7 @@ HIDES = (
     "    os._exit(0)\n"
 )
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
-COUNT = "import time\nfor i in range(70): print('up', flush=True); time.sleep(0.1)\n"
+COUNT = "import time\nfor i in range(40): print('up', flush=True); time.sleep(0.1)\n"
 
 
 def hidden(runner) -> list[str]:
@@ -111,19 +111,12 @@ def test_values_of_env_are_seen_by_the_ranks_and_by_nobody_else(runner):
     run = runner.start("-n", "3", "--env", "TOKEN=zq9tellnobody", str(script))
     up(run, 3)
     look = (
-        "cd /home/trainer/.ipexctl/runs/*/logs/..; "
-        "grep -l zq9tellnobody /proc/[0-9]*/cmdline; grep -rl zq9tellnobody .; "
-        f"find . -path '*{run.run_id}*' -perm /077"
+        "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep '[z]q9tell'; "
+        "cd /home/trainer/.ipexctl/runs && grep -rl '[z]q9tell' .; "
+        f"find {run.run_id} -perm /077 ! -type l"
     )
     for name in runner.lab.hosts:
-        out = runner.lab.run_in(name, ["/bin/sh", "-c", f"({look}) 2>/dev/null"]).stdout
-        out = out.decode() if isinstance(out, bytes) else out
-        # the shell that looks is the only one that names it
-        assert [line for line in out.splitlines() if not line.startswith("/proc/")] == []
-        seen = runner.lab.run_in(
-            name, ["/bin/sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c zq9tell"]
-        ).stdout
-        assert int(seen) == 1, "an argument of some process holds it"
+        assert runner.lab.run_in(name, ["/bin/sh", "-c", look]).stdout in ("", b"")
     run.process.send_signal(signal.SIGTERM)
     result = run.finish()
     assert (result["exit_code"], result["cause"]) == (130, "stopped by SIGTERM")
@@ -131,7 +124,8 @@ def test_values_of_env_are_seen_by_the_ranks_and_by_nobody_else(runner):
 
 
 def test_two_runs_side_by_side_do_not_meet(runner):
-    runs = [runner.start("-n", "3", str(runner.script(COUNT))) for _ in range(2)]
+    script = runner.script("import time\ntime.sleep(1)\n")
+    runs = [runner.start("-n", "3", str(script)) for _ in range(2)]
     assert [run.finish()["exit_code"] for run in runs] == [0, 0]
     ports = {next(e["master"] for e in run.events if e["event"] == "plan") for run in runs}
     assert len(ports) == 2
@@ -151,6 +145,8 @@ def test_a_host_that_falls_silent_is_the_cause(runner, host, kind):
         runner.lab.heal(host)
     assert (result["exit_code"], result["ended_by"]) == (121, "host-lost")
     assert result["cause"] == f"{host} was lost: no word from it for 2 s"
+    survivors = {h["name"]: h["survivors"] for h in result["hosts"]}
+    assert survivors == {**dict.fromkeys(runner.lab.hosts, 0), host: None}
     assert runner.gone(run.run_id, seconds=10) == {}
 
 
@@ -160,11 +156,11 @@ def test_a_network_that_stops_for_less_than_the_timeout_does_not_end_a_run(runne
     for name in ("node01", "node03"):
         runner.lab.fault(name, "unplug")
     runner.lab.fault("node02", "no-sshd")
-    time.sleep(2)
+    time.sleep(1)
     for name in runner.lab.hosts:
         runner.lab.heal(name)
     assert run.finish()["exit_code"] == 0
-    assert len(run.lines()) == 3 * 70
+    assert len(run.lines()) == 3 * 40
 
 
 # --- the controller ------------------------------------------------------------------------------

@@ -151,10 +151,8 @@ def test_a_second_ctrl_c_kills_ranks_that_will_not_go(runner):
     assert runner.left(run.run_id) == {}
 
 
-@pytest.mark.parametrize(
-    "victim", ["[h]ydra_bstrap_proxy", "[m]piexec.hydra", "[r]ank.py", "[p]ython3 -ISc"]
-)
-def test_whatever_part_of_a_run_is_killed_nothing_is_left(runner, victim):
+@pytest.mark.parametrize("victim", ["[h]ydra_bstrap_proxy", "[m]piexec.hydra"])
+def test_whatever_part_of_mpi_is_killed_nothing_is_left(runner, victim):
     script = runner.script(SLEEP)
     run = runner.start("-n", "6", "-ppn", "2", str(script))
     for _ in range(6):
@@ -163,28 +161,8 @@ def test_whatever_part_of_a_run_is_killed_nothing_is_left(runner, victim):
     kill = f"kill -9 $(pgrep -o -f '{victim}')"
     assert runner.lab.run_in("node01", ["/bin/sh", "-c", kill]).returncode == 0
     result = run.finish()
-    assert result["exit_code"] != 0
+    assert (result["exit_code"], result["ended_by"]) == (122, "mpirun")
     assert runner.gone(run.run_id, seconds=10) == {}
-
-
-def test_a_host_that_vanishes_is_the_cause_and_clears_itself(runner):
-    script = runner.script(SLEEP)
-    run = runner.start("--host-timeout", "4", "-n", "6", "-ppn", "2", str(script))
-    for _ in range(6):
-        run.until(event="line", text="up")
-    runner.lab.fault("node03", "unplug")
-    try:
-        result = run.finish()
-        assert (result["exit_code"], result["ended_by"]) == (121, "host-lost")
-        assert "node03" in result["cause"]
-        assert {h["name"]: h["survivors"] for h in result["hosts"]} == {
-            "node01": 0,
-            "node02": 0,
-            "node03": None,
-        }
-        assert runner.gone(run.run_id, seconds=15) == {}
-    finally:
-        runner.lab.heal("node03")
 
 
 def test_many_lines_of_many_ranks_arrive_whole_and_in_order(runner):
