@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core.rows import Request
 from ipexctl.errors import NotHere
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.here import check
@@ -78,7 +79,7 @@ def installed(lab_root, tmp_path_factory) -> Iterator[Installed]:
     lab = Lab.up(LabSpec(name="installed", hosts=hosts), owner=os.getpid(), root=lab_root)
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
     try:
-        report = install(target, Install(folder=folder), Progress())
+        report = install(target, Install(Request(stack="stock"), folder=folder), Progress())
         assert report.exit_code == 0, report.recaps
         yield Installed(lab, report, folder)
     finally:

@@ -41,6 +41,9 @@ def install(
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     torch: Torch = "",
+    ipex: Ipex = "",
+    backend: Backend = "",
+    stack: StackName = "",
     mpi: Annotated[str, typer.Option("--mpi", help="intel or none.")] = "intel",
     python: Annotated[
         str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
@@ -66,7 +69,7 @@ def install(
     from ipexctl.verbs.install import install as verb
 
     asked = Install(
-        wanted=checked(Request(torch, mpi, python)),
+        wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         check=check,

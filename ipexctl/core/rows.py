@@ -78,6 +78,7 @@ class Request:
     stack: str = ""  # ipex or stock
     row: str = ""
     imports: tuple[str, ...] = ()
+    prefer: str = ""
     because: str = ""
 
     @property
@@ -112,6 +113,7 @@ def stock(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 def offered(rows: Sequence[Row], request: Request) -> tuple[Row, ...]:
     """The rows as this request would use them: for gloo the oneCCL bindings stay out."""
+    rows = sorted(rows, key=lambda row: row.kind != request.prefer) if request.prefer else rows
     if request.backend != "gloo":
         return tuple(rows)
     return tuple(_without_bindings(row) if row.oneccl else row for row in rows)

@@ -78,7 +78,7 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
 def _hint(request: Request) -> str:
     if request.row:
         return "rm ipexctl.lock   # chooses afresh"
-    if request.imports or request.stack == "ipex":
+    if request.stack == "ipex":
         return "ipexctl install --stack stock   # without IPEX; or: ipexctl stacks"
     if request.names_a_stack or request.python:
         return "ipexctl stacks   # the whole table; without these options it decides"

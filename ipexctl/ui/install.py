@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostRecap, Recap
+from ipexctl.core.rows import END_OF_LIFE
 from ipexctl.ui.console import stderr_console, stdout_console
 from ipexctl.verbs.install import Chosen, InstallReport, Progress, Step
 
@@ -30,10 +31,14 @@ def chosen_text(chosen: Chosen) -> str:
     impi = lock.version("impi-rt")
     mpi = f"Intel MPI {impi}" if impi else "no MPI"
     n = len(chosen.hosts)
-    what = f"torch {lock.version('torch') or lock.torch}, {stack.row.backend}, {mpi}"
+    what = f"{stack.title}, {stack.row.backend}, {mpi}"
     where = f"Python {lock.python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
+    lines = [f"{what}, {where}, because: {stack.reason}"]
+    lines += [END_OF_LIFE] if stack.row.ipex else []
+    lines += [f"nobody has proved: {stack.row.uncertain}"] if stack.row.uncertain else []
     made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"
-    return f"{what}; {where}\n  because: {stack.reason}\n  environment {lock.key} ({made})"
+    lines.append(f"environment {lock.key} ({made}), torch {lock.version('torch')}")
+    return "\n  ".join(lines)
 
 
 def recap_lines(report: InstallReport) -> list[Text]:
@@ -75,7 +80,12 @@ def document(report: InstallReport) -> dict[str, Any]:
         "schema_version": 1,
         "check": report.check,
         "environment": chosen.lock.key if chosen else None,
+        "row": chosen.stack.row.name if chosen else None,
         "torch": chosen.lock.version("torch") if chosen else None,
+        "ipex": (chosen.stack.row.ipex or None) if chosen else None,
+        "oneccl": (chosen.stack.row.oneccl or None) if chosen else None,
+        "backend": chosen.stack.row.backend if chosen else None,
+        "ended": bool(chosen and chosen.stack.row.ipex),
         "python": chosen.lock.python if chosen else None,
         "reason": chosen.stack.reason if chosen else None,
         "hosts": [

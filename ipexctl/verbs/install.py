@@ -30,6 +30,7 @@ from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.indexes import Indexes, from_pip, merged
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import absent, default_store, ensure
+from ipexctl.verbs.choice import decide
 from ipexctl.verbs.facts import ROOT, probe
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
@@ -139,8 +140,10 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
 def _all_steps(
     work: _Work, facts: Sequence[Facts], forks: int
 ) -> tuple[Chosen, dict[Host, HostRecap]]:
-    candidates = stacks.choose(facts, work.asked.wanted, table())
-    found, new_lock = _lock(work, candidates)
+    old = _read_lock(work.asked.folder / LOCK_FILE)
+    wanted = decide(work.asked.wanted, old, work.asked.folder)
+    candidates = stacks.choose(facts, wanted, table())
+    found, new_lock = _lock(work, candidates, old)
     stack, lock = found.stack, found.lock
     chosen = Chosen(stack, lock, tuple(f.host for f in facts), new_lock)
     agreed = work.progress.chosen(chosen)
@@ -195,9 +198,8 @@ def _note_downs(work: _Work, outcomes: Mapping[Host, object]) -> None:
 # --- lock and bytes ------------------------------------------------------------------------------
 
 
-def _lock(work: _Work, candidates: Sequence[Stack]) -> tuple[Resolved, bool]:
+def _lock(work: _Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
     """The lock in the folder if it is for one of these, else a fresh one (True)."""
-    old = _read_lock(work.asked.folder / LOCK_FILE)
     for stack in candidates if old else ():
         if old and locks.same_request(old, _request_of(stack, old)):
             return Resolved(stack, old, {}), False

@@ -114,6 +114,8 @@ exec {find_uv(os.environ)} "$@"
     def start(self, *options: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "ipexctl", "install", "--root", str(self.root)]
         command += ["--mpi", "none", "--json", *options]
+        if "--stack" not in options and "--ipex" not in options:
+            command += ["--stack", "stock"]  # the folder has no code that would say it
         return subprocess.Popen(
             command, cwd=self.work, env=self.environ(), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
