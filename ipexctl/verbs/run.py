@@ -116,8 +116,9 @@ def _states(result: RunResult) -> dict[str, str]:
 
 
 def _sent(snapshot: sync.Snapshot, size: int) -> str:
+    count = len(snapshot.files)
     return (
-        f"sent {snapshot.folder} to the hosts: {len(snapshot.files)} files, "
+        f"sent {snapshot.folder} to the hosts: {count} {'file' if count == 1 else 'files'}, "
         f"{size / 1000:.1f} kB that they did not have"
     )
 
