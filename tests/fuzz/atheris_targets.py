@@ -172,7 +172,7 @@ def probe(data: bytes) -> None:
         except (ValueError, RecursionError):
             return
     else:
-        raw = _changed(atheris.FuzzedDataProvider(data))
+        raw = _changed(atheris.FuzzedDataProvider(data), ANSWER, PATHS)
     _use(facts.from_json("node01", raw))
 
 
@@ -187,10 +187,10 @@ def _use(found: facts.Facts) -> None:
         topology.pin(found.cpu, ranks), topology.threads(found.cpu, ranks)
 
 
-def _changed(fdp: atheris.FuzzedDataProvider) -> dict[str, Any]:
-    raw = copy.deepcopy(ANSWER)
+def _changed(fdp: atheris.FuzzedDataProvider, good: Any, paths: list[tuple[Any, ...]]) -> Any:
+    raw = copy.deepcopy(good)
     while fdp.remaining_bytes():
-        *way, last = PATHS[fdp.ConsumeIntInRange(0, len(PATHS) - 1)]
+        *way, last = paths[fdp.ConsumeIntInRange(0, len(paths) - 1)]
         part: Any = raw
         for step in way:
             part = part[step] if _holds(part, step) else None
@@ -245,7 +245,13 @@ def causes_(data: bytes) -> None:
 
 
 def launch_(data: bytes) -> None:
-    """An argv of mpirun's; a JSON object is an event."""
+    """An argv of mpirun's; a JSON object is an event; from 128 on: what to change in all events."""
+    if data[:1] >= b"\x80":
+        found = _changed(atheris.FuzzedDataProvider(data[1:]), _EVENTS, EVENT_PATHS)
+        for event in found:
+            if isinstance(event, dict):
+                _event(event, b"text")
+        return
     if data[:1] != b"{":
         asked = launch.read_launch(PLAN, tuple(_text(data).split("\n")))
         assert asked.host in ("node01", "node02")
@@ -278,13 +284,14 @@ def _stream(*headers: dict[str, Any]) -> str:
     return "\x03" + b"".join(encode({"id": 1, **h}, b"text") for h in headers).decode()
 
 
-_EVENTS: tuple[dict[str, Any], ...] = (
+_EVENTS: list[dict[str, Any]] = [
     {"event": "rank", "rank": 0, "ended": {"code": 1, "signal": None, "hints": ["oom"]}},
     {"event": "log", "key": 1, "end": True}, {"event": "exited", "key": "daemon1", "code": 0},
     {"event": "lease", "seconds": 31.5}, {"done": {"survivors": 0, "logs": "/l"}},
     {"event": "launch", "key": 1, "argv": ["-q", "-x", "node02", "/p/bin//hydra_pmi_proxy"]},
     {"error": {"what": "no disk", "why": ""}}, {"event": "swept", "survivors": 1},
-)  # fmt: skip
+]  # fmt: skip
+EVENT_PATHS = _paths(_EVENTS)
 
 TARGETS = {
     "inventory": Target(
@@ -311,6 +318,7 @@ TARGETS = {
             "Host n* !n2\n HostName %h.x\n Port=22\n ProxyJump a@b:2,ssh://c:3\nMatch user x\n",
             'Include self\nIdentityFile "~/.ssh/%r@%h"\nConnectTimeout 5\nProxyCommand nc %h %p\n',
             "hostname node1\nport 22\nuser ann\nproxyjump [::1]:22\nidentityagent ${A}\n",
+            "port ²\nconnecttimeout ²\nproxyjump a:²\n",
         ),
     ),
     "frames": Target(
@@ -341,6 +349,7 @@ TARGETS = {
         (
             'schema = 1\n[stack]\nrow = "r"\ntorch = "2"\nmpi = "m"\npython = "3.11"\n'
             f'platform = "p"\n[uv]\nname = "uv"\n{_WHEEL}[[package]]\nname = "a"\n{_WHEEL}',
+            "a = " + "[" * 500,
         ),
     ),
     "launch": Target(
@@ -348,6 +357,7 @@ TARGETS = {
         (
             "\n".join(("-q", "-x", "node02", f"{PLAN.hosts[0].prefix}/bin//hydra_pmi_proxy", "-x")),
             *map(json.dumps, _EVENTS),
+            chr(0xDC80) + "a" * 60,
         ),
     ),
 }
