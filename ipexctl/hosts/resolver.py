@@ -2,6 +2,7 @@
 
 Which index torch comes from is decided by trying: the user's own (a CPU build has the version
 X+cpu), else the table's index for torch alone, else the default index if that is a CPU build.
+Where Intel's packages may come from, pins.py says.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from urllib.parse import unquote, urlsplit
 
 from ipexctl.core import toml
 from ipexctl.core.lock import Lock, Package
-from ipexctl.core.rows import Row
 from ipexctl.core.stack import Stack, requirements
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.indexes import Indexes
+from ipexctl.hosts.pins import Pin, Pins, of_intel, of_torch, places, strays
+from ipexctl.hosts.pins import project as project_text
 
 TIMEOUT = 600
 Urls = Mapping[str, str]
@@ -41,7 +43,7 @@ class _Try:
     """One way to ask for torch: the requirement, and the index that it alone comes from."""
 
     torch: str
-    index: str = ""
+    index: Pin | None = None
 
 
 class _Unresolved(Exception):
@@ -75,11 +77,11 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
     """Where the files of a lock that is already there can be had."""
     uv = _Uv(stack, indexes, environ)
     exact = tuple(f"{p.name}=={p.version}" for p in lock.packages)
-    pinned = {**_pins(stack.row), "torch": stack.row.torch_index}
+    reason = ""
     found: list[tuple[Package, str]] = []
-    for pins in (_pins(stack.row), pinned):
+    for torch in ({}, {"torch": of_torch(stack.row)}):
         try:
-            found = uv.compile(exact, pins, "--no-deps")
+            found = uv.compile(exact, {**uv.intel(), **torch}, "--no-deps")
             found += uv.compile((f"uv=={lock.uv.version}",), {}, "--no-deps")
             break
         except _Unresolved as e:
@@ -106,49 +108,71 @@ def _with_torch(
 ) -> tuple[Stack, list[tuple[Package, str]]]:
     """Each way for every Python before the next way: what the user set up goes before what not."""
     row = candidates[0].row
-    reasons = []
-    own, tables, default = (
-        _Try(f"torch=={row.torch}+cpu"),
-        _Try(f"torch=={row.torch}", row.torch_index),
-        _Try(f"torch=={row.torch}"),
-    )
+    reasons: dict[tuple[str, str], list[str]] = {}
+    plain, cpu, index = f"torch=={row.torch}", f"torch=={row.torch}+cpu", of_torch(row)
+    # a page of links has the CUDA builds too, and `+cu` sorts after `+cpu`
+    own, tables, default = _Try(cpu), _Try(cpu if index.flat else plain, index), _Try(plain)
+    unreachable: set[str] = set()
+    each = [(stack, _Uv(stack, indexes, environ, unreachable)) for stack in candidates]
     for way in (own, default) if indexes.no_index else (own, tables, default):
-        for stack in candidates:
+        for stack, uv in each:
             try:
-                return stack, _one_way(_Uv(stack, indexes, environ), way)
+                return stack, _one_way(uv, way)
             except _Unresolved as e:
-                place = way.index or "your indexes"
-                reasons.append(f"{way.torch} from {place}, Python {stack.python_text}: {e}")
+                place = way.index.url if way.index else "your indexes"
+                asked = f"{way.torch} from {place}"
+                reasons.setdefault((asked, str(e)), []).append(stack.python_text)
                 if e.network:
                     break
-    raise InputError(
-        f"no CPU build of torch {row.torch} can be had for {candidates[0].platform}",
-        why="\n".join(reasons),
-        hint="--extra-index-url URL or --find-links FOLDER   # one that has torch "
-        f"{row.torch}+cpu; or another --torch or --python",
+    raise _cannot_be_had(
+        candidates[0],
+        "\n".join(f"{asked}, Python {', '.join(ps)}: {e}" for (asked, e), ps in reasons.items()),
+    )
+
+
+def _cannot_be_had(stack: Stack, why: str) -> InputError:
+    row = stack.row
+    hint = (
+        "--extra-index-url URL or --find-links FOLDER   # one that has torch "
+        f"{row.torch}+cpu; or another --torch or --python"
+    )
+    if not row.ipex:
+        what = f"no CPU build of torch {row.torch} can be had for {stack.platform}"
+        return InputError(what, why=why, hint=hint)
+    return InputError(
+        f"{row.title} cannot be had for {stack.platform}",
+        why=why,
+        hint="--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX",
     )
 
 
 def _one_way(uv: _Uv, way: _Try) -> list[tuple[Package, str]]:
-    pins = {**_pins(uv.stack.row), **({"torch": way.index} if way.index else {})}
+    pins = {**uv.intel(), **({"torch": way.index} if way.index else {})}
     found = uv.compile((way.torch, *requirements(uv.stack)), pins)
     cuda = sorted(p.name for p, _ in found if p.name.startswith("nvidia-"))
     if cuda:
         raise _Unresolved(f"a CUDA build: {cuda[0]} and {len(cuda) - 1} more nvidia packages")
+    stray = strays((p for p, _ in found), uv.stack.row, pins)
+    if stray and not uv.no_index:
+        raise _Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
     return found
 
 
-def _pins(row: Row) -> dict[str, str]:
-    """Packages that only one index may serve: their names are unclaimed on the default one."""
-    named = [("intel-extension-for-pytorch", row.ipex), (row.oneccl_dist, row.oneccl)]
-    return {name: row.links for name, version in named if version and row.links}
-
-
 class _Uv:
-    """uv's resolver for one stack."""
+    """uv's resolver for one stack. `unreachable`: indexes that gave no answer, to ask them once."""
 
-    def __init__(self, stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        indexes: Indexes,
+        environ: Mapping[str, str],
+        unreachable: set[str] | None = None,
+    ) -> None:
         self.stack = stack
+        self.no_index = indexes.no_index
+        self._indexes = indexes
+        self._unreachable = set() if unreachable is None else unreachable
+        self._intel: dict[str, Pin] | _Unresolved | None = None
         self._binary = find_uv(environ)
         self._arguments = indexes.arguments()
         self._environ = dict(environ)
@@ -158,13 +182,47 @@ class _Uv:
         # uv looks for the hosts' Python on this machine, and would ask the network for one.
         self._environ["UV_PYTHON_DOWNLOADS"] = "never"
 
+    def intel(self) -> Pins:
+        """Where Intel's packages of this row are, asked once. Raises _Unresolved."""
+        if self._intel is None:
+            try:
+                self._intel = dict(self._find_intel())
+            except _Unresolved as e:
+                self._intel = e
+        if isinstance(self._intel, _Unresolved):
+            raise self._intel
+        return self._intel
+
+    def _find_intel(self) -> Iterator[tuple[str, Pin]]:
+        for name, version in of_intel(self.stack.row).items():
+            # without any index, all there is are the user's own folders
+            place = None if self.no_index else self._place(name, version)
+            if place:
+                yield name, place
+
+    def _place(self, name: str, version: str) -> Pin | None:
+        reasons = []
+        for place in places(self.stack.row, name, self._indexes):
+            where = place.url if place else "the default index"
+            if where in self._unreachable:
+                continue
+            try:
+                self.compile((f"{name}=={version}",), {name: place} if place else {}, "--no-deps")
+                return place
+            except _Unresolved as e:
+                reasons.append(f"{where}: {e}")
+                if e.network:
+                    self._unreachable.add(where)
+        told = "; ".join(reasons) or f"no answer from {', '.join(sorted(self._unreachable))}"
+        raise _Unresolved(f"{name} {version} is not to be had: {told}")
+
     def compile(
-        self, wanted: Sequence[str], pins: Mapping[str, str], *options: str
+        self, wanted: Sequence[str], pins: Pins, *options: str
     ) -> list[tuple[Package, str]]:
         """Every wheel of the resolution and its address. Raises _Unresolved with uv's words."""
         with tempfile.TemporaryDirectory(prefix="ipexctl-") as folder:
             project, out = Path(folder) / "pyproject.toml", Path(folder) / "pylock.toml"
-            project.write_text(_project(wanted, pins), "utf-8")
+            project.write_text(project_text(wanted, pins), "utf-8")
             command = (
                 self._binary, "pip", "compile", str(project), "--output-file", str(out),
                 "--format", "pylock.toml", "--quiet", "--no-header", "--only-binary", ":all:",
@@ -202,18 +260,6 @@ def find_uv(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _project(wanted: Sequence[str], pins: Mapping[str, str]) -> str:
-    """Only a project file can say that one package comes from one index and nowhere else."""
-    lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
-    lines += [f"dependencies = {list(wanted)!r}", "[tool.uv.sources]"]
-    names = {name: f"pin{i}" for i, name in enumerate(pins)}
-    lines += [f'{name} = {{ index = "{names[name]}" }}' for name in pins]
-    for name, url in pins.items():
-        lines += ["[[tool.uv.index]]", f'name = "{names[name]}"', f'url = "{url}"']
-        lines += ["explicit = true"]
-    return "\n".join(lines) + "\n"
-
-
 def _package(raw: Mapping[str, Any]) -> tuple[Package, str]:
     wheel = (raw.get("wheels") or [{}])[0]
     url = wheel.get("url") or _file_url(wheel.get("path", ""))
@@ -230,4 +276,5 @@ def _file_url(path: str) -> str:
 
 def _last_words(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return " ".join(lines[-4:])[:600] or "uv failed without a word"
+    # uv's hints are about its own options
+    return " ".join(lines[-4:]).partition(" hint: ")[0][:600] or "uv failed without a word"

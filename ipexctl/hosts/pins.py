@@ -1,0 +1,77 @@
+"""Which index may serve which package: Intel's names never come from one that anybody can fill.
+
+`oneccl_bind_pt` and its like are unclaimed on the default index. Whoever took the name there could
+run code on every host, so these packages are looked for in the user's own folders of wheels and on
+Intel's index, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from ipexctl.core.lock import Package
+from ipexctl.core.rows import Row
+from ipexctl.hosts.indexes import Indexes
+
+IPEX = "intel-extension-for-pytorch"
+RESERVED = frozenset({IPEX, "oneccl-bind-pt", "torch-ccl", "torch-ipex"})
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The one place that a package may come from. `flat`: a page or folder of wheels."""
+
+    url: str
+    flat: bool = False
+
+
+Pins = Mapping[str, Pin]
+
+
+def of_intel(row: Row) -> dict[str, str]:
+    """The names that need a pin, and their versions."""
+    named = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
+    return {name: version for name, version in named if version}
+
+
+def of_torch(row: Row) -> Pin:
+    return Pin(row.torch_index, "torch_index" in row.flat)
+
+
+def places(row: Row, name: str, indexes: Indexes) -> Iterator[Pin | None]:
+    """Where to look for one of Intel's packages, in this order. None: the default index."""
+    yield from (Pin(_url(place), flat=True) for place in indexes.find_links if _exists(place))
+    if row.links:
+        yield Pin(row.links, "links" in row.flat)
+    if name == IPEX and row.public:
+        yield None
+
+
+def strays(packages: Iterable[Package], row: Row, pins: Pins) -> list[str]:
+    """Intel's names among the packages that no pin has brought."""
+    allowed = {*pins, *((IPEX,) if row.public else ())}
+    return sorted({p.name for p in packages} & RESERVED - allowed)
+
+
+def _url(place: str) -> str:
+    return place if "://" in place else Path(place).absolute().as_uri()
+
+
+def _exists(place: str) -> bool:
+    return "://" in place or Path(place).is_dir()
+
+
+def project(wanted: Iterable[str], pins: Pins) -> str:
+    """Only a project file can say that one package comes from one index and nowhere else."""
+    lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
+    lines += [f"dependencies = {list(wanted)!r}", "[tool.uv.sources]"]
+    names = {name: f"pin{i}" for i, name in enumerate(pins)}
+    lines += [f'{name} = {{ index = "{names[name]}" }}' for name in pins]
+    for name, pin in pins.items():
+        lines += ["[[tool.uv.index]]", f'name = "{names[name]}"', f'url = "{pin.url}"']
+        lines += ["explicit = true", *(['format = "flat"'] if pin.flat else [])]
+    return "\n".join(lines) + "\n"
