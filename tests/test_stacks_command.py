@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from ipexctl.cli.install import bare_ipex
 from ipexctl.core.rows import Request
 from ipexctl.core.shelf import Query, offers, query
 from ipexctl.errors import InputError
-from ipexctl.ui.stacks import text
+from ipexctl.ui.stacks import text, updated
 from ipexctl.verbs.versions import table
 
 ASKED = ["--python", "3.8", "--isa", "avx2", "--torch", "1.12.1"]
@@ -93,6 +94,12 @@ def test_a_word_that_nobody_knows_ends_with_2(option: str, value: str) -> None:
 def test_a_version_needs_two_numbers() -> None:
     with pytest.raises(InputError, match="--glibc 2 "):
         query("", "", "2", "")
+
+
+def test_the_page_of_stacks_is_what_the_table_says() -> None:
+    page = (Path(__file__).parent.parent / "docs/stacks.md").read_text("utf-8")
+    assert updated(page, table()) == page, "python tools/gen_docs.py"
+    assert [row.name for row in table() if f"| `{row.name}`" not in page] == []
 
 
 BARE = [

@@ -22,6 +22,7 @@ END_OF_LIFE = (
     "IPEX and the oneCCL bindings have ended: no fixes since March 2026, security holes stay open "
     "(--stack stock is maintained)"
 )
+NEVER_RUN = "the real oneccl_bind_pt was never run with ipexctl"
 NEWEST = "newest"  # `--ipex` without a version
 GLOO = "-gloo"  # ends the name of an IPEX row that is used without the bindings
 
@@ -55,6 +56,13 @@ class Row:
     @property
     def kind(self) -> str:
         return "ipex" if self.ipex else "stock"
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What nobody has proved about it."""
+        return ((NEVER_RUN,) if self.oneccl else ()) + tuple(
+            filter(None, self.uncertain.split("; "))
+        )
 
     @property
     def title(self) -> str:

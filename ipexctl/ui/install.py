@@ -35,7 +35,7 @@ def chosen_text(chosen: Chosen) -> str:
     where = f"Python {lock.python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
     lines = [f"{what}, {where}, because: {stack.reason}"]
     lines += [END_OF_LIFE] if stack.row.ipex else []
-    lines += [f"nobody has proved: {stack.row.uncertain}"] if stack.row.uncertain else []
+    lines += [f"not proved: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
     made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"
     lines.append(f"environment {lock.key} ({made}), torch {lock.version('torch')}")
     return "\n  ".join(lines)

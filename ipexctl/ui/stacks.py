@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ipexctl.core.rows import END_OF_LIFE
+from ipexctl.core.rows import END_OF_LIFE, Row
 from ipexctl.core.shelf import Offer, span
 
 _HEAD = ("NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE")
@@ -28,10 +28,10 @@ def _unproved(offers: Sequence[Offer]) -> list[str]:
     """Each doubt once, with the rows that it is about."""
     about: dict[str, list[str]] = {}
     for offer in offers:
-        for doubt in filter(None, offer.row.uncertain.split("; ")):
+        for doubt in offer.row.doubts:
             about.setdefault(doubt, []).append(offer.row.name)
     lines = [f"  {doubt}: {', '.join(names)}" for doubt, names in about.items()]
-    return ["", "?: nobody has proved", *lines] if lines else []
+    return ["", "?: not proved", *lines] if lines else []
 
 
 def _table(offers: Sequence[Offer]) -> list[str]:
@@ -48,8 +48,32 @@ def _cells(offer: Offer) -> tuple[str, ...]:
     life = "ended" if row.ipex else "maintained"
     return (
         row.name, row.torch, row.ipex or "-", row.oneccl or "-", row.backend, span(row), row.isa,
-        f"{row.glibc[0]}.{row.glibc[1]}", life + " ?" * bool(row.uncertain),
+        f"{row.glibc[0]}.{row.glibc[1]}", life + " ?" * bool(row.doubts),
     )  # fmt: skip
+
+
+BEGIN = "<!-- the table below is written by tools/gen_docs.py -->"
+END = "<!-- end of the table -->"
+
+
+def updated(text: str, rows: Sequence[Row]) -> str:
+    """docs/stacks.md with its table made new; all else stays as it is."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
+    head = (*_HEAD[:5], "module", *_HEAD[5:-1], "source")
+    lines = [_line([h.lower() for h in head]), "|---" * len(head) + "|"]
+    for row in rows:
+        cells = _cells(Offer(row, ()))
+        name = f"`{row.name}`" + " ?" * bool(row.doubts)
+        module = f"`{row.oneccl_import}`" if row.oneccl else "-"
+        lines.append(_line([name, *cells[1:5], module, *cells[5:-1], row.source]))
+    return before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def document(offers: Sequence[Offer]) -> dict[str, Any]:
@@ -75,6 +99,6 @@ def _entry(offer: Offer) -> dict[str, Any]:
         "glibc": f"{row.glibc[0]}.{row.glibc[1]}",
         "ended": bool(row.ipex),
         "notes": row.notes,
-        "uncertain": row.uncertain,
+        "not_proved": list(row.doubts),
         "source": row.source,
     }

@@ -221,7 +221,10 @@ def test_the_first_line_is_the_choice_and_its_reason_and_the_end_of_life_stands_
         "because: --backend ccl"
     )
     assert ended.strip().startswith("IPEX and the oneCCL bindings have ended: no fixes since")
-    assert unproved == "  nobody has proved: the bindings' Pythons and glibc"
+    assert unproved == (
+        "  not proved: the real oneccl_bind_pt was never run with ipexctl; the bindings' Pythons "
+        "and glibc"
+    )
 
 
 def test_stock_pytorch_has_not_ended() -> None:
