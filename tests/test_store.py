@@ -159,9 +159,7 @@ def test_the_agent_refuses_hostile_roots_hashes_and_sizes(
 
 
 def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> None:
-    number = agent.start(
-        "blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]}
-    )
+    number = agent.start("blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]})
     agent.feed(number, {}, b"four")
     with pytest.raises(HostFailed, match="4 bytes came where 3 were left"):
         agent.wait(number)

@@ -40,7 +40,8 @@ def meant(code: Mapping[str, frozenset[str]]) -> Request:
     if found := _who(code, TORCH):
         text = f"{_because(found)}, and nothing here imports IPEX or oneCCL"
         return Request(stack="stock", because=text)
-    return Request(prefer="ipex", because="no code here imports torch, so IPEX goes before stock")
+    # IPEX has ended, with known security issues: nobody gets it who did not ask for it
+    return Request(stack="stock", because="no code here imports IPEX or oneCCL")
 
 
 def _who(code: Mapping[str, frozenset[str]], names: frozenset[str]) -> list[tuple[str, str]]:

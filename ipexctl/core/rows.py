@@ -86,7 +86,6 @@ class Request:
     stack: str = ""  # ipex or stock
     row: str = ""
     imports: tuple[str, ...] = ()
-    prefer: str = ""
     because: str = ""
 
     @property
@@ -121,7 +120,6 @@ def stock(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 def offered(rows: Sequence[Row], request: Request) -> tuple[Row, ...]:
     """The rows as this request would use them: for gloo the oneCCL bindings stay out."""
-    rows = sorted(rows, key=lambda row: row.kind != request.prefer) if request.prefer else rows
     if request.backend != "gloo":
         return tuple(rows)
     return tuple(_without_bindings(row) if row.oneccl else row for row in rows)

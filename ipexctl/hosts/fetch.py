@@ -51,9 +51,7 @@ class Fetcher:
         https = urllib.request.HTTPSHandler(context=context)
         self._opener = urllib.request.build_opener(https)
 
-    def fetch(
-        self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes
-    ) -> None:
+    def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
         """Afterwards all the files are in the store."""
         with ThreadPoolExecutor(4) as pool:
             jobs = [pool.submit(self._one, f, urls[f.sha256], on_bytes) for f in files]

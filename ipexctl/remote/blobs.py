@@ -124,7 +124,9 @@ def verify(root, sha):
         unlink(path)
         raise Failure(
             "a file was damaged on the disk of this host: %s" % path,
-            "it was removed", "run the same command again: it is sent anew", "damaged",
+            "it was removed",
+            "run the same command again: it is sent anew",
+            "damaged",
         )
 
 
@@ -142,7 +144,9 @@ def need_space(root, size, count):
     if disk.f_files and count and disk.f_favail < count + SPARE_INODES:
         raise Failure(
             "not enough inodes in %s: %d are free" % (root, disk.f_favail),
-            "", "--root FOLDER   # on another disk", "no-space",
+            "",
+            "--root FOLDER   # on another disk",
+            "no-space",
         )
 
 
@@ -172,7 +176,9 @@ def take(call, root, parts, sha, size):
         if digest != sha:
             raise Failure(
                 "a file arrived damaged: sha256 %s... instead of %s..." % (digest[:16], sha[:16]),
-                "nothing of it was kept", "run the same command again", "damaged",
+                "nothing of it was kept",
+                "run the same command again",
+                "damaged",
             )
         os.fsync(fd)
         folder(root, "blobs", "sha256", sha[:2])
@@ -202,7 +208,7 @@ def receive(call, fd, size):
             raise Failure("%d bytes came where %d were left" % (len(body), left), slug="damaged")
         view = memoryview(body)
         while view:
-            view = view[os.write(fd, view):]
+            view = view[os.write(fd, view) :]
         digest.update(body)
         left -= len(body)
         call.emit({"event": "got", "bytes": len(body)})

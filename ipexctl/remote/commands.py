@@ -32,19 +32,27 @@ def run(call, command, variables, timeout):
 def started(command, variables, log):
     try:
         return subprocess.Popen(
-            command, env=variables, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=log, preexec_fn=in_own_group,
+            command,
+            env=variables,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            preexec_fn=in_own_group,
         )
     except OSError as e:
         raise Failure(
-            "cannot run %s" % command[0], e.strerror or str(e),
+            "cannot run %s" % command[0],
+            e.strerror or str(e),
             "--root FOLDER   # on a disk that is not mounted noexec"
-            if e.errno == errno.EACCES else "",
+            if e.errno == errno.EACCES
+            else "",
         ) from None
 
 
 def outlived(call, process, timeout):
     """Its stdout, once it has ended."""
+
     def kill():
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -60,9 +60,9 @@ PROJECTS = [
      "a.py imports torch (and 1 more), and nothing here imports IPEX or oneCCL"),
     ("what is built on torch", {"a.py": "from accelerate import Accelerator"}, "torch-2.13",
      "a.py imports accelerate, and nothing here imports IPEX or oneCCL"),
-    ("no code", {}, "ipex-2.8.0", "no code here imports torch, so IPEX goes before stock"),
-    ("code about something else", {"a.py": "import os"}, "ipex-2.8.0",
-     "no code here imports torch, so IPEX goes before stock"),
+    ("no code", {}, "torch-2.13", "no code here imports IPEX or oneCCL"),
+    ("code about something else", {"a.py": "import os"}, "torch-2.13",
+     "no code here imports IPEX or oneCCL"),
     ("an environment of the user's own below",
      {"a.py": "import torch", "venv/pyvenv.cfg": "", "venv/x.py": "import torch_ccl",
       ".git/x.py": "import torch_ccl", "build/x.py": "import torch_ccl"}, "torch-2.13",
@@ -142,22 +142,18 @@ def test_a_lock_that_no_longer_fits_the_hosts_is_not_replaced_behind_ones_back(
 
 
 HOSTS = [
-    ("one host without AVX2: no IPEX, so stock",
-     [ready(), host("b", "3.10.2")], "torch-2.13",
-     "no code here imports torch, so IPEX goes before stock; ipex-2.8.0 does not fit: b: the CPU "
-     "lacks avx, avx2, bmi1, bmi2, f16c, fma"),
     ("the newest that the oldest Python of them has",
      [ready(python="3.8.1"), ready("b", "3.8.9")], "ipex-2.4.0",
-     "no code here imports torch, so IPEX goes before stock; ipex-2.8.0 does not fit: a: Python "
-     "3.8.1, needed is 3.9 to 3.13"),
+     "asked for with --stack ipex; ipex-2.8.0 does not fit: a: Python 3.8.1, "
+     "needed is 3.9 to 3.13"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("_title", "hosts", "row", "reason"), HOSTS)
-def test_without_code_all_hosts_decide(
+def test_all_hosts_decide_which_ipex(
     tmp_path: Path, _title: str, hosts: list[Facts], row: str, reason: str
 ) -> None:
-    stack = choose(hosts, decide(Request(), None, tmp_path), table())[0]
+    stack = choose(hosts, decide(Request(stack="ipex"), None, tmp_path), table())[0]
     assert (stack.row.name, stack.reason) == (row, reason)
 
 
