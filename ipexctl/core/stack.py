@@ -6,7 +6,7 @@ is what rank 0 pickled. Where hosts differ (glibc), the wheels are those the old
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,12 +217,35 @@ def requirements(stack: Stack) -> tuple[str, ...]:
     row = stack.row
     wanted = ["numpy<2" if Version(row.torch) < NUMPY_2 else "numpy", *row.also]
     if row.ipex:
-        wanted.append(f"intel_extension_for_pytorch=={row.ipex}")
+        wanted.append(f"{IPEX}=={row.ipex}")
     if row.oneccl:
         wanted.append(f"{row.oneccl_dist}=={row.oneccl}")
     if stack.mpi:
         wanted.append(stack.mpi)
     return tuple(wanted)
+
+
+IPEX = "intel_extension_for_pytorch"  # the module and the distribution, in every era
+
+
+def modules(row: Row, version: Callable[[str], str]) -> tuple[tuple[str, str, str], ...]:
+    """(module, distribution, locked version) in the order in which a program must import them.
+
+    IPEX patches torch, and the bindings register themselves with both.
+    """
+    wanted = [("torch", "torch")]
+    wanted += [(IPEX, IPEX)] if row.ipex else []
+    wanted += [(row.oneccl_import, row.oneccl_dist)] if row.oneccl else []
+    return tuple((name, dist, version(dist.replace("_", "-"))) for name, dist in wanted)
+
+
+def proved_text(found: Mapping[str, Any]) -> str:
+    """What a host's proof has shown, in words."""
+    words = [f"torch {found['torch']}"]
+    words += [f"{name} {version}" for name, version in found["modules"][1:]]
+    words += [f"{found['step']} step"] if found["step"] else []
+    words += [f"{found['ranks']} ranks agree"] if found["ranks"] > 1 else []
+    return ", ".join(words)
 
 
 _WORDS = {"mpi": ("intel", "none"), "backend": ("ccl", "gloo"), "stack": ("ipex", "stock")}

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 import zipfile
 
@@ -19,6 +18,7 @@ Failure = globals()["Failure"]
 
 blobs = agent.module("blobs")
 commands = agent.module("commands")
+proof = agent.module("proof")
 
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 WHEEL = re.compile(
@@ -27,31 +27,8 @@ WHEEL = re.compile(
 OK = ".ipexctl-ok"
 PROVED = ".ipexctl-proved"
 BUILD_TIMEOUT = 1800
-PROOF_TIMEOUT = 180
 LOCK_TIMEOUT = 1800
 BEAT = 5.0  # seconds between signs of life while waiting for the lock
-
-PROOF = """
-import json, os, sys
-import torch
-rank = int(os.environ.get("PMI_RANK", 0))
-size = int(os.environ.get("PMI_SIZE", 1))
-x = torch.ones(64, 64, requires_grad=True)
-(x @ x).sum().backward()
-assert float(x.grad[0, 0]) == 128.0, "backward gave %r" % (x.grad[0, 0],)
-total = float(rank)
-if size > 1:
-    import torch.distributed as dist
-    dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=size)
-    t = torch.tensor([float(rank)])
-    dist.all_reduce(t)
-    total = float(t)
-    dist.destroy_process_group()
-assert total == size * (size - 1) / 2, "all_reduce gave %r" % (total,)
-if rank == 0:
-    print(json.dumps({"torch": torch.__version__, "ranks": size}), flush=True)
-os._exit(0)  # torch's threads can abort an interpreter that ends; that would prove nothing
-"""
 
 
 def op_state(call, header):
@@ -86,22 +63,16 @@ def op_build(call, header):
 
 
 def op_prove(call, header):
-    """{root, key, ranks, env: [[name, value], ...]} -> {torch, ranks}
+    """{root, key, ranks, modules, env: [[name, value], ...]} -> {torch, ranks, step, modules}
 
-    `ranks` processes (started by mpirun when more than one) train a step and add up their numbers.
+    `modules` ([[module, distribution, version], ...]) are compared with the lock and imported in
+    order, torch first. `ranks` processes (started by mpirun when more than one) train a step and
+    add up their numbers.
     """
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
     variables = with_env(clean_environ(env), header["env"])
-    folder = tempfile.mkdtemp(prefix="ipexctl-proof-")
-    try:
-        command = proof_command(env, folder, header["ranks"])
-        said = commands.run(call, command, variables, PROOF_TIMEOUT)
-        found = json.loads(said.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        raise Failure("the new environment's proof printed nothing we know", said[-500:]) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    found = proof.prove(call, env, header, variables)
     write(os.path.join(env, PROVED), found)
     return found
 
@@ -326,11 +297,3 @@ def with_env(variables, pairs):
         I_MPI_HYDRA_BOOTSTRAP="fork", I_MPI_HYDRA_IFACE="lo", I_MPI_FABRICS="shm", I_MPI_PIN="0"
     )
     return variables
-
-
-def proof_command(env, folder, ranks):
-    python = [os.path.join(env, "bin", "python"), "-I", "-c", PROOF]
-    python.append(os.path.join(folder, "rendezvous"))
-    if ranks < 2:
-        return python
-    return [os.path.join(env, "bin", "mpirun"), "-n", str(int(ranks))] + python

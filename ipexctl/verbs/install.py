@@ -327,11 +327,10 @@ class _OneHost:
             built = self._build(state.root)
         proof = self._prove(state.root)
         switched = self._switch(state.root)
-        ranks = f", {proof['ranks']} ranks agree" if proof["ranks"] > 1 else ""
         return HostRecap(
             self._host,
             Recap.CHANGED if built or switched else Recap.OK,
-            f"torch {proof['torch']}{ranks}",
+            stacks.proved_text(proof),
             time.monotonic() - began,
         )
 
@@ -370,6 +369,7 @@ class _OneHost:
             "root": root,
             "key": self._lock.key,
             "ranks": 2 if impi else 1,
+            "modules": [list(m) for m in stacks.modules(self._stack.row, self._lock.version)],
             "env": [list(pair) for pair in stacks.env_vars(prefix, impi)],
         }
         call = self._agent.call("envs.prove", asked, timeout=SILENCE, on_event=self._hear)
