@@ -17,7 +17,6 @@ from ipexctl.cli.options import (
     Forks,
     Hostfile,
     HostList,
-    Json,
     Limit,
     Root,
     SshConfig,
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
 
 
 def run(
-    script: Annotated[str, typer.Argument(help="The script, or with -m the module, to run.")],
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="With -m: a module.")],
     args: Annotated[
-        list[str] | None, typer.Argument(help="Everything after the script is the script's.")
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="Everything after the script is the script's."),
     ] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
@@ -56,7 +56,7 @@ def run(
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     forks: Forks = 64,
-    json: Json = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Run a PyTorch script on all hosts with mpirun, with live output of every rank."""
     from ipexctl.ui.run import view
@@ -72,7 +72,6 @@ def run(
         ppn=ppn,
         root=root,
         env=_pairs([*configured_env(), *(env or [])]),
-        forks=forks,
         host_timeout=host_timeout,
     )
     target = make_target(
@@ -147,7 +146,8 @@ def long_dashes(args: list[str]) -> list[str]:
 def shell(
     host: Annotated[str, typer.Argument(metavar="HOST")],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Instead of a shell.")
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="After --: what to run instead of a shell."),
     ] = None,
     hostfile: Hostfile = None,
     ssh_config: SshConfig = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ipexctl.core import shell
@@ -27,6 +27,8 @@ from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import Transport
 from ipexctl.verbs.bench import Subject, measure
 from ipexctl.verbs.facts import ROOT, answer, question
+from ipexctl.verbs.hints import options as options_of
+from ipexctl.verbs.hints import other_pythons, spelled, spelled_downs
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.versions import table
@@ -97,6 +99,8 @@ def examine_hosts(
         measured = _measured(left, seen, options, target.forks)
     finally:
         _close([s.agent for s in seen.values()])
+    for text in other_pythons(s.agent for s in seen.values()):
+        target.note(text)
     down = [o for o in outcomes.values() if isinstance(o, HostDown)] + lost
     facts = tuple(o for o in outcomes.values() if isinstance(o, Facts))
     gone = {d.host for d in down}
@@ -106,9 +110,11 @@ def examine_hosts(
     return Report(
         hosts=hosts.hosts,
         facts=facts,
-        down=tuple(down),
+        down=tuple(spelled_downs(down, target, options.root)),
         peers=peers,
-        findings=run_all(cluster),
+        findings=tuple(
+            replace(f, fix=spelled(f.fix, target, options.root)) for f in run_all(cluster)
+        ),
         seconds=time.monotonic() - began,
         named=named(target, hosts),
         level=options.level,
@@ -119,8 +125,8 @@ def examine_hosts(
 
 def named(target: Target, hosts: Inventory) -> str:
     """The hosts as the user would name them to another command."""
-    if target.hostfile:
-        return shell.quote(("-f", str(target.hostfile)))
+    if said := options_of(target):
+        return shell.quote(said)
     names = ",".join(h.name for h in hosts.hosts if not h.local)
     return shell.quote(("-H", names)) if names else ""
 

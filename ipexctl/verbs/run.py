@@ -17,6 +17,7 @@ from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs import sync
 from ipexctl.verbs.facts import ROOT, probe
+from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.session import EXIT_HOST_FAILED, Session
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
@@ -37,7 +38,6 @@ class RunOptions:
     ppn: int | None = None
     root: str = ROOT
     env: tuple[tuple[str, str], ...] = ()
-    forks: int = 64
     host_timeout: float = HOST_SILENCE
 
 
@@ -58,7 +58,9 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
             return _prepare(agent, root_of(host, options.root), run_id)
 
-        nodes = _each(hosts.hosts, prepare, options.forks)
+        nodes = _each(hosts.hosts, prepare, target)
+        for text in other_pythons(agents.values()):
+            painter.note(text)
         request = RunRequest(script.argv, options.n, options.ppn, options.env)
         plan = launch.plan(list(nodes.values()), request, run_id)
         painter.planned(run_id, plan)
@@ -67,13 +69,15 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         def send(host: Host) -> tuple[str, int]:
             return sync.send(agents[host], root_of(host, options.root), run_id, snapshot)
 
-        sent = _each(used, send, options.forks)
+        sent = _each(used, send, target)
         painter.note(_sent(snapshot, sum(size for _, size in sent.values())))
         session = Session(plan, run_id, options.root, options.host_timeout, painter, interrupts)
         result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
         remember(hosts, _states(result), "run")
         painter.result(result)
         return result
+    except IpexctlError as e:
+        raise spelled_error(e, target, options.root) from e.__cause__
     finally:
         for agent in list(agents.values()):
             agent.close()
@@ -117,9 +121,11 @@ def _states(result: RunResult) -> dict[str, str]:
 
 def _sent(snapshot: sync.Snapshot, size: int) -> str:
     count = len(snapshot.files)
+    files = f"{count} {'file' if count == 1 else 'files'}"
+    if not size:
+        return f"{snapshot.folder}: the hosts have its {files} already"
     return (
-        f"sent {snapshot.folder} to the hosts: {count} {'file' if count == 1 else 'files'}, "
-        f"{size / 1000:.1f} kB that they did not have"
+        f"sent {snapshot.folder} to the hosts: {files}, {size / 1000:.1f} kB that they did not have"
     )
 
 
@@ -144,12 +150,14 @@ def _not_ready(what: str, hint: str) -> RunFailed:
     return e
 
 
-def _each(hosts: Sequence[Host], work: Callable[[Host], T], forks: int) -> dict[Host, T]:
+def _each(hosts: Sequence[Host], work: Callable[[Host], T], target: Target) -> dict[Host, T]:
     """The same on all hosts, and all must succeed: a training needs every one of them."""
-    outcomes = fan_out(hosts, work, forks=forks)
+    from ipexctl.verbs.trust import unknown_keys
+
+    outcomes = fan_out(hosts, work, forks=target.forks)
     downs = [o for o in outcomes.values() if isinstance(o, HostDown)]
     if downs:
-        raise _together(downs, len(hosts))
+        raise unknown_keys(downs, target) or _together(downs, len(hosts))
     return {h: o for h, o in outcomes.items() if not isinstance(o, HostDown)}
 
 
@@ -161,7 +169,7 @@ def _together(downs: Sequence[HostDown], total: int) -> IpexctlError:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
     if any(d.slug in unreachable for d in downs):
-        return Unreachable(what, why=why, hint=first.hint)
+        return Unreachable(what, why=why, hint=together(downs))
     only_missing = all(d.slug == "not-installed" for d in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
-    return RunFailed(what, why=why, hint=first.hint, exit_code=code)
+    return RunFailed(what, why=why, hint=together(downs), exit_code=code)

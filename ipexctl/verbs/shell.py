@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ipexctl.core import launch, shell
 from ipexctl.core.model import Host
-from ipexctl.errors import HostFailed, InputError
+from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport, Transport
+from ipexctl.verbs.hints import options, spelled_error
 from ipexctl.verbs.target import Target, over_ssh, root_of, whole
 
 Env = Sequence[tuple[str, str]]
@@ -27,7 +29,7 @@ def attend(
     if not command and not terminal:
         raise InputError(
             "a shell needs a terminal, and stdin or stdout is none",
-            hint=f"ipexctl shell {name} -- COMMAND",
+            hint=f"{shell.quote(('ipexctl', 'shell', name, *_way(target)))} -- COMMAND",
         )
     host = find(target, name)
     if host.local:
@@ -38,8 +40,14 @@ def attend(
         env = installed(transport, host, root_of(host, root), target.connect_timeout, note)
         line = remote_line(env, command)
         return transport.attend(host, line, target.connect_timeout, pty=terminal)
+    except IpexctlError as e:
+        raise spelled_error(e, target, root) from e.__cause__
     finally:
         transport.close()
+
+
+def _way(target: Target) -> tuple[str, ...]:
+    return options(replace(target, hosts=()))
 
 
 def find(target: Target, name: str) -> Host:

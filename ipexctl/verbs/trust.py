@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ipexctl.core import shell
 from ipexctl.core.known_hosts import Standing
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_exit
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.host_keys import HostKey, own_known_hosts, remember, verdict_down
+from ipexctl.verbs.hints import command
 from ipexctl.verbs.target import Target, inventory
 
 
@@ -70,22 +70,10 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
     lines = dict.fromkeys(f"{d.what.partition(': ')[0]:{width}}  {d.why}" for d in unknown)
     many = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
     return HostKeyUnknown(
-        f"{many} that nobody has vouched for yet", why="\n".join(lines), hint=command(target)
+        f"{many} that nobody has vouched for yet",
+        why="\n".join(lines),
+        hint=command(target, "trust"),
     )
-
-
-def command(target: Target) -> str:
-    """`ipexctl trust` for the same hosts."""
-    argv = ["ipexctl", "trust"]
-    if target.hostfile:
-        argv += ["-f", str(target.hostfile)]
-    if target.hosts:
-        argv += ["-H", ",".join(target.hosts)]
-    if target.ssh_config:
-        argv += ["-F", str(target.ssh_config)]
-    for option, patterns in (("-l", target.limit), ("-x", target.exclude)):
-        argv += [word for pattern in patterns for word in (option, pattern)]
-    return shell.quote(tuple(argv))
 
 
 def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:

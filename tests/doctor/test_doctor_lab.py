@@ -131,8 +131,8 @@ def test_unknown_keys_are_told_together_with_the_one_command(lab3, tmp_path):
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == 4
     assert done.stdout.count("SHA256:") == 3
-    assert f"\ndo this: ipexctl trust -f {lab3.hostfile}\n" in done.stdout
-    assert done.stdout.count(f"  fix ipexctl trust -f {lab3.hostfile}") == 1
+    assert f"\ndo this: ipexctl trust -f {lab3.hostfile} -F {config}\n" in done.stdout
+    assert done.stdout.count(f"  fix ipexctl trust -f {lab3.hostfile} -F {config}") == 1
 
 
 def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):

@@ -62,8 +62,14 @@ def _head(report: Report, width: int | None) -> list[Text]:
     where, command = _first_thing(report)
     label = f"do this on {plain(where)}: " if where else "do this: "
     if not command:
-        label, command = "next: ", f"ipexctl install {report.named}".strip()
+        label, command = "next: ", _next(report)
     return [verdict(report, width), Text(label, "bold").append(plain(command), "not bold")]
+
+
+def _next(report: Report) -> str:
+    ready = all(f.software and f.software.used for f in report.facts)
+    words = ("run", report.named, "train.py") if ready else ("install", report.named)
+    return " ".join(word for word in ("ipexctl", *words) if word)
 
 
 def _first_thing(report: Report) -> tuple[str, str]:

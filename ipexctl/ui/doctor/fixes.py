@@ -8,7 +8,6 @@ from typing import IO, Any
 
 from rich.text import Text
 
-from ipexctl.core import shell
 from ipexctl.core.facts import plain
 from ipexctl.core.fix import Plan, scripts
 from ipexctl.core.inventory import fold
@@ -16,7 +15,7 @@ from ipexctl.core.report import Report
 from ipexctl.errors import InputError
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.words import command
-from ipexctl.verbs.facts import ROOT
+from ipexctl.verbs import hints
 from ipexctl.verbs.fix import FixReport
 from ipexctl.verbs.target import Target
 
@@ -50,9 +49,7 @@ def show_scripts(report: Report, file: IO[str]) -> None:
 
 
 def undo_command(target: Target, root: str) -> str:
-    hosts = ("-f", str(target.hostfile)) if target.hostfile else tuple(target.hosts)
-    where = () if root == ROOT else ("--root", root)
-    return shell.quote(("ipexctl", "doctor", "--undo", *hosts, *where))
+    return f"{hints.command(target, 'doctor', root)} --undo"
 
 
 def ask(plans: Sequence[Plan], stdin: IO[str], file: IO[str]) -> bool:

@@ -1,0 +1,71 @@
+"""Suggested commands carry the user's own options, so that they can be copied as they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ipexctl.core import shell
+from ipexctl.core.model import HostDown
+from ipexctl.errors import IpexctlError
+from ipexctl.hosts.agent import Agent
+from ipexctl.verbs.facts import ROOT
+from ipexctl.verbs.target import Target
+
+# The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
+_OURS = re.compile(r"\bipexctl (install|doctor|trust)\b(?: -H \S+(?!\S))?(?! -(?!v\b))")
+_SSH = re.compile(r"^(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)
+_MOST = 4
+
+
+def options(target: Target) -> tuple[str, ...]:
+    """How the user named the hosts and the way to them."""
+    argv = ["-f", str(target.hostfile)] if target.hostfile else []
+    argv += ["-H", ",".join(target.hosts)] if target.hosts else []
+    argv += ["-F", str(target.ssh_config)] if target.ssh_config else []
+    for option, patterns in (("-l", target.limit), ("-x", target.exclude)):
+        argv += [word for pattern in patterns for word in (option, pattern)]
+    return (*argv, "--ask-pass") if target.ask_pass else tuple(argv)
+
+
+def command(target: Target, verb: str, root: str = ROOT) -> str:
+    """`ipexctl VERB` for the same hosts."""
+    argv = ("ipexctl", verb, *options(target))
+    if verb != "trust":
+        argv += () if target.transport == "paramiko" else ("--transport", target.transport)
+        argv += () if root == ROOT else ("--root", root)
+    return shell.quote(argv)
+
+
+def spelled(text: str, target: Target, root: str = ROOT) -> str:
+    """The text with our own commands, and ssh's, as they work with the user's options."""
+    text = _OURS.sub(lambda found: command(target, found[1], root), text)
+    if not target.ssh_config:
+        return text
+    config = shell.quote(("-F", str(target.ssh_config)))
+    return _SSH.sub(lambda found: f"{found[1]} {config} ", text)
+
+
+def spelled_error(error: IpexctlError, target: Target, root: str = ROOT) -> IpexctlError:
+    error.hint = spelled(error.hint, target, root)
+    return error
+
+
+def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -> list[HostDown]:
+    return [replace(down, hint=spelled(down.hint, target, root)) for down in downs]
+
+
+def together(downs: Sequence[HostDown]) -> str:
+    """The hints of several hosts, each once and not for hundreds of hosts."""
+    hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
+    more = [f"# and {len(hints) - _MOST} more like these"] if len(hints) > _MOST else []
+    return "\n".join([*hints[:_MOST], *more])
+
+
+def other_pythons(agents: Iterable[Agent]) -> Iterator[str]:
+    """Hosts where another Python answers than the one that the hostfile names."""
+    for agent in agents:
+        asked, path = agent.host.python, agent.hello.path
+        if asked and path and asked not in (path, path.rpartition("/")[2]):
+            yield f"{agent.host.name}: python={asked} was asked for, and {path} is what answers"

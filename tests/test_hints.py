@@ -1,0 +1,88 @@
+"""Every command we suggest works with the options that the user gave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ipexctl.core.model import Host, HostDown
+from ipexctl.hosts.agent import Hello
+from ipexctl.verbs.hints import command, other_pythons, spelled, together
+from ipexctl.verbs.target import Target
+
+FILE = Target(hostfile=Path("my hosts"), ssh_config=Path("cfg"), limit=("a,b",), exclude=("c",))
+NAMES = Target(hosts=("node[1-2]", "b:4"))
+OPENSSH = Target(hosts=("a",), transport="openssh")
+WAY = "-f 'my hosts' -F cfg -l a,b -x c"
+
+
+@pytest.mark.parametrize(
+    ("target", "verb", "root", "expected"),
+    [
+        (Target(), "install", "~/.ipexctl", "ipexctl install"),
+        (FILE, "trust", "/scratch/x", f"ipexctl trust {WAY}"),
+        (FILE, "install", "/scratch/x", f"ipexctl install {WAY} --root /scratch/x"),
+        (NAMES, "install", "~/.ipexctl", "ipexctl install -H 'node[1-2],b:4'"),
+        (replace(NAMES, ask_pass=True, hosts=("a",)), "trust", "", "ipexctl trust -H a --ask-pass"),
+        (OPENSSH, "doctor", "~/.ipexctl", "ipexctl doctor -H a --transport openssh"),
+        (OPENSSH, "trust", "~/.ipexctl", "ipexctl trust -H a"),
+    ],
+)
+def test_a_command_names_the_hosts_as_the_user_did(target, verb, root, expected):
+    assert command(target, verb, root) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("ipexctl install", f"ipexctl install {WAY}"),
+        ("ipexctl install   # builds it anew", f"ipexctl install {WAY}   # builds it anew"),
+        ("use gloo: ipexctl install, and unset X", f"use gloo: ipexctl install {WAY}, and unset X"),
+        ("ipexctl doctor -v", f"ipexctl doctor {WAY} -v"),
+        ("ipexctl trust -H node01", f"ipexctl trust {WAY}"),
+        ("ipexctl trust -H a,b -F cfg", "ipexctl trust -H a,b -F cfg"),
+        ("(ipexctl install --mpi none)", "(ipexctl install --mpi none)"),
+        ("ipexctl stacks", "ipexctl stacks"),
+        ("ssh -v node01 true", "ssh -F cfg -v node01 true"),
+        ("ssh-copy-id ann@a\nssh-copy-id b", "ssh-copy-id -F cfg ann@a\nssh-copy-id -F cfg b"),
+        ("ssh -G -F cfg node01", "ssh -G -F cfg node01"),
+        ("ssh-add key", "ssh-add key"),
+        ("ping 10.0.0.1", "ping 10.0.0.1"),
+    ],
+)
+def test_a_hint_gets_what_its_author_could_not_know(said, expected):
+    assert spelled(said, FILE) == expected
+
+
+def test_without_options_a_hint_stays_as_it_is():
+    assert [spelled(t, Target()) for t in ("ipexctl install", "ssh a")] == [
+        "ipexctl install",
+        "ssh a",
+    ]
+
+
+def test_hints_of_several_hosts_stand_there_once_and_not_by_hundreds():
+    downs = [HostDown(f"n{i}", "unreachable", "", "", f"ping n{i // 2}") for i in range(12)]
+    assert together(downs) == "ping n0\nping n1\nping n2\nping n3\n# and 2 more like these"
+    assert together(downs[:2]) == "ping n0"
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers", "told"),
+    [
+        ("", "/usr/bin/python3", []),
+        ("/usr/bin/python3", "/usr/bin/python3", []),
+        ("python3.11", "/usr/bin/python3.11", []),
+        (
+            "/opt/python9",
+            "/usr/bin/python3",
+            ["a: python=/opt/python9 was asked for, and /usr/bin/python3 is what answers"],
+        ),
+    ],
+)
+def test_another_python_than_the_one_named_is_not_taken_in_silence(asked, answers, told):
+    agent = SimpleNamespace(host=Host("a", python=asked), hello=Hello("python", path=answers))
+    assert list(other_pythons([agent])) == told
