@@ -23,7 +23,7 @@ from ipexctl.cli.options import (
 
 
 def hosts(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     hostfile: Hostfile = None,
     named: HostList = None,
     limit: Limit = None,
@@ -54,7 +54,7 @@ def hosts(
 
 
 def init(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     ssh_config: SshConfig = None,
     forks: Forks = 64,
     yaml: Annotated[bool, typer.Option("--yaml", help="hosts.yaml instead of hostfile.")] = False,
@@ -99,7 +99,7 @@ def config(
 
 
 def trust(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
     limit: Limit = None,

@@ -26,7 +26,7 @@ from ipexctl.errors import InputError
 
 
 def doctor(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
     limit: Limit = None,

@@ -211,7 +211,7 @@ class Session:
 
     def _heed_interrupts(self) -> None:
         if self.painter.gone and not self.interrupts.count:
-            self.interrupts.count, self.interrupts.last = 1, "the end of its output's reader"
+            self.interrupts.count, self.interrupts.last = 1, "a closed stdout"
         if self.interrupts.count == self.seen_interrupts or self.state.stopping:
             return
         first, self.seen_interrupts = not self.seen_interrupts, self.interrupts.count
@@ -220,7 +220,7 @@ class Session:
             return
         self.painter.note(
             f"{self.interrupts.last}: passed on to the ranks as Ctrl-C; they have "
-            f"{INTERRUPT_GRACE:.0f} s to end. Ctrl-C again kills them now."
+            f"{INTERRUPT_GRACE:.0f} s to end. Another Ctrl-C kills them now."
         )
         self.state.interrupted = True
         for name in self.links:

@@ -188,7 +188,7 @@ def test_a_reader_that_leaves_ends_the_run(runner):
     process.stdout.close()
     assert process.wait(30) == 130
     said = process.stderr.read()
-    assert "stopped by the end of its output's reader" in said
+    assert "stopped by a closed stdout" in said
     assert "processes left on the hosts: 0" in said
 
 

@@ -76,7 +76,9 @@ def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
             for same in found[:most]:
                 text += _block(same, width, verbose=verbose)
         if len(found) > most:
-            more = f"… and {len(found) - most} more {_PLURAL[severity.value]}: -v"
+            left = len(found) - most
+            word = severity.value if left == 1 else _PLURAL[severity.value]
+            more = f"… and {left} more {word}: -v"
             text.append(Text(more, "dim"))
     return text
 
