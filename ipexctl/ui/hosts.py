@@ -59,5 +59,7 @@ def show_started(started: Started, out: TextIO, err: TextIO) -> None:
         print("no host answered; nothing was written", file=err)
         return
     written = " and ".join(str(path) for path in started.written)
-    print(f"{good} of {len(started.hosts.hosts)} hosts written; see {written}", file=out)
+    total = len(started.hosts.hosts)
+    many = "host" if total == 1 else "hosts"
+    print(f"{good} of {total} {many} written; see {written}", file=out)
     print("next: ipexctl doctor", file=out)

@@ -109,8 +109,11 @@ def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None
     if not there or options.force:
         return
     if ask is None or not ask.overwrite(there):
-        names = " and ".join(map(str, there))
-        raise InputError(f"{names} exists already", hint="--force replaces it")
+        names, many = " and ".join(map(str, there)), len(there) > 1
+        raise InputError(
+            f"{names} {'exist' if many else 'exists'} already",
+            hint=f"--force replaces {'them' if many else 'it'}",
+        )
 
 
 def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:

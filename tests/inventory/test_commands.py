@@ -300,7 +300,10 @@ def test_init_replaces_nothing_unasked(shell):
     shell.write("hostfile", "precious\n")
     done = shell("init", "--no-probe", "a")
     assert (done.returncode, (shell.folder / "hostfile").read_text()) == (2, "precious\n")
-    assert "hostfile exists already" in done.stderr
+    assert "hostfile exists already\n  try: --force replaces it\n" in done.stderr
+    shell.write("ipexctl.toml", "")
+    done = shell("init", "--no-probe", "a")
+    assert "hostfile and ipexctl.toml exist already\n  try: --force replaces them\n" in done.stderr
     assert shell("init", "--no-probe", "--force", "a").returncode == 0
     assert (shell.folder / "hostfile").read_text() == "a\n"
 

@@ -307,7 +307,8 @@ def test_the_agents_other_keys_are_left_alone_when_ssh_config_says_so(sshd, tran
     for name in ("id", "id.pub"):
         (sshd.folder / name).unlink()
     config = sshd.config("n", more=f"  IdentityAgent {agent['SSH_AUTH_SOCK']}\n")
-    assert "there is no key to try" in refusal(transport(config, "n"), "n").why
+    why = refusal(transport(config, "n"), "n").why.splitlines()
+    assert why == ["there is no key to try", f"no such key file: {sshd.folder}/id"]
 
 
 # --- the network ---------------------------------------------------------------------------------

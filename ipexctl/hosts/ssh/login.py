@@ -112,6 +112,9 @@ class KeyRing:
         if not only:
             for other in held:
                 keys += _with_certificates(f"agent: {other.comment}", other, certificates)
+        named = [path for path in files if path != "none"]
+        if named and not keys and not skipped:
+            skipped.append(f"no such key file: {', '.join(named)}")
         return Candidates(tuple(keys), tuple(skipped), tuple(locked))
 
 
