@@ -196,7 +196,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         mkdir -p /etc/ufw; printf 'ENABLED=yes\\n' > /etc/ufw/ufw.conf
         ip link add docker0 type veth peer name inside
         ip address add 172.17.0.1/16 dev docker0; ip link set docker0 up; ip link set inside up
-        ip rule add ipproto tcp dport 29501-29599 prohibit
+        ip rule add ipproto 6 dport 29501-29599 prohibit
         """,
         (
             Seed("gloo-loopback", "NET-005", "/etc/hosts"),
