@@ -73,7 +73,7 @@ def whole(target: Target) -> Inventory:
     if target.hostfile and target.hosts:
         raise InputError(
             "hosts are given twice: in a hostfile and on the command line",
-            hint="use either -f FILE or -H host1,host2",
+            hint="use either -f FILE or -H host1,host2; for some hosts of a file: -f FILE -l host1",
         )
     if target.hostfile:
         hosts = parse_hostfile(_read(target.hostfile), str(target.hostfile))
