@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -55,6 +55,9 @@ def install(
     extra_index_url: Annotated[
         list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
     ] = None,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Back to the previous environment.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only say what would be done.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     json: Json = False,
@@ -63,11 +66,17 @@ def install(
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
     from ipexctl.core.rows import Request
     from ipexctl.core.stack import checked
+    from ipexctl.errors import InputError
     from ipexctl.hosts.indexes import Indexes
     from ipexctl.ui.install import View, ask, document, show
     from ipexctl.verbs.install import Install
     from ipexctl.verbs.install import install as verb
 
+    if rollback and (torch or ipex or backend or stack or python):
+        raise InputError(
+            "--rollback cannot go with options that choose a stack",
+            why="it goes back to the environment that the hosts had before",
+        )
     asked = Install(
         wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
         root=root,
@@ -85,6 +94,8 @@ def install(
         ask_pass=ask_pass,
         transport=transport,
     )
+    if rollback:
+        raise typer.Exit(_rollback(target, root, check=check, json=json))
     with View(confirm=go_on, quiet=json) as view:
         report = verb(target, asked, view.progress())
     if json:
@@ -92,6 +103,18 @@ def install(
     else:
         show(report)
     raise typer.Exit(report.exit_code)
+
+
+def _rollback(target: Any, root: str, *, check: bool, json: bool) -> int:
+    from ipexctl.ui.envs import back_document, show_back
+    from ipexctl.verbs.envs import rollback
+
+    back = rollback(target, root, check=check)
+    if json:
+        print_json(back_document(back))
+    else:
+        show_back(back)
+    return back.exit_code
 
 
 def stacks(

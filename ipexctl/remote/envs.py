@@ -108,10 +108,10 @@ def checked_wheel(file):
     return file
 
 
-def current(root):
-    """The key of the current environment, "" when there is none."""
+def current(root, name="current"):
+    """The key of the current (or `previous`) environment, "" when there is none."""
     try:
-        key = os.path.basename(os.readlink(os.path.join(root, "current")))
+        key = os.path.basename(os.readlink(os.path.join(root, name)))
     except OSError:
         return ""
     return key if KEY.match(key) else ""
@@ -224,7 +224,8 @@ def build(call, root, env, uv, python, wheels):
         call.emit({"event": "step", "what": "unpack"})
         commands.run(call, base + fill, variables, BUILD_TIMEOUT)
         make_runnable(os.path.join(env, "bin"))
-        write(os.path.join(env, OK), {"wheels": [file for file, _ in wheels]})
+        mark = {"wheels": [file for file, _ in wheels], "blobs": [sha for _, sha in wheels]}
+        write(os.path.join(env, OK), mark)
     except BaseException:
         remove(env)
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -41,15 +41,20 @@ def chosen_text(chosen: Chosen) -> str:
     return "\n  ".join(lines)
 
 
-def recap_lines(report: InstallReport) -> list[Text]:
-    """One line per host, its reasons below, then what it cost."""
-    width = max((len(r.host) for r in report.recaps), default=0)
+def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
+    """One line per host, its reasons below, then the sum."""
+    width = max((len(r.host) for r in recaps), default=0)
     lines = []
-    for recap in report.recaps:
+    for recap in recaps:
         lines.append(_recap_line(recap, width))
         lines += [Text(f"    {line}") for note in recap.notes for line in note.splitlines()]
-    counts = [f"{state.value}={_count(report, state)}" for state in Recap]
-    lines.append(Text(" ".join(counts)))
+    counts = [f"{state.value}={sum(r.state is state for r in recaps)}" for state in Recap]
+    return [*lines, Text(" ".join(counts))]
+
+
+def recap_lines(report: InstallReport) -> list[Text]:
+    """The hosts, then what it cost."""
+    lines = host_lines(report.recaps)
     lines.append(
         Text(
             f"{megabytes(report.fetched)} from package indexes, {megabytes(report.sent)} to hosts, "
@@ -63,10 +68,6 @@ def _recap_line(recap: HostRecap, width: int) -> Text:
     line = Text(f"{recap.host:{width}}  ")
     line.append(f"{recap.state.value:11}", style=_COLOURS[recap.state])
     return line.append(f"  {recap.detail}")
-
-
-def _count(report: InstallReport, state: Recap) -> int:
-    return sum(r.state is state for r in report.recaps)
 
 
 def megabytes(size: int) -> str:
@@ -88,15 +89,19 @@ def document(report: InstallReport) -> dict[str, Any]:
         "ended": bool(chosen and chosen.stack.row.ipex),
         "python": chosen.lock.python if chosen else None,
         "reason": chosen.stack.reason if chosen else None,
-        "hosts": [
-            {"host": r.host, "state": r.state.value, "detail": r.detail, "notes": list(r.notes)}
-            for r in report.recaps
-        ],
+        "hosts": host_documents(report.recaps),
         "bytes_fetched": report.fetched,
         "bytes_sent": report.sent,
         "seconds": round(report.seconds, 3),
         "exit_code": report.exit_code,
     }
+
+
+def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
+    return [
+        {"host": r.host, "state": r.state.value, "detail": r.detail, "notes": list(r.notes)}
+        for r in recaps
+    ]
 
 
 def show(report: InstallReport) -> None:

@@ -130,7 +130,7 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
         for agent in work.agents.values():
             agent.close()
         transport.close()
-    recaps |= {host: _recap_of(down, began) for host, down in work.downs.items()}
+    recaps |= {host: recap_of(down, began) for host, down in work.downs.items()}
     ordered = tuple(recaps[host] for host in hosts.hosts)
     remember(hosts, {r.host: r.state.value for r in ordered}, "install")
     seconds = time.monotonic() - began
@@ -388,7 +388,7 @@ class _OneHost:
         self._work.progress.step(Step(self._host, text, done, total))
 
 
-def _recap_of(down: HostDown, began: float) -> HostRecap:
+def recap_of(down: HostDown, began: float) -> HostRecap:
     state = Recap.UNREACHABLE if down.slug in _UNREACHABLE else Recap.FAILED
     notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
     return HostRecap(down.host, state, down.what, time.monotonic() - began, notes)

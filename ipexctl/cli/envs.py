@@ -1,0 +1,104 @@
+"""env ls, env rm."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ipexctl.cli.options import (
+    AskPass,
+    Exclude,
+    Forks,
+    Hostfile,
+    HostList,
+    Json,
+    Limit,
+    Root,
+    SshConfig,
+    TransportName,
+    make_target,
+    print_json,
+)
+
+env_app = typer.Typer(
+    name="env", help="The environments that hosts keep.", no_args_is_help=True,
+    rich_markup_mode=None,
+)  # fmt: skip
+
+
+@env_app.command()
+def ls(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """The environments on each host, their size, and which is current and previous."""
+    from ipexctl.ui.envs import kept_document, show_kept
+    from ipexctl.verbs.envs import kept
+
+    target = make_target(
+        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    found = kept(target, root)
+    if json:
+        print_json(kept_document(found))
+    else:
+        show_kept(found)
+    raise typer.Exit(found.exit_code)
+
+
+@env_app.command()
+def rm(
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEYS]...")] = None,
+    unused: Annotated[bool, typer.Option("--unused", help="All but current and previous.")] = False,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Remove environments, and wheels that none needs. Current and previous always stay."""
+    from ipexctl.errors import InputError
+    from ipexctl.ui.envs import removed_document, show_going, show_removed
+    from ipexctl.ui.install import ask
+    from ipexctl.verbs.envs import Removal, remove
+
+    if bool(keys) == unused:
+        raise InputError("name environments, or say --unused", hint="ipexctl env ls")
+    if not (yes or check or sys.stdin.isatty()):
+        raise InputError("nobody is there to be asked", hint="-y removes without a question")
+
+    def agreed(removals: Sequence[Removal]) -> bool:
+        if not (yes or check or json):
+            show_going(removals)
+        return not check and (yes or ask(sys.stdin))
+
+    target = make_target(
+        hostfile, hosts, ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    done = remove(target, keys or (), agreed, root)
+    if json:
+        print_json(removed_document(done))
+    else:
+        show_removed(done)
+    raise typer.Exit(done.exit_code)

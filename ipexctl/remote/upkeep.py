@@ -1,0 +1,210 @@
+"""What is kept below ROOT: seen, switched back to, removed.
+
+Only what has an environment's or a blob's name is ever touched; `current` and `previous` never are.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import time
+
+agent = globals()["agent"]  # put there by remote/main.py
+Failure = globals()["Failure"]
+
+blobs = agent.module("blobs")
+envs = agent.module("envs")
+
+ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
+AT_CWD = -100
+EXCHANGE = 2
+
+
+def op_list(call, header):
+    """{root, sizes} -> {root, current, previous, envs, blobs}. Makes nothing, not even ROOT."""
+    text = header["root"]
+    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+        return {"root": text, "current": "", "previous": "", "envs": [], "blobs": 0}
+    root = blobs.root_folder(text)
+    found = []
+    for key in keys(root):
+        call.emit({"event": "alive"})
+        found.append(seen(envs.env_folder(root, key), sizes=header["sizes"]))
+    return {
+        "root": root,
+        "current": envs.current(root),
+        "previous": envs.current(root, "previous"),
+        "envs": found,
+        "blobs": sum(size for _, size, _ in kept_blobs(root)),
+    }
+
+
+def op_rollback(call, header):
+    """{root, key} -> {changed, before}: `previous`, which must be KEY, and `current` swap."""
+    root = blobs.root_folder(header["root"])
+    env = envs.env_folder(root, header["key"])
+    with envs.Locked(call, root):
+        before = envs.current(root)
+        if before == header["key"]:
+            return {"changed": False, "before": before}
+        if envs.current(root, "previous") != header["key"]:
+            raise Failure("previous is no longer %s" % header["key"], "", "ipexctl env ls")
+        if not os.path.exists(os.path.join(env, envs.OK)):
+            raise Failure("the environment %s is not whole" % header["key"], "", "ipexctl install")
+        swap(root, before, header["key"])
+    return {"changed": True, "before": before}
+
+
+def op_remove(call, header):
+    """{root, keys, check} -> {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, bytes}
+
+    Then the blobs that no environment needs. With `check` nothing is removed.
+    """
+    root = blobs.root_folder(header["root"])
+    removed, kept = [], []
+    with envs.Locked(call, root):
+        for key in header["keys"]:
+            call.emit({"event": "alive"})
+            env = envs.env_folder(root, key)
+            why = needed(root, key, env)
+            size = 0 if why else size_of(env)
+            if not why and not header["check"]:
+                envs.remove(env)
+                why = "it could not be removed whole" if os.path.lexists(env) else ""
+            if why:
+                kept.append([key, why])
+            else:
+                removed.append([key, size])
+        idle = idle_blobs(root, [key for key, _ in removed])
+        if not header["check"]:
+            for path, _ in idle:
+                blobs.unlink(path)
+    size = sum(size for _, size in idle)
+    return {"removed": removed, "kept": kept, "blobs": len(idle), "bytes": size}
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+def keys(root):
+    try:
+        found = os.listdir(os.path.join(root, "envs"))
+    except OSError:
+        return []
+    return sorted(name for name in found if envs.KEY.match(name))
+
+
+def seen(env, sizes):
+    mark = said(os.path.join(env, envs.OK))
+    return {
+        "key": os.path.basename(env),
+        "whole": mark is not None,
+        "proved": os.path.exists(os.path.join(env, envs.PROVED)),
+        "size": size_of(env) if sizes else 0,
+        "wheels": (mark or {}).get("wheels", []),
+    }
+
+
+def said(path):
+    """A mark's content; None if it is not there, or is not one of ours."""
+    try:
+        with open(path) as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def size_of(folder):
+    """Bytes on the disk, each file once however many links it has."""
+    total, known = 0, set()
+    for path, _, files in os.walk(folder):
+        for name in files:
+            try:
+                info = os.lstat(os.path.join(path, name))
+            except OSError:
+                continue
+            if (info.st_dev, info.st_ino) not in known:
+                known.add((info.st_dev, info.st_ino))
+                total += info.st_blocks * 512
+    return total
+
+
+def needed(root, key, env):
+    """Why the environment cannot go, "" if it can."""
+    for name in ("current", "previous"):
+        if envs.current(root, name) == key:
+            return "it is %s" % name
+    if not os.path.lexists(env):
+        return "it is not here"
+    pid = user_of(env)
+    return "process %s runs in it" % pid if pid else ""
+
+
+def user_of(env):
+    """A process of ours that has a file of the environment mapped."""
+    sign = os.path.realpath(env) + os.sep
+    for path in glob.glob("/proc/[0-9]*/maps"):
+        try:
+            with open(path, errors="replace") as file:
+                if any(sign in line for line in file):
+                    return path.split("/")[2]
+        except OSError:
+            continue
+    return ""
+
+
+def kept_blobs(root):
+    """(path, size, modified) of every blob."""
+    top = os.path.join(root, "blobs", "sha256")
+    found = []
+    for path in glob.glob(os.path.join(glob.escape(top), "[0-9a-f][0-9a-f]", "*")):
+        folder, name = os.path.split(path)
+        if not blobs.SHA.match(name) or os.path.islink(folder) or os.path.islink(top):
+            continue
+        try:
+            info = os.lstat(path)
+        except OSError:
+            continue
+        found.append((path, info.st_size, info.st_mtime))
+    return found
+
+
+def idle_blobs(root, going):
+    """(path, size) of those that no environment needs once `going` are gone."""
+    wanted = set()
+    for key in keys(root):
+        mark = said(os.path.join(envs.env_folder(root, key), envs.OK))
+        if key in going or mark is None:
+            continue
+        if "blobs" not in mark:
+            return []  # built before this was written down: who knows what it needs
+        wanted.update(mark["blobs"])
+    old = time.time() - ON_ITS_WAY
+    return [
+        (path, size)
+        for path, size, modified in kept_blobs(root)
+        if os.path.basename(path) not in wanted and modified < old
+    ]
+
+
+# --- swapping ------------------------------------------------------------------------------------
+
+
+def swap(root, before, key):
+    """In one step where the kernel and the filesystem can; else `current` is whole at any time."""
+    if before and exchange(os.path.join(root, "current"), os.path.join(root, "previous")):
+        return
+    envs.link(root, "current", os.path.join("envs", key))
+    if before:
+        envs.link(root, "previous", os.path.join("envs", before))
+
+
+def exchange(one, other):
+    """renameat2 with RENAME_EXCHANGE; False where there is no such thing (NFS, glibc < 2.28)."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    first, second = os.fsencode(one), os.fsencode(other)
+    return call(AT_CWD, first, AT_CWD, second, ctypes.c_uint(EXCHANGE)) == 0
