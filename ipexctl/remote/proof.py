@@ -70,7 +70,7 @@ def with_ipex(torch, ipex, bf16):
         loss = (y.float() * y.float()).mean()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert 0 < losses[1] < losses[0], "the loss went from %r to %r" % tuple(losses)
 try:
     prove()

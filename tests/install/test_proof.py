@@ -32,7 +32,7 @@ class _Number:
     def __mul__(self, other): return self
     def mean(self): return self
     def backward(self): pass
-    def __float__(self): return self.value
+    def item(self): return self.value
 class _Model:
     value = 8.0
     def __init__(self, *size): pass
