@@ -31,7 +31,7 @@ StackName = Annotated[str, typer.Option("--stack", help="ipex, or stock: PyTorch
 
 
 def install(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
     limit: Limit = None,
