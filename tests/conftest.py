@@ -13,7 +13,8 @@ from ipexctl.core.rows import Request
 from ipexctl.errors import NotHere
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.here import check
-from ipexctl.verbs.install import Install, InstallReport, Progress, install
+from ipexctl.verbs.install import install
+from ipexctl.verbs.installing.work import Install, InstallReport, Progress
 from ipexctl.verbs.target import Target
 
 MakeLab = Callable[[LabSpec], Lab]

@@ -10,7 +10,7 @@ from ipexctl.core.model import CpuFacts, Facts, Python
 from ipexctl.core.rows import Request, parse_table
 from ipexctl.core.stack import choose, env_vars
 from ipexctl.errors import NothingFits
-from ipexctl.verbs.install import table
+from ipexctl.verbs.versions import table
 from tests.made import cpu, facts
 
 V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})

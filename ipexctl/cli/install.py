@@ -69,8 +69,8 @@ def install(
     from ipexctl.errors import InputError
     from ipexctl.hosts.indexes import Indexes
     from ipexctl.ui.install import View, ask, document, show
-    from ipexctl.verbs.install import Install
     from ipexctl.verbs.install import install as verb
+    from ipexctl.verbs.installing.work import Install
 
     if rollback and (torch or ipex or backend or stack or python):
         raise InputError(

@@ -14,7 +14,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostRecap, Recap
 from ipexctl.core.rows import END_OF_LIFE
 from ipexctl.ui.console import stderr_console, stdout_console
-from ipexctl.verbs.install import Chosen, InstallReport, Progress, Step
+from ipexctl.verbs.installing.work import Chosen, InstallReport, Progress, Step
 
 _COLOURS = {
     Recap.OK: "green",

@@ -15,7 +15,7 @@ from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostFailed, InputError
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.facts import ROOT
-from ipexctl.verbs.install import SILENCE, recap_of
+from ipexctl.verbs.installing.work import SILENCE, recap_of
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 

@@ -17,7 +17,7 @@ from ipexctl.errors import InputError, NothingFits
 from ipexctl.ui.install import chosen_text
 from ipexctl.verbs import choice
 from ipexctl.verbs.choice import decide, scan
-from ipexctl.verbs.install import Chosen
+from ipexctl.verbs.installing.work import Chosen
 from ipexctl.verbs.versions import table
 from tests.install.conftest import Shop
 from tests.test_lock import LOCK

@@ -14,7 +14,7 @@ from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.install import table
+from ipexctl.verbs.versions import table
 from tests.install.conftest import Shop, finish, make_wheel, until
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from ipexctl.core.model import Recap
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.verbs.install import Install, Progress, install
+from ipexctl.verbs.install import install
+from ipexctl.verbs.installing.work import Install, Progress
 from ipexctl.verbs.target import Target
 from tests.conftest import Installed, MakeLab
 from tests.install.conftest import Shop, finish, make_wheel

@@ -1,0 +1,146 @@
+"""The steps on each host: send, build, prove, switch. What fails leaves `current` as it was."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ipexctl.core import stack as stacks
+from ipexctl.core.lock import Lock
+from ipexctl.core.model import Host, HostRecap, Recap
+from ipexctl.core.stack import Stack
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.frames import Frame
+from ipexctl.hosts.store import absent, default_store, ensure
+from ipexctl.verbs.installing.work import SILENCE, State, Step, Work, note_downs
+from ipexctl.verbs.target import root_of
+
+
+def _alive(work: Work) -> list[Host]:
+    return [host for host in work.agents if host not in work.downs]
+
+
+def states_of(work: Work, lock: Lock, forks: int) -> dict[Host, State]:
+    def one(host: Host) -> State:
+        asked = {"root": root_of(host, work.asked.root), "key": lock.key}
+        done = work.agents[host].call("envs.state", asked, timeout=SILENCE).done
+        return State(done["root"], done["built"], done["proved"], done["current"])
+
+    outcomes = fan_out(_alive(work), one, forks=forks)
+    note_downs(work, outcomes)
+    return {h: s for h, s in outcomes.items() if isinstance(s, State)}
+
+
+def complete(state: State, lock: Lock) -> bool:
+    return state.built and state.proved and state.current == lock.key
+
+
+def would(
+    work: Work, lock: Lock, states: Mapping[Host, State], *, agreed: bool
+) -> dict[Host, HostRecap]:
+    """The recap of a rehearsal: nothing was done."""
+    recaps = {}
+    for host, state in states.items():
+        if complete(state, lock):
+            recaps[host] = HostRecap(host.name, Recap.OK, f"has {lock.key}")
+        elif agreed:
+            text = f"would become {lock.key}" + (f", is {state.current}" if state.current else "")
+            recaps[host] = HostRecap(host.name, Recap.CHANGED, text)
+        else:
+            recaps[host] = HostRecap(host.name, Recap.SKIPPED, "you said no")
+    return recaps
+
+
+def on_hosts(
+    work: Work, stack: Stack, lock: Lock, states: Mapping[Host, State], forks: int
+) -> dict[Host, HostRecap]:
+    def one(host: Host) -> HostRecap:
+        return _OneHost(work, stack, lock, work.agents[host]).install(states[host])
+
+    outcomes = fan_out(list(states), one, forks=forks)
+    note_downs(work, outcomes)
+    return {h: r for h, r in outcomes.items() if isinstance(r, HostRecap)}
+
+
+class _OneHost:
+    """The steps on one host, in order; a step that fails raises and `current` stays what it was."""
+
+    def __init__(self, work: Work, stack: Stack, lock: Lock, agent: Agent) -> None:
+        self._work = work
+        self._stack = stack
+        self._lock = lock
+        self._agent = agent
+        self._host = agent.host.name
+
+    def install(self, state: State) -> HostRecap:
+        began = time.monotonic()
+        if complete(state, self._lock):
+            return HostRecap(self._host, Recap.OK, "nothing to do", time.monotonic() - began)
+        built = False
+        if not state.built:
+            self._send(state.root)
+            built = self._build(state.root)
+        proof = self._prove(state.root)
+        switched = self._switch(state.root)
+        return HostRecap(
+            self._host,
+            Recap.CHANGED if built or switched else Recap.OK,
+            stacks.proved_text(proof),
+            time.monotonic() - began,
+        )
+
+    def _send(self, root: str) -> None:
+        store = default_store(os.environ)
+        blobs = [p.blob for p in self._lock.files]
+        total = sum(b.size for b in absent(self._agent, root, blobs))
+        done = 0
+
+        def count(n: int) -> None:
+            nonlocal done
+            done += n
+            self._tell("sending", done, total)
+
+        sent = ensure(self._agent, root, blobs, store.path, on_bytes=count)
+        self._work.sent += sent.bytes
+
+    def _build(self, root: str) -> bool:
+        """False: another install had built it meanwhile."""
+        self._tell("building")
+        asked = {
+            "root": root,
+            "key": self._lock.key,
+            "python": self._stack.interpreter(self._host),
+            "wheels": [[p.file, p.sha256] for p in self._lock.packages],
+            "uv": self._lock.uv.sha256,
+        }
+        call = self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
+        return bool(call.done["built"])
+
+    def _prove(self, root: str) -> Mapping[str, Any]:
+        self._tell("proving")
+        impi = self._lock.version("impi-rt")
+        prefix = f"{root}/envs/{self._lock.key}"
+        asked = {
+            "root": root,
+            "key": self._lock.key,
+            "ranks": 2 if impi else 1,
+            "modules": [list(m) for m in stacks.modules(self._stack.row, self._lock.version)],
+            "env": [list(pair) for pair in stacks.env_vars(prefix, impi)],
+        }
+        call = self._agent.call("envs.prove", asked, timeout=SILENCE, on_event=self._hear)
+        return call.done
+
+    def _switch(self, root: str) -> bool:
+        asked = {"root": root, "key": self._lock.key}
+        call = self._agent.call("envs.switch", asked, timeout=SILENCE, on_event=self._hear)
+        return bool(call.done["changed"])
+
+    def _hear(self, frame: Frame) -> None:
+        if frame.header.get("event") == "waiting":
+            self._tell("waiting for another install")
+
+    def _tell(self, text: str, done: int = 0, total: int = 0) -> None:
+        self._work.progress.step(Step(self._host, text, done, total))

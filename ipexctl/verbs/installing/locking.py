@@ -1,0 +1,79 @@
+"""Which files: the lock in the folder or a fresh one, and every byte of it in the store here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.core import lock as locks
+from ipexctl.core.lock import Lock
+from ipexctl.core.stack import Stack
+from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts import resolver
+from ipexctl.hosts.fetch import Fetcher, sized
+from ipexctl.hosts.indexes import Indexes, from_pip, merged
+from ipexctl.hosts.resolver import Resolved
+from ipexctl.hosts.store import default_store
+from ipexctl.verbs.installing.work import Step, Work
+
+
+def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
+    """The lock in the folder if it is for one of these, else a fresh one (True)."""
+    for stack in candidates if old else ():
+        if old and locks.same_request(old, _request_of(stack, old)):
+            return Resolved(stack, old, {}), False
+    work.progress.step(Step("", "resolving"))
+    return resolver.resolve(candidates, _indexes(work), os.environ), True
+
+
+def _request_of(stack: Stack, lock: Lock) -> Lock:
+    return replace(
+        lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=stack.python_text,
+        platform=stack.platform,
+    )  # fmt: skip
+
+
+def _indexes(work: Work) -> Indexes:
+    return merged(work.asked.options, from_pip(os.environ), os.environ)
+
+
+def read_lock(path: Path) -> Lock | None:
+    try:
+        return locks.parse(path.read_text("utf-8"), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read {path}", why=str(e)) from None
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(locks.render(lock), "utf-8")
+        fresh.replace(path)
+    except OSError as e:
+        raise NotHere(f"cannot write {path}", why=str(e)) from None
+
+
+def fetch(work: Work, found: Resolved) -> Lock:
+    """Afterwards every file of the lock is in the store, and the lock knows the sizes."""
+    store, indexes, lock = default_store(os.environ), _indexes(work), found.lock
+    missing = [p for p in lock.files if not store.has(p.blob)]
+    if missing:
+        urls = found.urls or resolver.locate(found.stack, lock, indexes, os.environ)
+        fetcher = Fetcher(store, indexes)
+        total = sum(p.size for p in missing)
+        fetcher.fetch(
+            missing,
+            urls,
+            lambda n: work.progress.step(Step("", "fetching", fetcher.fetched, total)),
+        )
+        work.fetched += fetcher.fetched
+    return sized(lock, store)
+
+
+def sized_if_known(lock: Lock) -> Lock:
+    store = default_store(os.environ)
+    return sized(lock, store) if all(store.has(p.blob) for p in lock.files) else lock

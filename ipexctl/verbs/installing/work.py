@@ -1,0 +1,109 @@
+"""The nouns of one install: what was asked, what is told on the way, what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ipexctl.core.lock import Lock
+from ipexctl.core.model import Host, HostDown, HostRecap, Recap
+from ipexctl.core.rows import Request
+from ipexctl.core.stack import Stack
+from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, worst_exit
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.indexes import Indexes
+from ipexctl.verbs.facts import ROOT
+
+LOCK_FILE = "ipexctl.lock"
+SILENCE = 60.0  # a host that works says so more often
+UNREACHABLE = frozenset({"unreachable", "host-key-unknown", "host-key-changed"})
+
+
+@dataclass(frozen=True)
+class Install:
+    """What the user asked for."""
+
+    wanted: Request = Request()
+    root: str = ROOT
+    options: Indexes = Indexes()
+    folder: Path = Path()  # where ipexctl.lock is
+    check: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Told before anything is done. `new_lock`: ipexctl.lock was made or replaced."""
+
+    stack: Stack
+    lock: Lock
+    hosts: tuple[str, ...]
+    new_lock: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a host (or, with host "", this machine) is doing now. total 0: not counted."""
+
+    host: str
+    text: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class InstallReport:
+    recaps: tuple[HostRecap, ...]
+    chosen: Chosen | None
+    fetched: int  # bytes from package indexes
+    sent: int  # bytes to hosts
+    seconds: float
+    check: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        codes = {Recap.UNREACHABLE: EXIT_UNREACHABLE, Recap.FAILED: EXIT_FAILED}
+        return worst_exit([codes[r.state] for r in self.recaps if r.state in codes])
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the verb tells what it does. Calls to `step` come from many threads."""
+
+    chosen: Callable[[Chosen], bool] = lambda chosen: True  # False: the user says no
+    step: Callable[[Step], None] = lambda step: None
+
+
+@dataclass
+class Work:
+    """One install under way."""
+
+    asked: Install
+    progress: Progress
+    agents: dict[Host, Agent] = field(default_factory=dict)
+    downs: dict[Host, HostDown] = field(default_factory=dict)
+    fetched: int = 0
+    sent: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """What a host has of the environment. `root` is absolute."""
+
+    root: str
+    built: bool
+    proved: bool
+    current: str
+
+
+def note_downs(work: Work, outcomes: Mapping[Host, object]) -> None:
+    for host, outcome in outcomes.items():
+        if isinstance(outcome, HostDown):
+            work.downs[host] = outcome
+
+
+def recap_of(down: HostDown, began: float) -> HostRecap:
+    state = Recap.UNREACHABLE if down.slug in UNREACHABLE else Recap.FAILED
+    notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
+    return HostRecap(down.host, state, down.what, time.monotonic() - began, notes)
