@@ -1,6 +1,7 @@
 import pytest
 
-from ipexctl.core.launch import Launch, Node, RunRequest, plan, read_launch, share_out
+from ipexctl.core.launch import Node, RunRequest, plan, share_out
+from ipexctl.core.mpi import Launch, read_launch
 from ipexctl.errors import InputError, RunFailed
 from tests.made import cpu, facts, host, prepared
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.core.model import CpuFacts, Facts, Python
+from ipexctl.core.mpi import env_vars
 from ipexctl.core.rows import Request, parse_table
-from ipexctl.core.stack import choose, env_vars
+from ipexctl.core.stack import choose
 from ipexctl.errors import NothingFits
 from ipexctl.verbs.versions import table
 from tests.made import cpu, facts

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.core.mpi import env_vars
 from ipexctl.core.rows import ISA, NEWEST, Request, Row, offered, stock
-from ipexctl.core.stack import choose, env_vars, requirements
+from ipexctl.core.stack import choose, requirements
 from ipexctl.errors import NothingFits
 from ipexctl.verbs.versions import table
 from tests.test_stack import V2, host

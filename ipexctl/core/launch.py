@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile
 from typing import Any
 
-from ipexctl.core import topology
+from ipexctl.core import mpi, topology
 from ipexctl.core.facts import peer_address
 from ipexctl.core.model import Facts, Host, HostPlan, LaunchPlan, Prepared, RankPlace
-from ipexctl.core.stack import env_vars
 from ipexctl.errors import InputError, RunFailed
-
-DAEMONS = frozenset({"hydra_bstrap_proxy", "hydra_pmi_proxy"})
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         master_addr=master,
         master_port=first.prepared.port,
         argv=request.argv,
-        mpirun=_mpirun(hosts[0], rank, run_dir),
+        mpirun=mpi.mpirun(hosts[0], rank, run_dir),
         machinefile=machinefile,
         notes=_notes(nodes, counts),
     )
@@ -68,7 +64,7 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
         raise ValueError("no free port")
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise ValueError("no packages")
-    env = tuple(env_vars(prefix, found.get("impi-rt", "")))
+    env = tuple(mpi.env_vars(prefix, found.get("impi-rt", "")))
     return Prepared(prefix, tuple(found.items()), env, path, port)
 
 
@@ -127,19 +123,6 @@ def _host_plan(
     )
 
 
-def _mpirun(first: HostPlan, n: int, run_dir: str) -> tuple[str, ...]:
-    """-genvnone: each host's processes get that host's own environment, from its agent."""
-    return (
-        f"{first.prefix}/bin/mpirun",
-        "-genvnone",
-        *("-bootstrap", "ssh", "-bootstrap-exec", f"{run_dir}/bootstrap"),
-        *("-iface", first.nic),
-        *("-machinefile", f"{run_dir}/hosts"),
-        *("-n", str(n)),
-        *("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"'),
-    )
-
-
 def _address(node: Node) -> str:
     address = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
     if not address:
@@ -192,34 +175,3 @@ def _label(name: str, index: int) -> str:
 def _notes(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[str, ...]:
     idle = [n.host.name for n, c in zip(nodes, counts, strict=True) if not c]
     return (f"without ranks: {', '.join(idle)}",) if idle else ()
-
-
-# --- what mpirun asks for while it starts ---------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One per-host daemon: which host, and its command with that host's own prefix."""
-
-    host: str
-    argv: tuple[str, ...]
-
-
-def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
-    """`-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...` -> Launch; only what is of this run."""
-    words = list(dropwhile(lambda word: word in ("-q", "-x"), argv))
-    if len(words) < 2:
-        raise RunFailed(f"mpirun asked for something that is not a launch: {tuple(argv)}")
-    label, command = words[0], words[1:]
-    target = next((h for h in plan.hosts if h.label == label), None)
-    if target is None:
-        raise RunFailed(f"mpirun asked for a host that is not in this run: {label}")
-    own = plan.hosts[0].prefix
-    folder, _, program = command[0].rpartition("/")
-    if program not in DAEMONS or folder.rstrip("/") != f"{own}/bin":
-        raise RunFailed(f"mpirun asked for a program that is not its daemon: {command[0]}")
-    return Launch(target.host, tuple(_moved(w, own, target.prefix) for w in command))
-
-
-def _moved(word: str, own: str, other: str) -> str:
-    return other + word[len(own) :] if word == own or word.startswith(own + "/") else word

@@ -259,25 +259,3 @@ def checked(request: Request) -> Request:
             hint = " or ".join(f"--{option} {word}" for word in words)
             raise InputError(f"--{option} {said} is not known", hint=hint)
     return request
-
-
-# --- where Intel MPI's wheel puts things ---------------------------------------------------------
-
-
-def env_vars(prefix: str, impi_version: str) -> tuple[tuple[str, str], ...]:
-    """The variables a process needs to use the environment at `prefix` and the impi-rt in it.
-
-    PATH and LD_LIBRARY_PATH are to be put before what is there; "" for `impi_version`: no MPI.
-    """
-    path = ("PATH", f"{prefix}/bin")
-    if not impi_version:
-        return (path,)
-    old_layout = Version(impi_version) < Version("2021.15")
-    libraries = [f"{prefix}/lib"] + [f"{prefix}/lib/libfabric"] * old_layout
-    provider = ("FI_PROVIDER_PATH", f"{prefix}/lib/libfabric/prov")
-    return (
-        path,
-        ("LD_LIBRARY_PATH", ":".join(libraries)),
-        ("I_MPI_ROOT", prefix),
-        *([provider] if old_layout else []),
-    )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ipexctl.core import events, launch
+from ipexctl.core import events, mpi
 from ipexctl.core.events import BadEvent, Event
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.runlog import Lines, RunState
@@ -312,7 +312,7 @@ class Session:
         try:
             if name != self.node0 or key in self.launches:
                 raise RunFailed(f"{name} asked for a launch that mpirun cannot want")
-            wanted = launch.read_launch(self.plan, argv)
+            wanted = mpi.read_launch(self.plan, argv)
         except RunFailed as e:
             self.painter.note(e.what)
             self._tell(name, {"refused": key, "why": e.what})

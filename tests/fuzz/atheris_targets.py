@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ipexctl"]):
-    from ipexctl.core import causes, events, facts, launch, lock, runlog, ssh_config, topology
+    from ipexctl.core import causes, events, facts, launch, lock, mpi, runlog, ssh_config, topology
     from ipexctl.core.checks import run_all
     from ipexctl.core.checks.cluster import Cluster
     from ipexctl.core.inventory import parse_hostfile, parse_hosts
@@ -157,7 +157,7 @@ def _event(header: Any, body: bytes) -> None:
     if isinstance(found, events.RankEnded):
         assert str(found.end) and isinstance(found.end.exit_code, int)
     if isinstance(found, events.LaunchAsked):
-        launch.read_launch(PLAN, found.argv)
+        mpi.read_launch(PLAN, found.argv)
 
 
 def sh_text(data: bytes) -> None:
@@ -253,7 +253,7 @@ def launch_(data: bytes) -> None:
                 _event(event, b"text")
         return
     if data[:1] != b"{":
-        asked = launch.read_launch(PLAN, tuple(_text(data).split("\n")))
+        asked = mpi.read_launch(PLAN, tuple(_text(data).split("\n")))
         assert asked.host in ("node01", "node02")
         return
     try:

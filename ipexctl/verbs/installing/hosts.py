@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ipexctl.core import mpi
 from ipexctl.core import stack as stacks
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostRecap, Recap
@@ -128,7 +129,7 @@ class _OneHost:
             "key": self._lock.key,
             "ranks": 2 if impi else 1,
             "modules": [list(m) for m in stacks.modules(self._stack.row, self._lock.version)],
-            "env": [list(pair) for pair in stacks.env_vars(prefix, impi)],
+            "env": [list(pair) for pair in mpi.env_vars(prefix, impi)],
         }
         call = self._agent.call("envs.prove", asked, timeout=SILENCE, on_event=self._hear)
         return call.done
