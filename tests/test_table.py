@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from ipexctl.core.mpi import env_vars
@@ -78,6 +81,33 @@ def test_no_other_rows_are_there_and_each_has_a_name_of_its_own() -> None:
     assert len({r.name for r in table()}) == len(table())
 
 
+REFERENCE = Path(__file__).parents[2] / "shared" / "reference" / "versions.csv"
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the collected facts are not beside this folder")
+def test_the_table_says_what_the_collected_facts_say_from_torch_1_10_on() -> None:
+    with REFERENCE.open(encoding="utf-8") as file:
+        facts = [r for r in csv.DictReader(file) if r["torch"] not in BEFORE]
+    collected = {r["ipex"]: tuple(r[name] for name in FACTS) for r in facts if r["ipex"] != "none"}
+    none = {"", "none"}
+    assert {name: tuple("" if v in none else v for v in vs) for name, vs in collected.items()} == {
+        r.ipex: (
+            r.torch, r.oneccl, r.oneccl_dist, r.oneccl_import,
+            ";".join(f"{a}.{b}" for a, b in r.pythons), r.links, r.torch_index,
+        )
+        for r in table() if r.ipex
+    }  # fmt: skip
+    (newer,) = (r for r in facts if r["ipex"] == "none")
+    assert (newer["torch"], newer["oneccl"]) == (">=2.9", "none")
+    assert {r.torch_index for r in stock(table())} == {newer["torch_index_url"]}
+
+
+BEFORE = ("1.7.0", "1.8.0", "1.9.0")  # older than the table
+FACTS = (
+    "torch", "oneccl", "oneccl_dist", "oneccl_import", "pythons", "links_url", "torch_index_url",
+)  # fmt: skip
+
+
 def test_the_pages_of_three_eras_and_the_index_of_the_last() -> None:
     hosts = {r.era: r.links.split("/")[2] for r in table() if r.era}
     assert [hosts[era].split(".")[0] for era in "abcd"] == [
@@ -118,6 +148,12 @@ TRAPS = [
      AVX2, "3.9.1", Request(imports=(OLD, NEW)), "ipex-2.7.0"),
     ("for gloo the bindings stay out",
      AVX2, "3.9.1", Request(torch="2.7", backend="gloo"), "ipex-2.7.0-gloo"),
+    ("Python 3.13 begins with 2.6", AVX2, "3.13.0", Request(ipex="2.6"), "ipex-2.6.0"),
+    ("Python 3.12 cannot take 2.5, and the newest with bindings is 2.7's",
+     AVX2, "3.12.1", Request(backend="ccl"), "ipex-2.7.0"),
+    ("1.11 is the first for AVX2", AVX2, "3.9.1", Request(ipex="1.11"), "ipex-1.11.200"),
+    ("IPEX 2.3.100 has the bindings 2.3.0",
+     AVX2, "3.9.1", Request(torch="2.3", backend="ccl"), "ipex-2.3.100"),
     ("stock", AVX512, "3.11.2", Request(stack="stock"), "torch-2.13"),
     ("without IPEX it is stock first", AVX512, "3.11.2", Request(), "torch-2.13"),
 ]  # fmt: skip
@@ -145,6 +181,17 @@ DEAD_ENDS = [
      "torch-2.13", "it has no oneCCL bindings"),
     ("IPEX after 2.8", AVX512, "3.11.1", Request(torch="2.13", stack="ipex"), "torch-2.13",
      "it has no IPEX"),
+    ("a patch of torch that IPEX was not built for", AVX512, "3.11.1", Request(torch="2.7.1"),
+     "ipex-2.7.0", "it is torch 2.7.0, 2.7.1 was asked for"),
+    ("torch 1.13.1, which nobody tried with the bindings 1.13.0", AVX512, "3.8.1",
+     Request(torch="1.13.1"), "ipex-1.13.100", "it is torch 1.13.0, 1.13.1 was asked for"),
+    ("IPEX 2.5 on Python 3.12", AVX512, "3.12.1", Request(torch="2.5"), "ipex-2.5.0",
+     "a: Python 3.12.1, needed is 3.9 to 3.11"),
+    ("2.0 on Python 3.7", AVX512, "3.7.1", Request(torch="2.0.0"), "ipex-2.0.0",
+     "a: Python 3.7.1, needed is 3.8 to 3.11"),
+    ("the bindings 2.3.100, which are for GPUs", AVX512, "3.9.1",
+     Request(torch="2.3.1", backend="ccl"), "ipex-2.3.100",
+     "it is torch 2.3.0, 2.3.1 was asked for"),
     ("stock before 2.9", AVX512, "3.11.1", Request(torch="2.8", stack="stock"), "ipex-2.8.0",
      "it has IPEX 2.8.0, stock PyTorch was asked for"),
     ("2.8 on glibc 2.17", AVX512, "3.11.1", Request(torch="2.8"), "ipex-2.8.0", None),
