@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,14 +111,16 @@ exec {find_uv(os.environ)} "$@"
             "PIP_FIND_LINKS": f"{self.wheels} {self.folder}/not-there",
         }
 
-    def start(self, *options: str) -> subprocess.Popen[str]:
+    def start(
+        self, *options: str, environ: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "ipexctl", "install", "--root", str(self.root)]
         command += ["--mpi", "none", "--json", *options]
         if "--stack" not in options and "--ipex" not in options:
             command += ["--stack", "stock"]  # the folder has no code that would say it
         return subprocess.Popen(
-            command, cwd=self.work, env=self.environ(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            command, cwd=self.work, env={**self.environ(), **(environ or {})},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def install(self, *options: str) -> Outcome:
