@@ -59,9 +59,8 @@ def facts(
 
 
 def prepared(prefix: str = "/home/trainer/.ipexctl/envs/abc") -> Prepared:
-    return Prepared(
-        prefix, (("torch", "2.13.0"),), (("I_MPI_ROOT", prefix),), "/usr/bin:/bin", 29500
-    )
+    env = (("PATH", f"{prefix}/bin"), ("I_MPI_ROOT", prefix))
+    return Prepared(prefix, (("torch", "2.13.0"),), env, "/usr/bin:/bin", 29500)
 
 
 def host(name: str, slots: int = 0) -> Host:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core import mpi, topology
+from ipexctl.core import mpi, setvars, topology
 from ipexctl.core.facts import peer_address
 from ipexctl.core.model import Facts, Host, HostPlan, LaunchPlan, Prepared, RankPlace
 from ipexctl.errors import InputError, RunFailed
@@ -64,7 +64,8 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
         raise ValueError("no free port")
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise ValueError("no packages")
-    env = tuple(mpi.env_vars(prefix, found.get("impi-rt", "")))
+    ours = mpi.env_vars(prefix, found.get("impi-rt", ""))
+    env = setvars.merged(ours, setvars.checked(done.get("setvars")))
     return Prepared(prefix, tuple(found.items()), env, path, port)
 
 
@@ -105,7 +106,7 @@ def _host_plan(
     nic = "lo" if alone else _nic(node)
     threads = topology.threads(node.facts.cpu, len(ranks))
     prepared = node.prepared
-    path = f"{prepared.prefix}/bin:{prepared.path}"
+    path = f"{dict(prepared.mpi_env)['PATH']}:{prepared.path}"
     return HostPlan(
         host=node.host.name,
         label=_label(node.host.name, index),

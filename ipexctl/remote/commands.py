@@ -76,7 +76,7 @@ def wait(call, process, deadline):
     reader.start()
     while True:
         try:
-            process.wait(BEAT)
+            process.wait(max(0.0, min(BEAT, deadline - time.time())))
             break
         except subprocess.TimeoutExpired:
             if time.time() > deadline:

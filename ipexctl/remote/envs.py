@@ -19,6 +19,7 @@ Failure = globals()["Failure"]
 blobs = agent.module("blobs")
 commands = agent.module("commands")
 proof = agent.module("proof")
+setvars = agent.module("setvars")
 
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 WHEEL = re.compile(
@@ -60,6 +61,11 @@ def op_build(call, header):
         uv = unpack_uv(root, header["uv"])
         build(call, root, env, uv, header["python"], wheels)
     return {"built": True}
+
+
+def op_setvars(call, header):
+    """{root, key} -> {script, set}: what the bindings' own script would set, see setvars.py."""
+    return setvars.of(call, env_folder(blobs.root_folder(header["root"]), header["key"]))
 
 
 def op_prove(call, header):

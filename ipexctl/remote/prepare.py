@@ -8,6 +8,7 @@ import zlib
 
 Failure = globals()["Failure"]  # these two are put there by remote/main.py
 blobs = globals()["agent"].module("blobs")
+setvars = globals()["agent"].module("setvars")
 
 PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 
@@ -29,6 +30,7 @@ def op_run(call, h):
         "packages": packages(prefix),
         "port": free_port(h["run_id"]),
         "path": os.environ.get("PATH", os.defpath),
+        "setvars": setvars.of(call, prefix)["set"],
     }
 
 

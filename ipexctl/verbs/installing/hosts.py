@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
 
-from ipexctl.core import mpi
+from ipexctl.core import mpi, setvars
 from ipexctl.core import stack as stacks
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostRecap, Recap
+from ipexctl.core.setvars import Pairs
 from ipexctl.core.stack import Stack
+from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
@@ -84,12 +85,12 @@ class _OneHost:
         if not state.built:
             self._send(state.root)
             built = self._build(state.root)
-        proof = self._prove(state.root)
+        proved = self._prove(state.root)
         switched = self._switch(state.root)
         return HostRecap(
             self._host,
             Recap.CHANGED if built or switched else Recap.OK,
-            stacks.proved_text(proof),
+            proved,
             time.monotonic() - began,
         )
 
@@ -120,19 +121,33 @@ class _OneHost:
         call = self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
         return bool(call.done["built"])
 
-    def _prove(self, root: str) -> Mapping[str, Any]:
+    def _prove(self, root: str) -> str:
+        """What was shown, in words."""
         self._tell("proving")
         impi = self._lock.version("impi-rt")
-        prefix = f"{root}/envs/{self._lock.key}"
+        ours = mpi.env_vars(f"{root}/envs/{self._lock.key}", impi)
+        script, env = self._with_setvars(root, ours)
         asked = {
             "root": root,
             "key": self._lock.key,
             "ranks": 2 if impi else 1,
             "modules": [list(m) for m in stacks.modules(self._stack.row, self._lock.version)],
-            "env": [list(pair) for pair in mpi.env_vars(prefix, impi)],
+            "env": [list(pair) for pair in env],
         }
         call = self._agent.call("envs.prove", asked, timeout=SILENCE, on_event=self._hear)
-        return call.done
+        return stacks.proved_text(call.done) + ", setvars.sh sourced" * bool(script)
+
+    def _with_setvars(self, root: str, ours: Pairs) -> tuple[str, Pairs]:
+        """The script of the bindings in this environment, "" if there is none, and the variables
+        of a process that uses them."""
+        if not self._stack.row.oneccl:
+            return "", ours
+        asked = {"root": root, "key": self._lock.key}
+        done = self._agent.call("envs.setvars", asked, timeout=SILENCE, on_event=self._hear).done
+        try:
+            return str(done["script"]), setvars.merged(ours, setvars.checked(done["set"]))
+        except ValueError as e:
+            raise HostFailed(f"{self._host}: what it says is not readable ({e})") from None
 
     def _switch(self, root: str) -> bool:
         asked = {"root": root, "key": self._lock.key}
