@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.lock import Lock, Package, parse, render, same_request
+from ipexctl.core.lock import Lock, Package, parse, render, serves
 from ipexctl.errors import InputError
 
 TORCH = Package("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
@@ -60,8 +60,23 @@ def test_the_name_is_sixteen_hex_digits() -> None:
 
 
 def test_a_lock_is_for_its_request_whatever_was_resolved() -> None:
-    assert same_request(LOCK, replace(LOCK, packages=()))
-    assert not same_request(LOCK, replace(LOCK, mpi=""))
+    assert serves(LOCK, replace(LOCK, packages=()))
+    assert not serves(LOCK, replace(LOCK, mpi=""))
+
+
+HOSTS = [
+    ("x86_64-manylinux_2_28", True),
+    ("x86_64-manylinux_2_36", True),
+    ("x86_64-manylinux_2_17", False),
+    ("aarch64-manylinux_2_36", False),
+]
+
+
+@pytest.mark.parametrize(("platform", "loads"), HOSTS)
+def test_a_lock_serves_hosts_that_are_no_older_than_those_it_was_made_for(
+    platform: str, loads: bool
+) -> None:
+    assert serves(LOCK, replace(LOCK, platform=platform)) is loads
 
 
 BROKEN = [

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ipexctl import __version__
-from ipexctl.cli import hosts, install, look, run
+from ipexctl.cli import bundle, hosts, install, look, run
 from ipexctl.cli.envs import env_app
 from ipexctl.cli.lab import lab_app
 from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, InputError, IpexctlError
@@ -56,6 +56,7 @@ for command in (
     hosts.trust,
     install.install,
     install.stacks,
+    bundle.bundle,
     run.shell,
 ):
     app.command()(command)

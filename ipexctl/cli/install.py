@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -55,6 +56,12 @@ def install(
     extra_index_url: Annotated[
         list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
     ] = None,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="All files from here; nothing is fetched.")
+    ] = None,
+    lock_sha256: Annotated[
+        str, typer.Option("--lock-sha256", help="Of the bundle's lock, to know it by.")
+    ] = "",
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Back to the previous environment.")
     ] = False,
@@ -82,6 +89,8 @@ def install(
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         check=check,
+        bundle=bundle,
+        lock_sha256=lock_sha256,
     )
     go_on = (lambda: True) if yes or check or json else (lambda: ask(sys.stdin))
     named = [*(names or ()), *(hosts or ())]
@@ -148,7 +157,7 @@ def stacks(
 
 def bare_ipex(args: list[str]) -> list[str]:
     """`--ipex` without a version as Click understands it."""
-    if args[:1] not in (["install"], ["stacks"]):
+    if args[:1] not in (["install"], ["stacks"], ["bundle"]):
         return args
     out = []
     for word, following in zip(args, [*args[1:], "-"], strict=True):

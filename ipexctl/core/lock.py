@@ -17,23 +17,31 @@ from ipexctl.core.model import Blob
 from ipexctl.errors import InputError
 
 SCHEMA = 1
+# Where a wheel was found: the default index, PyTorch's or Intel's of the version table, or another
+# index or folder that the user has named. Which that was is nobody's business who reads the lock.
+INDEXES = ("default", "pytorch", "intel", "own")
 _HEAD = """\
 # Made by `ipexctl install`. The same lock gives the same environment, file by file.
 # Keep it under version control; delete it to resolve afresh.
 """
 _WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl\Z")
+_PLATFORM = re.compile(r"(\w+)-manylinux_(\d{1,3})_(\d{1,3})")
 _SHA = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True)
 class Package:
-    """One wheel. `size` 0: not known yet (nobody has fetched it)."""
+    """One wheel. `size` 0: not known yet (nobody has fetched it).
+
+    `index`: a word of INDEXES, "" in a lock that was made before locks told.
+    """
 
     name: str
     version: str
     file: str
     sha256: str
     size: int = 0
+    index: str = ""
 
     @property
     def blob(self) -> Blob:
@@ -51,6 +59,8 @@ class Lock:
     platform: str
     packages: tuple[Package, ...]
     uv: Package
+    requirements: tuple[str, ...] = ()  # what -r asked for besides the stack
+    constraints: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -68,24 +78,45 @@ class Lock:
     def files(self) -> tuple[Package, ...]:
         return (*self.packages, self.uv)
 
+    @property
+    def cuda(self) -> bool:
+        """Is torch a build for GPUs?"""
+        return any(p.name.startswith("nvidia-") for p in self.packages)
+
     def version(self, name: str) -> str:
         """The locked version of a package, "" if it isn't in the lock."""
         return next((p.version for p in self.packages if p.name == name), "")
 
 
-def same_request(a: Lock, b: Lock) -> bool:
-    """Were both made for the same choice and the same kind of hosts?"""
-    return _request(a) == _request(b)
+def hosts_of(lock: Lock) -> tuple[str, str]:
+    """(architecture, glibc) of the oldest hosts that it is for; glibc "" if it doesn't say."""
+    found = _PLATFORM.fullmatch(lock.platform)
+    return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
 
 
-def _request(lock: Lock) -> tuple[str, ...]:
-    return lock.row, lock.torch, lock.mpi, lock.python, lock.platform
+def serves(lock: Lock, wanted: Lock) -> bool:
+    """Were both made for the same choice, and hosts no older than the lock's?"""
+    return _choice(lock) == _choice(wanted) and _loads(lock.platform, wanted.platform)
+
+
+def _choice(lock: Lock) -> tuple[str, ...]:
+    return lock.row, lock.torch, lock.mpi, lock.python
+
+
+def _loads(wheels: str, host: str) -> bool:
+    """A newer glibc loads what was built for an older one."""
+    ours, theirs = _PLATFORM.fullmatch(wheels), _PLATFORM.fullmatch(host)
+    if not ours or not theirs or ours[1] != theirs[1]:
+        return wheels == host
+    return (int(ours[2]), int(ours[3])) <= (int(theirs[2]), int(theirs[3]))
 
 
 def render(lock: Lock) -> str:
     lines = [_HEAD, f"schema = {SCHEMA}", "", "[stack]"]
     names = ("row", "torch", "mpi", "python", "platform")
     lines += [f"{name} = {_quoted(getattr(lock, name))}" for name in names]
+    for name in ("requirements", "constraints"):
+        lines += _list_lines(name, getattr(lock, name))
     lines += ["", "[uv]", *_package_lines(lock.uv)]
     for package in sorted(lock.packages, key=lambda p: p.name):
         lines += ["", "[[package]]", *_package_lines(package)]
@@ -95,7 +126,12 @@ def render(lock: Lock) -> str:
 def _package_lines(package: Package) -> list[str]:
     names = ("name", "version", "file", "sha256")
     lines = [f"{name} = {_quoted(getattr(package, name))}" for name in names]
-    return [*lines, f"size = {package.size}"]
+    index = [f"index = {_quoted(package.index)}"] if package.index else []
+    return [*lines, f"size = {package.size}", *index]
+
+
+def _list_lines(name: str, texts: tuple[str, ...]) -> list[str]:
+    return [f"{name} = [", *(f"    {_quoted(t)}," for t in texts), "]"] if texts else []
 
 
 def _quoted(text: str) -> str:
@@ -118,6 +154,8 @@ def parse(text: str, source: str) -> Lock:
             platform=_text(stack["platform"]),
             packages=tuple(packages),
             uv=_package(raw["uv"]),
+            requirements=tuple(_text(t) for t in stack.get("requirements", ())),
+            constraints=tuple(_text(t) for t in stack.get("constraints", ())),
         )
     except KeyError as e:
         why = f"{e.args[0]} is missing"
@@ -139,7 +177,10 @@ def _package(raw: Mapping[str, Any]) -> Package:
         raise ValueError(f"{file!r} is not the name of a wheel")
     if not _SHA.match(sha256):
         raise ValueError(f"{sha256!r} is not a sha256")
-    return Package(name, version, file, sha256, size)
+    index = _text(raw.get("index", ""))
+    if index not in ("", *INDEXES):
+        raise ValueError(f"index {index!r} of {name} is none of {', '.join(INDEXES)}")
+    return Package(name, version, file, sha256, size, index)
 
 
 def _text(value: Any) -> str:

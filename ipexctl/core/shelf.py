@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ipexctl.core.model import CpuFacts, DiskFacts, Facts, MemFacts, NetFacts, Python
 from ipexctl.core.rows import ISA, Minor, Request, Row, not_asked, offered, to_minor
 from ipexctl.errors import InputError
 
@@ -39,6 +40,20 @@ def offers(rows: Sequence[Row], query: Query, request: Request) -> tuple[Offer, 
 
 def query(python: str, isa: str, glibc: str, arch: str) -> Query:
     return Query(_minor("python", python), _isa(isa), _minor("glibc", glibc), arch)
+
+
+def as_host(query: Query) -> Facts:
+    """A host of which only this is known."""
+    return Facts(
+        host="such hosts",
+        kernel="", os_name="", user="", uid=None, home="", boot_id="", agent="", clock=None,
+        libc=f"glibc {query.glibc[0]}.{query.glibc[1]}" if query.glibc else "",
+        cpu=CpuFacts(query.arch or "x86_64", "", "", None, None, ISA[query.isa or "any"], (), None),
+        mem=MemFacts(None, None, None, None, None),
+        net=NetFacts("", (), "", (), ""),
+        disk=DiskFacts("", None, None, "", None, None),
+        pythons=(Python("", query.python),) if query.python else (),
+    )  # fmt: skip
 
 
 def _minor(option: str, text: str) -> Minor | None:

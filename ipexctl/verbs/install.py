@@ -10,8 +10,11 @@ from ipexctl.core import stack as stacks
 from ipexctl.core.model import Facts, Host, HostRecap, Python
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.resolver import Resolved
 from ipexctl.verbs.choice import decide
 from ipexctl.verbs.facts import probe
+from ipexctl.verbs.installing import bundled
+from ipexctl.verbs.installing.bundled import Bundle
 from ipexctl.verbs.installing.hosts import complete, on_hosts, states_of, would
 from ipexctl.verbs.installing.locking import (
     fetch,
@@ -39,12 +42,13 @@ from ipexctl.verbs.versions import table
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
     """Raises NothingFits, InputError, NotHere; what fails on one host is in its recap."""
     began = time.monotonic()
+    bundle = bundled.accepted(asked)
     hosts = inventory(target)
     work = Work(asked, progress)
     transport = AnyTransport(target, hosts)
     try:
         facts = _facts(work, transport, hosts.hosts, target)
-        chosen, recaps = _all_steps(work, facts, target.forks) if facts else (None, {})
+        chosen, recaps = _all_steps(work, facts, bundle, target.forks) if facts else (None, {})
     finally:
         for agent in work.agents.values():
             agent.close()
@@ -57,12 +61,9 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
 
 
 def _all_steps(
-    work: Work, facts: Sequence[Facts], forks: int
+    work: Work, facts: Sequence[Facts], bundle: Bundle | None, forks: int
 ) -> tuple[Chosen, dict[Host, HostRecap]]:
-    old = read_lock(work.asked.folder / LOCK_FILE)
-    wanted = decide(work.asked.wanted, old, work.asked.folder)
-    candidates = stacks.choose(facts, wanted, table())
-    found, new_lock = lock_for(work, candidates, old)
+    found, new_lock = _found(work, facts, bundle)
     stack, lock = found.stack, found.lock
     chosen = Chosen(stack, lock, tuple(f.host for f in facts), new_lock)
     agreed = work.progress.chosen(chosen)
@@ -70,13 +71,24 @@ def _all_steps(
     if work.asked.check or not agreed:
         return chosen, would(work, lock, states, agreed=agreed)
     if any(not complete(state, lock) for state in states.values()):
-        lock = fetch(work, found)
+        lock = bundled.unpack(work, bundle) if bundle else fetch(work, found)
     elif new_lock:
         lock = sized_if_known(lock)
     if new_lock:
         write_lock(work.asked.folder / LOCK_FILE, lock)
     recaps = on_hosts(work, stack, lock, states, forks)
     return replace(chosen, lock=lock), recaps
+
+
+def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool]:
+    """The files to install, and whether ipexctl.lock does not name them yet."""
+    folder = work.asked.folder
+    old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
+    wanted = decide(work.asked.wanted, old, folder)
+    if not bundle:
+        return lock_for(work, stacks.choose(facts, wanted, table()), old)
+    candidates = stacks.choose(facts, bundled.as_locked(wanted, bundle.lock), table())
+    return bundled.resolved(candidates, bundle), bundle.new_lock
 
 
 def _facts(

@@ -22,17 +22,19 @@ from ipexctl.verbs.installing.work import Step, Work
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
     """The lock in the folder if it is for one of these, else a fresh one (True)."""
     for stack in candidates if old else ():
-        if old and locks.same_request(old, _request_of(stack, old)):
+        if old and suits(old, stack):
             return Resolved(stack, old, {}), False
     work.progress.step(Step("", "resolving"))
     return resolver.resolve(candidates, _indexes(work), os.environ), True
 
 
-def _request_of(stack: Stack, lock: Lock) -> Lock:
-    return replace(
+def suits(lock: Lock, stack: Stack) -> bool:
+    """Is the lock one for this choice, and can these hosts load its wheels?"""
+    wanted = replace(
         lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=stack.python_text,
         platform=stack.platform,
     )  # fmt: skip
+    return locks.serves(lock, wanted)
 
 
 def _indexes(work: Work) -> Indexes:

@@ -30,6 +30,8 @@ class Install:
     options: Indexes = Indexes()
     folder: Path = Path()  # where ipexctl.lock is
     check: bool = False
+    bundle: Path | None = None
+    lock_sha256: str = ""  # of the bundle's lock, as the user knows it
 
 
 @dataclass(frozen=True)

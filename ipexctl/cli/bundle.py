@@ -1,0 +1,55 @@
+"""bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ipexctl.cli.install import Backend, Ipex, StackName, Torch
+from ipexctl.cli.options import Json, print_json
+
+
+def bundle(
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Instead of ipexctl-KEY.tar.")
+    ] = None,
+    python: Annotated[str, typer.Option("--python", help="Of the hosts: 3.11.")] = "",
+    glibc: Annotated[str, typer.Option("--glibc", help="Of the hosts: 2.28.")] = "",
+    arch: Annotated[str, typer.Option("--arch", help="x86_64 or aarch64.")] = "",
+    torch: Torch = "",
+    ipex: Ipex = "",
+    backend: Backend = "",
+    stack: StackName = "",
+    mpi: Annotated[str, typer.Option("--mpi", help="As for install.")] = "",
+    find_links: Annotated[
+        list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
+    ] = None,
+    index_url: Annotated[str, typer.Option("--index-url", help="Instead of the default.")] = "",
+    extra_index_url: Annotated[
+        list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write everything of ipexctl.lock into one file, for hosts without any package index."""
+    from ipexctl.core.rows import Request
+    from ipexctl.core.stack import checked
+    from ipexctl.hosts.indexes import Indexes
+    from ipexctl.ui.bundle import document, text
+    from ipexctl.ui.install import View
+    from ipexctl.verbs.bundle import Bundling, Hosts
+    from ipexctl.verbs.bundle import bundle as verb
+
+    asked = Bundling(
+        wanted=checked(Request(torch, mpi, ipex=ipex, backend=backend, stack=stack)),
+        hosts=Hosts(python, glibc, arch),
+        options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
+        out=out,
+    )
+    with View(quiet=json) as view:
+        made = verb(asked, view.progress())
+    if json:
+        print_json(document(made))
+    else:
+        print(text(made), end="")

@@ -1,0 +1,103 @@
+"""bundle: one file with everything of ipexctl.lock, made where package indexes can be reached."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ipexctl.core import bundle as core
+from ipexctl.core import lock as locks
+from ipexctl.core import shelf
+from ipexctl.core import stack as stacks
+from ipexctl.core.lock import Lock
+from ipexctl.core.rows import Request
+from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts import archive
+from ipexctl.hosts.indexes import Indexes
+from ipexctl.hosts.store import default_store
+from ipexctl.verbs.choice import decide
+from ipexctl.verbs.installing.locking import fetch, lock_for, read_lock, write_lock
+from ipexctl.verbs.installing.work import LOCK_FILE, Install, Progress, Step, Work
+from ipexctl.verbs.versions import table
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """For which hosts, in words, where no lock says it. "" leaves it to the lock or the table."""
+
+    python: str = ""
+    glibc: str = ""
+    arch: str = ""
+
+
+@dataclass(frozen=True)
+class Bundling:
+    """What the user asked for. `wanted.mpi` "": the lock's."""
+
+    wanted: Request
+    hosts: Hosts = Hosts()
+    options: Indexes = Indexes()
+    out: Path | None = None
+    folder: Path = Path()
+
+
+@dataclass(frozen=True)
+class Bundled:
+    path: Path
+    size: int
+    lock: Lock
+    lock_sha256: str
+    new_lock: bool
+    fetched: int
+
+
+def bundle(asked: Bundling, progress: Progress) -> Bundled:
+    """No host is asked. Raises InputError, NothingFits, NotHere."""
+    place = asked.folder / LOCK_FILE
+    old = read_lock(place)
+    hosts = _hosts(asked.hosts, old)
+    mpi = asked.wanted.mpi or ("none" if old and not old.mpi else "intel")
+    options = Install(replace(asked.wanted, mpi=mpi), options=asked.options, folder=asked.folder)
+    work = Work(options, progress)
+    host = shelf.as_host(shelf.query(hosts.python, "", hosts.glibc, hosts.arch))
+    candidates = stacks.choose([host], decide(options.wanted, old, asked.folder), table())
+    found, _ = lock_for(work, candidates, old)
+    lock = fetch(work, found)
+    if lock != old:
+        write_lock(place, lock)
+    return _written(asked, work, lock, place, new_lock=lock != old)
+
+
+def _hosts(said: Hosts, lock: Lock | None) -> Hosts:
+    """What is not said is as the lock has it."""
+    if lock:
+        arch, glibc = locks.hosts_of(lock)
+        return Hosts(said.python or lock.python, said.glibc or glibc, said.arch or arch)
+    if not said.python:
+        raise InputError(
+            "there is no ipexctl.lock in this folder, and no host is asked",
+            why="without one, a bundle needs to know which Python the hosts have",
+            hint="ipexctl bundle --python 3.11   # also: --glibc 2.28, --arch aarch64",
+        )
+    return said
+
+
+def _written(asked: Bundling, work: Work, lock: Lock, place: Path, *, new_lock: bool) -> Bundled:
+    store, blobs = default_store(os.environ), core.blobs(lock)
+    total, done = sum(b.size for b in blobs), 0
+
+    def count(n: int) -> None:
+        nonlocal done
+        done += n
+        work.progress.step(Step("", "writing the bundle", done, total))
+
+    path = asked.out or asked.folder / f"ipexctl-{lock.key}.tar"
+    try:
+        text = place.read_bytes()
+    except OSError as e:
+        raise NotHere(f"cannot read {place}", why=str(e)) from None
+    archive.write(path, text, blobs, store, count)
+    digest = hashlib.sha256(text).hexdigest()
+    return Bundled(path, path.stat().st_size, lock, digest, new_lock, work.fetched)

@@ -1,0 +1,326 @@
+"""Bundles of stand-in wheels, by the real commands: made, used without network, tampered with."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.bundle import BLOCK, END, Member, blobs, header, lock_size, padding
+from ipexctl.core.lock import parse, render
+from ipexctl.errors import InputError
+from ipexctl.hosts import archive
+from ipexctl.hosts.store import Store
+from tests.install.conftest import Outcome, Shop, make_wheel
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def ipexctl(shop: Shop, *words: str, before: tuple[str, ...] = (), **environ: str) -> Outcome:
+    done = subprocess.run(
+        [*before, sys.executable, "-m", "ipexctl", *words], cwd=shop.work,
+        env={**shop.environ(), **environ}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def made(shop: Shop) -> Path:
+    """A bundle for this machine's Python, and its lock in the working folder."""
+    words = ("--python", PYTHON, "--mpi", "none", "--stack", "stock", "-o", "here.tar")
+    done = ipexctl(shop, "bundle", *words)
+    assert done.code == 0, done.err
+    return shop.work / "here.tar"
+
+
+def install(shop: Shop, *words: str, **more: str) -> Outcome:
+    """On a machine that has nothing but the bundle: no cache, no folder of wheels, no index."""
+    bare = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": "", **more}
+    options = ("--root", str(shop.root), "--bundle", "here.tar", "--json")
+    return ipexctl(shop, "install", *options, *words, **bare)
+
+
+def blobs_of(shop: Shop) -> set[str]:
+    """What the bare machine's store has, parts of files too."""
+    return {p.name for p in (shop.folder / "bare" / "ipexctl" / "blobs").rglob("*") if p.is_file()}
+
+
+def unpack(shop: Shop) -> None:
+    """What `install --bundle` does once it has accepted the lock."""
+    path, text = shop.work / "here.tar", (shop.work / "ipexctl.lock").read_bytes()
+    store = Store(shop.folder / "bare" / "ipexctl" / "blobs")
+    archive.read_lock(path)
+    archive.unpack(path, text, blobs(parse(text.decode(), "")), store, lambda n: None)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_bundle_is_the_lock_and_its_files_as_any_tar_reads_it(shop: Shop) -> None:
+    path = made(shop)
+    text = (shop.work / "ipexctl.lock").read_bytes()
+    lock = parse(text.decode(), "")
+    with tarfile.open(path, "r:") as tar:
+        found = {m.name: tar.extractfile(m).read() for m in tar}
+        modes = {(m.mode, m.uid, m.mtime, m.type) for m in tar}
+    assert list(found) == ["ipexctl.lock", *(f"blobs/{b.sha256}" for b in blobs(lock))]
+    assert found.pop("ipexctl.lock") == text
+    assert {hashlib.sha256(c).hexdigest() for c in found.values()} == {
+        name.removeprefix("blobs/") for name in found
+    }
+    assert modes == {(0o644, 0, 0, tarfile.REGTYPE)}
+
+
+def test_the_same_lock_gives_the_same_bytes(shop: Shop) -> None:
+    path = made(shop)
+    first = path.read_bytes()
+    lock = (shop.work / "ipexctl.lock").read_bytes()
+    shutil.rmtree(shop.folder / "cache")  # all is fetched anew
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})  # newer, and not in the lock
+    again = ipexctl(shop, "bundle", "-o", "here.tar", "--json").document
+    assert (path.read_bytes(), (shop.work / "ipexctl.lock").read_bytes()) == (first, lock)
+    assert (again["new_lock"], again["lock_sha256"]) == (False, hashlib.sha256(lock).hexdigest())
+
+
+def test_without_lock_and_hosts_it_asks_which_python_is_meant(shop: Shop) -> None:
+    refused = ipexctl(shop, "bundle")
+    assert (refused.code, "ipexctl bundle --python 3.11" in refused.err) == (2, True)
+    assert list(shop.work.iterdir()) == []
+
+
+def test_a_machine_without_network_installs_from_it_and_fetches_nothing(shop: Shop) -> None:
+    made(shop)
+    offline = ("unshare", "--map-root-user", "--net")
+    if subprocess.run([*offline, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a network namespace")
+    environ = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": ""}
+    words = ("install", "--root", str(shop.root), "--bundle", "here.tar", "--json")
+    done = ipexctl(shop, *words, before=offline, **environ)
+    assert (done.code, done.states) == (0, ["changed"]), done.err
+    assert (done.document["bytes_fetched"], done.document["bytes_sent"] > 0) == (0, True)
+    again = ipexctl(shop, *words, before=offline, **environ)
+    assert (again.code, again.states, again.document["bytes_sent"]) == (0, ["ok"], 0)
+
+
+def test_its_sha256_stands_for_a_lock_that_is_not_there_and_the_lock_is_kept(shop: Shop) -> None:
+    made(shop)
+    lock = shop.work / "ipexctl.lock"
+    text = lock.read_text()
+    known = digest(lock)
+    lock.unlink()
+    refused = install(shop)
+    assert (refused.code, refused.out) == (2, "")
+    assert "nothing vouches for here.tar" in refused.err
+    assert known not in refused.err  # it must come from where the bundle was made
+    wrong = install(shop, "--lock-sha256", "0" * 64)
+    assert (wrong.code, "not the one that --lock-sha256 names" in wrong.err) == (2, True)
+    assert (blobs_of(shop), shop.root.exists()) == (set(), False)
+    done = install(shop, "--lock-sha256", known)
+    assert (done.code, done.states) == (0, ["changed"]), done.err
+    assert lock.read_text() == text
+
+
+REFUSED = [
+    (("--torch", "2.13.0"), "--bundle cannot go with options that choose a stack"),
+    (("--lock-sha256", "abc"), "--lock-sha256 abc is not a sha256"),
+    (("--bundle", "gone.tar"), "cannot read the bundle gone.tar"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED)
+def test_what_is_not_clear_is_refused(shop: Shop, words: tuple[str, ...], said: str) -> None:
+    made(shop)
+    refused = install(shop, *words)
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+def test_a_bundle_for_another_python_is_refused_with_both(shop: Shop) -> None:
+    other = "3.12" if PYTHON != "3.12" else "3.11"
+    words = ("--python", other, "--mpi", "none", "--stack", "stock", "-o", "here.tar")
+    assert ipexctl(shop, "bundle", *words).code == 0
+    refused = install(shop, "--python", sys.executable)
+    assert refused.code == 3
+    assert f"it is for Python {other}" in refused.err
+    assert f"they have Python {PYTHON}" in refused.err
+
+
+# --- tampering ------------------------------------------------------------------------------------
+
+
+def evil(name: str, kind: bytes = tarfile.REGTYPE, **more: object) -> bytes:
+    """One member as any tar program may write it."""
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+def places(data: bytes) -> list[tuple[int, int]]:
+    """Where each member begins, and its size."""
+    found, at = [], 0
+    while any(data[at : at + BLOCK]):
+        size = int(data[at + 124 : at + 135], 8)
+        found.append((at, size))
+        at += BLOCK + size + -size % BLOCK
+    return found
+
+
+def first_blob(data: bytes) -> int:
+    return places(data)[1][0]
+
+
+def instead(new: bytes) -> Callable[[bytes], bytes]:
+    """Another header for the first blob; its bytes follow as they were."""
+
+    def change(data: bytes) -> bytes:
+        at = first_blob(data)
+        return data[:at] + new + data[at + BLOCK :]
+
+    return change
+
+
+def changed_blob(data: bytes) -> bytes:
+    at = first_blob(data) + BLOCK
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def twice(data: bytes) -> bytes:
+    (first, size), (second, _) = places(data)[1:3]
+    return data[:second] + data[first:second] + data[second:]
+
+
+TAMPERED = [
+    ("a blob was changed", changed_blob, "in it was changed: sha256"),
+    ("truncated in a file", lambda d: d[: first_blob(d) + BLOCK + 7], "in the middle of a file"),
+    ("truncated between files", lambda d: d[: first_blob(d)], "it ends before blobs/"),
+    ("no end", lambda d: d[: -2 * BLOCK], "something follows its last member"),
+    ("more than it says", lambda d: d + b"x", "something follows its last member"),
+    ("not a tar", lambda d: b"PK" + d, "does not begin with ipexctl.lock"),
+    ("empty", lambda d: b"", "does not begin with ipexctl.lock"),
+    ("one file twice", twice, "is there twice or out of order"),
+    ("absolute", instead(evil("/etc/cron.d/x")), "would leave its folder"),
+    ("dots", instead(evil("blobs/../../.ssh/authorized_keys")), "would leave its folder"),
+    ("unknown", instead(evil("blobs/" + "f" * 64)), "is not in its lock"),
+    ("a link", instead(evil("blobs/x", tarfile.SYMTYPE, linkname="/etc")), "is a symbolic link"),
+    ("a hard link", instead(evil("blobs/x", tarfile.LNKTYPE, linkname="y")), "is a hard link"),
+    ("a device", instead(evil("blobs/x", tarfile.CHRTYPE)), "is a device"),
+    ("a folder", instead(evil("blobs", tarfile.DIRTYPE)), "is a folder"),
+    ("a pax header", instead(evil("blobs/x", tarfile.XHDTYPE)), "is not in its lock"),
+    ("noise", instead(os.urandom(BLOCK)), "there is no member where"),
+]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """A shop with a bundle; each test works on a copy."""
+    shop = Shop(tmp_path_factory.mktemp("good"))
+    shop.stock()
+    made(shop)
+    return shop
+
+
+@pytest.fixture
+def bundled(good: Shop, tmp_path: Path) -> Shop:
+    shutil.copytree(good.work, tmp_path / "work")
+    return Shop(tmp_path)
+
+
+@pytest.mark.parametrize(("change", "why"), [t[1:] for t in TAMPERED], ids=[t[0] for t in TAMPERED])
+def test_what_is_not_whole_is_refused_and_nothing_is_left(
+    bundled: Shop, change: Callable[[bytes], bytes], why: str
+) -> None:
+    path = bundled.work / "here.tar"
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(InputError) as refused:
+        unpack(bundled)
+    assert why in refused.value.why
+    assert refused.value.what == f"{path} is not a whole bundle"
+    lock = parse((bundled.work / "ipexctl.lock").read_text(), "")
+    assert blobs_of(bundled) <= {b.sha256 for b in blobs(lock)}  # no part, nothing strange
+
+
+SAME_NAME = [
+    ("setuid", {"mode": 0o4755}, "a mode, an owner or a type"),
+    ("of somebody", {"uid": 1000}, "a mode, an owner or a type"),
+    ("a size of 7 GiB", {"size": 7 << 30}, "bytes that its lock says"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"), [t[1:] for t in SAME_NAME], ids=[t[0] for t in SAME_NAME]
+)
+def test_a_known_name_with_another_header_is_refused(
+    bundled: Shop, fields: dict[str, object], why: str
+) -> None:
+    path = bundled.work / "here.tar"
+    data = path.read_bytes()
+    at, size = places(data)[1]
+    name = data[at : at + 70].decode()
+    path.write_bytes(instead(evil(name, **{"size": size, **fields}))(data))
+    with pytest.raises(InputError) as refused:
+        unpack(bundled)
+    assert why in refused.value.why
+
+
+def both_changed(path: Path) -> None:
+    """What somebody does who knows the format: another wheel, and the lock made to match it."""
+    data = path.read_bytes()
+    size = lock_size(data[:BLOCK])
+    lock = parse(data[BLOCK : BLOCK + size].decode(), "")
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        contents = [tar.extractfile(m).read() for m in tar][1:]
+    evil_wheel = contents[0] + b"evil"
+    first = dataclasses.replace(
+        lock.packages[0], sha256=hashlib.sha256(evil_wheel).hexdigest(), size=len(evil_wheel)
+    )
+    lock = dataclasses.replace(lock, packages=(first, *lock.packages[1:]))
+    members = [("ipexctl.lock", render(lock).encode()), (f"blobs/{first.sha256}", evil_wheel)]
+    members += [
+        (f"blobs/{b.sha256}", c) for b, c in zip(blobs(lock)[1:], contents[1:], strict=True)
+    ]
+    parts = [header(Member(n, len(c))) + c + padding(len(c)) for n, c in members]
+    path.write_bytes(b"".join(parts) + END)
+
+
+def test_a_blob_and_the_lock_changed_together_are_refused_by_the_lock_here(bundled: Shop) -> None:
+    both_changed(bundled.work / "here.tar")
+    refused = install(bundled)
+    assert refused.code == 2
+    assert "is not this folder's ipexctl.lock" in refused.err
+    assert "it has another numpy-2.0-py3-none-any.whl" in refused.err
+    assert (blobs_of(bundled), bundled.root.exists()) == (set(), False)
+
+
+def test_a_blob_and_the_lock_changed_together_are_refused_by_the_sha256(bundled: Shop) -> None:
+    known = digest(bundled.work / "ipexctl.lock")
+    both_changed(bundled.work / "here.tar")
+    refused = install(bundled, "--lock-sha256", known)
+    assert (refused.code, "is not the one that --lock-sha256 names" in refused.err) == (2, True)
+    assert (blobs_of(bundled), bundled.root.exists()) == (set(), False)
+
+
+def test_current_stays_what_it_was_when_a_bundle_is_refused(shop: Shop) -> None:
+    path = made(shop)
+    assert install(shop).states == ["changed"]
+    before = shop.current
+    (shop.work / "ipexctl.lock").unlink()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    made(shop)
+    path.write_bytes(changed_blob(path.read_bytes()))
+    refused = install(shop)
+    assert (refused.code, "numpy-2.1-py3-none-any.whl in it was changed" in refused.err) == (
+        2,
+        True,
+    )
+    assert (shop.current, len(shop.envs())) == (before, 2)
