@@ -15,6 +15,7 @@ from ipexctl.core.model import (
     Prepared,
     Python,
 )
+from ipexctl.core.software import Mpi
 
 
 def cpu(
@@ -60,7 +61,8 @@ def facts(
 
 def prepared(prefix: str = "/home/trainer/.ipexctl/envs/abc") -> Prepared:
     env = (("PATH", f"{prefix}/bin"), ("I_MPI_ROOT", prefix))
-    return Prepared(prefix, (("torch", "2.13.0"),), env, "/usr/bin:/bin", 29500)
+    mpi = Mpi("intel", "2021.18.1", f"{prefix}/bin", None)
+    return Prepared(prefix, (("torch", "2.13.0"),), env, "/usr/bin:/bin", 29500, mpi)
 
 
 def host(name: str, slots: int = 0) -> Host:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.core.model import CpuFacts, Facts, Python
-from ipexctl.core.mpi import env_vars
+from ipexctl.core.mpi import env_vars, in_packages
 from ipexctl.core.rows import Request, parse_table
 from ipexctl.core.stack import choose
 from ipexctl.errors import NothingFits
@@ -166,4 +166,4 @@ NEW_MPI = (("PATH", "/p/bin"), ("LD_LIBRARY_PATH", "/p/lib"), ("I_MPI_ROOT", "/p
     ],
 )
 def test_each_layout_of_impi_gets_the_variables_it_needs(version: str, variables: object) -> None:
-    assert env_vars("/p", version) == variables
+    assert env_vars("/p", in_packages({"impi-rt": version}, "/p")) == variables

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.mpi import env_vars
+from ipexctl.core.mpi import Pairs, env_vars, in_packages
 from ipexctl.core.rows import ISA, NEWEST, Request, Row, offered, stock
 from ipexctl.core.stack import choose, requirements
 from ipexctl.errors import NothingFits
@@ -244,8 +244,12 @@ def test_no_row_takes_the_intel_mpi_that_lacks_its_libfabric() -> None:
     assert {r.mpi for r in table()} == {"impi-rt<2021.19"}
 
 
+def intel(version: str) -> Pairs:
+    return env_vars("/p", in_packages({"impi-rt": version}, "/p"))
+
+
 def test_the_two_layouts_of_intel_mpi_part_at_2021_15() -> None:
-    assert ("FI_PROVIDER_PATH", "/p/lib/libfabric/prov") in env_vars("/p", "2021.14.99")
-    assert [name for name, _ in env_vars("/p", "2021.15")] == [
+    assert ("FI_PROVIDER_PATH", "/p/lib/libfabric/prov") in intel("2021.14.99")
+    assert [name for name, _ in intel("2021.15")] == [
         "PATH", "LD_LIBRARY_PATH", "I_MPI_ROOT",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ipexctl.core.condition import Condition
-from ipexctl.core.software import SoftwareFacts
+from ipexctl.core.software import Mpi, SoftwareFacts
 
 # --- who -----------------------------------------------------------------------------------------
 
@@ -286,6 +286,8 @@ class Prepared:
     mpi_env: tuple[tuple[str, str], ...]
     path: str
     port: int
+    mpi: Mpi | None = None  # None: our agents start the ranks
+    preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,8 @@ class RankPlace:
     rank: int
     local_rank: int
     cpus: tuple[int, ...]  # where it may run
+    comm: tuple[int, ...] = ()  # where its communication threads run
+    node: int | None = None  # whose memory it takes first; None: nobody knows, or several
 
 
 @dataclass(frozen=True)
@@ -306,6 +310,9 @@ class HostPlan:
     ranks: tuple[RankPlace, ...]
     env: tuple[tuple[str, str], ...]  # for every process of the run on this host
     rank_env: tuple[tuple[str, str], ...]  # for the ranks on this host
+    threads: int | None = None  # of each rank; None: nobody knows the host's CPUs
+    reasons: tuple[tuple[str, str], ...] = ()  # why a variable of rank_env is what it is
+    mpi_bin: str = ""  # the folder of mpirun and its daemons
 
 
 @dataclass(frozen=True)
@@ -317,6 +324,8 @@ class LaunchPlan:
     mpirun: tuple[str, ...]
     machinefile: str
     notes: tuple[str, ...] = ()
+    backend: str = "gloo"
+    mpi: str = ""  # the row of core/mpi.py; "": our agents start the ranks
 
     @property
     def world_size(self) -> int:

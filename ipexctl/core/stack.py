@@ -12,6 +12,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from ipexctl.core import mpi
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python
 from ipexctl.core.rows import ISA, Minor, Request, Row, is_version, not_asked, offered, to_minor
@@ -105,6 +106,8 @@ def _host_reason(row: Row, f: Facts, request: Request) -> str:
         return f"{f.cpu.arch} has no wheels"
     if request.mpi == "intel" and f.cpu.arch != "x86_64":
         return f"Intel MPI has no build for {f.cpu.arch} (--mpi none leaves it out)"
+    if request.mpi == mpi.SYSTEM and f.software and not f.software.mpis:
+        return "there is no mpirun on it"
     if lacking := _lacking(row, f):
         return f"the CPU lacks {', '.join(lacking)}"
     if f.libc.startswith("musl"):
@@ -171,7 +174,7 @@ def _stacks(
             row=row,
             python=minor,
             platform=_platform(row, facts),
-            mpi=row.mpi if request.mpi == "intel" else "",
+            mpi=mpi.wanted(request.mpi, row.mpi),
             interpreters=tuple(
                 (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
             ),
@@ -220,7 +223,7 @@ def requirements(stack: Stack) -> tuple[str, ...]:
         wanted.append(f"{IPEX}=={row.ipex}")
     if row.oneccl:
         wanted.append(f"{row.oneccl_dist}=={row.oneccl}")
-    if stack.mpi:
+    if stack.mpi not in ("", mpi.SYSTEM):
         wanted.append(stack.mpi)
     return tuple(wanted)
 
@@ -248,7 +251,7 @@ def proved_text(found: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-_WORDS = {"mpi": ("intel", "none"), "backend": ("ccl", "gloo"), "stack": ("ipex", "stock")}
+_WORDS = {"mpi": mpi.WORDS, "backend": ("ccl", "gloo"), "stack": ("ipex", "stock")}
 
 
 def checked(request: Request) -> Request:

@@ -3,13 +3,23 @@
 import errno
 import glob
 import os
+import shutil
 import socket
 import zlib
 
 Failure = globals()["Failure"]  # these two are put there by remote/main.py
-blobs = globals()["agent"].module("blobs")
-setvars = globals()["agent"].module("setvars")
+agent = globals()["agent"]
+blobs = agent.module("blobs")
+commands = agent.module("commands")
+envs = agent.module("envs")
+setvars = agent.module("setvars")
 
+# where a host's own MPI is, if not in PATH
+MPIS = (
+    "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin", "/usr/local/openmpi/bin", "/opt/openmpi/bin",
+    "/opt/mpich/bin", "/opt/intel/oneapi/mpi/latest/bin",
+)  # fmt: skip
+TIMEOUT = 20
 PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 
 
@@ -28,10 +38,32 @@ def op_run(call, h):
         "prefix": prefix,
         "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
         "packages": packages(prefix),
-        "port": free_port(h["run_id"]),
+        "port": free_port(h["run_id"], h.get("ports")),
+        "preload": preload(prefix),
         "path": os.environ.get("PATH", os.defpath),
         "setvars": setvars.of(call, prefix)["set"],
+        "mpi": envs.proved_with(prefix) or "",
+        "system": system_mpi(call) if envs.proved_with(prefix) == "system" else None,
     }
+
+
+def op_mpirun(call, h):
+    """{} -> {system: {bin, says} or None}: this host's own mpirun, and its --version."""
+    return {"system": system_mpi(call)}
+
+
+def system_mpi(call):
+    path = os.environ.get("PATH", os.defpath)
+    found = shutil.which("mpirun", path=os.pathsep.join([path] + list(MPIS)))
+    if not found:
+        return None
+    variables = {"PATH": "%s:%s" % (os.path.dirname(found), path), "LC_ALL": "C.UTF-8"}
+    variables["HOME"] = os.path.expanduser("~")
+    try:
+        says = commands.run(call, [found, "--version"], variables, TIMEOUT)
+    except Failure as e:
+        says = "%s\n%s" % (e.what, e.why)
+    return {"bin": os.path.dirname(os.path.abspath(found)), "says": says[:2000]}
 
 
 def packages(prefix):
@@ -42,16 +74,25 @@ def packages(prefix):
     return found
 
 
-def free_port(seed):
+def preload(prefix):
+    """OpenMP and malloc libraries in it: nothing uses them unless they are loaded first."""
+    names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
+    paths = (os.path.join(prefix, "lib", name) for name in names)
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def free_port(seed, ports=None):
     """A port nobody has now. Each run begins to look elsewhere, so that two take different ones."""
     low, high = outgoing_ports()
     usable = [p for p in PORTS if not low <= p <= high] or PORTS
+    if ports:
+        usable = range(ports[0], ports[1] + 1)
     start = zlib.crc32(seed.encode("utf-8")) % len(usable)
     for i in range(len(usable)):
         port = usable[(start + i) % len(usable)]
         if is_free(port):
             return port
-    raise Failure("no free port between %d and %d" % (PORTS[0], PORTS[-1]))
+    raise Failure("no free port between %d and %d" % (usable[0], usable[-1]))
 
 
 def outgoing_ports():

@@ -33,8 +33,8 @@ def prove():
         loaded[name] = importlib.import_module(name)
     torch = loaded["torch"]
     ipex = loaded.get("intel_extension_for_pytorch")
-    rank = int(os.environ.get("PMI_RANK", 0))
-    size = int(os.environ.get("PMI_SIZE", 1))
+    rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", 0)))
+    size = int(os.environ.get("PMI_SIZE", os.environ.get("OMPI_COMM_WORLD_SIZE", 1)))
     at("training step")
     x = torch.ones(64, 64, requires_grad=True)
     (x @ x).sum().backward()
@@ -84,14 +84,16 @@ os._exit(0)  # torch's threads can abort an interpreter that ends; that would pr
 
 
 def prove(call, env, header, variables):
-    """{ranks, modules} -> {torch, ranks, step, modules}; what fails is named."""
+    """{mpirun, modules} -> {torch, ranks, step, modules}; what fails is named."""
     modules = checked(header["modules"])
     for _, dist, version in modules:
         same_version(env, dist, version)
     folder = tempfile.mkdtemp(prefix="ipexctl-proof-")
     try:
         names = [name for name, _, _ in modules]
-        command = proof_command(env, os.path.join(folder, "rendezvous"), names, header["ranks"])
+        place = os.path.join(folder, "rendezvous")
+        command = proof_command(env, place, names, header["mpirun"])
+        variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files where it is killed
         said = commands.run(call, command, variables, TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
@@ -144,11 +146,10 @@ def flat(dist):
     return re.sub(r"[-_.]+", "-", dist).lower()
 
 
-def proof_command(env, rendezvous, names, ranks):
+def proof_command(env, rendezvous, names, mpirun):
+    """`mpirun`: the words before the program; none where nothing but this process is proved."""
     python = [os.path.join(env, "bin", "python"), "-I", "-c", PROOF, rendezvous, dtype()] + names
-    if ranks < 2:
-        return python
-    return [os.path.join(env, "bin", "mpirun"), "-n", str(int(ranks))] + python
+    return mpirun + python
 
 
 def dtype():
