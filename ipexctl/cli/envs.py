@@ -1,4 +1,4 @@
-"""env ls, env rm."""
+"""env ls, env diff, env rm."""
 
 from __future__ import annotations
 
@@ -57,6 +57,39 @@ def ls(
     else:
         show_kept(found)
     raise typer.Exit(found.exit_code)
+
+
+@env_app.command()
+def diff(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read every file, not only those with a new date.")
+    ] = False,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """What was changed by hand since `install`, and how the hosts' environments differ."""
+    from ipexctl.ui.envs import compared_document, show_compared
+    from ipexctl.verbs.envs import compare
+
+    target = make_target(
+        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    compared = compare(target, root, full=full)
+    if json:
+        print_json(compared_document(compared))
+    else:
+        show_compared(compared)
+    raise typer.Exit(compared.exit_code)
 
 
 @env_app.command()

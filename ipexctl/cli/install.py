@@ -62,6 +62,9 @@ def install(
     lock_sha256: Annotated[
         str, typer.Option("--lock-sha256", help="Of the bundle's lock, to know it by.")
     ] = "",
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Build anew, also what is whole.")
+    ] = False,
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Back to the previous environment.")
     ] = False,
@@ -89,6 +92,7 @@ def install(
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         check=check,
+        rebuild=rebuild,
         bundle=bundle,
         lock_sha256=lock_sha256,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.changes import Change, read_changes
 from ipexctl.core.stack import IPEX
 
 _KEY = re.compile(r"[0-9a-f]{16}\Z")
@@ -23,6 +24,7 @@ class Env:
     proved: bool
     size: int
     title: str
+    changed: tuple[Change, ...] = ()  # by hand
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,10 @@ def _env(raw: Mapping[str, Any]) -> Env:
     if not isinstance(key, str) or not is_key(key):
         raise ValueError("no key of an environment")
     title = _title(wheels if isinstance(wheels, list) else [])
-    return Env(key, raw.get("whole") is True, raw.get("proved") is True, whole(raw, "size"), title)
+    return Env(
+        key, raw.get("whole") is True, raw.get("proved") is True, whole(raw, "size"), title,
+        read_changes(raw.get("changed")),
+    )  # fmt: skip
 
 
 def whole(raw: Mapping[str, Any], name: str) -> int:

@@ -18,6 +18,7 @@ Failure = globals()["Failure"]
 
 blobs = agent.module("blobs")
 commands = agent.module("commands")
+drift = agent.module("drift")
 proof = agent.module("proof")
 setvars = agent.module("setvars")
 
@@ -27,20 +28,24 @@ WHEEL = re.compile(
 )
 OK = ".ipexctl-ok"
 PROVED = ".ipexctl-proved"
+ASIDE = ".ipexctl-aside"
+LINKS = ("current", "previous")
 BUILD_TIMEOUT = 1800
 LOCK_TIMEOUT = 1800
 BEAT = 5.0  # seconds between signs of life while waiting for the lock
 
 
 def op_state(call, header):
-    """{root, key} -> {root, built, proved, current}: what is here of this environment."""
+    """{root, key} -> {root, built, proved, current, changed}: what is here of this environment."""
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
+    built = os.path.exists(os.path.join(env, OK))
     return {
         "root": root,
-        "built": os.path.exists(os.path.join(env, OK)),
+        "built": built,
         "proved": os.path.exists(os.path.join(env, PROVED)),
         "current": current(root),
+        "changed": drift.changed(env) if built else [],
     }
 
 
@@ -93,9 +98,10 @@ def op_switch(call, header):
         before = current(root)
         if before == header["key"]:
             return {"changed": False, "previous": before}
-        if before:
+        if before and not is_aside(root, before):
             link(root, "previous", os.path.join("envs", before))
         link(root, "current", os.path.join("envs", header["key"]))
+        drop_aside(root)
     return {"changed": True, "previous": before}
 
 
@@ -121,6 +127,19 @@ def current(root, name="current"):
     except OSError:
         return ""
     return key if KEY.match(key) else ""
+
+
+def is_aside(root, key):
+    return os.path.exists(os.path.join(env_folder(root, key), ASIDE))
+
+
+def drop_aside(root):
+    """Those that nothing leads to any more, and links that a killed move left."""
+    used = [current(root, name) for name in LINKS]
+    for key in os.listdir(os.path.join(root, "envs")):
+        path = os.path.join(root, "envs", key)
+        if KEY.match(key) and key not in used and (os.path.islink(path) or is_aside(root, key)):
+            remove(path)
 
 
 def link(root, name, target):
@@ -231,6 +250,7 @@ def build(call, root, env, uv, python, wheels):
         commands.run(call, base + fill, variables, BUILD_TIMEOUT)
         make_runnable(os.path.join(env, "bin"))
         mark = {"wheels": [file for file, _ in wheels], "blobs": [sha for _, sha in wheels]}
+        mark["dists"] = drift.metadata(env)
         write(os.path.join(env, OK), mark)
     except BaseException:
         remove(env)

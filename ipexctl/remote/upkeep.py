@@ -1,18 +1,20 @@
 """What is kept below ROOT: seen, switched back to, removed.
 
-Only what has an environment's or a blob's name is ever touched; `current` and `previous` never are.
+Only what has an environment's or a blob's name is ever removed; `current` and `previous` never are.
 """
 
 import ctypes
 import glob
 import json
 import os
+import stat
 import time
 
 agent = globals()["agent"]  # put there by remote/main.py
 Failure = globals()["Failure"]
 
 blobs = agent.module("blobs")
+drift = agent.module("drift")
 envs = agent.module("envs")
 
 ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
@@ -83,6 +85,29 @@ def op_remove(call, header):
     return {"removed": removed, "kept": kept, "blobs": len(idle), "bytes": size}
 
 
+def op_aside(call, header):
+    """{root, key} -> {}: what was changed by hand takes another name, so that KEY is free.
+
+    `current` stays usable all the while. The next switch removes it.
+    """
+    root = blobs.root_folder(header["root"])
+    env = envs.env_folder(root, header["key"])
+    with envs.Locked(call, root):
+        if os.path.islink(env) or not os.path.isdir(env):
+            return {}
+        pid = user_of(env)
+        if pid:
+            what = "process %s runs in %s, which is to be built anew" % (pid, env)
+            raise Failure(what, "", "ipexctl install   # once it has ended")
+        here = os.path.realpath(env)
+        used = [n for n in envs.LINKS if os.path.realpath(os.path.join(root, n)) == here]
+        if used:
+            move_aside(root, env, used)
+        else:
+            envs.remove(env)
+    return {}
+
+
 # --- looking -------------------------------------------------------------------------------------
 
 
@@ -102,6 +127,7 @@ def seen(env, sizes):
         "proved": os.path.exists(os.path.join(env, envs.PROVED)),
         "size": size_of(env) if sizes else 0,
         "wheels": (mark or {}).get("wheels", []),
+        "changed": [] if mark is None else drift.changed(env),
     }
 
 
@@ -208,3 +234,40 @@ def exchange(one, other):
         return False
     first, second = os.fsencode(one), os.fsencode(other)
     return call(AT_CWD, first, AT_CWD, second, ctypes.c_uint(EXCHANGE)) == 0
+
+
+# --- aside: a changed environment that stays in use until the new one is proved -------------------
+
+
+def move_aside(root, env, used):
+    """A link of the new name first, then the folder in its place: each step leaves USED usable."""
+    name = os.urandom(8).hex()
+    away = envs.env_folder(root, name)
+    os.symlink(os.path.basename(env), away)
+    for link_name in used:
+        envs.link(root, link_name, os.path.join("envs", name))
+    if exchange(env, away):
+        os.unlink(env)
+    else:
+        os.unlink(away)
+        os.rename(env, away)
+    envs.write(os.path.join(away, envs.ASIDE), {"was": os.path.basename(env)})
+    rename_within(os.path.join(away, "bin"), os.fsencode(env), os.fsencode(away))
+
+
+def rename_within(folder, old, new):
+    """Scripts name their environment by its path; both paths are of one length."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        info = os.lstat(path)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > 1 << 18:
+            continue
+        with open(path, "rb") as file:
+            text = file.read()
+        if old not in text or b"\0" in text:
+            continue
+        fresh = "%s.%d" % (path, os.getpid())
+        with open(fresh, "wb") as file:
+            file.write(text.replace(old, new))
+        os.chmod(fresh, stat.S_IMODE(info.st_mode))
+        os.rename(fresh, path)

@@ -1,17 +1,19 @@
-"""What `env ls`, `env rm` and `install --rollback` show."""
+"""What `env ls`, `env diff`, `env rm` and `install --rollback` show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rich.text import Text
 
+from ipexctl.core.changes import between
+from ipexctl.core.drift import Drift, usual
 from ipexctl.core.envs import Env, Shelf
 from ipexctl.core.inventory import fold
 from ipexctl.ui.console import stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
-from ipexctl.verbs.envs import Back, Kept, Removal, Removed
+from ipexctl.verbs.envs import Back, Compared, Kept, Removal, Removed
 
 T = TypeVar("T")
 
@@ -38,6 +40,7 @@ def _shelf_lines(shelf: Shelf) -> tuple[str, ...]:
 def _env_line(shelf: Shelf, env: Env) -> str:
     use = {shelf.previous: "previous", shelf.current: "current"}.get(env.key, "unused")
     state = ("proved" if env.proved else "not proved") if env.whole else "not whole"
+    state = "changed" if env.changed else state
     return f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
 
 
@@ -79,6 +82,70 @@ def _shelf_document(shelf: Shelf) -> dict[str, Any]:
 def show_kept(kept: Kept) -> None:
     print(kept_text(kept), end="")
     _print(host_lines(kept.recaps) if kept.recaps else [])
+
+
+# --- env diff ------------------------------------------------------------------------------------
+
+
+def compared_text(compared: Compared) -> str:
+    """Hosts that have the same are said once."""
+    drifts = compared.drifts
+    key = usual(drifts)
+    packages = next((dict(d.packages) for d in drifts if d.current == key), {})
+    others = len({d.current for d in drifts}) > 1
+    return _folded(
+        drifts,
+        lambda d: d.host,
+        lambda d: [*_drift_lines(d), *(_other_lines(d, key, packages) if others else ())],
+    )
+
+
+def _drift_lines(d: Drift) -> list[str]:
+    if not d.current:
+        return [f"no environment in {d.root}"]
+    lines = [f"  {c}" for c in d.changed] + [f"  {path} {what}" for path, what in d.files]
+    lines += [f"  {d.more} more files"] if d.more else []
+    n = len(d.packages)
+    how = "changed by hand" if d.by_hand else f"as built: {n} packages, {d.looked} files"
+    return [f"{d.current}  {how}", *lines]
+
+
+def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
+    """What sets its environment apart from the one that most hosts have."""
+    if d.current == key or not d.current:
+        return []
+    return [f"  than {key}:", *(f"    {c}" for c in between(packages, dict(d.packages)))]
+
+
+def compared_document(compared: Compared) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "hosts": [_drift_document(d) for d in compared.drifts],
+        "failed": host_documents(compared.recaps),
+        "next": compared.mend or None,
+        "exit_code": compared.exit_code,
+    }
+
+
+def _drift_document(d: Drift) -> dict[str, Any]:
+    return {
+        "host": d.host,
+        "root": d.root,
+        "current": d.current or None,
+        "packages": dict(d.packages),
+        "changed": [{"package": c.package, "was": c.was, "now": c.now} for c in d.changed],
+        "files": [{"path": path, "what": what} for path, what in d.files],
+        "more_files": d.more,
+        "files_looked_at": d.looked,
+        "files_read": d.read,
+    }
+
+
+def show_compared(compared: Compared) -> None:
+    print(compared_text(compared), end="")
+    _print(host_lines(compared.recaps) if compared.recaps else [])
+    if compared.mend:
+        print(f"\nnext: {compared.mend}")
 
 
 # --- env rm --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""install --rollback, env ls, env rm: what hosts keep, one step back, and freeing space."""
+"""install --rollback, env ls, env diff, env rm: what hosts keep, and one step back."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ipexctl.core import envs as core
+from ipexctl.core.changes import told
+from ipexctl.core.drift import Drift, read_drift
 from ipexctl.core.envs import Shelf
 from ipexctl.core.model import Host, HostDown, HostRecap, Recap
-from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostFailed, InputError, worst_exit
+from ipexctl.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_UNREACHABLE,
+    HostFailed,
+    InputError,
+    worst_exit,
+)
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.facts import ROOT
+from ipexctl.verbs.hints import command
 from ipexctl.verbs.installing.work import SILENCE, recap_of
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
@@ -45,6 +55,19 @@ class Back:
     @property
     def exit_code(self) -> int:
         return exit_code(self.recaps)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Each host's environment beside what was built there. `mend`: the command, "" for none."""
+
+    drifts: tuple[Drift, ...]
+    recaps: tuple[HostRecap, ...]
+    mend: str
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([exit_code(self.recaps), EXIT_FAILED if self.mend else EXIT_OK])
 
 
 @dataclass(frozen=True)
@@ -155,6 +178,25 @@ def kept(target: Target, root: str = ROOT) -> Kept:
         return Kept(fleet.ordered(shelves), fleet.ordered(fleet.down))
 
 
+def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
+    """The current environments, against their builds and each other. `full`: read every file."""
+    with _fleet(target, root) as fleet:
+
+        def one(host: Host) -> Drift:
+            done = fleet.call(host, "drift.compare", full=full)
+            try:
+                return read_drift(host.name, done)
+            except ValueError as e:
+                raise HostFailed(f"{host.name}: its environment is not readable ({e})") from None
+
+        found = fleet.ordered(fleet.each(one))
+        again = any(d.files and not d.changed for d in found)
+        mend = command(target, "install", root) + " --rebuild" * again
+        differs = len({d.current for d in found}) > 1 or any(d.by_hand for d in found)
+        bare = not any(d.current for d in found)
+        return Compared(found, fleet.ordered(fleet.down), mend if differs or bare else "")
+
+
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     """`current` and `previous` swap, on the hosts where that leads to the same environment."""
     with _fleet(target, root) as fleet:
@@ -176,10 +218,11 @@ def _back(fleet: _Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> 
         return HostRecap(host.name, Recap.FAILED, why, notes=(f"current stays {stays}",))
     if not check:
         fleet.call(host, "upkeep.rollback", key=key)
-    title = env.title if env else ""
     now = "would be" if check else "is"
     before = shelf.current or "nothing"
-    return HostRecap(host.name, Recap.CHANGED, f"{now} {key}, {title}; before: {before}")
+    text = f"{now} {key}, {env.title if env else ''}; before: {before}"
+    notes = (f"changed by hand: {told(env.changed)}",) if env and env.changed else ()
+    return HostRecap(host.name, Recap.CHANGED, text, notes=notes)
 
 
 def remove(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from ipexctl.core import mpi, setvars
 from ipexctl.core import stack as stacks
+from ipexctl.core.changes import told
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.setvars import Pairs
@@ -17,7 +18,7 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.store import absent, default_store, ensure
-from ipexctl.verbs.installing.work import SILENCE, State, Step, Work, note_downs
+from ipexctl.verbs.installing.work import SILENCE, State, Step, Work, note_downs, read_state
 from ipexctl.verbs.target import root_of
 
 
@@ -29,7 +30,7 @@ def states_of(work: Work, lock: Lock, forks: int) -> dict[Host, State]:
     def one(host: Host) -> State:
         asked = {"root": root_of(host, work.asked.root), "key": lock.key}
         done = work.agents[host].call("envs.state", asked, timeout=SILENCE).done
-        return State(done["root"], done["built"], done["proved"], done["current"])
+        return read_state(host.name, done, again=work.asked.rebuild)
 
     outcomes = fan_out(_alive(work), one, forks=forks)
     note_downs(work, outcomes)
@@ -37,7 +38,7 @@ def states_of(work: Work, lock: Lock, forks: int) -> dict[Host, State]:
 
 
 def complete(state: State, lock: Lock) -> bool:
-    return state.built and state.proved and state.current == lock.key
+    return state.built and state.proved and state.current == lock.key and not state.stale
 
 
 def would(
@@ -48,6 +49,10 @@ def would(
     for host, state in states.items():
         if complete(state, lock):
             recaps[host] = HostRecap(host.name, Recap.OK, f"has {lock.key}")
+        elif agreed and state.stale:
+            text = f"would build {lock.key} anew"
+            notes = (f"changed by hand: {told(state.changed)}",) if state.changed else ()
+            recaps[host] = HostRecap(host.name, Recap.CHANGED, text, notes=notes)
         elif agreed:
             text = f"would become {lock.key}" + (f", is {state.current}" if state.current else "")
             recaps[host] = HostRecap(host.name, Recap.CHANGED, text)
@@ -82,7 +87,8 @@ class _OneHost:
         if complete(state, self._lock):
             return HostRecap(self._host, Recap.OK, "nothing to do", time.monotonic() - began)
         built = False
-        if not state.built:
+        if not state.built or state.stale:
+            self._make_room(state)
             self._send(state.root)
             built = self._build(state.root)
         proved = self._prove(state.root)
@@ -93,6 +99,11 @@ class _OneHost:
             proved,
             time.monotonic() - began,
         )
+
+    def _make_room(self, state: State) -> None:
+        if state.stale:
+            asked = {"root": state.root, "key": self._lock.key}
+            self._agent.call("upkeep.aside", asked, timeout=SILENCE, on_event=self._hear)
 
     def _send(self, root: str) -> None:
         store = default_store(os.environ)

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from ipexctl.core.changes import Change, read_changes
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostDown, HostRecap, Recap
 from ipexctl.core.rows import Request
 from ipexctl.core.stack import Stack
-from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, worst_exit
+from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostFailed, worst_exit
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.verbs.facts import ROOT
@@ -30,6 +32,7 @@ class Install:
     options: Indexes = Indexes()
     folder: Path = Path()  # where ipexctl.lock is
     check: bool = False
+    rebuild: bool = False  # also where nothing is to do
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
 
@@ -91,12 +94,29 @@ class Work:
 
 @dataclass(frozen=True)
 class State:
-    """What a host has of the environment. `root` is absolute."""
+    """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
+    built; `again`: it is to be built anew even so.
+    """
 
     root: str
     built: bool
     proved: bool
     current: str
+    changed: tuple[Change, ...] = ()
+    again: bool = False
+
+    @property
+    def stale(self) -> bool:
+        return self.built and bool(self.changed or self.again)
+
+
+def read_state(host: str, done: Mapping[str, Any], *, again: bool) -> State:
+    """Raises HostFailed."""
+    try:
+        changed = read_changes(done["changed"])
+    except (KeyError, ValueError) as e:
+        raise HostFailed(f"{host}: its environment is not readable ({e})") from None
+    return State(done["root"], done["built"], done["proved"], done["current"], changed, again=again)
 
 
 def note_downs(work: Work, outcomes: Mapping[Host, object]) -> None:

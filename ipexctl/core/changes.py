@@ -1,0 +1,54 @@
+"""Packages that differ: between what was built and what is there, or between two environments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_MOST = 5
+
+
+@dataclass(frozen=True)
+class Change:
+    """A package; "" for a version: there is none. Equal versions: its files were replaced."""
+
+    package: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        if not self.was:
+            return f"{self.package} {self.now} added"
+        if not self.now:
+            return f"{self.package} {self.was} removed"
+        if self.was == self.now:
+            return f"{self.package} {self.now} replaced by another build"
+        return f"{self.package} {self.was} -> {self.now}"
+
+
+def told(changes: Sequence[Change]) -> str:
+    """In one line, not longer for a hundred packages."""
+    more = [f"{len(changes) - _MOST} more"] if len(changes) > _MOST else []
+    return ", ".join([*map(str, changes[:_MOST]), *more])
+
+
+def read_changes(raw: object) -> tuple[Change, ...]:
+    """As a host says them. Raises ValueError."""
+    return tuple(Change(*words) for words in rows(raw, 3))
+
+
+def rows(raw: object, width: int) -> list[list[str]]:
+    """Lists of so many printable texts. Raises ValueError."""
+    found = raw if isinstance(raw, list) else [None]
+    for row in found:
+        words = row if isinstance(row, list) else []
+        if len(words) != width or not all(isinstance(w, str) and w.isprintable() for w in words):
+            raise ValueError("rows of another form")
+    return found
+
+
+def between(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
+    """The changes that lead from one environment's packages to the other's."""
+    names = sorted(was.keys() | now.keys())
+    found = (Change(name, was.get(name, ""), now.get(name, "")) for name in names)
+    return tuple(c for c in found if c.was != c.now)
