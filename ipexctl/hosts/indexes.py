@@ -44,6 +44,17 @@ class Indexes:
             args += ["--allow-insecure-host", host]
         return tuple(args)
 
+    def with_login(self, url: str) -> str:
+        """As it was given, if it was: uv shows addresses without names and passwords."""
+        given = {plain(known): known for known in (self.index_url, *self.extra)}
+        return given.get(plain(url), url)
+
+
+def plain(url: str) -> str:
+    """Without what does not make it another index."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
 
 def from_pip(environ: Mapping[str, str]) -> Indexes:
     """pip's own order: later files replace earlier ones, the environment replaces all of them."""

@@ -7,6 +7,7 @@ Intel's index, and nowhere else.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,13 +66,18 @@ def _exists(place: str) -> bool:
     return "://" in place or Path(place).is_dir()
 
 
-def project(wanted: Iterable[str], pins: Pins) -> str:
+def project(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) -> str:
     """Only a project file can say that one package comes from one index and nowhere else."""
     lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
-    lines += [f"dependencies = {list(wanted)!r}", "[tool.uv.sources]"]
-    names = {name: f"pin{i}" for i, name in enumerate(pins)}
-    lines += [f'{name} = {{ index = "{names[name]}" }}' for name in pins]
-    for name, pin in pins.items():
-        lines += ["[[tool.uv.index]]", f'name = "{names[name]}"', f'url = "{pin.url}"']
+    lines += [f"dependencies = {_list(wanted)}"]
+    lines += ["[tool.uv]", f"constraint-dependencies = {_list(constraints)}", "[tool.uv.sources]"]
+    places = list(dict.fromkeys(pins.values()))
+    lines += [f'{name} = {{ index = "pin{places.index(pin)}" }}' for name, pin in pins.items()]
+    for i, pin in enumerate(places):
+        lines += ["[[tool.uv.index]]", f'name = "pin{i}"', f'url = "{pin.url}"']
         lines += ["explicit = true", *(['format = "flat"'] if pin.flat else [])]
     return "\n".join(lines) + "\n"
+
+
+def _list(texts: Iterable[str]) -> str:
+    return json.dumps(list(texts), ensure_ascii=False)

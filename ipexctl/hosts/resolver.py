@@ -1,133 +1,247 @@
 """A Stack becomes a Lock: uv resolves on this machine for the hosts' Python and platform.
 
 Which index torch comes from is decided by trying: the user's own (a CPU build has the version
-X+cpu), else the table's index for torch alone, else the default index if that is a CPU build.
-Where Intel's packages may come from, pins.py says.
+X+cpu), else the table's index for torch alone, else the first of the user's that has X. If that is
+a CUDA build it is only named: somebody has to agree to it. Where Intel's packages may come from,
+pins.py says.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
-from ipexctl.core import toml
-from ipexctl.core.lock import Lock, Package
+from ipexctl.core.lock import Lock
+from ipexctl.core.requirements import NOTHING, Extra
 from ipexctl.core.stack import Stack, requirements
-from ipexctl.errors import InputError, NotHere
-from ipexctl.hosts.indexes import Indexes
+from ipexctl.errors import InputError
+from ipexctl.hosts.indexes import Indexes, plain
 from ipexctl.hosts.pins import Pin, Pins, of_intel, of_torch, places, strays
-from ipexctl.hosts.pins import project as project_text
+from ipexctl.hosts.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
 
-TIMEOUT = 600
 Urls = Mapping[str, str]
+TOOLS_PYTHON = (3, 9)
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A lock whose sizes may be unknown, and where each file (by sha256) can be fetched now."""
+    """A lock whose sizes may be unknown, and where each file (by sha256) can be fetched now.
+
+    `no_cpu_build`: why torch is a CUDA build; "" where it is not, or a lock had it already.
+    """
 
     stack: Stack
     lock: Lock
     urls: Urls
+    no_cpu_build: str = ""
 
 
 @dataclass(frozen=True)
-class _Try:
+class _Way:
     """One way to ask for torch: the requirement, and the index that it alone comes from."""
 
     torch: str
     index: Pin | None = None
+    last: bool = False  # any of the user's indexes, and it may be a CUDA build
 
-
-class _Unresolved(Exception):
     @property
-    def network(self) -> bool:
-        """The index could not be asked, so asking it again for another Python is of no use."""
-        return "Failed to fetch" in str(self) or "client error" in str(self)
+    def text(self) -> str:
+        return f"{self.torch} from {self.index.url if self.index else 'your indexes'}"
 
 
-def resolve(candidates: Sequence[Stack], indexes: Indexes, environ: Mapping[str, str]) -> Resolved:
-    """The first candidate that a CPU build of torch can be had for.
+@dataclass(frozen=True)
+class _Solved:
+    uv: Uv
+    wanted: tuple[str, ...]
+    pins: Pins
+    found: tuple[Found, ...]
+    constraints: tuple[str, ...] = ()
+
+
+def resolve(
+    candidates: Sequence[Stack],
+    indexes: Indexes,
+    environ: Mapping[str, str],
+    extra: Extra = NOTHING,
+) -> Resolved:
+    """The first candidate that torch can be had for, a CPU build before a CUDA build.
 
     Raises InputError with what each way of getting torch answered.
     """
-    stack, found = _with_torch(candidates, indexes, environ)
-    tool = _Uv(stack, indexes, environ).compile(("uv",), {})
-    packages = tuple(sorted((package for package, _ in found), key=lambda p: p.name))
+    search = _Search([Uv(stack, indexes, environ) for stack in candidates], extra)
+    solved = search.solved()
+    stack = solved.uv.stack
+    found, (tool,) = _labelled(solved), _labelled(_tool(stack, indexes, environ))
     lock = Lock(
         row=stack.row.name,
         torch=stack.row.torch,
         mpi=stack.mpi,
         python=stack.python_text,
         platform=stack.platform,
-        packages=packages,
-        uv=tool[0][0],
+        packages=tuple(sorted((f.package for f in found), key=lambda p: p.name)),
+        uv=tool.package,
+        requirements=extra.requirements,
+        constraints=extra.constraints,
     )
-    return Resolved(stack, lock, {p.sha256: url for p, url in (*found, *tool)})
+    urls = {f.package.sha256: f.url for f in (*found, tool)}
+    return Resolved(stack, lock, urls, search.no_cpu_build() if lock.cuda else "")
 
 
-def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
-    """Where the files of a lock that is already there can be had."""
-    uv = _Uv(stack, indexes, environ)
-    exact = tuple(f"{p.name}=={p.version}" for p in lock.packages)
-    reason = ""
-    found: list[tuple[Package, str]] = []
-    for torch in ({}, {"torch": of_torch(stack.row)}):
-        try:
-            found = uv.compile(exact, {**uv.intel(), **torch}, "--no-deps")
-            found += uv.compile((f"uv=={lock.uv.version}",), {}, "--no-deps")
-            break
-        except _Unresolved as e:
-            reason = str(e)
-    else:
-        raise InputError(
-            "what ipexctl.lock names cannot be had from your indexes",
-            why=reason,
-            hint="rm ipexctl.lock   # resolves afresh",
+def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved:
+    """uv runs no Python, so its wheel may be for a newer one than the hosts'."""
+    uv = Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON)), indexes, environ)
+    return _Solved(uv, ("uv",), {}, tuple(uv.compile(("uv",), {}, ALONE)))
+
+
+def _labelled(solved: _Solved) -> list[Found]:
+    """Each package with the kind of index that it came from."""
+    origins = solved.uv.origins(solved.wanted, solved.pins, constraints=solved.constraints)
+    row = solved.uv.stack.row
+    known = {plain(row.torch_index): "pytorch", plain(row.links): "intel"}
+
+    def kind(name: str) -> str:
+        url = plain(origins.each.get(name, ""))
+        return known.get(url) or ("default" if url == plain(origins.default) else "own")
+
+    return [
+        replace(f, package=replace(f.package, index=kind(f.package.name))) for f in solved.found
+    ]
+
+
+class _Search:
+    """For the stacks of one row, which differ in the Python. Indexes without answer: asked once."""
+
+    def __init__(self, uvs: Sequence[Uv], extra: Extra) -> None:
+        self._uvs = uvs
+        self._extra = extra
+        self._indexes = uvs[0].indexes
+        self._row = uvs[0].stack.row
+        self._reasons: dict[tuple[str, str], list[str]] = {}
+        self._silent = self._without_answer()
+
+    def solved(self) -> _Solved:
+        """Each way for every Python before the next way: what the user set up comes first."""
+        usable = list(self._with_intel())
+        for way in self._ways() if usable else ():
+            for uv, intel in usable:
+                try:
+                    return self._one(uv, intel, way)
+                except Unresolved as e:
+                    self._note(way.text, uv, str(e))
+                    if e.network and not way.index:
+                        raise self._cannot_be_had() from None  # the user's own are in every way
+                    if e.network:
+                        break
+        raise self._cannot_be_had()
+
+    def no_cpu_build(self) -> str:
+        index = self._row.torch_index
+        said = [f"your indexes have no torch {self._row.torch}+cpu"]
+        if index in self._silent:
+            said.append(f"{index} gave no answer")
+        elif not self._indexes.no_index:
+            said.append(f"{index} has none that fits")
+        return ", and ".join(said)
+
+    def _without_answer(self) -> frozenset[str]:
+        row = self._row
+        pins = [of_torch(row)] + ([Pin(row.links, "links" in row.flat)] if row.links else [])
+        if self._indexes.no_index:
+            return frozenset()
+        with ThreadPoolExecutor(len(pins)) as pool:
+            answers = list(pool.map(self._uvs[0].answers, pins))
+        return frozenset(p.url for p, answer in zip(pins, answers, strict=True) if not answer)
+
+    def _ways(self) -> Iterator[_Way]:
+        row, index = self._row, of_torch(self._row)
+        cpu, plainly = f"torch=={row.torch}+cpu", f"torch=={row.torch}"
+        yield _Way(cpu)
+        # a page of links has the CUDA builds too, and `+cu` sorts after `+cpu`
+        tables = _Way(cpu if index.flat else plainly, index)
+        if index.url in self._silent:
+            self._reasons[tables.text, "no answer"] = [self._uvs[0].stack.python_text]
+        elif not self._indexes.no_index:
+            yield tables
+        yield _Way(plainly, last=True)
+
+    def _one(self, uv: Uv, intel: Pins, way: _Way) -> _Solved:
+        pins = {**intel, **({"torch": way.index} if way.index else {})}
+        if way.last:
+            pins |= _with_torch(uv, way.torch)
+        stack = (
+            way.torch,
+            *(n for n in pins if n not in ("torch", *intel)),
+            *requirements(uv.stack),
         )
-    urls = {package.sha256: url for package, url in found}
-    for package in lock.files:
-        if package.sha256 not in urls:
-            raise InputError(
-                f"your indexes have another {package.file} than ipexctl.lock",
-                why=f"nothing there has sha256 {package.sha256}",
-                hint="rm ipexctl.lock   # resolves afresh",
-            )
-    return urls
+        try:
+            return _solve(uv, (*stack, *self._extra.requirements), pins, self._extra)
+        except Unresolved as e:
+            if e.network or not self._extra.requirements:
+                raise
+            _solve(uv, stack, pins, NOTHING)
+            raise _does_not_go_with(uv.stack, e) from None
 
-
-def _with_torch(
-    candidates: Sequence[Stack], indexes: Indexes, environ: Mapping[str, str]
-) -> tuple[Stack, list[tuple[Package, str]]]:
-    """Each way for every Python before the next way: what the user set up goes before what not."""
-    row = candidates[0].row
-    reasons: dict[tuple[str, str], list[str]] = {}
-    plain, cpu, index = f"torch=={row.torch}", f"torch=={row.torch}+cpu", of_torch(row)
-    # a page of links has the CUDA builds too, and `+cu` sorts after `+cpu`
-    own, tables, default = _Try(cpu), _Try(cpu if index.flat else plain, index), _Try(plain)
-    unreachable: set[str] = set()
-    each = [(stack, _Uv(stack, indexes, environ, unreachable)) for stack in candidates]
-    for way in (own, default) if indexes.no_index else (own, tables, default):
-        for stack, uv in each:
+    def _with_intel(self) -> Iterator[tuple[Uv, Pins]]:
+        for uv in self._uvs:
             try:
-                return stack, _one_way(uv, way)
-            except _Unresolved as e:
-                place = way.index.url if way.index else "your indexes"
-                asked = f"{way.torch} from {place}"
-                reasons.setdefault((asked, str(e)), []).append(stack.python_text)
-                if e.network:
-                    break
-    raise _cannot_be_had(
-        candidates[0],
-        "\n".join(f"{asked}, Python {', '.join(ps)}: {e}" for (asked, e), ps in reasons.items()),
-    )
+                yield uv, intel_pins(uv, self._silent)
+            except Unresolved as e:
+                self._note("", uv, str(e))
+
+    def _note(self, asked: str, uv: Uv, why: str) -> None:
+        self._reasons.setdefault((asked, why), []).append(uv.stack.python_text)
+
+    def _cannot_be_had(self) -> InputError:
+        why = "\n".join(
+            f"{asked + ', ' if asked else ''}Python {', '.join(pythons)}: {why}"
+            for (asked, why), pythons in self._reasons.items()
+        )
+        return _cannot_be_had(self._uvs[0].stack, why)
+
+
+def _solve(uv: Uv, wanted: tuple[str, ...], pins: Pins, extra: Extra) -> _Solved:
+    found = uv.compile(wanted, pins, constraints=extra.constraints)
+    stray = strays((f.package for f in found), uv.stack.row, pins)
+    if stray and not uv.indexes.no_index:
+        raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
+    return _Solved(uv, wanted, pins, tuple(found), extra.constraints)
+
+
+def _with_torch(uv: Uv, torch: str) -> dict[str, Pin]:
+    """torch and what it needs, each pinned to torch's index if it is there.
+
+    An index that serves but a newer torch, or a newer triton, hides those of the next index.
+    """
+    origins = uv.origins((torch,), {}, *ANY_INDEX)
+    home = origins.each["torch"]
+    if home not in origins.indexes:
+        return {}  # a folder or page of wheels, which hides nothing
+    url = uv.indexes.with_login(home)
+    return {name: Pin(url) for name, place in origins.each.items() if place == home}
+
+
+def intel_pins(uv: Uv, silent: Iterable[str]) -> Pins:
+    """Where Intel's packages of the row are. Raises Unresolved."""
+    found = {name: _place(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
+    return {name: place for name, place in found.items() if place}
+
+
+def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None:
+    if uv.indexes.no_index:
+        return None  # all there is are the user's own folders
+    reasons = []
+    for place in places(uv.stack.row, name, uv.indexes):
+        where = place.url if place else "the default index"
+        if where in silent:
+            reasons.append(f"{where}: no answer")
+            continue
+        try:
+            uv.compile((f"{name}=={version}",), {name: place} if place else {}, ALONE)
+            return place
+        except Unresolved as e:
+            reasons.append(f"{where}: {e}")
+    raise Unresolved(f"{name} {version} is not to be had: {'; '.join(reasons)}")
 
 
 def _cannot_be_had(stack: Stack, why: str) -> InputError:
@@ -137,8 +251,9 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
         f"{row.torch}+cpu; or another --torch or --python"
     )
     if not row.ipex:
-        what = f"no CPU build of torch {row.torch} can be had for {stack.platform}"
-        return InputError(what, why=why, hint=hint)
+        return InputError(
+            f"torch {row.torch} cannot be had for {stack.platform}", why=why, hint=hint
+        )
     return InputError(
         f"{row.title} cannot be had for {stack.platform}",
         why=why,
@@ -146,135 +261,64 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     )
 
 
-def _one_way(uv: _Uv, way: _Try) -> list[tuple[Package, str]]:
-    pins = {**uv.intel(), **({"torch": way.index} if way.index else {})}
-    found = uv.compile((way.torch, *requirements(uv.stack)), pins)
-    cuda = sorted(p.name for p, _ in found if p.name.startswith("nvidia-"))
-    if cuda:
-        raise _Unresolved(f"a CUDA build: {cuda[0]} and {len(cuda) - 1} more nvidia packages")
-    stray = strays((p for p, _ in found), uv.stack.row, pins)
-    if stray and not uv.no_index:
-        raise _Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
-    return found
+def _does_not_go_with(stack: Stack, e: Unresolved) -> InputError:
+    return InputError(
+        f"what -r asks for does not go with {stack.title} on Python {stack.python_text}",
+        why=str(e),
+        hint="change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
+        "then --find-links FOLDER",
+    )
 
 
-class _Uv:
-    """uv's resolver for one stack. `unreachable`: indexes that gave no answer, to ask them once."""
+# --- a lock that is there already ----------------------------------------------------------------
 
-    def __init__(
-        self,
-        stack: Stack,
-        indexes: Indexes,
-        environ: Mapping[str, str],
-        unreachable: set[str] | None = None,
-    ) -> None:
-        self.stack = stack
-        self.no_index = indexes.no_index
-        self._indexes = indexes
-        self._unreachable = set() if unreachable is None else unreachable
-        self._intel: dict[str, Pin] | _Unresolved | None = None
-        self._binary = find_uv(environ)
-        self._arguments = indexes.arguments()
-        self._environ = dict(environ)
-        if indexes.cert:
-            self._environ.setdefault("SSL_CERT_FILE", indexes.cert)
-        self._environ.setdefault("UV_HTTP_RETRIES", "2")
-        # uv looks for the hosts' Python on this machine, and would ask the network for one.
-        self._environ["UV_PYTHON_DOWNLOADS"] = "never"
 
-    def intel(self) -> Pins:
-        """Where Intel's packages of this row are, asked once. Raises _Unresolved."""
-        if self._intel is None:
-            try:
-                self._intel = dict(self._find_intel())
-            except _Unresolved as e:
-                self._intel = e
-        if isinstance(self._intel, _Unresolved):
-            raise self._intel
-        return self._intel
-
-    def _find_intel(self) -> Iterator[tuple[str, Pin]]:
-        for name, version in of_intel(self.stack.row).items():
-            # without any index, all there is are the user's own folders
-            place = None if self.no_index else self._place(name, version)
-            if place:
-                yield name, place
-
-    def _place(self, name: str, version: str) -> Pin | None:
-        reasons = []
-        for place in places(self.stack.row, name, self._indexes):
-            where = place.url if place else "the default index"
-            if where in self._unreachable:
-                continue
-            try:
-                self.compile((f"{name}=={version}",), {name: place} if place else {}, "--no-deps")
-                return place
-            except _Unresolved as e:
-                reasons.append(f"{where}: {e}")
-                if e.network:
-                    self._unreachable.add(where)
-        told = "; ".join(reasons) or f"no answer from {', '.join(sorted(self._unreachable))}"
-        raise _Unresolved(f"{name} {version} is not to be had: {told}")
-
-    def compile(
-        self, wanted: Sequence[str], pins: Pins, *options: str
-    ) -> list[tuple[Package, str]]:
-        """Every wheel of the resolution and its address. Raises _Unresolved with uv's words."""
-        with tempfile.TemporaryDirectory(prefix="ipexctl-") as folder:
-            project, out = Path(folder) / "pyproject.toml", Path(folder) / "pylock.toml"
-            project.write_text(project_text(wanted, pins), "utf-8")
-            command = (
-                self._binary, "pip", "compile", str(project), "--output-file", str(out),
-                "--format", "pylock.toml", "--quiet", "--no-header", "--only-binary", ":all:",
-                "--python-version", self.stack.python_text,
-                "--python-platform", self.stack.platform,
-                *self._arguments, *options,
-            )  # fmt: skip
-            self._run(command, folder)
-            return [_package(raw) for raw in toml.loads(out.read_text("utf-8"))["packages"]]
-
-    def _run(self, command: Sequence[str], folder: str) -> None:
+def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
+    """Where the files of a lock that is already there can be had: only the sha256 decides."""
+    uv = Uv(stack, indexes, environ)
+    urls: dict[str, str] = {}
+    reasons: list[str] = []
+    for pins, options in _places_of(uv, lock, reasons):
+        lacking = [p for p in lock.files if p.sha256 not in urls]
+        exact = [f"{p.name}=={p.version}" for p in lacking]
+        kept = {name: pin for name, pin in pins.items() if name in {p.name for p in lacking}}
         try:
-            done = subprocess.run(
-                command, cwd=folder, env=self._environ, capture_output=True, text=True,
-                timeout=TIMEOUT, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError as e:
-            raise NotHere(f"cannot run {command[0]}", why=str(e)) from None
-        except subprocess.TimeoutExpired:
-            raise _Unresolved(f"uv gave no answer in {TIMEOUT} s") from None
-        if done.returncode:
-            raise _Unresolved(_last_words(done.stderr))
+            urls |= {f.package.sha256: f.url for f in uv.compile(exact, kept, ALONE, *options)}
+        except Unresolved as e:
+            reasons.append(str(e))
+        if all(p.sha256 in urls for p in lock.files):
+            return urls
+    raise _not_located(lock, urls, reasons)
 
 
-def find_uv(environ: Mapping[str, str]) -> str:
+def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
+    """Where the lock says that they were, then wherever else they could be."""
     try:
-        import uv
-
-        return os.fsdecode(uv.find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        pass
-    found = shutil.which("uv", path=environ.get("PATH"))
-    if found is None:
-        raise NotHere("uv is not on this machine", hint="pip install uv")
-    return found
-
-
-def _package(raw: Mapping[str, Any]) -> tuple[Package, str]:
-    wheel = (raw.get("wheels") or [{}])[0]
-    url = wheel.get("url") or _file_url(wheel.get("path", ""))
-    sha256 = wheel.get("hashes", {}).get("sha256", "")
-    if not url or not sha256:
-        raise _Unresolved(f"{raw['name']} {raw.get('version', '')} has no wheel with a sha256")
-    file = wheel.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-    return Package(raw["name"], raw["version"], file, sha256, wheel.get("size", 0)), url
+        intel = intel_pins(uv, ())
+    except Unresolved as e:
+        reasons.append(str(e))
+        return
+    torch = {"torch": of_torch(uv.stack.row)}
+    if not any(p.index == "pytorch" for p in lock.packages):
+        torch = {}
+    default = uv.origins((), {}).default
+    theirs = {
+        p.name: Pin(uv.indexes.with_login(default)) for p in lock.files if p.index == "default"
+    }
+    yield {**theirs, **torch, **intel} if default else intel, ()
+    yield intel, ANY_INDEX
+    if not uv.indexes.no_index:
+        yield {**intel, "torch": of_torch(uv.stack.row)}, ANY_INDEX
 
 
-def _file_url(path: str) -> str:
-    return Path(path).absolute().as_uri() if path else ""
-
-
-def _last_words(stderr: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    # uv's hints are about its own options
-    return " ".join(lines[-4:]).partition(" hint: ")[0][:600] or "uv failed without a word"
+def _not_located(lock: Lock, urls: Urls, reasons: Sequence[str]) -> InputError:
+    hint = "rm ipexctl.lock   # resolves afresh"
+    lacking = [p for p in lock.files if p.sha256 not in urls]
+    if reasons and len(lacking) == len(lock.files):
+        what = "what ipexctl.lock names cannot be had from your indexes"
+        return InputError(what, why="\n".join(dict.fromkeys(reasons)), hint=hint)
+    return InputError(
+        f"your indexes have another {lacking[0].file} than ipexctl.lock",
+        why=f"nothing there has sha256 {lacking[0].sha256}",
+        hint=hint,
+    )

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.hosts.resolver import find_uv
+from ipexctl.hosts.uv import find_uv
 
 REPO = Path(__file__).parents[2]
 

@@ -81,7 +81,7 @@ def over_ssh(shop: Shop, lab, *options: str):
 
 def with_real_uv(shop: Shop) -> None:
     """A stand-in wheel around the real program: the hosts cannot reach this machine's own."""
-    from ipexctl.hosts.resolver import find_uv
+    from ipexctl.hosts.uv import find_uv
 
     program = Path(find_uv(os.environ)).read_bytes()
     make_wheel(shop.wheels, "uv", "0.9.9", {"uv-0.9.9.data/scripts/uv": program})
