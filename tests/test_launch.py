@@ -68,10 +68,16 @@ def test_the_plan_of_three_hosts_is_whole():
     )  # fmt: skip
     assert [h.nic for h in made.hosts] == ["eth0", "ens3", "eth0"]
     second = made.hosts[1]
-    assert dict(second.env) == {"I_MPI_ROOT": prefix, "PATH": f"{prefix}/bin:/usr/bin:/bin"}
+    assert dict(second.env) == {
+        "I_MPI_ROOT": prefix,
+        "I_MPI_PIN": "0",
+        "PATH": f"{prefix}/bin:/usr/bin:/bin",
+    }
     assert made.rank_environment(second, second.ranks[1]) == {
-        "GLOO_SOCKET_IFNAME": "ens3",
         "OMP_NUM_THREADS": "2",
+        "GLOO_SOCKET_IFNAME": "ens3",
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "ens3",
         "PYTHONUNBUFFERED": "1",
         "IPEXCTL_BACKEND": "gloo",
         "RANK": "3",
@@ -131,7 +137,7 @@ def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
     assert asked == Launch(
         "node02",
         (
-            "/data/ipex/envs/abc/bin//hydra_bstrap_proxy", "--upstream-host", "10.0.0.1",
+            "/data/ipex/envs/abc/bin/hydra_bstrap_proxy", "--upstream-host", "10.0.0.1",
             "--upstream-port", "39447", "--pgid", "0", "--launcher", "ssh",
             "--base-path", "/data/ipex/envs/abc/bin/", "--tree-width", "16",
             "/data/ipex/envs/abc/bin//hydra_pmi_proxy", "--usize", "-1",

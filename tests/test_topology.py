@@ -3,8 +3,16 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.core.model import Cpu, CpuFacts
-from ipexctl.core.topology import cores, numa_nodes, pin, threads
-from tests.made import cpu
+from ipexctl.core.topology import cores, default_ranks, numa_nodes, place
+from tests.made import cpu, facts
+
+
+def pin(machine: CpuFacts, ranks: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(part.cpus for part in place(facts(cpus=machine), ranks).parts)
+
+
+def threads(machine: CpuFacts, ranks: int) -> int | None:
+    return place(facts(cpus=machine), ranks).threads
 
 
 @pytest.mark.parametrize(
@@ -75,3 +83,36 @@ def test_a_numa_node_without_granted_cpus_holds_no_rank():
 @pytest.mark.parametrize(("ranks", "expected"), [(1, 4), (2, 2), (3, 1), (8, 1)])
 def test_threads_per_rank_are_equal_on_a_host(ranks, expected):
     assert threads(cpu(cores=4), ranks) == expected
+
+
+@pytest.mark.parametrize(
+    ("quota", "nodes", "expected"),
+    [
+        pytest.param(None, 2, 2, id="one per node"),
+        pytest.param(4.0, 2, 1, id="four CPUs' worth of time fill one node of eight cores"),
+        pytest.param(8.0, 2, 1, id="so do eight"),
+        pytest.param(9.0, 2, 2, id="nine take two"),
+        pytest.param(0.5, 2, 1, id="never none"),
+        pytest.param(99.0, 2, 2, id="never more than there are nodes"),
+    ],
+)
+def test_a_quota_fills_no_more_nodes_than_it_takes(quota, nodes, expected):
+    assert default_ranks(replace(cpu(sockets=nodes, cores=8), quota=quota)) == expected
+
+
+@pytest.mark.parametrize(
+    ("quota", "ranks", "workers", "expected"),
+    [(None, 2, 0, 4), (4.0, 2, 0, 2), (5.5, 2, 0, 2), (4.0, 2, 1, 1), (1.0, 2, 0, 1)],
+)
+def test_threads_do_not_exceed_the_quota(quota, ranks, workers, expected):
+    machine = facts(cpus=replace(cpu(cores=8), quota=quota))
+    assert place(machine, ranks, workers).threads == expected
+
+
+def test_threads_of_one_core_in_two_nodes_stay_one_core():
+    twins = (Cpu(0, 0, 0, 0), Cpu(1, 0, 0, 1))
+    assert cores(replace(cpu(), cpus=twins)) == ((0, 1),)
+
+
+def test_every_rank_has_a_core_where_a_node_has_fewer_than_its_share():
+    assert [len(p) for p in pin(_nodes(8, 6), 14)] == [1] * 14

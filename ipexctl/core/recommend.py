@@ -46,8 +46,8 @@ def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
 def _kind(facts: Facts) -> object:
     """Equal for hosts that get the same advice."""
     cpu = facts.cpu
-    nodes = topology.numa_nodes(cpu)
-    shape = nodes, topology.threads(cpu, nodes), len(topology.cores(cpu))
+    ranks = topology.default_ranks(cpu)
+    shape = ranks, topology.place(facts, ranks).threads, len(topology.cores(cpu))
     minors = frozenset(p.version[:2] for p in facts.pythons)
     system = facts.libc, minors, facts.agent
     return cpu.arch, isa.level(cpu), processors.processor(cpu).name, shape, system
@@ -57,7 +57,7 @@ def _recommendation(
     hosts: Sequence[Facts], cluster: Cluster, together: stack.Stack | str
 ) -> Recommendation:
     first = hosts[0]
-    ranks = topology.numa_nodes(first.cpu)
+    ranks = topology.default_ranks(first.cpu)
     chosen = together if isinstance(together, stack.Stack) else _choose(hosts, cluster)
     row = chosen if isinstance(chosen, stack.Stack) else None
     reasons = [_dtype_reason(first, cluster), _ranks_reason(first), _threads_reason(first)]
@@ -68,7 +68,7 @@ def _recommendation(
         python=row.python_text if row else "",
         dtype="bf16" if isa.bf16(first.cpu) else "fp32",
         ranks=ranks,
-        threads=topology.threads(first.cpu, ranks),
+        threads=topology.place(first, ranks).threads or 1,
         why=tuple([*reasons, row.reason] if row else reasons),
         verdict="; ".join(_verdict(first, chosen)),
     )
@@ -112,20 +112,24 @@ def _dtype_reason(facts: Facts, cluster: Cluster) -> str:
 
 
 def _ranks_reason(facts: Facts) -> str:
-    nodes = topology.numa_nodes(facts.cpu)
+    nodes, ranks = topology.numa_nodes(facts.cpu), topology.default_ranks(facts.cpu)
     memory_only = sum(not n.cpus for n in facts.nodes)
-    text = f"{nodes} rank{'s' if nodes > 1 else ''} per host: one per NUMA node with CPUs"
     if facts.nodes_contradict:
         return "1 rank per host: the NUMA information contradicts itself"
-    if memory_only:
-        return text + f" ({memory_only} more have memory only)"
-    return text
+    text = f"{ranks} rank{'s' if ranks > 1 else ''} per host: "
+    if ranks < nodes:
+        return f"{text}the control group's {facts.cpu.quota:g} CPUs fill no more NUMA nodes"
+    text += "one per NUMA node with CPUs"
+    return f"{text} ({memory_only} more have memory only)" if memory_only else text
 
 
 def _threads_reason(facts: Facts) -> str:
     cpu = facts.cpu
-    ranks = topology.numa_nodes(cpu)
+    places = topology.place(facts, topology.default_ranks(cpu))
+    text = f"{places.threads or 1} threads per rank"
+    if places.capped:
+        return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"
     fast, every = len(topology.fast_cores(cpu)), len(topology.cores(cpu))
     kind = "fast core" if fast < every else "core"
     of_ours = "" if cpu.allowed is None or len(cpu.allowed) >= len(cpu.cpus) else " that is ours"
-    return f"{topology.threads(cpu, ranks)} threads per rank: one per {kind}{of_ours} of its node"
+    return f"{text}: one per {kind}{of_ours} of its node"

@@ -184,7 +184,7 @@ def _use(found: facts.Facts) -> None:
     run_all(two), recommend(two)
     topology.numa_nodes(found.cpu)
     for ranks in (1, 3):
-        topology.pin(found.cpu, ranks), topology.threads(found.cpu, ranks)
+        topology.place(found, ranks), topology.place(found, ranks, 1)
 
 
 def _changed(fdp: atheris.FuzzedDataProvider, good: Any, paths: list[tuple[Any, ...]]) -> Any:

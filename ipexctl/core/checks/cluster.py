@@ -27,7 +27,7 @@ class Cluster:
     @property
     def ranks(self) -> int:
         """As many as `run` starts when nobody says how many."""
-        return sum(topology.numa_nodes(facts.cpu) for facts in self.hosts)
+        return sum(topology.default_ranks(facts.cpu) for facts in self.hosts)
 
 
 def size(count: int) -> str:

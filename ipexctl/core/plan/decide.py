@@ -1,0 +1,160 @@
+"""Hosts + request -> who runs how many ranks, on which cores, and talks by what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core import topology
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import RankPlace
+from ipexctl.core.plan import network, ports, share, variables
+from ipexctl.core.plan.request import Node, RunRequest
+from ipexctl.core.plan.variables import OWN, Backend, Site, Variable
+from ipexctl.errors import InputError
+
+
+@dataclass(frozen=True)
+class Decided:
+    """All of a plan that does not depend on which MPI starts the ranks."""
+
+    sites: tuple[Site, ...]  # hosts without ranks are not among them
+    backend: Backend
+    master_addr: str
+    master_port: int
+    notes: tuple[str, ...]
+
+
+def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
+    counts = share.share_out(nodes, request)
+    used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
+    backend = variables.choose_backend([node for node, _ in used], request)
+    alone = len(used) == 1
+    sites = tuple(_site(node, count, backend, alone=alone) for node, count in used)
+    address, port = _master(sites[0], request)
+    notes = (*share.notes(nodes, counts, request), *_notes(sites, request, (address, port)))
+    return Decided(sites, backend, address, port, notes)
+
+
+def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
+    """The ranks of a host, from rank `first` on."""
+    return tuple(
+        RankPlace(first + i, i, part.cpus, part.comm, part.node)
+        for i, part in enumerate(site.places.parts)
+    )
+
+
+def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
+    return variables.merged(variables.ours(site), dict(request.env))
+
+
+def process_variables(request: RunRequest) -> tuple[tuple[str, str], ...]:
+    """For MPI's own programs, too. Our wrapper pins the ranks, so that MPI must not."""
+    bounded = ports.variables(request.ports) if request.ports else ()
+    return (("I_MPI_PIN", "0"), *bounded)
+
+
+def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
+    places = topology.place(node.facts, count, backend.workers)
+    if alone:
+        return Site(node, places, backend, "lo", "one host talks to itself", alone=True)
+    nic = network.nic(node)
+    why = f"the others reach {network.address(node)} by it"
+    if node.host.nic:
+        why = "the hostfile says so"
+    return Site(node, places, backend, nic, why, alone=False)
+
+
+def _master(first: Site, request: RunRequest) -> tuple[str, int]:
+    asked = dict(request.env)
+    port = asked.get("MASTER_PORT", str(first.node.prepared.port))
+    if not (port.isascii() and port.isdigit() and 0 < int(port[:9]) < 65536):
+        raise InputError(f"MASTER_PORT={port}: not a port")
+    address = asked.get("MASTER_ADDR")
+    if not address:
+        address = "127.0.0.1" if first.alone else network.address(first.node)
+    return address, int(port)
+
+
+# --- what the user should know -------------------------------------------------------------------
+
+
+def _notes(sites: Sequence[Site], request: RunRequest, master: tuple[str, int]) -> Iterator[str]:
+    yield from _tight(sites)
+    if "OMP_NUM_THREADS" not in dict(request.env):
+        yield from _unequal(sites)
+    yield from _overridden(sites, request, master)
+    if request.ports and len(sites) > 1:
+        yield ports.note([site.node for site in sites], sites[0].backend.name)
+
+
+def _tight(sites: Sequence[Site]) -> Iterator[str]:
+    """Equal words about several hosts are said once."""
+    said: dict[str, list[str]] = {}
+    for site in sites:
+        for text in _of_one(site):
+            said.setdefault(text, []).append(site.node.host.name)
+    for text, names in said.items():
+        yield f"{fold(names)}: {text}"
+
+
+def _of_one(site: Site) -> Iterator[str]:
+    places, cpu = site.places, site.node.facts.cpu
+    ranks = len(places.parts)
+    if places.threads is None:
+        yield "the kernel hides its CPUs: ranks are not pinned, and torch chooses its threads"
+    elif places.shared:
+        yield f"{ranks} ranks share {len(places.parts[0].cpus)} cores, one thread each"
+    if places.crowded:
+        yield "too few cores: communication threads share those on which ranks compute"
+    if places.capped:
+        yield (
+            f"its control group gives {cpu.quota:g} CPUs' worth of time: "
+            f"{places.threads} of {min(len(p.cpus) for p in places.parts)} threads per rank"
+        )
+    if cpu.quota is not None and ranks * (1 + site.backend.workers) > cpu.quota:
+        yield f"{ranks} ranks have to share {cpu.quota:g} CPUs' worth of time"
+
+
+def _unequal(sites: Sequence[Site]) -> Iterator[str]:
+    """Ranks get equal shares of the data, so the one with the fewest threads is the last."""
+    threads = {site.places.threads for site in sites if site.places.threads}
+    if len(threads) > 1:
+        least = min(threads)
+        slow = [site.node.host.name for site in sites if site.places.threads == least]
+        count = "1 thread" if least == 1 else f"{least} threads"
+        yield (
+            f"ranks on {fold(slow)} have {count}, others up to {max(threads)}: "
+            "each step waits for the slowest"
+        )
+
+
+def _overridden(
+    sites: Sequence[Site], request: RunRequest, master: tuple[str, int]
+) -> Iterator[str]:
+    asked = dict(request.env)
+    for name in sorted(asked.keys() & OWN):
+        yield f"--env {name}: not used, as it differs in each rank"
+    planned: dict[str, list[str]] = {}
+    for site in sites:
+        for variable in variables.ours(site):
+            planned.setdefault(variable.name, []).append(variable.value)
+    first = sites[0].node
+    if "MASTER_PORT" in asked:
+        planned["MASTER_PORT"] = [str(first.prepared.port)]
+    for name, values in planned.items():
+        different = sorted({value for value in values if value != asked.get(name)})
+        if name in asked and different:
+            yield f"--env {name}={asked[name]} is used, the plan had {' or '.join(different[:3])}"
+    yield from _comm_overlap(sites, asked.get("CCL_WORKER_AFFINITY", ""))
+
+
+def _comm_overlap(sites: Sequence[Site], asked: str) -> Iterator[str]:
+    own = {int(word) for word in asked.split(",") if word.isascii() and word.isdigit()}
+    hit = [
+        site.node.host.name
+        for site in sites
+        if sites[0].backend.name == "ccl" and own & {c for p in site.places.parts for c in p.cpus}
+    ]
+    if hit:
+        yield f"--env CCL_WORKER_AFFINITY names cores on which ranks of {fold(hit)} compute"

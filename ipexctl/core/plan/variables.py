@@ -1,0 +1,149 @@
+"""The variables that the ranks of one host get, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core.model import Prepared
+from ipexctl.core.plan.request import Node, RunRequest
+from ipexctl.core.topology import Places
+from ipexctl.errors import InputError
+
+BINDINGS = ("oneccl-bind-pt", "torch-ccl")  # the second is older
+OWN = frozenset({"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})  # differ in each rank
+
+
+@dataclass(frozen=True)
+class Variable:
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What torch.distributed shall talk by, and the communication threads of each rank."""
+
+    name: str
+    why: str
+    workers: int = 0  # CPUs to set apart
+    count: int = 0  # CCL_WORKER_COUNT
+
+
+@dataclass(frozen=True)
+class Site:
+    """One host of the run, as far as it is planned."""
+
+    node: Node
+    places: Places
+    backend: Backend
+    nic: str
+    nic_why: str
+    alone: bool
+
+
+def choose_backend(nodes: Sequence[Node], request: RunRequest) -> Backend:
+    """`ccl` where all hosts have the bindings, else gloo; the user's own word before that."""
+    asked = dict(request.env)
+    without = [node.host.name for node in nodes if not _bindings(node.prepared)]
+    name, why = "ccl", f"{_bindings(nodes[0].prepared)} is installed"
+    if without:
+        name, why = "gloo", "no oneCCL bindings are installed"
+        if len(without) < len(nodes):
+            why = f"{without[0]} has no oneCCL bindings"
+    if "IPEXCTL_BACKEND" in asked:
+        name, why = asked["IPEXCTL_BACKEND"], "yours, with --env"
+    if name != "ccl":
+        return Backend(name, why)
+    count = _workers(asked.get("CCL_WORKER_COUNT", "1"))
+    return Backend(name, why, 0 if "CCL_WORKER_AFFINITY" in asked else count, count)
+
+
+def _workers(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 64):
+        raise InputError(
+            f"CCL_WORKER_COUNT={text}: a number from 1 to 64 is needed",
+            why="oneCCL needs a thread to communicate; older Trainers refuse 0",
+        )
+    return int(text)
+
+
+def _bindings(prepared: Prepared) -> str:
+    found = dict(prepared.packages)
+    return next((f"{name} {found[name]}" for name in BINDINGS if name in found), "")
+
+
+def ours(site: Site) -> tuple[Variable, ...]:
+    """What the plan sets where the user says nothing."""
+    return (*_threads(site), *_network(site), *_ccl(site), *_preload(site), *_others(site))
+
+
+def _threads(site: Site) -> Iterator[Variable]:
+    places, cpu = site.places, site.node.facts.cpu
+    if places.threads is None:
+        return
+    why = "one per core of its own"
+    if places.shared:
+        why = "more ranks than cores"
+    elif places.capped:
+        why = f"the control group gives {cpu.quota:g} CPUs' worth of time"
+    if site.backend.workers and not places.crowded:
+        why += f", {site.backend.workers} more for communication"
+    yield Variable("OMP_NUM_THREADS", str(places.threads), why)
+
+
+def _network(site: Site) -> Iterator[Variable]:
+    yield Variable("GLOO_SOCKET_IFNAME", site.nic, site.nic_why)
+    if not site.alone or site.backend.name == "ccl":
+        yield Variable("FI_PROVIDER", "tcp", "works on every network; psm3, verbs: with --env")
+        yield Variable("FI_TCP_IFACE", site.nic, "as above; libfabric may hang on another one")
+
+
+def _ccl(site: Site) -> Iterator[Variable]:
+    if site.backend.name != "ccl":
+        return
+    yield Variable("CCL_WORKER_COUNT", str(site.backend.count), "communication threads per rank")
+    yield Variable("CCL_ATL_TRANSPORT", "ofi", "the same with each MPI that starts the ranks")
+    comm = [cpu for part in site.places.parts for cpu in part.comm]
+    if comm:
+        why = "too few cores to set any apart" if site.places.crowded else "no rank computes there"
+        yield Variable("CCL_WORKER_AFFINITY", ",".join(map(str, comm)), why)
+
+
+def _preload(site: Site) -> Iterator[Variable]:
+    # the loader takes a space and a colon for the end of a path
+    usable = (path for path in site.node.prepared.preload if not set(path) & set(" :"))
+    found = {path.rpartition("/")[2].partition(".")[0]: path for path in usable}
+    openmp = found.get("libiomp5")
+    allocator = next((found[n] for n in ("libtcmalloc", "libjemalloc") if n in found), None)
+    paths = [path for path in (openmp, allocator) if path]
+    if paths:
+        yield Variable("LD_PRELOAD", ":".join(paths), "it is in the environment")
+    if allocator and "libjemalloc" in allocator:
+        tuned = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
+        yield Variable("MALLOC_CONF", tuned, "as Intel advises for jemalloc")
+    if not openmp:
+        return
+    yield Variable("KMP_BLOCKTIME", "1", "threads sleep after 1 ms without work, not 200 ms")
+    if not (site.places.capped or site.places.shared or site.places.threads is None):
+        yield Variable(
+            "KMP_AFFINITY", "granularity=fine,compact,1,0", "libiomp5: a core for each thread"
+        )
+
+
+def _others(site: Site) -> Iterator[Variable]:
+    yield Variable("IPEXCTL_BACKEND", site.backend.name, site.backend.why)
+    yield Variable("PYTHONUNBUFFERED", "1", "lines come when they are written")
+
+
+def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
+    """The user's words win. What only the user has set comes last, without a reason."""
+    first = [
+        Variable(v.name, asked[v.name], f"yours, with --env, in place of {v.value}")
+        if v.name in asked and asked[v.name] != v.value
+        else v
+        for v in made
+    ]
+    known = {v.name for v in made}
+    return (*first, *(Variable(k, v, "") for k, v in asked.items() if k not in known))
