@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from ipexctl.core import software as core
+from ipexctl.core.changes import Change
 from ipexctl.core.model import Host
-from ipexctl.core.software import Layout, Mpi, Prefix, SoftwareFacts
+from ipexctl.core.software import Current, Layout, Mpi, Prefix, SoftwareFacts
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.facts import probe
@@ -69,6 +71,17 @@ def test_the_files_of_every_layout_of_intel_mpi_are_found(monkeypatch, tmp_path,
     found = of(look(monkeypatch, tmp_path), env).mpi
     fabric = f"{env}/{expected.libfabric}" if expected.libfabric else ""
     assert found == Layout(True, fabric, expected.providers, ())
+
+
+def test_a_package_that_install_did_not_put_there_is_told(monkeypatch, tmp_path):
+    env = make(tmp_path / ".ipexctl/envs/0123456789abcdef", "bin/python")
+    package(env, "numpy", "1.26")
+    package(env, "torch", "2.13.0+cpu")
+    wheels = ["numpy-2.0-py3-none-any.whl", "torch-2.13.0+cpu-py3-none-any.whl"]
+    (env / ".ipexctl-ok").write_text(json.dumps({"wheels": wheels}))
+    (tmp_path / ".ipexctl/current").symlink_to(env)
+    current = look(monkeypatch, tmp_path).current
+    assert current == Current(str(env), True, True, 0, (Change("numpy", "2.0", "1.26"),))
 
 
 def test_an_environment_is_told_with_its_kind_python_and_versions(monkeypatch, tmp_path):

@@ -39,11 +39,12 @@ def read_changes(raw: object) -> tuple[Change, ...]:
 
 def rows(raw: object, width: int) -> list[list[str]]:
     """Lists of so many printable texts. Raises ValueError."""
-    found = raw if isinstance(raw, list) else [None]
-    for row in found:
+    found = []
+    for row in raw if isinstance(raw, list) else [None]:
         words = row if isinstance(row, list) else []
         if len(words) != width or not all(isinstance(w, str) and w.isprintable() for w in words):
             raise ValueError("rows of another form")
+        found.append(words)
     return found
 
 

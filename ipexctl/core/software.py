@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.changes import Change
 from ipexctl.core.values import listed, plain, texts, truth, whole
 
 
@@ -61,6 +62,7 @@ class Current:
     exists: bool
     whole: bool | None  # None: not one of ipexctl's own
     left: int  # builds that were broken off
+    changed: tuple[Change, ...] = ()  # packages, by hand, since it was built
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,13 @@ def _current(raw: Any) -> Current | None:
         exists=raw.get("exists") is True,
         whole=truth(raw.get("whole")),
         left=whole(raw.get("left")) or 0,
+        changed=_changes(raw.get("changed")),
     )
+
+
+def _changes(raw: Any) -> tuple[Change, ...]:
+    words = [[plain(w) for w in listed(row)] for row in listed(raw)]
+    return tuple(Change(*row) for row in words if len(row) == 3 and row[0])
 
 
 def _env(raw: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:

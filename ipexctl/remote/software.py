@@ -8,6 +8,8 @@ import os
 import re
 import stat
 
+agent = globals()["agent"]  # put there by remote/main.py
+
 PREFIXES = 8  # Python environments told about
 MPIS = 8
 ENTRIES = 4096  # of one folder
@@ -158,7 +160,7 @@ def devices():
 
 
 def current(root):
-    """{link, exists, whole, leftover}: what `ipexctl run` would use; None if nothing is there."""
+    """{link, exists, whole, left, changed}: what `ipexctl run` would use; None without any."""
     link = root + "/current"
     envs = names(root + "/envs")
     left = sum(n.startswith(".work-") for n in envs)
@@ -171,6 +173,7 @@ def current(root):
         "exists": os.path.exists(prefix + "/bin/python"),
         "whole": os.path.exists(prefix + "/.ipexctl-ok") if ours else None,
         "left": left,
+        "changed": agent.module("drift").changed(prefix) if ours else [],
     }
 
 

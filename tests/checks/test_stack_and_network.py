@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.core import changes
 from ipexctl.core.checks import catalogue
 from ipexctl.core.model import Facts, Nic, Peer, Route
 from ipexctl.core.software import Current, Layout, Mpi, Prefix, SoftwareFacts
@@ -97,6 +98,11 @@ CASES = [
     Case(
         "SOFT-013", "note", software(current=Current(ENV, True, True, 2)),
         "2 unfinished in /home/trainer/.ipexctl/envs",
+    ),
+    Case(
+        "SOFT-025", "warn",
+        software(current=Current(ENV, True, True, 0, (changes.Change("numpy", "2.0", "1.26"),))),
+        f"numpy 2.0 -> 1.26, in {ENV}",
     ),
     Case("SOFT-023", "warn", software(stale=9, stale_bytes=2 << 30), "9 files, 2.0 GiB"),
     *kinds(

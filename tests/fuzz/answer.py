@@ -60,5 +60,6 @@ ANSWER: dict[str, Any] = {
         "startup": [["~/.bashrc", "source setvars.sh"]],
         "accelerate": {"keys": ["mpirun_config.ccl"], "path": "/a"}, "stale": [3, 1 << 31],
         "fabrics": ["eth0"],
-        "current": {"link": "/e", "exists": True, "whole": False, "left": 1}},
+        "current": {"link": "/e", "exists": True, "whole": False, "left": 1,
+                    "changed": [["numpy", "2.0", "1.26"]]}},
 }  # fmt: skip

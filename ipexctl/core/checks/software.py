@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from packaging.version import InvalidVersion, Version
 
+from ipexctl.core import changes
 from ipexctl.core.checks.cluster import Cluster, groups, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.model import Facts, Severity
@@ -308,6 +309,22 @@ def not_whole(facts: Facts) -> Sight | None:
     if current.whole is False:
         return Sight(f"{current.prefix} has no .ipexctl-ok: its build or removal was cut short")
     return None
+
+
+@host_check(
+    "SOFT-025",
+    title="the environment was changed by hand",
+    severity=Severity.WARN,
+    seen="packages differ from those that `ipexctl install` put there (by metadata)",
+    why="It is no longer what the lock says and what was proved, and other hosts do not have it. "
+    "`ipexctl env diff` also finds files that were changed.",
+    fix="ipexctl install   # builds it anew; what was added by hand is lost",
+)
+def by_hand(facts: Facts) -> Sight | None:
+    current = facts.software.current if facts.software else None
+    if not current or not current.changed:
+        return None
+    return Sight(f"{changes.told(current.changed)}, in {current.prefix}")
 
 
 @host_check(
