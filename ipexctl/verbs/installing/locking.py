@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ipexctl.core import lock as locks
 from ipexctl.core.lock import Lock
+from ipexctl.core.sizes import gigabytes, minutes
 from ipexctl.core.stack import Stack
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts import resolver
@@ -16,7 +17,7 @@ from ipexctl.hosts.fetch import Fetcher, sized
 from ipexctl.hosts.indexes import Indexes, from_pip, merged
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import default_store
-from ipexctl.verbs.installing.work import Step, Work
+from ipexctl.verbs.installing.work import Cuda, Step, Work
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
@@ -25,7 +26,31 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
         if old and suits(old, stack):
             return Resolved(stack, old, {}), False
     work.progress.step(Step("", "resolving"))
-    return resolver.resolve(candidates, _indexes(work), os.environ), True
+    indexes = _indexes(work)
+    found = resolver.resolve(candidates, indexes, os.environ)
+    lock = Fetcher(default_store(os.environ), indexes).sizes(found.lock, found.urls)
+    found = replace(found, lock=lock)
+    if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
+        raise _only_cuda(found, lacking(lock))
+    return found, True
+
+
+def _only_cuda(found: Resolved, lacking: int) -> InputError:
+    """Nobody can be asked, and -y is about what is usual: this is gigabytes for every host."""
+    lock = found.lock
+    size = f"{gigabytes(lock.size)} for every host"
+    size += f", {gigabytes(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
+    return InputError(
+        f"torch {lock.torch} can only be had as a CUDA build: {size}",
+        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.",
+        hint=f"--allow-cuda   # takes it; or --find-links FOLDER   # with torch {lock.torch}+cpu",
+    )
+
+
+def lacking(lock: Lock) -> int:
+    """Bytes that are not on this machine yet."""
+    store = default_store(os.environ)
+    return sum(p.size for p in lock.files if not store.has(p.blob))
 
 
 def suits(lock: Lock, stack: Stack) -> bool:

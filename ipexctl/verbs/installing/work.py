@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,14 @@ SILENCE = 60.0  # a host that works says so more often
 UNREACHABLE = frozenset({"unreachable", "host-key-unknown", "host-key-changed"})
 
 
+class Cuda(Enum):
+    """What to do where torch can only be had as a CUDA build."""
+
+    REFUSE = "refuse"
+    ASK = "ask"
+    TAKE = "take"
+
+
 @dataclass(frozen=True)
 class Install:
     """What the user asked for."""
@@ -32,6 +41,7 @@ class Install:
     options: Indexes = Indexes()
     folder: Path = Path()  # where ipexctl.lock is
     check: bool = False
+    cuda: Cuda = Cuda.REFUSE
     rebuild: bool = False  # also where nothing is to do
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
@@ -39,12 +49,18 @@ class Install:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Told before anything is done. `new_lock`: ipexctl.lock was made or replaced."""
+    """Told before anything is done. `new_lock`: ipexctl.lock was made or replaced.
+
+    `no_cpu_build`: why this lock brings a CUDA build of torch, if nobody has agreed to it yet.
+    `to_fetch`: bytes, as far as they are known.
+    """
 
     stack: Stack
     lock: Lock
     hosts: tuple[str, ...]
     new_lock: bool
+    no_cpu_build: str = ""
+    to_fetch: int = 0
 
 
 @dataclass(frozen=True)
