@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
@@ -95,11 +95,7 @@ OPENMPI = Flavour(
         ("LD_LIBRARY_PATH", "{prefix}/lib"), ("OPAL_PREFIX", "{prefix}"),
         ("PRTE_PREFIX", "{prefix}"), ("PMIX_PREFIX", "{prefix}"),
     ),
-    nic=(
-        ("PRTE_MCA_prte_if_include", "{nic}"), ("PRTE_MCA_prte_retain_loopback", "1"),
-        ("OMPI_MCA_btl_tcp_if_include", "{nic}"),
-    ),
-    single=(("PRTE_MCA_prte_if_include", "lo"), ("PRTE_MCA_prte_retain_loopback", "1")),
+    nic=(("PRTE_MCA_prte_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
     dropped=frozenset({"prte_if_include", "prte_tmpdir_base"}),
     own_names=False,
 )  # fmt: skip
@@ -142,6 +138,14 @@ def word_of(locked: str) -> str:
     """The other way round."""
     name = re.split(r"[<>=!~]", locked)[0] or "none"
     return next((f.name for f in FLAVOURS.values() if f.package == name), name)
+
+
+def told(locked: str, version: Callable[[str], str]) -> str:
+    """For people: what a lock brings."""
+    if locked == SYSTEM:
+        return "the hosts' own MPI"
+    found = in_packages({f.package: version(f.package) for f in FLAVOURS.values()}, "")
+    return str(found or "no MPI")
 
 
 def row_of(found: Mpi | None) -> str:
@@ -263,8 +267,10 @@ def _old_layout(variables: Pairs, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def nic_vars(name: str, nic: str) -> Pairs:
-    """Each host's own interface."""
-    return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic) if name else ()
+    """Each host's own interface. One host alone has none: Open MPI takes `lo` only by itself."""
+    if name == NONE or nic == "lo":
+        return ()
+    return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic)
 
 
 # --- what mpirun asks for while it starts ---------------------------------------------------------
@@ -288,6 +294,8 @@ def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
     NAME;...;PREFIX/bin/prted ...`, which is a line for a shell. No shell ever gets it: what is
     before the daemon's own words is left out, since the host's agent has set it.
     """
+    if plan.mpi == NONE:
+        raise RunFailed("a launch was asked for, and there is no mpirun in this run")
     words = list(dropwhile(lambda word: word in ("-q", "-x"), argv))
     if len(words) < 2:
         raise RunFailed(f"mpirun asked for something that is not a launch: {tuple(argv)}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ipexctl.core import bundle as core
 from ipexctl.core import lock as locks
+from ipexctl.core import mpi
 from ipexctl.core.lock import Lock
 from ipexctl.core.rows import Request
 from ipexctl.core.stack import Stack
@@ -89,8 +90,7 @@ def _parsed(path: Path, text: bytes) -> Lock:
 
 def as_locked(wanted: Request, lock: Lock) -> Request:
     """What a bundle has is not asked for again by options."""
-    mpi = "intel" if lock.mpi else "none"
-    return replace(wanted, mpi=mpi, because="the bundle has it")
+    return replace(wanted, mpi=mpi.word_of(lock.mpi), because="the bundle has it")
 
 
 def resolved(candidates: Sequence[Stack], bundle: Bundle) -> Resolved:
