@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from ipexctl.core.model import LaunchPlan
+from ipexctl.core.outcome import RunResult
 from ipexctl.ui.run import JsonView, PlainView
-from ipexctl.verbs.watch import RunResult
 
 
 def explain(*argv: str, given: bytes = b"") -> tuple[int, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -49,6 +50,36 @@ def run(
     host_timeout: Annotated[
         float, typer.Option("--host-timeout", min=1, help="Seconds a host may be silent.")
     ] = 30,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=1, help="Seconds the run may take.")
+    ] = None,
+    stall: Annotated[
+        float | None,
+        typer.Option("--stall", min=1, help="Tell of ranks without output for so many seconds."),
+    ] = None,
+    ui: Annotated[str, typer.Option("--ui", help="auto, stream, plain, or json.")] = "auto",
+    ranks: Annotated[
+        str | None, typer.Option("--ranks", help="Show only these ranks: 0,4-7.")
+    ] = None,
+    show_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--show-hosts", help="Show only ranks on these hosts; as --limit."),
+    ] = None,
+    include: Annotated[
+        list[str] | None, typer.Option("-i", "--include", help="Show only lines that match.")
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None, typer.Option("-e", "--leave-out", help="Do not show lines that match.")
+    ] = None,
+    log_limit: Annotated[
+        int | None, typer.Option("--log-limit", min=1, help="MB of each log to keep here.")
+    ] = None,
+    ports: Annotated[
+        str | None, typer.Option("--ports", help="40000-40100: keep to these where that can be.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the plan and why it is so; start nothing.")
+    ] = False,
     limit: Limit = None,
     exclude: Exclude = None,
     ssh_config: SshConfig = None,
@@ -56,14 +87,17 @@ def run(
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     forks: Forks = 64,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The same as --ui json.")] = False,
 ) -> None:
     """Run a PyTorch script on all hosts with mpirun, with live output of every rank."""
+    from ipexctl.core.choice import Wanted
+    from ipexctl.core.plan.ports import read_ports
     from ipexctl.ui.run import view
     from ipexctl.verbs.run import RunOptions
     from ipexctl.verbs.run import run as verb
     from ipexctl.verbs.settings import configured_env
 
+    _refuse_exports(exclude or [])
     options = RunOptions(
         script=script,
         args=tuple(args or ()),
@@ -73,6 +107,11 @@ def run(
         root=root,
         env=_pairs([*configured_env(), *(env or [])]),
         host_timeout=host_timeout,
+        ports=read_ports(ports) if ports else None,
+        timeout=timeout,
+        stall=stall,
+        log_limit=None if log_limit is None else log_limit * 1_000_000,
+        shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
     target = make_target(
         hostfile,
@@ -83,9 +122,32 @@ def run(
         ask_pass=ask_pass,
         transport=transport,
     )
+    if explain:
+        from ipexctl.ui.plan import show
+        from ipexctl.verbs.planning import planned
+
+        show(planned(target, options), as_json=json)
+        return
     with _interrupts() as interrupts:
-        result = verb(target, options, view(as_json=json), interrupts)
+        result = verb(target, options, view("json" if json else ui), interrupts)
     raise typer.Exit(result.exit_code)
+
+
+def _refuse_exports(patterns: list[str]) -> None:
+    """Open MPI's `-x NAME` passes a variable on; here -x leaves hosts out, and none is called so.
+
+    No host name has `=` or `_`; one in capitals that is set here is a variable.
+    """
+    for pattern in patterns:
+        name = pattern.partition("=")[0]
+        if name.isidentifier() and (
+            "=" in pattern or "_" in name or (name.isupper() and name in os.environ)
+        ):
+            raise InputError(
+                f"-x {pattern}: here -x leaves out hosts, and this looks like a variable",
+                why="with Open MPI's mpirun, -x passes a variable on to the ranks",
+                hint=f"did you mean --env {shlex.quote(pattern)} ?",
+            )
 
 
 def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.runlog import RankEnd
+from ipexctl.core.outcome import Load
+from ipexctl.core.runlog import RankEnd, Usage
 from ipexctl.core.values import texts
 
 LARGEST_OUTPUT = 256 * 1024
-_HINTS = frozenset({"oom", "disk-full"})
+_HINTS = frozenset({"oom", "oom-rank", "oom-limit", "disk-full"})
 
 
 class BadEvent(Exception):
@@ -87,6 +88,14 @@ class OutputEnd:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """How the host stands, every few seconds."""
+
+    load: Load
+    stopped: tuple[tuple[int, float], ...] = ()  # ranks all of whose threads stand still: seconds
+
+
+@dataclass(frozen=True)
 class Swept:
     """The host has ended the run's processes, and looked again."""
 
@@ -118,7 +127,7 @@ class Broken:
 
 Event = (
     Ready | Pong | LaunchAsked | LaunchGone | Exited | RankStarted | RankEnded | RankRefused
-    | Output | OutputEnd | Swept | LeaseOver | Done | Broken
+    | Output | OutputEnd | Sample | Swept | LeaseOver | Done | Broken
 )  # fmt: skip
 
 
@@ -151,7 +160,33 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
     if [code is not None, signal is not None, lost].count(True) != 1:
         raise BadEvent(f"a rank that ended in no way or in two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
-    return RankEnded(RankEnd(rank, host, code, signal, lost, hints))
+    return RankEnded(RankEnd(rank, host, code, signal, lost, hints, _usage(ended)))
+
+
+def _usage(ended: Mapping[str, Any]) -> Usage | None:
+    if ended.get("usage") is None:
+        return None
+    usage = _mapping(ended, "usage")
+    seconds, cpu, memory = (_amount(usage, k) for k in ("seconds", "cpu", "memory"))
+    return Usage(seconds, cpu, int(memory))
+
+
+def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    cpu, used, total = (
+        None if header.get(k) is None else _amount(header, k) for k in ("cpu", "used", "total")
+    )
+    stopped = header.get("stopped", {})
+    if not isinstance(stopped, dict):
+        raise BadEvent("stopped ranks without seconds")
+    known = {str(rank): rank for rank in ranks}
+    if not stopped.keys() <= known.keys():
+        raise BadEvent("stopped ranks that are not on this host")
+    load = Load(
+        None if cpu is None else min(cpu, 1.0),
+        None if used is None else int(used),
+        None if total is None else int(total),
+    )
+    return Sample(load, tuple((known[k], _amount(stopped, k)) for k in stopped))
 
 
 def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
@@ -180,10 +215,7 @@ def _exited(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
 
 
 def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    seconds = header.get("seconds")
-    if not isinstance(seconds, int | float) or not 0 <= seconds < 1 << 31:
-        raise BadEvent("a lease without seconds")
-    return LeaseOver(float(seconds))
+    return LeaseOver(_amount(header, "seconds", "a lease without seconds"))
 
 
 _READERS: Mapping[str, _Reader] = {
@@ -194,6 +226,7 @@ _READERS: Mapping[str, _Reader] = {
     "exited": _exited,
     "rank": _rank,
     "log": _log,
+    "load": _sample,
     "swept": lambda host, ranks, header, body: Swept(_whole(header, "survivors")),
     "lease": _lease,
 }
@@ -218,6 +251,14 @@ def _whole(header: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 31:
         raise BadEvent(f"no number in {name!r}")
     return value
+
+
+def _amount(header: Mapping[str, Any], name: str, said: str = "") -> float:
+    """A number of bytes, seconds or the like. NaN is none of them."""
+    value = header.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 60:
+        raise BadEvent(said or f"no amount in {name!r}")
+    return float(value)
 
 
 def _own_rank(ranks: frozenset[int], header: Mapping[str, Any], name: str) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from ipexctl.core.model import LaunchPlan
 
@@ -33,24 +34,53 @@ def clean(text: str) -> str:
     return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
 
 
+def plain(text: str) -> str:
+    """Without colour."""
+    return _COLOUR.sub("", text) if "\x1b" in text else text
+
+
 class Lines:
     """One stream of bytes -> whole lines. Of a progress bar (`\\r`) only the last state is kept."""
 
     def __init__(self) -> None:
         self._rest = b""
+        self._bar = ""
 
     def feed(self, data: bytes) -> list[str]:
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
         lines = _texts(whole) if newline else []
+        rest = _last_state(rest)
         while len(rest) > MAX_LINE:
             lines += _texts(rest[:MAX_LINE])
             rest = rest[MAX_LINE:]
         self._rest = rest
         return lines
 
+    def skim(self, data: bytes) -> tuple[int, list[str]]:
+        """Like `feed`, for when nobody can look: the last lines, and how many were passed over."""
+        cut = len(data)
+        for _ in range(TAIL + 1):
+            cut = data.rfind(b"\n", 0, cut)
+            if cut < 0:
+                return 0, self.feed(data)
+        self._rest = b""
+        return data.count(b"\n", 0, cut + 1), self.feed(data[cut + 1 :])
+
+    def bar(self) -> str:
+        """The state of a progress bar that has no end yet; empty if that was told before."""
+        bar = _text(self._rest.decode("utf-8", "replace")) if b"\r" in self._rest else ""
+        told, self._bar = self._bar, bar
+        return "" if bar == told else bar
+
     def end(self) -> list[str]:
         rest, self._rest = self._rest, b""
         return _texts(rest) if rest else []
+
+
+def _last_state(rest: bytes) -> bytes:
+    """Of a line without end: what a terminal would show of it."""
+    cut = rest.rstrip(b"\r").rfind(b"\r")
+    return rest[cut:] if cut > 0 else rest
 
 
 def _texts(block: bytes) -> list[str]:
@@ -73,6 +103,15 @@ def _text(line: str) -> str:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """What a rank took, by its own host's clock. `cpu` and `memory` with its children's."""
+
+    seconds: float
+    cpu: float
+    memory: int  # bytes, the largest process
+
+
+@dataclass(frozen=True)
 class RankEnd:
     rank: int
     host: str
@@ -80,10 +119,12 @@ class RankEnd:
     signal: int | None = None
     lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
     hints: tuple[str, ...] = ()  # what its host saw beside: keys of _HINTS
+    usage: Usage | None = None
+    aborted: bool = False  # by torch-ccl, when its work was done
 
     @property
     def ok(self) -> bool:
-        return self.code == 0
+        return self.code == 0 or self.aborted
 
     @property
     def exit_code(self) -> int:
@@ -101,6 +142,9 @@ class RankEnd:
 
 
 _HINTS = {
+    "oom-rank": "the kernel killed it, as there was no memory left (OOM)",
+    "oom-limit": "its control group had reached its memory limit, and the kernel killed a process "
+    "of it (OOM)",
     "oom": "meanwhile the host had no memory left and its kernel killed a process (OOM)",
     "disk-full": "the disk of its folder and its log is full",
 }
@@ -125,15 +169,55 @@ class RunState:
     first: RankEnd | None = None
     lost: str = ""  # which host was lost, and how we know
     mpi: str = ""  # how mpirun or a daemon of its ended before the ranks did
+    frozen: str = ""  # which rank stood still, and for how long
+    timeout: str = ""  # how long the run was allowed to take
     hidden: int = 0
+    _silent: set[int] = field(default_factory=set)  # ranks whose output has come to its end
 
     def rank_started(self, rank: int) -> None:
         self.started.add(rank)
+
+    def rank_frozen(self, rank: int, seconds: float) -> None:
+        if self._undecided:
+            host = self.plan.host_of(rank)
+            self.frozen = (
+                f"rank {rank} on {host} has stood still for {seconds:.0f} s: "
+                "every thread of it is stopped (state T)"
+            )
+
+    def timed_out(self, seconds: float) -> None:
+        if self._undecided:
+            self.timeout = f"the run took longer than --timeout {seconds:g}"
+
+    def settled(self, rank: int) -> bool:
+        """Is it known how the rank ended? An abort is understood only with its last words."""
+        end = self.ends.get(rank)
+        return end is not None and (end.signal != 6 or rank in self._silent)
+
+    def _forgive_abort(self, rank: int) -> None:
+        """torch-ccl's worker thread aborts Python while it shuts down: the work was done."""
+        end = self.ends.get(rank)
+        if (
+            end
+            and end.signal == 6
+            and self._uses_ccl(rank)
+            and aborted_at_exit(self.tails.get(rank, ()))
+        ):
+            self.ends[rank] = replace(end, aborted=True)
+            if self.first and self.first.rank == rank:
+                self.first = next((e for e in self.ends.values() if not e.ok), None)
+
+    def _uses_ccl(self, rank: int) -> bool:
+        host = next(h for h in self.plan.hosts if any(p.rank == rank for p in h.ranks))
+        env = dict(host.rank_env)
+        return env.get("IPEXCTL_BACKEND") == "ccl" or any(k.startswith("CCL_") for k in env)
 
     def rank_ended(self, end: RankEnd) -> None:
         self.ends[end.rank] = end
         if not end.ok and self._undecided:
             self.first = end
+        if end.rank in self._silent:
+            self._forgive_abort(end.rank)
 
     def host_lost(self, host: str, why: str) -> None:
         if self._undecided:
@@ -156,15 +240,29 @@ class RunState:
     def _undecided(self) -> bool:
         """Nothing has failed yet, and nobody asked for the end."""
         asked = self.stopping or self.interrupted
-        return not (asked or self.first or self.lost or self.mpi)
+        known = self.first or self.lost or self.mpi or self.frozen or self.timeout
+        return not (asked or known)
 
     def output(self, rank: int, data: bytes) -> list[str]:
         lines = self._streams.setdefault(rank, Lines()).feed(data)
         return self._remember(rank, lines)
 
+    def skim(self, rank: int, data: bytes) -> int:
+        """Like `output`, for when nobody can look: only the last words are remembered."""
+        passed, lines = self._streams.setdefault(rank, Lines()).skim(data)
+        return passed + len(self._remember(rank, lines))
+
     def output_end(self, rank: int) -> list[str]:
         stream = self._streams.get(rank)
-        return self._remember(rank, stream.end()) if stream else []
+        last = self._remember(rank, stream.end()) if stream else []
+        self._silent.add(rank)
+        self._forgive_abort(rank)
+        return last
+
+    def bars(self) -> list[tuple[int, str]]:
+        """Progress bars that have moved since the last call."""
+        found = ((rank, stream.bar()) for rank, stream in sorted(self._streams.items()))
+        return [(rank, bar) for rank, bar in found if bar]
 
     def _remember(self, rank: int, lines: list[str]) -> list[str]:
         if lines:
@@ -192,6 +290,16 @@ class RunState:
         return tuple(
             e for e in self.ends.values() if not e.ok and self.first and e.rank != self.first.rank
         )
+
+
+def aborted_at_exit(tail: Sequence[str]) -> bool:
+    """Are these the last words of a rank that ended well, but for torch-ccl's abort?"""
+    said = [line for line in tail if line.strip()]
+    clean_so_far = not any("Traceback (most recent" in line for line in said)
+    return bool(said) and clean_so_far and _ABORT in said[-1]
+
+
+_ABORT = "terminate called without an active exception"
 
 
 def _without_noise(lines: list[str]) -> list[str]:

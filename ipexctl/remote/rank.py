@@ -7,6 +7,7 @@ script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the age
 
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -17,11 +18,9 @@ PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPI
 RUN_MARK = "IPEXCTL_RUN_ID"
 
 
-def main():
+def main(rank, local):
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect(os.environ["IPEXCTL_SOCKET"])
-    rank = first(os.environ, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-    local = first(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
     send(link, {"hello": "rank", "rank": rank, "local": local, "pid": os.getpid()})
     reader = Lines(link)
     orders = reader.next()
@@ -30,16 +29,52 @@ def main():
         sys.stderr.write("ipexctl rank: %s\n" % why)
         return 125
     set_subreaper()
+    began = time.monotonic()
     code, sign = supervise(orders, reader, link)
+    usage = usage_since(began)
     kill_all("", os.getpid())
     try:
-        send(link, {"ended": True, "code": code, "signal": sign})
+        send(link, {"ended": True, "code": code, "signal": sign, "usage": usage})
         # when we go, MPI tears everything down: only once the controller knows who was first
-        while "noted" not in (reader.next() or {"noted": "the agent is gone"}):
-            pass
+        noted = {}  # type: dict[str, object]
+        while "noted" not in noted:
+            noted = reader.next() or {"noted": "the agent is gone"}
+        if noted.get("ok"):
+            return 0  # an abort after the work was done: MPI shall not end the others for it
     except OSError:
         pass
     return code if sign is None else 128 + sign
+
+
+def usage_since(began):
+    """What the script and the children that it waited for took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime
+    return {"seconds": time.monotonic() - began, "cpu": cpu, "memory": used.ru_maxrss << 10}
+
+
+def as_mpi_says():
+    """What mpirun has put into our environment."""
+    rank = first(os.environ, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+    local = first(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
+    return main(rank, local)
+
+
+def start_all(places):
+    """Without MPI: a wrapper for each RANK:LOCAL_RANK, and wait for them."""
+    parent = os.getpid()
+    for place in places:
+        if os.fork() == 0:
+            try:
+                die_with_parent(parent)
+                os._exit(main(*[int(number) for number in place.split(":")]) & 255)
+            finally:
+                os._exit(125)
+    worst = 0
+    for _ in places:
+        _, status = os.wait()
+        worst = max(worst, os.WEXITSTATUS(status) if os.WIFEXITED(status) else 255)
+    return worst
 
 
 def first(env, *names):
@@ -253,6 +288,6 @@ def carries(pid, mark):
 
 
 if __name__ == "__main__":
-    code = main()
+    code = start_all(sys.argv[1:]) if sys.argv[1:] else as_mpi_says()
     sys.stdout.flush()
     os._exit(code & 255)

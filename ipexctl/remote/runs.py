@@ -85,29 +85,34 @@ class HostRun:
         self.launches = {}  # key -> connection of a bootstrap program
         self.children = {}  # key -> Popen
         self.follower = call.agent.module("follow").Follower(call, h["window"])
-        self.killed_for_memory = oom_kills()
+        self.watcher = call.agent.module("sample")
+        self.sampler = self.watcher.Sampler(call)
+        self.killed_for_memory = self.watcher.oom_kills()
         self.over = False
         self.swept = None
+        self.scratch = ""
 
     # -- life --
 
     def serve(self):
         self.helpers.set_subreaper()  # whatever loses its parent here stays below us, and is found
         try:
+            self.scratch = tempfile.mkdtemp(prefix="ipexctl-")
             self.write_programs()
-            listener, folder = self.listen()
+            listener = self.listen()
         except OSError as e:
             raise Failure("cannot write to %s: %s" % (self.dir, e.strerror or e)) from None
         try:
             start_thread(self.accept, listener)
             start_thread(self.watch_lease)
             start_thread(self.follower.loop)
+            start_thread(self.sampler.loop, lambda: self.over)
             self.call.emit({"event": "ready"})
             self.orders()
             return {"survivors": len(self.end()), "logs": self.logs}
         finally:
             listener.close()
-            remove(self.socket_path, folder)
+            remove(self.socket_path)
 
     def orders(self):
         """Until all is over, or the controller is gone."""
@@ -124,7 +129,7 @@ class HostRun:
             elif "spawn" in header:
                 self.spawn(header["spawn"], header["argv"])
             elif "noted" in header:
-                self.tell(self.ranks.get(header["noted"]), {"noted": True})
+                self.tell(self.ranks.get(header["noted"]), {"noted": True, "ok": header.get("ok")})
             elif "signal" in header:
                 self.signal_ranks(header["signal"])
             elif "kill" in header:
@@ -170,21 +175,21 @@ class HostRun:
             if self.swept is None:
                 self.over = True
                 self.swept = self.helpers.kill_all(self.run_id, os.getpid())
+                if self.scratch:
+                    shutil.rmtree(self.scratch, ignore_errors=True)
             return self.swept
 
     # -- the socket --
 
     def listen(self):
-        folder = None
         self.socket_path = os.path.join(self.dir, "socket")
         if len(self.socket_path) > 100:  # the kernel's limit is 107 bytes
-            folder = tempfile.mkdtemp(prefix="ipexctl-")
-            self.socket_path = os.path.join(folder, "socket")
+            self.socket_path = os.path.join(self.scratch, "socket")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self.socket_path)
         os.chmod(self.socket_path, stat.S_IRUSR | stat.S_IWUSR)
         listener.listen(512)
-        return listener, folder
+        return listener
 
     def accept(self, listener):
         threading.stack_size(256 * 1024)
@@ -219,31 +224,37 @@ class HostRun:
             self.tell(link, orders)
             return
         self.tell(link, orders)
-        ended = self.until_end(number, reader)
+        ended, pid = self.until_end(number, reader)
         if not ended["lost"]:
             self.follower.finish(number)
-        ended["hints"] = [] if ended["code"] == 0 else self.hints()
+        ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
         self.call.emit({"event": "rank", "rank": number, "ended": ended})
         reader.next()  # it stays until the controller has noted its end
         with self.lock:
             self.ranks.pop(number, None)
 
     def until_end(self, number, reader):
+        """How it ended, and the process that it was."""
+        pid = None
         while True:
             message = reader.next()
             if message is None:  # its wrapper is gone without a word
                 time.sleep(0.5)  # if MPI's own programs were killed and took it along: they first
-                return {"code": None, "signal": None, "lost": True}
+                self.sampler.remove(number)
+                return {"code": None, "signal": None, "lost": True}, pid
             if "started" in message:
-                self.call.emit({"event": "rank", "rank": number, "started": message["pid"]})
+                pid = message["pid"]
+                self.sampler.add(number, pid)
+                self.call.emit({"event": "rank", "rank": number, "started": pid})
             elif "ended" in message:
-                return {"code": message["code"], "signal": message["signal"], "lost": False}
+                self.sampler.remove(number)
+                ended = {key: message.get(key) for key in ("code", "signal", "usage")}
+                return dict(ended, lost=False), pid
 
-    def hints(self):
+    def hints(self, pid):
         """What this host knows about the end of a rank, that the rank could not say."""
-        found = []
-        if oom_kills() > self.killed_for_memory:
-            found.append("oom")
+        memory = self.watcher.oom_hint(self.killed_for_memory, pid)
+        found = [memory] if memory else []
         try:
             disk = os.statvfs(self.logs)
             if disk.f_bavail * disk.f_frsize < 64 * 1024:
@@ -306,6 +317,7 @@ class HostRun:
         env["IPEXCTL_SOCKET"] = self.socket_path
         env["IPEXCTL_RUN_DIR"] = self.dir
         env["IPEXCTL_PYTHON"] = sys.executable
+        env["TMPDIR"] = self.scratch  # Open MPI's files there outlive it when it is killed
         out = os.path.join(self.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
         parent = os.getpid()
         try:
@@ -367,19 +379,8 @@ def start_thread(target, *args):
     thread.start()
 
 
-def remove(socket_path, folder):
+def remove(path):
     try:
-        os.unlink(socket_path)
-        if folder:
-            os.rmdir(folder)
+        os.unlink(path)
     except OSError:
         pass  # the user's script may have removed it
-
-
-def oom_kills():
-    """How many processes the kernel has killed for memory since it booted."""
-    try:
-        with open("/proc/vmstat") as f:
-            return sum(int(line.split()[1]) for line in f if line.startswith("oom_kill "))
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -5,23 +5,28 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from ipexctl.core import launch
+from ipexctl.core import choice, launch, mpi
+from ipexctl.core.choice import Wanted
 from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import Host, HostDown
+from ipexctl.core.outcome import EXIT_HOST_FAILED, RunResult, kept_plan, result_document
+from ipexctl.core.plan.request import Ports
 from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs import sync
 from ipexctl.verbs.facts import ROOT, probe
 from ipexctl.verbs.hints import other_pythons, spelled_error, together
+from ipexctl.verbs.known import failures
 from ipexctl.verbs.last import remember
-from ipexctl.verbs.session import EXIT_HOST_FAILED, Session
+from ipexctl.verbs.record import Record
+from ipexctl.verbs.session import Session
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
-from ipexctl.verbs.watch import Interrupts, Painter, RunResult, View
+from ipexctl.verbs.watch import Chosen, Interrupts, Painter, View
 
 HOST_SILENCE = 30.0
 EXIT_NOT_STARTED = 120
@@ -39,15 +44,21 @@ class RunOptions:
     root: str = ROOT
     env: tuple[tuple[str, str], ...] = ()
     host_timeout: float = HOST_SILENCE
+    timeout: float | None = None
+    stall: float | None = None
+    log_limit: int | None = None
+    shown: Wanted = Wanted()
+    ports: Ports | None = None
 
 
 def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     hosts = inventory(target)
-    script = _script(options)
+    chosen = choice.read(options.shown, hosts)
+    script = script_of(options)
     snapshot = sync.take(script.folder)
     transport = AnyTransport(target, hosts)
-    painter = Painter(view)
+    painter = Painter(Chosen(view, chosen) if chosen else view)
     agents: dict[Host, Agent] = {}
     try:
         for note in snapshot.notes:
@@ -56,24 +67,31 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
 
         def prepare(host: Host) -> Node:
             agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
-            return _prepare(agent, root_of(host, options.root), run_id)
+            return prepare_on(agent, options, run_id)
 
-        nodes = _each(hosts.hosts, prepare, target)
+        nodes = each(hosts.hosts, prepare, target)
         for text in other_pythons(agents.values()):
             painter.note(text)
-        request = RunRequest(script.argv, options.n, options.ppn, options.env)
-        plan = launch.plan(list(nodes.values()), request, run_id)
+        plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
+        choice.check(chosen, plan)
         painter.planned(run_id, plan)
         used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
 
         def send(host: Host) -> tuple[str, int]:
             return sync.send(agents[host], root_of(host, options.root), run_id, snapshot)
 
-        sent = _each(used, send, target)
+        sent = each(used, send, target)
         painter.note(_sent(snapshot, sum(size for _, size in sent.values())))
-        session = Session(plan, run_id, options.root, options.host_timeout, painter, interrupts)
+        record = Record.make(Path.cwd(), run_id, limit=options.log_limit)
+        record.keep("plan.json", kept_plan(run_id, plan))
+        session = Session(
+            plan, run_id, options.root, options.host_timeout, painter, interrupts,
+            record, options.timeout, options.stall,
+        )  # fmt: skip
         result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
         remember(hosts, _states(result), "run")
+        result = replace(result, kept=record.kept())
+        record.keep("result.json", result_document(result, failures()))
         painter.result(result)
         return result
     except IpexctlError as e:
@@ -85,19 +103,23 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         painter.close()
 
 
+def request_of(options: RunOptions, script: Script) -> RunRequest:
+    return RunRequest(script.argv, options.n, options.ppn, options.env, options.ports)
+
+
 def new_run_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
 
 
 @dataclass(frozen=True)
-class _Script:
+class Script:
     folder: Path  # what is sent
     argv: tuple[str, ...]  # what follows the interpreter
 
 
-def _script(options: RunOptions) -> _Script:
+def script_of(options: RunOptions) -> Script:
     if options.module:
-        return _Script(Path.cwd(), ("-m", options.script, *options.args))
+        return Script(Path.cwd(), ("-m", options.script, *options.args))
     given = Path(options.script)
     if not given.is_file():
         folder = given.is_dir()
@@ -110,7 +132,7 @@ def _script(options: RunOptions) -> _Script:
     name = script.name
     if name.startswith("-"):
         name = f"./{name}"  # or Python takes it for an option
-    return _Script(script.parent, (name, *options.args))
+    return Script(script.parent, (name, *options.args))
 
 
 def _states(result: RunResult) -> dict[str, str]:
@@ -129,17 +151,21 @@ def _sent(snapshot: sync.Snapshot, size: int) -> str:
     )
 
 
-def _prepare(agent: Agent, root: str, run_id: str) -> Node:
+def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:
     host = agent.host
+    root = root_of(host, options.root)
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
     facts = probe(agent, root)
-    done = agent.call("prepare.run", {"root": root, "run_id": run_id}).done
+    asked = {"root": root, "run_id": run_id, "ports": options.ports}
+    done = agent.call("prepare.run", asked).done
     try:
         prepared = launch.read_prepared(done)
     except ValueError as e:
         raise HostFailed(f"{host.name}: what it says of itself is not readable ({e})") from None
-    if not done.get("mpirun"):
+    if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:
+        raise mpi.no_mpirun(host.name, done.get("system"))
+    if prepared.mpi and not done.get("mpirun") and not done.get("mpi"):
         raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
     return Node(host, facts, prepared)
 
@@ -150,7 +176,7 @@ def _not_ready(what: str, hint: str) -> RunFailed:
     return e
 
 
-def _each(hosts: Sequence[Host], work: Callable[[Host], T], target: Target) -> dict[Host, T]:
+def each(hosts: Sequence[Host], work: Callable[[Host], T], target: Target) -> dict[Host, T]:
     """The same on all hosts, and all must succeed: a training needs every one of them."""
     from ipexctl.verbs.trust import unknown_keys
 

@@ -11,28 +11,31 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ipexctl.core import events, mpi
 from ipexctl.core.events import BadEvent, Event
+from ipexctl.core.health import Health
 from ipexctl.core.model import LaunchPlan
+from ipexctl.core.outcome import HostEnd, RunResult, Tally, alike, first_cause, verdict
 from ipexctl.core.runlog import Lines, RunState
-from ipexctl.errors import EXIT_INTERRUPTED, IpexctlError, RunFailed
+from ipexctl.errors import IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
+from ipexctl.verbs.known import failures
+from ipexctl.verbs.record import Record
 from ipexctl.verbs.target import root_of
-from ipexctl.verbs.watch import HostEnd, Interrupts, Painter, RunResult, Tally
+from ipexctl.verbs.watch import Interrupts, Painter
 
 PING_EVERY = 3.0
 FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
 INTERRUPT_GRACE = 10.0  # after the first Ctrl-C ranks may save
 STOP_WAIT = 20.0
 END_WAIT = 20.0  # for mpirun, when all its ranks have ended
+BARS_EVERY = 10.0
+MOST_BARS = 8  # at once
 STRAGGLE = 30.0  # ranks that go on so long after others have ended are told of
 WINDOW = 512 * 1024
 LARGEST_FRAME = 1 << 20
-EXIT_HOST_LOST = 121
-EXIT_MPIRUN = 122
-EXIT_HOST_FAILED = 123
 
 
 @dataclass
@@ -69,12 +72,16 @@ class Session:
     host_timeout: float
     painter: Painter
     interrupts: Interrupts
+    record: Record = field(default_factory=lambda: Record(None))
+    timeout: float | None = None
+    stall: float | None = None
     inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, _Link] = field(default_factory=dict)
     launches: dict[int, str] = field(default_factory=dict)  # key -> host of that daemon
     mpirun_code: int | None = None
     mpirun_tail: list[str] = field(default_factory=list)
     mpi_lines: dict[str, Lines] = field(default_factory=dict)
+    settled: set[int] = field(default_factory=set)  # ranks whose end is known and noted
     seen_interrupts: int = 0
     deadline: float | None = None  # when what is left gets killed
     refused: str = ""  # what mpirun did that is not in the plan
@@ -82,7 +89,9 @@ class Session:
 
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult:
         self.state = RunState(self.plan)
+        self.health = Health(self.plan, self.host_timeout, self.stall)
         self.began = self.now = self.last_ping = self.last_end = time.monotonic()
+        self.last_bars = self.began
         self.painter.on_shown = self._wake
         self.interrupts.armed = True
         try:
@@ -119,7 +128,9 @@ class Session:
         self._give_back()
         self._ping()
         self._heed_interrupts()
+        self._heed_time()
         self._tell_stragglers()
+        self._tell_bars()
         self.painter.tick(self._tally())
 
     def _wake(self) -> None:
@@ -218,14 +229,38 @@ class Session:
         if not first or self.interrupts.count > 1:
             self.deadline = self.now
             return
-        self.painter.note(
-            f"{self.interrupts.last}: passed on to the ranks as Ctrl-C; they have "
-            f"{INTERRUPT_GRACE:.0f} s to end. Another Ctrl-C kills them now."
-        )
         self.state.interrupted = True
+        self._ask_to_end(self.interrupts.last, " Another Ctrl-C kills them now.")
+
+    def _heed_time(self) -> None:
+        """The run's own limit, and ranks and hosts that stand still."""
+        if self.state.stopping:
+            return
+        heard = {name: link.heard for name, link in self.links.items() if link.open}
+        for text in self.health.news(self.now, heard):
+            self.painter.note(text)
+        if (frozen := self.health.frozen()) and not self.state.frozen:
+            self.state.rank_frozen(frozen.rank, frozen.seconds)
+            self._soon(0.0)
+        if self.timeout and self.now - self.began > self.timeout and not self.state.timeout:
+            self.state.timed_out(self.timeout)
+            if self.state.timeout:
+                self._ask_to_end(self.state.timeout)
+
+    def _ask_to_end(self, why: str, more: str = "") -> None:
+        self.painter.note(
+            f"{why}: passed on to the ranks as Ctrl-C; they have {INTERRUPT_GRACE:.0f} s to end."
+            + more
+        )
         for name in self.links:
             self._tell(name, {"signal": 2})
         self._soon(INTERRUPT_GRACE)
+
+    def _tell_bars(self) -> None:
+        if self.now - self.last_bars > BARS_EVERY:
+            self.last_bars = self.now
+            for rank, text in self.state.bars()[:MOST_BARS]:
+                self.painter.bar(self.plan.host_of(rank), rank, text)
 
     def _tell_stragglers(self) -> None:
         state = self.state
@@ -250,6 +285,7 @@ class Session:
             len(state.ends) - failed,
             failed,
             self.now - self.began,
+            tuple(self.health.loads.items()),
         )
 
     # -- from the hosts --
@@ -277,6 +313,7 @@ class Session:
                 self._exited(name, event)
             case events.RankStarted(rank):
                 self.state.rank_started(rank)
+                self.health.spoke(rank, self.now)
             case events.RankEnded():
                 self._rank_ended(name, event)
             case events.RankRefused(why):
@@ -285,6 +322,9 @@ class Session:
                 self._output(name, link, event)
             case events.OutputEnd(rank):
                 self.painter.output(name, rank, self.state.output_end(rank), 0)
+                self._settle(name, rank)
+            case events.Sample():
+                self.health.sample(name, event)
             case events.LeaseOver(seconds):
                 self._lost(
                     name,
@@ -302,7 +342,17 @@ class Session:
         if not link.ready:
             link.ready = True
             if all(link.ready for link in self.links.values()):
-                self._tell(self.node0, {"spawn": "mpirun", "argv": list(self.plan.mpirun)})
+                self._start()
+
+    def _start(self) -> None:
+        """mpirun on the first host; or, without one, the ranks of each host by its own agent."""
+        if self.plan.mpirun:
+            self._tell(self.node0, {"spawn": "mpirun", "argv": list(self.plan.mpirun)})
+            return
+        self.mpirun_code = 0
+        for key, host in enumerate(self.plan.hosts, start=1):
+            self.launches[key] = host.host
+            self._tell(host.host, {"spawn": f"daemon{key}", "argv": list(mpi.starter(host))})
 
     @property
     def node0(self) -> str:
@@ -329,7 +379,8 @@ class Session:
                 self._mpi_ended("mpirun", event.code, 2.0)
         elif self.launches.get(event.launch) == name:
             if not self.links[name].ranks <= self.state.ends.keys():
-                self._mpi_ended(f"MPI's daemon on {name}", event.code, FAIL_GRACE)
+                who = f"MPI's daemon on {name}" if self.plan.mpi else f"what started {name}'s ranks"
+                self._mpi_ended(who, event.code, FAIL_GRACE)
             self._tell(self.node0, {"exited": event.launch, "code": event.code})
 
     def _mpi_ended(self, who: str, code: int, grace: float) -> None:
@@ -348,9 +399,18 @@ class Session:
     def _rank_ended(self, name: str, event: events.RankEnded) -> None:
         """Its wrapper leaves only when it hears `noted`: MPI ends the others after we know why."""
         self.state.rank_ended(event.end)
-        self._tell(name, {"noted": event.end.rank})
+        self.health.ended(event.end.rank)
         self.last_end = self.now
-        if not event.end.ok:
+        self._settle(name, event.end.rank)
+
+    def _settle(self, name: str, rank: int) -> None:
+        """What follows from a rank's end, once: its end and its last words come in any order."""
+        if not self.state.settled(rank) or rank in self.settled:
+            return
+        self.settled.add(rank)
+        end = self.state.ends[rank]
+        self._tell(name, {"noted": rank, "ok": end.ok})
+        if not end.ok:
             self._soon(FAIL_GRACE)
         elif self.state.all_ended:
             self._soon(END_WAIT)
@@ -360,9 +420,16 @@ class Session:
         link.unshown += size
         if link.unshown > 2 * WINDOW:
             self._lost(name, "it sends more output than it may")
-        elif event.rank is not None:
-            texts = self.state.output(event.rank, event.data)
-            self.painter.output(name, event.rank, texts, size)
+            return
+        self.record.log(name, event.rank, event.data)
+        if event.rank is not None:
+            for text in self.health.spoke(event.rank, self.now):
+                self.painter.note(text)
+            if self.painter.full:
+                self.painter.drop(name, self.state.skim(event.rank, event.data), size)
+            else:
+                texts = self.state.output(event.rank, event.data)
+                self.painter.output(name, event.rank, texts, size)
         else:
             lines = self.mpi_lines.setdefault(name, Lines()).feed(event.data)
             self.mpirun_tail = (self.mpirun_tail + [t for t in lines if t.strip()])[-20:]
@@ -397,10 +464,16 @@ class Session:
                 return
 
     def _result(self) -> RunResult:
-        ended_by, code, cause = self._verdict()
-        first = self.state.first if ended_by == "rank-failed" else None
+        state = self.state
+        state.first = first_cause(state.first, state.ends.values(), state.tails, failures())
+        stopped_by = self.interrupts.last if self.seen_interrupts else ""
+        ended_by, code, cause = verdict(
+            state, stopped_by=stopped_by, broken=self.broken, refused=self.refused
+        )
+        first = state.first if ended_by == "rank-failed" else None
+        same = alike(first, state.ends.values(), state.tails) if first else ()
         if first:
-            tail = tuple(self.state.tails.get(first.rank, ()))
+            tail = tuple(state.tails.get(first.rank, ()))
         else:
             tail = tuple(self.mpirun_tail) if ended_by == "mpirun" else ()
         return RunResult(
@@ -409,28 +482,17 @@ class Session:
             ended_by=ended_by,
             seconds=time.monotonic() - self.began,
             plan=self.plan,
-            hosts=tuple(link.end or HostEnd(name, None, "") for name, link in self.links.items()),
+            hosts=tuple(self._host_end(h.host) for h in self.plan.hosts),
             first=first,
             tail=tail,
-            victims=self.state.victims if first else (),
+            same=same,
+            victims=tuple(v for v in state.victims if v not in same) if first else (),
             cause=cause,
-            hidden=self.state.hidden,
+            hidden=state.hidden,
+            aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
+            ends=tuple(state.ends.values()),
         )
 
-    def _verdict(self) -> tuple[str, int, str]:
-        """The first of these that happened: RunState takes only one of them."""
-        state = self.state
-        if state.first:
-            first = state.first
-            return "rank-failed", first.exit_code, f"rank {first.rank} on {first.host} {first}"
-        if state.lost:
-            return "host-lost", EXIT_HOST_LOST, state.lost
-        if state.interrupted or self.seen_interrupts:
-            return "interrupted", EXIT_INTERRUPTED, f"stopped by {self.interrupts.last}"
-        if self.broken:
-            return "host-failed", EXIT_HOST_FAILED, self.broken
-        if self.refused or state.mpi:
-            return "mpirun", EXIT_MPIRUN, self.refused or state.mpi
-        if state.all_ok:
-            return "ranks", 0, ""
-        return "mpirun", EXIT_MPIRUN, "the run ended before its ranks did"
+    def _host_end(self, name: str) -> HostEnd:
+        end = self.links[name].end or HostEnd(name, None, "")
+        return replace(end, load=self.health.overall(name))

@@ -9,43 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ipexctl.core.choice import Choice
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.runlog import RankEnd
+from ipexctl.core.outcome import RunResult, Tally
 
-
-@dataclass(frozen=True)
-class HostEnd:
-    """What a host said when the run was over. `survivors` None: it could not be asked."""
-
-    host: str
-    survivors: int | None
-    logs: str
-
-
-@dataclass(frozen=True)
-class RunResult:
-    run_id: str
-    exit_code: int
-    ended_by: str  # ranks · rank-failed · host-lost · host-failed · interrupted · mpirun
-    seconds: float
-    plan: LaunchPlan
-    hosts: tuple[HostEnd, ...]
-    first: RankEnd | None = None
-    tail: tuple[str, ...] = ()
-    victims: tuple[RankEnd, ...] = ()
-    cause: str = ""
-    hidden: int = 0  # lines known to be harmless that were not shown
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How a run stands."""
-
-    ranks: int
-    alive: int
-    done: int
-    failed: int
-    seconds: float
+BACKLOG = 256 * 1024  # characters that wait for a terminal; what is more is not drawn
 
 
 @dataclass
@@ -67,20 +35,59 @@ class Interrupts:
 
 
 class View(Protocol):
-    """Called from one thread only. Raises OSError when nobody reads any more."""
+    """Called from one thread only. Raises OSError when nobody reads any more.
+
+    `lossy`: lines that come faster than it draws may be left out, and are told to `dropped`.
+    """
+
+    lossy: bool
 
     def note(self, text: str) -> None: ...
     def planned(self, run_id: str, plan: LaunchPlan) -> None: ...
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None: ...
+    def bar(self, host: str, rank: int, text: str) -> None: ...
+    def dropped(self, lines: int) -> None: ...
     def tick(self, tally: Tally) -> None: ...
     def result(self, result: RunResult) -> None: ...
+
+
+class Chosen:
+    """A view that is shown only some of the lines. The rest is in the files."""
+
+    def __init__(self, inner: View, choice: Choice) -> None:
+        self.inner, self.choice = inner, choice
+        self.lossy = inner.lossy
+
+    def note(self, text: str) -> None:
+        self.inner.note(text)
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.inner.planned(run_id, plan)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        if self.choice.source(host, rank) and (shown := self.choice.lines(texts)):
+            self.inner.lines(host, rank, shown)
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        if self.choice.source(host, rank) and self.choice.lines([text]):
+            self.inner.bar(host, rank, text)
+
+    def dropped(self, lines: int) -> None:
+        self.inner.dropped(lines)
+
+    def tick(self, tally: Tally) -> None:
+        self.inner.tick(tally)
+
+    def result(self, result: RunResult) -> None:
+        self.inner.result(result)
 
 
 class Painter:
     """A View that never makes its caller wait; the real one is painted by a thread of its own.
 
-    What waits to be painted is bounded by the hosts: they send no more than is given back to them
-    by `shown`.
+    A view that must not lose anything (a pipe) holds the hosts back: they send no more than is
+    given back to them by `shown`. A terminal holds nobody back: what it cannot draw in time is
+    counted instead, and stands in the files.
     """
 
     def __init__(self, view: View) -> None:
@@ -91,6 +98,8 @@ class Painter:
         self._lock = threading.Lock()
         self._shown: dict[str, int] = {}
         self._waiting = 0  # pieces of output
+        self._backlog = 0  # characters of them
+        self._dropped = 0  # lines
         self._bug: BaseException | None = None
         self._thread = threading.Thread(target=self._paint, daemon=True)
         self._thread.start()
@@ -103,23 +112,53 @@ class Painter:
 
     def output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
         """`size`: the bytes that this gives back to the host."""
+        length = sum(map(len, texts))
+        with self._lock:
+            self._waiting += 1
+            self._backlog += length
+            dropped, self._dropped = self._dropped, 0
 
         def paint() -> None:
             try:
+                if dropped and not self.gone:
+                    self.view.dropped(dropped)
                 if texts and not self.gone:
                     self.view.lines(host, rank, texts)
             finally:
-                self._give_back(host, size)
+                with self._lock:
+                    self._waiting -= 1
+                    self._backlog -= length
+                if not self.view.lossy:
+                    self._give_back(host, size)
 
-        with self._lock:
-            self._waiting += 1
         self._todo.put(paint)
+        if self.view.lossy:
+            self._give_back(host, size)
+
+    @property
+    def full(self) -> bool:
+        """What comes now would not be drawn: it is to be given to `drop`."""
+        with self._lock:
+            return self.view.lossy and self._backlog > BACKLOG
+
+    def drop(self, host: str, lines: int, size: int) -> None:
+        with self._lock:
+            self._dropped += lines
+        self._give_back(host, size)
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        if self._todo.empty():
+            self._todo.put(lambda: self.view.bar(host, rank, text))
 
     def tick(self, tally: Tally) -> None:
         if self._todo.empty():
             self._todo.put(lambda: self.view.tick(tally))
 
     def result(self, result: RunResult) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self._todo.put(lambda: self.view.dropped(dropped))
         self._todo.put(lambda: self.view.result(result))
 
     @property
@@ -144,7 +183,6 @@ class Painter:
 
     def _give_back(self, host: str, size: int) -> None:
         with self._lock:
-            self._waiting -= 1
             self._shown[host] = self._shown.get(host, 0) + size
         self.on_shown()
 

@@ -1,0 +1,259 @@
+"""How a run ended, as values; and as the documents that `--json` and the run's folder hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core import causes
+from ipexctl.core.causes import Cause
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.runlog import RankEnd, RunState, plain
+from ipexctl.errors import EXIT_INTERRUPTED
+
+SCHEMA = 1
+EXIT_LOST = 121
+EXIT_MPIRUN = 122
+EXIT_HOST_FAILED = 123
+EXIT_TIMEOUT = 124
+PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a host was busy with. None: the host did not say."""
+
+    cpu: float | None = None  # share of its CPUs, 0 to 1
+    used: int | None = None  # bytes of memory
+    total: int | None = None  # memory, or its control group's limit
+
+
+@dataclass(frozen=True)
+class HostEnd:
+    """What a host said when the run was over. `survivors` None: it could not be asked."""
+
+    host: str
+    survivors: int | None
+    logs: str
+    load: Load = Load()  # the mean of its CPUs, the peak of its memory
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The run's folder here."""
+
+    folder: str = ""
+    trouble: tuple[str, ...] = ()  # what is not in it, and why
+    outputs: str = ""  # what was fetched, in words
+
+
+@dataclass(frozen=True)
+class RunResult:
+    run_id: str
+    exit_code: int
+    ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed interrupted timeout mpirun
+    seconds: float
+    plan: LaunchPlan
+    hosts: tuple[HostEnd, ...]
+    first: RankEnd | None = None
+    tail: tuple[str, ...] = ()
+    same: tuple[RankEnd, ...] = ()  # failed like the first one, by themselves
+    victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
+    cause: str = ""
+    hidden: int = 0  # lines known to be harmless that were not shown
+    aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was done
+    ends: tuple[RankEnd, ...] = ()
+    kept: Kept = Kept()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How a run stands."""
+
+    ranks: int
+    alive: int
+    done: int
+    failed: int
+    seconds: float
+    loads: tuple[tuple[str, Load], ...] = ()
+
+
+# --- how it ended --------------------------------------------------------------------------------
+
+
+def verdict(state: RunState, *, stopped_by: str, broken: str, refused: str) -> tuple[str, int, str]:
+    """`ended_by`, exit code, cause: the first of what happened, as RunState takes only one."""
+    if state.first:
+        first = state.first
+        return "rank-failed", first.exit_code, f"rank {first.rank} on {first.host} {first}"
+    if state.lost:
+        return "host-lost", EXIT_LOST, state.lost
+    if state.frozen:
+        return "rank-frozen", EXIT_LOST, state.frozen
+    if state.timeout:
+        return "timeout", EXIT_TIMEOUT, state.timeout
+    if stopped_by:
+        return "interrupted", EXIT_INTERRUPTED, f"stopped by {stopped_by}"
+    if broken:
+        return "host-failed", EXIT_HOST_FAILED, broken
+    if refused or state.mpi:
+        return "mpirun", EXIT_MPIRUN, refused or state.mpi
+    if state.all_ok:
+        return "ranks", 0, ""
+    return "mpirun", EXIT_MPIRUN, "the run ended before its ranks did"
+
+
+# --- who failed first, and who like it ------------------------------------------------------------
+
+
+def first_cause(
+    first: RankEnd | None,
+    ends: Iterable[RankEnd],
+    tails: Mapping[int, Sequence[str]],
+    known: tuple[Cause, ...],
+) -> RankEnd | None:
+    """The first rank that failed; if it only tells that a peer was gone, the first that does not.
+
+    The news of two hosts can overtake each other; a rank's own last words cannot.
+    """
+    failed = [e for e in ends if not e.ok]
+    if first is None or not _only_tells_of_a_peer(tails.get(first.rank, ()), known):
+        return first
+    for end in failed:
+        tail = tails.get(end.rank, ())
+        if any(t.strip() for t in tail) and not _only_tells_of_a_peer(tail, known):
+            return end
+    return first
+
+
+def _only_tells_of_a_peer(tail: Sequence[str], known: tuple[Cause, ...]) -> bool:
+    found = causes.match(map(plain, tail), known)
+    return found is not None and found.cause.slug == PEER_GONE
+
+
+def alike(
+    first: RankEnd, ends: Iterable[RankEnd], tails: Mapping[int, Sequence[str]]
+) -> tuple[RankEnd, ...]:
+    """The other ranks that ended in the same way, with the same last line."""
+    said = _last_words(tails.get(first.rank, ()))
+    return tuple(
+        e
+        for e in ends
+        if e.rank != first.rank
+        and not e.ok
+        and (e.code, e.signal) == (first.code, first.signal)
+        and said
+        and _last_words(tails.get(e.rank, ())) == said
+    )
+
+
+def _last_words(tail: Sequence[str]) -> str:
+    """The last line with something in it; numbers apart, as ranks and addresses differ."""
+    last = next((t for t in reversed(tail) if t.strip()), "")
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", plain(last)).strip()
+
+
+def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
+    """The known failure that the first failing rank's last words tell of, or else its end."""
+    if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
+        return None
+    found = causes.match([*map(plain, result.tail), result.cause], known)
+    return found.cause if found else None
+
+
+def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:
+    """The ranks that took longest and shortest, each measured by its own host's clock."""
+    timed = [e for e in ends if e.usage]
+    if len(timed) < 2:
+        return None
+    timed.sort(key=lambda e: e.usage.seconds if e.usage else 0.0)
+    return timed[-1], timed[0]
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+
+def plan_document(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
+    hosts = [{"name": h.host, "nic": h.nic, "ranks": [r.rank for r in h.ranks]} for h in plan.hosts]
+    return {
+        "schema_version": SCHEMA,
+        "event": "plan",
+        "run_id": run_id,
+        "world_size": plan.world_size,
+        "master": f"{plan.master_addr}:{plan.master_port}",
+        "hosts": hosts,
+    }
+
+
+def kept_plan(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
+    """For the run's folder. Of what ranks have in their environment only the names are kept."""
+    hosts = [
+        {
+            "name": h.host,
+            "nic": h.nic,
+            "prefix": h.prefix,
+            "env": sorted({key for key, _ in (*h.env, *h.rank_env)}),
+            "ranks": [
+                {"rank": p.rank, "local_rank": p.local_rank, "cpus": list(p.cpus)} for p in h.ranks
+            ],
+        }
+        for h in plan.hosts
+    ]
+    return {
+        **plan_document(run_id, plan),
+        "hosts": hosts,
+        "argv": list(plan.argv),
+        "mpirun": list(plan.mpirun),
+        "machinefile": plan.machinefile,
+        "notes": list(plan.notes),
+    }
+
+
+def result_document(result: RunResult, known: tuple[Cause, ...]) -> dict[str, Any]:
+    first, cause = result.first, known_cause(result, known)
+    return {
+        "schema_version": SCHEMA,
+        "event": "result",
+        "run_id": result.run_id,
+        "exit_code": result.exit_code,
+        "ended_by": result.ended_by,
+        "cause": result.cause,
+        "known": {"slug": cause.slug, "title": cause.title, "fix": cause.fix} if cause else None,
+        "hidden": result.hidden,
+        "seconds": round(result.seconds, 3),
+        "first": _rank(first) if first else None,
+        "tail": [plain(t) for t in result.tail],
+        "same": [_rank(e) for e in result.same],
+        "victims": [_rank(e) for e in result.victims],
+        "aborted_at_exit": list(result.aborted),
+        "ranks": [_used(e) for e in sorted(result.ends, key=lambda e: e.rank)],
+        "hosts": [
+            {
+                "name": h.host,
+                "survivors": h.survivors,
+                "logs": h.logs,
+                "cpu": None if h.load.cpu is None else round(h.load.cpu, 3),
+                "memory_peak": h.load.used,
+                "memory": h.load.total,
+            }
+            for h in result.hosts
+        ],
+        "folder": result.kept.folder or None,
+        "not_kept": list(result.kept.trouble),
+    }
+
+
+def _rank(end: RankEnd) -> dict[str, Any]:
+    return {"rank": end.rank, "host": end.host, "code": end.exit_code}
+
+
+def _used(end: RankEnd) -> dict[str, Any]:
+    use = end.usage
+    return {
+        **_rank(end),
+        "seconds": round(use.seconds, 3) if use else None,
+        "cpu_seconds": round(use.cpu, 3) if use else None,
+        "memory_peak": use.memory if use else None,
+    }

@@ -1,0 +1,31 @@
+"""A run as people and programs see it: a stream that scrolls, panes, or JSON."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING
+
+from ipexctl.errors import InputError
+from ipexctl.ui.console import stdout_console
+from ipexctl.ui.run.jsonlines import JsonView
+from ipexctl.ui.run.stream import PlainView, TerminalView
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.watch import View
+
+KINDS = ("auto", "stream", "plain", "json")
+
+
+def view(kind: str = "auto") -> View:
+    """What `--ui` asks for; `auto` is a stream in a terminal, and plain in a pipe or in CI."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a rank may print what this terminal has not
+    if kind not in KINDS:
+        raise InputError(f"--ui {kind}: there is no such view", hint=f"--ui {'|'.join(KINDS)}")
+    if kind == "json":
+        return JsonView()
+    out = stdout_console()
+    if kind == "stream" or (kind == "auto" and out.is_terminal):
+        return TerminalView(out)
+    return PlainView()

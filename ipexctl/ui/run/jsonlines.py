@@ -1,0 +1,58 @@
+"""One JSON object per line on stdout, the result last. docs/run.md tells the fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.outcome import SCHEMA, plan_document, result_document
+from ipexctl.core.runlog import plain
+from ipexctl.ui.run.words import write
+
+if TYPE_CHECKING:
+    from ipexctl.core.outcome import RunResult, Tally
+
+STATUS_EVERY = 5.0
+
+
+class JsonView:
+    lossy = False
+
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def note(self, text: str) -> None:
+        self._print("note", text=text)
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        write(json.dumps(plan_document(run_id, plan)) + "\n")
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        event = {"schema_version": SCHEMA, "event": "line", "host": host, "rank": rank}
+        write("".join(json.dumps({**event, "text": plain(t)}) + "\n" for t in texts))
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        self._print("progress", host=host, rank=rank, text=plain(text))
+
+    def dropped(self, lines: int) -> None:
+        raise AssertionError("nothing is left out here")
+
+    def tick(self, tally: Tally) -> None:
+        if tally.loads and tally.seconds - self._told >= STATUS_EVERY:
+            self._told = tally.seconds
+            hosts = [
+                {"name": host, "cpu": load.cpu, "memory_used": load.used, "memory": load.total}
+                for host, load in tally.loads
+            ]
+            ranks = {"up": tally.alive, "done": tally.done, "failed": tally.failed}
+            self._print("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
+
+    def result(self, result: RunResult) -> None:
+        from ipexctl.verbs.known import failures
+
+        write(json.dumps(result_document(result, failures())) + "\n")
+
+    def _print(self, event: str, **fields: Any) -> None:
+        write(json.dumps({"schema_version": SCHEMA, "event": event, **fields}) + "\n")

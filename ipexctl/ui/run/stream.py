@@ -1,0 +1,121 @@
+"""A run as a stream that scrolls: `node02 r05 | text`, a status line below, a card at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.core.fold import Fold, Group
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.runlog import plain
+from ipexctl.ui.console import stderr_console
+from ipexctl.ui.run.ending import ending
+from ipexctl.ui.run.words import RESET, Prefixes, closed, colour_of, count, headline, status, write
+
+if TYPE_CHECKING:
+    from ipexctl.core.outcome import RunResult, Tally
+
+ERASE = "\r\x1b[2K"
+
+
+class PlainView:
+    """No terminal: ranks' lines on stdout, everything about them on stderr. Nothing is left out."""
+
+    lossy = False
+
+    def __init__(self) -> None:
+        self.console = stderr_console()
+
+    def note(self, text: str) -> None:
+        self.console.print(Text(text), soft_wrap=True)
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.prefix = Prefixes(plan)
+        self.note(headline(run_id, plan))
+        for text in plan.notes:
+            self.note(text)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        prefix = self.prefix(host, rank)
+        write("".join(f"{prefix} | {plain(text)}\n" for text in texts))
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        self.lines(host, rank, [text])
+
+    def dropped(self, lines: int) -> None:
+        raise AssertionError("nothing is left out here")
+
+    def tick(self, tally: Tally) -> None:
+        return None
+
+    def result(self, result: RunResult) -> None:
+        for line in ending(result):
+            self.console.print(line, soft_wrap=True)
+
+
+class TerminalView(PlainView):
+    """A terminal: the same lines in colour, equal ones of many ranks as one, and a status line.
+
+    Lines are written by our own few escape codes: Rich would need a millisecond for each.
+    """
+
+    lossy = True
+
+    def __init__(self, out: Console) -> None:
+        super().__init__()
+        self.console = out
+        self._colour = not out.no_color
+        self._status = ""
+        self._drawn = 0.0
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self._fold = Fold(plan.world_size)
+        super().planned(run_id, plan)
+
+    def note(self, text: str) -> None:
+        self._clear()
+        super().note(text)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        now = time.monotonic()
+        self._fold.add(rank, texts, now)
+        self._show(self._fold.due(now))
+
+    def dropped(self, lines: int) -> None:
+        self._show(self._fold.rest())
+        self.note(f"... {count(lines, 'line')} came too fast for this terminal: see the logs")
+
+    def tick(self, tally: Tally) -> None:
+        now = time.monotonic()
+        self._show(self._fold.due(now))
+        if now - self._drawn > 0.2:
+            self._drawn = now
+            text = status(tally, bare=not self._colour, width=self.console.width - 1)
+            write((ERASE if self._status else "") + text)
+            self._status = text
+
+    def result(self, result: RunResult) -> None:
+        self._show(self._fold.rest())
+        self._clear()
+        super().result(result)
+
+    def _show(self, groups: Iterable[Group]) -> None:
+        block = "".join(map(self._line, groups))
+        if block:
+            write((ERASE if self._status else "") + block + self._status)
+
+    def _line(self, group: Group) -> str:
+        prefix = f"{self.prefix.of_group(group)} |"
+        if not self._colour:
+            return f"{prefix} {plain(group.text)}\n"
+        code = 1 if len(group.ranks) > 1 else colour_of(group.ranks[0])
+        return f"\x1b[{code}m{prefix}{RESET} {closed(group.text)}\n"
+
+    def _clear(self) -> None:
+        if self._status:
+            write(ERASE)
+            self._status = ""
