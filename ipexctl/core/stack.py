@@ -72,13 +72,16 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
     raise NothingFits(
         f"nothing in the version table fits {_fold(facts)}",
         why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
-        hint=_hint(request),
+        hint=_hint(request, rows),
     )
 
 
-def _hint(request: Request) -> str:
+def _hint(request: Request, rows: Sequence[Row]) -> str:
     if request.row:
         return "rm ipexctl.lock   # chooses afresh"
+    bound = [row.torch for row in rows if row.oneccl]
+    if request.backend == "ccl" and bound and not any(is_version(t, request.torch) for t in bound):
+        return f"ipexctl install --backend ccl   # torch {bound[0]}: the newest with the bindings"
     if request.stack == "ipex":
         return "ipexctl install --stack stock   # without IPEX; or: ipexctl stacks"
     if request.names_a_stack or request.python:
@@ -128,9 +131,10 @@ def _lacking(row: Row, f: Facts) -> list[str]:
 
 
 def _no_python(row: Row, f: Facts, request: Request) -> str:
-    have = ", ".join(dict.fromkeys(_dotted(p.version) for p in f.pythons)) or "none"
-    need = request.python or f"{_dotted(min(row.pythons))} to {_dotted(max(row.pythons))}"
-    return f"Python {have}, needed is {need}"
+    span = f"{_dotted(min(row.pythons))} to {_dotted(max(row.pythons))}"
+    meant = [p for p in f.pythons if _wanted(p, request.python)] if request.python else []
+    have = ", ".join(dict.fromkeys(_dotted(p.version) for p in meant or f.pythons)) or "none"
+    return f"Python {have}, needed is {span if meant else request.python or span}"
 
 
 def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:

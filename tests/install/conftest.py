@@ -37,17 +37,19 @@ def ones(*size, requires_grad): return _Ones()
 
 
 def make_wheel(
-    folder: Path, name: str, version: str, files: dict[str, bytes], requires: tuple[str, ...] = ()
-) -> Path:
+    folder: Path, name: str, version: str, files: dict[str, bytes], requires: tuple[str, ...] = (),
+    *, tag: str = "py3-none-any",
+) -> Path:  # fmt: skip
     """A wheel by hand: the files, METADATA, WHEEL and RECORD."""
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {r}\n" for r in requires)
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
-    wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata = f"{head}Summary: a stand-in made by a test, not {name}\n{needs}"
+    wheel = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n"
     members = {**files, f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": wheel.encode()}
     record = "".join(f"{n},sha256={_digest(c)},{len(c)}\n" for n, c in members.items())
     members[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
-    path = folder / f"{name}-{version}-py3-none-any.whl"
+    path = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for member, content in members.items():
             archive.writestr(member, content)

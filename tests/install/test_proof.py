@@ -19,38 +19,11 @@ from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.versions import table
 from tests.install.conftest import TORCH, Shop, make_wheel
+from tests.install.standins import TRAINABLE
 
 IPEX = "intel_extension_for_pytorch"
 BINDINGS = "oneccl_bindings_for_pytorch"
 
-# One number, squared; `step` halves it. Enough for a loss to fall.
-TRAINABLE = """
-import contextlib, types
-class _Number:
-    def __init__(self, model): self.model, self.value = model, model.value ** 2
-    def float(self): return self
-    def __mul__(self, other): return self
-    def mean(self): return self
-    def backward(self): pass
-    def item(self): return self.value
-class _Model:
-    value = 8.0
-    def __init__(self, *size): pass
-    def train(self): return self
-    def parameters(self): return self
-    def __call__(self, x): return _Number(self)
-class _Sgd:
-    def __init__(self, model, lr): self.model = model
-    def zero_grad(self): pass
-    def step(self): self.model.value /= 2
-nn = types.SimpleNamespace(Linear=_Model)
-optim = types.SimpleNamespace(SGD=_Sgd)
-bfloat16, float32 = "bf16", "fp32"
-def manual_seed(seed): pass
-def autocast(device, dtype, enabled): return contextlib.nullcontext()
-_ones = ones
-def ones(*size, requires_grad=False): return _ones(*size, requires_grad=requires_grad)
-"""
 OPTIMIZE = """
 import sys
 assert "torch" in sys.modules and "oneccl_bindings_for_pytorch" not in sys.modules
