@@ -72,7 +72,7 @@ def _mpi(nodes: Sequence[Node]) -> str:
 
 def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> HostPlan:
     node, nic = site.node, site.nic
-    variables = rank_variables(site, request)
+    variables, of_all = rank_variables(site, request), process_variables(request)
     prepared = node.prepared
     starter = mpi.row_of(prepared.mpi)
     path = f"{dict(prepared.mpi_env)['PATH']}:{prepared.path}"
@@ -86,10 +86,10 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         env=(
             *((k, v) for k, v in prepared.mpi_env if k != "PATH"),
             *mpi.nic_vars(starter, nic),
-            *process_variables(request),
+            *((v.name, v.value) for v in of_all),
             ("PATH", path),
         ),
         rank_env=tuple((v.name, v.value) for v in variables),
         threads=site.places.threads,
-        reasons=tuple((v.name, v.why) for v in variables if v.why),
+        reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
     )

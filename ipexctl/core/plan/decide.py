@@ -48,10 +48,15 @@ def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     return variables.merged(variables.ours(site), dict(request.env))
 
 
-def process_variables(request: RunRequest) -> tuple[tuple[str, str], ...]:
-    """For MPI's own programs, too. Our wrapper pins the ranks, so that MPI must not."""
+def process_variables(request: RunRequest) -> tuple[Variable, ...]:
+    """For MPI's own programs, too."""
     bounded = ports.variables(request.ports) if request.ports else ()
-    return (("I_MPI_PIN", "0"), *bounded)
+    made = (
+        Variable("I_MPI_PIN", "0", "the ranks are pinned by their wrapper, so not by MPI"),
+        *(Variable(name, value, "--ports") for name, value in bounded),
+    )
+    asked = dict(request.env)
+    return variables.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
 
 
 def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
@@ -59,9 +64,7 @@ def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
     if alone:
         return Site(node, places, backend, "lo", "one host talks to itself", alone=True)
     nic = network.nic(node)
-    why = f"the others reach {network.address(node)} by it"
-    if node.host.nic:
-        why = "the hostfile says so"
+    why = "the hostfile says so" if node.host.nic else "the others reach this host by it"
     return Site(node, places, backend, nic, why, alone=False)
 
 

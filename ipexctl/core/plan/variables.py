@@ -96,8 +96,8 @@ def _threads(site: Site) -> Iterator[Variable]:
 def _network(site: Site) -> Iterator[Variable]:
     yield Variable("GLOO_SOCKET_IFNAME", site.nic, site.nic_why)
     if not site.alone or site.backend.name == "ccl":
-        yield Variable("FI_PROVIDER", "tcp", "works on every network; psm3, verbs: with --env")
-        yield Variable("FI_TCP_IFACE", site.nic, "as above; libfabric may hang on another one")
+        yield Variable("FI_PROVIDER", "tcp", "for MPI and ccl; works on every network")
+        yield Variable("FI_TCP_IFACE", site.nic, "libfabric may hang on another one")
 
 
 def _ccl(site: Site) -> Iterator[Variable]:
@@ -125,7 +125,7 @@ def _preload(site: Site) -> Iterator[Variable]:
         yield Variable("MALLOC_CONF", tuned, "as Intel advises for jemalloc")
     if not openmp:
         return
-    yield Variable("KMP_BLOCKTIME", "1", "threads sleep after 1 ms without work, not 200 ms")
+    yield Variable("KMP_BLOCKTIME", "1", "idle threads sleep after 1 ms, not 200")
     if not (site.places.capped or site.places.shared or site.places.threads is None):
         yield Variable(
             "KMP_AFFINITY", "granularity=fine,compact,1,0", "libiomp5: a core for each thread"

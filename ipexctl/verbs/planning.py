@@ -1,0 +1,53 @@
+"""run --explain: the plan of a run, without the run. Hosts are asked; nothing is put on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ipexctl.core import launch
+from ipexctl.core.model import Facts, Host, LaunchPlan
+from ipexctl.errors import IpexctlError
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.verbs.hints import spelled_error
+from ipexctl.verbs.run import (
+    RunOptions,
+    each,
+    new_run_id,
+    prepare_on,
+    request_of,
+    script_of,
+)
+from ipexctl.verbs.target import AnyTransport, Target, inventory
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and the facts from which it was made (in the order of its hosts)."""
+
+    plan: LaunchPlan
+    facts: tuple[Facts, ...]
+
+
+def planned(target: Target, options: RunOptions) -> Planned:
+    """Raises IpexctlError where `run` would, before it started anything."""
+    hosts = inventory(target)
+    script = script_of(options)
+    transport = AnyTransport(target, hosts)
+    agents: dict[Host, Agent] = {}
+    run_id = new_run_id()
+
+    def prepare(host: Host) -> launch.Node:
+        agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
+        return prepare_on(agent, options, run_id)
+
+    try:
+        nodes = each(hosts.hosts, prepare, target)
+        plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
+        facts = {node.host.name: node.facts for node in nodes.values()}
+        return Planned(plan, tuple(facts[host.host] for host in plan.hosts))
+    except IpexctlError as e:
+        raise spelled_error(e, target, options.root) from e.__cause__
+    finally:
+        for agent in list(agents.values()):
+            agent.close()
+        transport.close()
