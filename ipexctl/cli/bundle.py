@@ -30,6 +30,9 @@ def bundle(
     extra_index_url: Annotated[
         list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
     ] = None,
+    allow_cuda: Annotated[
+        bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write everything of ipexctl.lock into one file, for hosts without any package index."""
@@ -40,12 +43,14 @@ def bundle(
     from ipexctl.ui.install import View
     from ipexctl.verbs.bundle import Bundling, Hosts
     from ipexctl.verbs.bundle import bundle as verb
+    from ipexctl.verbs.installing.work import Cuda
 
     asked = Bundling(
         wanted=checked(Request(torch, mpi, ipex=ipex, backend=backend, stack=stack)),
         hosts=Hosts(python, glibc, arch),
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         out=out,
+        cuda=Cuda.TAKE if allow_cuda else Cuda.REFUSE,
     )
     with View(quiet=json) as view:
         made = verb(asked, view.progress())

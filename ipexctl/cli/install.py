@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ from ipexctl.cli.options import (
     make_target,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.use_env import UseEnv
 
 Torch = Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
@@ -58,6 +61,10 @@ def install(
     extra_index_url: Annotated[
         list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
     ] = None,
+    needs: Annotated[
+        list[Path] | None,
+        typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
+    ] = None,
     allow_cuda: Annotated[
         bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
     ] = False,
@@ -66,6 +73,9 @@ def install(
     ] = None,
     lock_sha256: Annotated[
         str, typer.Option("--lock-sha256", help="Of the bundle's lock, to know it by.")
+    ] = "",
+    use_env: Annotated[
+        str, typer.Option("--use-env", help="A venv or conda folder on the hosts, as it is.")
     ] = "",
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Build anew, also what is whole.")
@@ -86,11 +96,17 @@ def install(
     from ipexctl.ui.install import View, ask, document, show
     from ipexctl.verbs.install import install as verb
     from ipexctl.verbs.installing.work import Cuda, Install
+    from ipexctl.verbs.use_env import UseEnv
 
     if rollback and (torch or ipex or backend or stack or python):
         raise InputError(
             "--rollback cannot go with options that choose a stack",
             why="it goes back to the environment that the hosts had before",
+        )
+    if use_env and (torch or ipex or backend or stack or python or bundle or rollback or rebuild):
+        raise InputError(
+            "--use-env cannot go with options that choose what is installed",
+            why="nothing is installed: the environment is used as it is",
         )
     silent = yes or check or json
     go_on = (lambda _: True) if silent else (lambda chosen: ask(sys.stdin, chosen))
@@ -101,6 +117,7 @@ def install(
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         check=check,
         cuda=Cuda.TAKE if allow_cuda else can_ask,
+        needs=tuple(needs or ()),
         rebuild=rebuild,
         bundle=bundle,
         lock_sha256=lock_sha256,
@@ -117,6 +134,8 @@ def install(
     )
     if rollback:
         raise typer.Exit(_rollback(target, root, check=check, json=json))
+    if use_env:
+        raise typer.Exit(_use_env(target, UseEnv(use_env, root, mpi == "system", check), json=json))
     with View(confirm=go_on, quiet=json) as view:
         report = verb(target, asked, view.progress())
     if json:
@@ -136,6 +155,21 @@ def _rollback(target: Any, root: str, *, check: bool, json: bool) -> int:
     else:
         show_back(back)
     return back.exit_code
+
+
+def _use_env(target: Any, asked: UseEnv, *, json: bool) -> int:
+    from ipexctl.ui.install import View
+    from ipexctl.ui.use_env import document, found_text, show
+    from ipexctl.verbs.use_env import Progress
+    from ipexctl.verbs.use_env import use_env as verb
+
+    with View(quiet=json) as view:
+        used = verb(target, asked, Progress(lambda found: view.say(found_text(found)), view.step))
+    if json:
+        print_json(document(used))
+    else:
+        show(used)
+    return used.exit_code
 
 
 def stacks(

@@ -70,7 +70,9 @@ def _env(raw: Mapping[str, Any]) -> Env:
     key, wheels = raw.get("key"), raw.get("wheels")
     if not isinstance(key, str) or not is_key(key):
         raise ValueError("no key of an environment")
-    title = _title(wheels if isinstance(wheels, list) else [])
+    use = raw.get("use")
+    used = isinstance(use, str) and use.startswith("/") and use.isprintable()
+    title = f"used from {use}" if used else _title(wheels if isinstance(wheels, list) else [])
     return Env(
         key, raw.get("whole") is True, raw.get("proved") is True, whole(raw, "size"), title,
         read_changes(raw.get("changed")),

@@ -43,17 +43,21 @@ def op_run(call, h):
         "path": os.environ.get("PATH", os.defpath),
         "setvars": setvars.of(call, prefix)["set"],
         "mpi": envs.proved_with(prefix) or "",
-        "system": system_mpi(call) if envs.proved_with(prefix) == "system" else None,
+        "system": system_mpi(call, prefix) if envs.proved_with(prefix) == "system" else None,
     }
 
 
 def op_mpirun(call, h):
-    """{} -> {system: {bin, says} or None}: this host's own mpirun, and its --version."""
-    return {"system": system_mpi(call)}
+    """{prefix} -> {system: {bin, says} or None}: this host's own mpirun, and its --version.
+
+    One in the environment at `prefix` comes first: conda's is there, and no wheel brought it.
+    """
+    return {"system": system_mpi(call, h.get("prefix", ""))}
 
 
-def system_mpi(call):
+def system_mpi(call, prefix):
     path = os.environ.get("PATH", os.defpath)
+    path = os.path.join(prefix, "bin") + os.pathsep + path if prefix else path
     found = shutil.which("mpirun", path=os.pathsep.join([path] + list(MPIS)))
     if not found:
         return None

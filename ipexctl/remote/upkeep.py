@@ -127,6 +127,7 @@ def seen(env, sizes):
         "proved": os.path.exists(os.path.join(env, envs.PROVED)),
         "size": size_of(env) if sizes else 0,
         "wheels": (mark or {}).get("wheels", []),
+        "use": (mark or {}).get("use", ""),
         "changed": [] if mark is None else drift.changed(env),
     }
 
@@ -169,11 +170,12 @@ def needed(root, key, env):
 
 def user_of(env):
     """A process of ours that has a file of the environment mapped."""
-    sign = os.path.realpath(env) + os.sep
+    used = (said(os.path.join(env, envs.OK)) or {}).get("use")  # links to somebody else's
+    signs = [os.path.realpath(path) + os.sep for path in (env, used) if path]
     for path in glob.glob("/proc/[0-9]*/maps"):
         try:
             with open(path, errors="replace") as file:
-                if any(sign in line for line in file):
+                if any(sign in line for line in file for sign in signs):
                     return path.split("/")[2]
         except OSError:
             continue

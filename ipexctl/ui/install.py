@@ -58,8 +58,11 @@ def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
     for recap in recaps:
         lines.append(_recap_line(recap, width))
         lines += [Text(f"    {line}") for note in recap.notes for line in note.splitlines()]
-    counts = [f"{state.value}={sum(r.state is state for r in recaps)}" for state in Recap]
-    return [*lines, Text(" ".join(counts))]
+    return [*lines, counts(recaps)]
+
+
+def counts(recaps: Sequence[HostRecap]) -> Text:
+    return Text(" ".join(f"{s.value}={sum(r.state is s for r in recaps)}" for s in Recap))
 
 
 def recap_lines(report: InstallReport) -> list[Text]:
@@ -139,10 +142,13 @@ class View:
         return Progress(self.chosen, self.step)
 
     def chosen(self, chosen: Chosen) -> bool:
+        self.say(chosen_text(chosen))
+        return self.confirm(chosen)
+
+    def say(self, text: str) -> None:
         if not self.quiet:
             self._stop()
-            self.console.print(chosen_text(chosen), soft_wrap=True)
-        return self.confirm(chosen)
+            self.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def step(self, step: Step) -> None:
         if self.quiet:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ipexctl.core import bundle as core
 from ipexctl.core import lock as locks
-from ipexctl.core import shelf
+from ipexctl.core import mpi, shelf
 from ipexctl.core import stack as stacks
 from ipexctl.core.lock import Lock
 from ipexctl.core.rows import Request
@@ -19,7 +19,7 @@ from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.choice import decide
 from ipexctl.verbs.installing.locking import fetch, lock_for, read_lock, write_lock
-from ipexctl.verbs.installing.work import LOCK_FILE, Install, Progress, Step, Work
+from ipexctl.verbs.installing.work import LOCK_FILE, Cuda, Install, Progress, Step, Work
 from ipexctl.verbs.versions import table
 
 
@@ -41,6 +41,7 @@ class Bundling:
     options: Indexes = Indexes()
     out: Path | None = None
     folder: Path = Path()
+    cuda: Cuda = Cuda.REFUSE
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,10 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     place = asked.folder / LOCK_FILE
     old = read_lock(place)
     hosts = _hosts(asked.hosts, old)
-    mpi = asked.wanted.mpi or ("none" if old and not old.mpi else "intel")
-    options = Install(replace(asked.wanted, mpi=mpi), options=asked.options, folder=asked.folder)
+    word = asked.wanted.mpi or (mpi.word_of(old.mpi) if old else mpi.INTEL.name)
+    options = Install(
+        replace(asked.wanted, mpi=word), options=asked.options, folder=asked.folder, cuda=asked.cuda
+    )
     work = Work(options, progress)
     host = shelf.as_host(shelf.query(hosts.python, "", hosts.glibc, hosts.arch))
     candidates = stacks.choose([host], decide(options.wanted, old, asked.folder), table())

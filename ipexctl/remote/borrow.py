@@ -1,0 +1,121 @@
+"""An environment that somebody else made: looked at, and made usable as one of ours by links.
+
+ROOT/envs/KEY is then a folder of links to what is in it, and our marks. So `current`, `previous`,
+removal and `run` treat it as any other, and nothing is ever written into the environment itself.
+"""
+
+import json
+import os
+import stat
+
+agent = globals()["agent"]  # put there by remote/main.py
+Failure = globals()["Failure"]
+
+blobs = agent.module("blobs")
+commands = agent.module("commands")
+drift = agent.module("drift")
+envs = agent.module("envs")
+proof = agent.module("proof")
+
+TIMEOUT = 60
+ASK = """
+import json, sys
+print(json.dumps([list(sys.version_info[:3]), sys.prefix, sys.implementation.name]))
+"""
+
+
+def op_look(call, header):
+    """{root, path} -> {path, python, packages, mpirun}: its own interpreter is run."""
+    path = folder_of(header["path"], header["root"])
+    python = os.path.join(path, "bin", "python")
+    if not os.access(python, os.X_OK):
+        raise Failure(
+            "%s is not an environment: there is no bin/python in it" % path,
+            hint="--use-env FOLDER   # of a venv or a conda environment, as `python -m venv` made",
+        )
+    words = commands.run(call, [python, "-I", "-c", ASK], envs.clean_environ(path), TIMEOUT)
+    try:
+        version, prefix, name = json.loads(words.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Failure("%s printed nothing that we know" % python, words[-500:]) from None
+    if os.path.realpath(prefix) != os.path.realpath(path):
+        raise Failure("%s belongs to %s" % (python, prefix), "", "--use-env %s" % prefix)
+    if name != "cpython":
+        raise Failure("%s is %s; PyTorch needs CPython" % (python, name))
+    return {
+        "path": path,
+        "python": version,
+        "packages": proof.installed(path),
+        "mpirun": os.access(os.path.join(path, "bin", "mpirun"), os.X_OK),
+    }
+
+
+def op_take(call, header):
+    """{root, key, path} -> {built}: ROOT/envs/KEY leads to `path`. False: it did so already."""
+    root = blobs.root_folder(header["root"])
+    env = envs.env_folder(root, header["key"])
+    path = folder_of(header["path"], header["root"])
+    with envs.Locked(call, root):
+        blobs.folder(root, "envs", header["key"])
+        changed = point(env, path)
+        mark = {"use": path, "wheels": [], "blobs": [], "dists": drift.metadata(env)}
+        if not changed and read(os.path.join(env, envs.OK)) == mark:
+            return {"built": False}
+        blobs.unlink(os.path.join(env, envs.PROVED))
+        envs.write(os.path.join(env, envs.OK), mark)
+    return {"built": True}
+
+
+def folder_of(text, root):
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Failure("%r is not a path" % (text,), slug="input")
+    path = os.path.normpath(os.path.expanduser(text))
+    if not os.path.isabs(path):
+        raise Failure("--use-env %s is not absolute" % text, "hosts have no folder in common")
+    try:
+        found = os.stat(path)
+    except OSError as e:
+        raise Failure("there is no folder %s" % path, e.strerror or str(e)) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise Failure("%s is not a folder" % path)
+    if found.st_mode & stat.S_IWOTH:
+        raise Failure(
+            "%s can be written to by everybody" % path,
+            "they could change what is run from it",
+            "chmod o-w %s" % path,
+        )
+    own = os.path.realpath(os.path.expanduser(root))
+    if os.path.realpath(path).startswith(own + os.sep):
+        raise Failure("%s is ipexctl's own" % path, "it is there by an install", "ipexctl env ls")
+    return path
+
+
+def point(env, path):
+    """One link for each thing in `path`, none for others. Each is replaced in one step."""
+    wanted = [n for n in os.listdir(path) if not n.startswith(".")]
+    changed = False
+    for name in wanted:
+        target = os.path.join(path, name)
+        if not links_to(os.path.join(env, name), target):
+            envs.link(env, name, target)
+            changed = True
+    for name in os.listdir(env):
+        if name not in wanted and os.path.islink(os.path.join(env, name)):
+            blobs.unlink(os.path.join(env, name))
+            changed = True
+    return changed
+
+
+def links_to(path, target):
+    try:
+        return os.readlink(path) == target
+    except OSError:
+        return False
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None

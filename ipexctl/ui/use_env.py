@@ -1,0 +1,50 @@
+"""What `install --use-env` shows: what is there, which row of the table that is, and the recap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.rows import END_OF_LIFE
+from ipexctl.ui.console import stdout_console
+from ipexctl.ui.install import host_documents, host_lines
+from ipexctl.verbs.use_env import Borrowed
+
+
+def found_text(found: Borrowed) -> str:
+    looks = found.looks
+    python, n = ".".join(map(str, looks[0].minor)), len(looks)
+    hosts = f"{n} host{'s' * (n != 1)} ({fold(tuple(look.host for look in looks))})"
+    lines = [f"{looks[0].title}, Python {python}, in {found.path} on {hosts}: nothing is installed"]
+    if found.row:
+        lines.append(f"the version table's row {found.row.name}")
+        lines += [END_OF_LIFE] if found.row.ipex else []
+    else:
+        lines.append(f"no row of the version table: {found.why}")
+    return "\n  ".join(lines)
+
+
+def show(found: Borrowed) -> None:
+    console = stdout_console()
+    for line in host_lines(found.recaps):
+        console.print(line, soft_wrap=True)
+    if any(r.state.value in ("ok", "changed") for r in found.recaps) and not found.check:
+        print("`ipexctl run` uses it there; `ipexctl install` goes back to ipexctl.lock")
+
+
+def document(found: Borrowed) -> dict[str, Any]:
+    """For --json."""
+    look = found.looks[0] if found.looks else None
+    return {
+        "schema_version": 1,
+        "check": found.check,
+        "environment": found.key,
+        "path": found.path,
+        "row": found.row.name if found.row else None,
+        "why_no_row": found.why or None,
+        "python": ".".join(map(str, look.minor)) if look else None,
+        "torch": look.torch if look else None,
+        "hosts": host_documents(found.recaps),
+        "seconds": round(found.seconds, 3),
+        "exit_code": found.exit_code,
+    }
