@@ -14,7 +14,7 @@ def cpu(fs, groups, live):
     first = fields_of(read(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"
     online, offline = _online(base)
-    cpus = _sysfs_cpus(base, online)
+    cpus = _sysfs_cpus(base, online, _has_units(first))
     if not any(core is not None for _, core, _ in cpus):
         cpus = _cpuinfo_cpus(read(info)) or cpus
     return {
@@ -40,12 +40,17 @@ def _recorded_arch(first):
     return "aarch64" if "CPU implementer" in first else "x86_64"
 
 
-def _sysfs_cpus(base, online):
+def _has_units(first):
+    """AMD's family 21 has cores in pairs that share a unit; kernels call the two siblings."""
+    return (first.get("vendor_id"), first.get("cpu family")) == ("AuthenticAMD", "21")
+
+
+def _sysfs_cpus(base, online, units):
     """[[cpu, lowest CPU of its core, socket]] for what is online."""
     found = []
     for cpu in online:
         top = "%s/cpu%d/topology/" % (base, cpu)
-        core = _lowest(top)
+        core = cpu if units else _lowest(top)
         if core is None:
             core = number(read(top + "core_id"))
         found.append([cpu, core, number(read(top + "physical_package_id"))])

@@ -32,6 +32,7 @@ _READ = frozenset(
     scaling_driver status no_turbo boost core_throttle_count package_throttle_count enabled
     numa_balancing""".split()  # noqa: SIM905
 )
+# AMD's family 21 (the Opterons here) has one thread per core, though its kernels list pairs.
 # name: (CPUs online, CPUs ours, cores ours, sockets, NUMA nodes), level, processor
 TREES = {
     "16amd64-8n2c-cpusets": ((15, 10, 10, 8, 8), "sse", ""),
@@ -40,12 +41,12 @@ TREES = {
     "2pa-pcidomain32bits": ((2, 2, 2, 2, 1), "avx2", "Skylake client"),
     "32amd64-4s2n4c-cgroup2": ((32, 6, 6, 4, 8), "sse", ""),
     "40intel64-2g2n4c+pcilocality": ((40, 40, 40, 4, 4), "sse", "before Haswell"),
-    "64amd64-4s2n4ca2co": ((64, 64, 32, 4, 8), "sse", ""),
+    "64amd64-4s2n4ca2co": ((64, 64, 64, 4, 8), "sse", ""),
     "8em64t-2s2ca2c-buggynuma": ((8, 8, 8, 2, 0), "sse", "before Haswell"),
     "96em64t-4no4pa3ca2co": ((96, 96, 96, 16, 4), "sse", "before Haswell"),
     "arm-A510-A710-A715-X3": ((8, 8, 8, 3, 0), "neon", ""),
     "memorysidecaches": ((80, 80, 40, 2, 4), "avx512", "Cascade Lake"),
-    "vmware_fpe": ((16, 16, 8, 2, 4), "sse", ""),
+    "vmware_fpe": ((16, 16, 16, 2, 4), "sse", ""),
     "x86_64-64cpu": ((64, 64, 32, 4, 3), "sse", "before Haswell"),
     "x86_64-64cpu-linux6.2": ((8, 8, 4, 1, 1), "avx512", "Tiger Lake"),
     "x86_64-epyc_7451": ((96, 96, 48, 2, 8), "avx2", "Zen"),
