@@ -46,6 +46,10 @@ SHAPES: dict[str, Machine] = {
     "quota of 12": replace(TWO, files=_group("0-31", "1200000 100000")),
     "quota of one and a half": replace(TWO, files=_group("0-31", "150000 100000")),
     "node 1 has no memory": replace(TWO, node_memory={0: 1 << 20, 1: 0}),
+    "performance and efficiency cores": replace(
+        MACHINES["performance and efficiency cores"],
+        files={"sys/devices/cpu_atom/cpus": "12-19"},
+    ),
     "one core": Machine(regular(1, 1, 1), {0: "0"}),
     "CPUs numbered thread by thread": Machine(
         tuple((i // 4, (2 * i, 2 * i + 1)) for i in range(8)), {0: "0-7", 1: "8-15"}

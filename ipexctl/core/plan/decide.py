@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ipexctl.core import topology
@@ -31,9 +31,10 @@ def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
     backend = variables.choose_backend([node for node, _ in used], request)
     alone = len(used) == 1
     sites = tuple(_site(node, count, backend, alone=alone) for node, count in used)
-    address, port = _master(sites[0], request)
-    notes = (*share.notes(nodes, counts, request), *_notes(sites, request, (address, port)))
-    return Decided(sites, backend, address, port, notes)
+    master = _own_master(sites[0])
+    notes = (*share.notes(nodes, counts, request), *_notes(sites, request, master))
+    found = {**master, **dict(request.env)}
+    return Decided(sites, backend, found["MASTER_ADDR"], _port(found["MASTER_PORT"]), notes)
 
 
 def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
@@ -68,21 +69,22 @@ def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
     return Site(node, places, backend, nic, why, alone=False)
 
 
-def _master(first: Site, request: RunRequest) -> tuple[str, int]:
-    asked = dict(request.env)
-    port = asked.get("MASTER_PORT", str(first.node.prepared.port))
-    if not (port.isascii() and port.isdigit() and 0 < int(port[:9]) < 65536):
-        raise InputError(f"MASTER_PORT={port}: not a port")
-    address = asked.get("MASTER_ADDR")
-    if not address:
-        address = "127.0.0.1" if first.alone else network.address(first.node)
-    return address, int(port)
+def _own_master(first: Site) -> dict[str, str]:
+    """Where rank 0 is found, if the user does not say so."""
+    address = "127.0.0.1" if first.alone else network.address(first.node)
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(first.node.prepared.port)}
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65536):
+        raise InputError(f"MASTER_PORT={text}: not a port")
+    return int(text)
 
 
 # --- what the user should know -------------------------------------------------------------------
 
 
-def _notes(sites: Sequence[Site], request: RunRequest, master: tuple[str, int]) -> Iterator[str]:
+def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]) -> Iterator[str]:
     yield from _tight(sites)
     if "OMP_NUM_THREADS" not in dict(request.env):
         yield from _unequal(sites)
@@ -133,18 +135,15 @@ def _unequal(sites: Sequence[Site]) -> Iterator[str]:
 
 
 def _overridden(
-    sites: Sequence[Site], request: RunRequest, master: tuple[str, int]
+    sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 ) -> Iterator[str]:
     asked = dict(request.env)
     for name in sorted(asked.keys() & OWN):
         yield f"--env {name}: not used, as it differs in each rank"
-    planned: dict[str, list[str]] = {}
+    planned = {name: [value] for name, value in master.items()}
     for site in sites:
         for variable in variables.ours(site):
             planned.setdefault(variable.name, []).append(variable.value)
-    first = sites[0].node
-    if "MASTER_PORT" in asked:
-        planned["MASTER_PORT"] = [str(first.prepared.port)]
     for name, values in planned.items():
         different = sorted({value for value in values if value != asked.get(name)})
         if name in asked and different:

@@ -1,0 +1,30 @@
+"""The shapes of hosts.py as facts, each read once by the real probe from a tree of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ipexctl.core.model import Facts, Host
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.facts import probe_and_listen
+from tests.plan.hosts import SHAPES
+
+Shape = Callable[[str], Facts]
+
+
+@pytest.fixture(scope="session")
+def shape(tmp_path_factory) -> Iterator[Shape]:
+    agent = connect(LocalTransport(), Host("here", local=True))
+    known: dict[str, Facts] = {}
+
+    def facts(name: str) -> Facts:
+        if name not in known:
+            tree = SHAPES[name].write(tmp_path_factory.mktemp("tree"))
+            known[name] = probe_and_listen(agent, listen=False, fs=str(tree))[0]
+        return known[name]
+
+    yield facts
+    agent.close()
