@@ -84,6 +84,7 @@ def install(
         bool, typer.Option("--rollback", help="Back to the previous environment.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only say what would be done.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Say which packages change.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     json: Json = False,
     forks: Forks = 64,
@@ -93,9 +94,9 @@ def install(
     from ipexctl.core.stack import checked
     from ipexctl.errors import InputError
     from ipexctl.hosts.indexes import Indexes
-    from ipexctl.ui.install import View, ask, document, show
+    from ipexctl.ui.install import View, ask, difference, document, question, show
     from ipexctl.verbs.install import install as verb
-    from ipexctl.verbs.installing.work import Cuda, Install
+    from ipexctl.verbs.installing.work import Cuda, Install, Planned
     from ipexctl.verbs.use_env import UseEnv
 
     if rollback and (torch or ipex or backend or stack or python):
@@ -109,7 +110,12 @@ def install(
             why="nothing is installed: the environment is used as it is",
         )
     silent = yes or check or json
-    go_on = (lambda _: True) if silent else (lambda chosen: ask(sys.stdin, chosen))
+
+    def agreed(planned: Planned) -> bool:
+        if diff and not json:
+            print(difference(planned), end="", flush=True)
+        return yes or check or ask(sys.stdin, question(planned.chosen))
+
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(
         wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
@@ -136,7 +142,7 @@ def install(
         raise typer.Exit(_rollback(target, root, check=check, json=json))
     if use_env:
         raise typer.Exit(_use_env(target, UseEnv(use_env, root, mpi == "system", check), json=json))
-    with View(confirm=go_on, quiet=json) as view:
+    with View(confirm=agreed, quiet=json) as view:
         report = verb(target, asked, view.progress())
     if json:
         print_json(document(report))

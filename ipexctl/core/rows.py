@@ -6,9 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from ipexctl.core import toml
 
 Minor = tuple[int, int]
+
+IPEX = "intel-extension-for-pytorch"
+# Intel's names that are free on the default index, or were once. Only rows bring them.
+RESERVED = frozenset({IPEX, "oneccl-bind-pt", "torch-ccl", "torch-ipex"})
 
 _V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})
 # Worst first.
@@ -111,6 +117,12 @@ def _row(raw: Mapping[str, Any]) -> Row:
 def to_minor(text: str) -> Minor:
     first, second = text.split(".")[:2]
     return int(first), int(second)
+
+
+def of_intel(row: Row) -> dict[str, str]:
+    """The row's packages that come from Intel alone, and their versions."""
+    named = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
+    return {name: version for name, version in named if version}
 
 
 def stock(rows: Iterable[Row]) -> tuple[Row, ...]:

@@ -87,7 +87,7 @@ def merged(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexe
         index_url=options.index_url or ("" if index_known else pip.index_url),
         extra=options.extra + (() if extra_known else pip.extra),
         find_links=tuple(
-            _absolute(p) for p in options.find_links + (() if links_known else pip.find_links)
+            absolute(p) for p in options.find_links + (() if links_known else pip.find_links)
         ),
         cert=options.cert or pip.cert,
         trusted=pip.trusted,
@@ -135,5 +135,5 @@ def _exists(place: str) -> bool:
     return bool(url.scheme) or Path(place).is_dir()
 
 
-def _absolute(place: str) -> str:
+def absolute(place: str) -> str:
     return place if "://" in place else str(Path(place).expanduser().absolute())

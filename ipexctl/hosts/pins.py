@@ -12,14 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from ipexctl.core.lock import Package
-from ipexctl.core.rows import Row
+from ipexctl.core.rows import IPEX, RESERVED, Row
 from ipexctl.hosts.indexes import Indexes
-
-IPEX = "intel-extension-for-pytorch"
-RESERVED = frozenset({IPEX, "oneccl-bind-pt", "torch-ccl", "torch-ipex"})
 
 
 @dataclass(frozen=True)
@@ -31,12 +26,6 @@ class Pin:
 
 
 Pins = Mapping[str, Pin]
-
-
-def of_intel(row: Row) -> dict[str, str]:
-    """The names that need a pin, and their versions."""
-    named = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
-    return {name: version for name, version in named if version}
 
 
 def of_torch(row: Row) -> Pin:

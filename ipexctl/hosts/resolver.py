@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from ipexctl.core.lock import Lock
 from ipexctl.core.requirements import NOTHING, Extra
+from ipexctl.core.rows import of_intel
 from ipexctl.core.stack import Stack, requirements
 from ipexctl.errors import InputError
 from ipexctl.hosts.indexes import Indexes, plain
-from ipexctl.hosts.pins import Pin, Pins, of_intel, of_torch, places, strays
+from ipexctl.hosts.pins import Pin, Pins, of_torch, places, strays
 from ipexctl.hosts.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
 
 Urls = Mapping[str, str]
@@ -166,7 +167,7 @@ class _Search:
         yield _Way(plainly, last=True)
 
     def _one(self, uv: Uv, intel: Pins, way: _Way) -> _Solved:
-        pins = {**intel, **({"torch": way.index} if way.index else {})}
+        pins = {**intel, **(self._with_torch(way.index) if way.index else {})}
         if way.last:
             pins |= _with_torch(uv, way.torch)
         stack = (
@@ -181,6 +182,11 @@ class _Search:
                 raise
             _solve(uv, stack, pins, NOTHING)
             raise _does_not_go_with(uv.stack, e) from None
+
+    def _with_torch(self, index: Pin) -> Pins:
+        """The default index's builds of the others cannot load beside a CPU build of torch."""
+        beside = [name for name in ("torchvision", "torchaudio") if self._extra.names(name)]
+        return dict.fromkeys(["torch", *beside], index)
 
     def _with_intel(self) -> Iterator[tuple[Uv, Pins]]:
         for uv in self._uvs:

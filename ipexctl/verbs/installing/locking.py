@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core import lock as locks
+from ipexctl.core import requirements
 from ipexctl.core.lock import Lock
 from ipexctl.core.sizes import gigabytes, minutes
 from ipexctl.core.stack import Stack
@@ -17,17 +18,22 @@ from ipexctl.hosts.fetch import Fetcher, sized
 from ipexctl.hosts.indexes import Indexes, from_pip, merged
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import default_store
+from ipexctl.verbs.installing import needs
 from ipexctl.verbs.installing.work import Cuda, Step, Work
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
     """The lock in the folder if it is for one of these, else a fresh one (True)."""
+    extra = needs.needed(work.asked.needs, old)
+    requirements.check(extra, candidates[0].row)
     for stack in candidates if old else ():
-        if old and suits(old, stack):
+        if old and suits(old, stack) and needs.same(old, extra):
+            needs.check_hashes(old, extra)
             return Resolved(stack, old, {}), False
     work.progress.step(Step("", "resolving"))
     indexes = _indexes(work)
-    found = resolver.resolve(candidates, indexes, os.environ)
+    found = resolver.resolve(candidates, indexes, os.environ, extra)
+    needs.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(os.environ), indexes).sizes(found.lock, found.urls)
     found = replace(found, lock=lock)
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
@@ -63,7 +69,8 @@ def suits(lock: Lock, stack: Stack) -> bool:
 
 
 def _indexes(work: Work) -> Indexes:
-    return merged(work.asked.options, from_pip(os.environ), os.environ)
+    own = merged(work.asked.options, from_pip(os.environ), os.environ)
+    return needs.with_indexes(own, needs.needed(work.asked.needs, None))
 
 
 def read_lock(path: Path) -> Lock | None:

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core.changes import Change, read_changes
+from ipexctl.core.changes import Change, read_changes, rows
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostDown, HostRecap, Recap
 from ipexctl.core.rows import Request
@@ -42,6 +42,7 @@ class Install:
     folder: Path = Path()  # where ipexctl.lock is
     check: bool = False
     cuda: Cuda = Cuda.REFUSE
+    needs: tuple[Path, ...] = ()  # requirements files of the user's own
     rebuild: bool = False  # also where nothing is to do
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
@@ -61,6 +62,14 @@ class Chosen:
     new_lock: bool
     no_cpu_build: str = ""
     to_fetch: int = 0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What would change on which host, before it is done."""
+
+    chosen: Chosen
+    changes: tuple[tuple[str, tuple[Change, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -92,8 +101,10 @@ class InstallReport:
 class Progress:
     """Where the verb tells what it does. Calls to `step` come from many threads."""
 
-    chosen: Callable[[Chosen], bool] = lambda chosen: True  # False: the user says no
+    chosen: Callable[[Chosen], None] = lambda chosen: None
     step: Callable[[Step], None] = lambda step: None
+    # Asked once, if there is something to do. False: the user says no.
+    agreed: Callable[[Planned], bool] = lambda planned: True
 
 
 @dataclass
@@ -120,6 +131,7 @@ class State:
     current: str
     changed: tuple[Change, ...] = ()
     again: bool = False
+    packages: tuple[tuple[str, str], ...] = ()  # of `current`
 
     @property
     def stale(self) -> bool:
@@ -130,9 +142,13 @@ def read_state(host: str, done: Mapping[str, Any], *, again: bool) -> State:
     """Raises HostFailed."""
     try:
         changed = read_changes(done["changed"])
-    except (KeyError, ValueError) as e:
+        packages = rows([list(pair) for pair in done["packages"].items()], 2)
+    except (KeyError, ValueError, AttributeError) as e:
         raise HostFailed(f"{host}: its environment is not readable ({e})") from None
-    return State(done["root"], done["built"], done["proved"], done["current"], changed, again=again)
+    return State(
+        done["root"], done["built"], done["proved"], done["current"], changed, again,
+        tuple((name, version) for name, version in packages),
+    )  # fmt: skip
 
 
 def note_downs(work: Work, outcomes: Mapping[Host, object]) -> None:
