@@ -30,9 +30,9 @@ from ipexctl.core.ssh_config import Answer, expand, parse_jump
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.hosts.ssh.channel import SshChannel, execute
 from ipexctl.hosts.ssh.config import SshConfig
-from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, read_banner
+from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, greet
 from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
-from ipexctl.hosts.ssh.link import Link, Wanted, left, silence
+from ipexctl.hosts.ssh.link import Link, Wanted, greeting, left, silence
 from ipexctl.hosts.ssh.login import KeyRing, authenticate
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel
@@ -152,7 +152,7 @@ class SshTransport:
         else:
             wire = dial(answer, deadline)
         try:
-            read_banner(wire, answer, deadline)
+            greet(wire, greeting(), answer, deadline)
         except BaseException:
             wire.close()
             raise

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import queue
+import re
 import socket
 import subprocess
 import threading
@@ -18,6 +19,7 @@ from ipexctl.core.ssh_config import Answer
 from ipexctl.errors import Unreachable
 
 BANNER_LIMIT = 1 << 16
+_FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 
@@ -37,15 +39,20 @@ class Dropped(Exception):
 
 @dataclass
 class Wire:
-    """What an SSH library needs of a socket. The first line was looked at and comes again."""
+    """What an SSH library needs of a socket.
+
+    The first lines of both sides are exchanged by us: the host's was looked at and comes again,
+    and the library's own is not sent twice.
+    """
 
     sock: Any  # a socket, or a channel through a jump host
     seen: bytes = b""
+    said: bytes = b""
     finish: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.recv: Callable[[int], bytes] = self._again if self.seen else self.sock.recv
-        self.send: Callable[[bytes], int] = self.sock.send
+        self.send: Callable[[bytes], int] = self._once if self.said else self.sock.send
         self.settimeout: Callable[[float | None], None] = self.sock.settimeout
 
     def close(self) -> None:
@@ -58,6 +65,13 @@ class Wire:
     @property
     def _closed(self) -> bool:  # Paramiko asks sockets for this
         return bool(self.sock._closed)
+
+    def _once(self, data: bytes) -> int:
+        if data != self.said:
+            raise OSError(f"{data[:80]!r} instead of the greeting that was sent")
+        self.said = b""
+        self.send = self.sock.send
+        return len(data)
 
     def _again(self, size: int) -> bytes:
         data, self.seen = self.seen[:size], self.seen[size:]
@@ -96,10 +110,16 @@ def dial_command(command: str) -> Wire:
     return Wire(ours, finish=lambda: _end(process))
 
 
-def read_banner(wire: Wire, answer: Answer, deadline: float) -> None:
-    """Waits for the host's first SSH line. Raises Dropped, or Unreachable with what it said."""
+def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
+    """Sends our first line and waits for the host's: neither side needs the other's to speak.
+
+    Raises Dropped, or Unreachable with what the host said.
+    """
+    with contextlib.suppress(OSError):  # who hangs up may have said why: the reading below tells
+        wire.sock.settimeout(max(0.01, deadline - time.monotonic()))
+        wire.sock.sendall(line)
     seen = b""
-    while not (seen.startswith(b"SSH-") or b"\nSSH-" in seen) or not seen.endswith(b"\n"):
+    while not _FIRST_LINE.search(seen):
         try:
             wire.sock.settimeout(max(0.01, deadline - time.monotonic()))
             data = wire.sock.recv(255)
@@ -109,12 +129,14 @@ def read_banner(wire: Wire, answer: Answer, deadline: float) -> None:
                 why="another service listens there, or sshd hangs or is overloaded",
                 hint=f"ssh -v {answer.name}",
             ) from None
-        except OSError as e:
-            raise Dropped(str(e)) from None
+        except OSError as e:  # a reset, where our line came to a closed door
+            if not seen:
+                raise Dropped(str(e)) from None
+            data = b""
         seen += data
         if not data or len(seen) > BANNER_LIMIT:
             raise _no_ssh(answer, seen)
-    wire.seen = seen
+    wire.seen, wire.said = seen, line
     wire.__post_init__()
 
 

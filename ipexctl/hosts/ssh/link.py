@@ -85,6 +85,15 @@ def silence() -> None:
 
 
 @cache
+def greeting() -> bytes:
+    """The line with which Paramiko opens a conversation."""
+    import paramiko
+
+    library: Any = paramiko.Transport
+    return f"SSH-{library._PROTO_ID}-{library._CLIENT_ID}\r\n".encode()
+
+
+@cache
 def _packetizer() -> Any:
     import paramiko.packet
 
