@@ -17,7 +17,7 @@ from tests.plan.hosts import node
 
 IDS = st.integers(0, 4096)
 FEW = st.integers(0, 6)
-SOME = settings(max_examples=150, deadline=None)  # no time limits: the machine may be busy
+SOME = settings(max_examples=200, deadline=None)  # no time limits: the machine may be busy
 
 
 def _sane(shape: tuple[int, int, int, int], offset: int) -> tuple[Cpu, ...]:
