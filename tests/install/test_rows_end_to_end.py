@@ -23,8 +23,8 @@ from ipexctl.core.lock import parse
 from ipexctl.core.model import Host
 from ipexctl.core.rows import Row
 from ipexctl.hosts.agent import connect
-from ipexctl.hosts.resolver import find_uv
 from ipexctl.hosts.transport import LocalTransport
+from ipexctl.hosts.uv import find_uv
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.verbs.facts import probe
 from tests.conftest import MakeLab
@@ -87,8 +87,8 @@ class World:
                 make_wheel(default, name, evil, {f"{name}.py": b"raise SystemExit('look-alike')"})
 
     def install(self, *options: str) -> Outcome:
-        command = [sys.executable, "-m", "ipexctl", "install", "--root", str(self.root), "--json"]
-        command += ["--index-url", f"https://{DEFAULT}/simple", *options]
+        command = [sys.executable, "-m", "ipexctl", "install", "-y", "--json"]
+        command += ["--root", str(self.root), "--index-url", f"https://{DEFAULT}/simple", *options]
         work = self.folder / "work"
         work.mkdir(exist_ok=True)
         return finish(
@@ -152,7 +152,8 @@ def test_a_row_from_its_indexes_to_an_environment_in_use(
     done = world.install("--torch", torch, "--backend", "ccl", "--python", world.pythons[python])
     if row.isa == "avx512" and done.code == 3 and "the CPU lacks" in done.err:
         pytest.skip("this machine has no AVX-512, and so is rightly refused")
-    assert (done.code, done.states) == (0, ["changed"]), done.err + done.out
+    assert done.code == 0, done.err + done.out
+    assert done.states == ["changed"]
     assert done.document["row"] == name
 
     # right names, right versions, right place for each

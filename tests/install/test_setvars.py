@@ -16,8 +16,8 @@ from types import ModuleType
 
 import pytest
 
-from ipexctl.core import launch, mpi
-from ipexctl.core.model import Host
+from ipexctl.core import mpi
+from ipexctl.core.model import Host, Mpi
 from ipexctl.core.setvars import checked, merged
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
@@ -159,23 +159,28 @@ def test_a_host_without_bash_is_told_so(tmp_path: Path) -> None:
 # --- what of it is used --------------------------------------------------------------------------
 
 FOUND = {name: value.replace("$CCL_ROOT", "/p/ccl") for name, value in SETVARS[NEW].items()}
-IMPI = (("PATH", "/p/bin"), ("LD_LIBRARY_PATH", "/p/lib"), ("I_MPI_ROOT", "/p"))
+
+
+def impi(version: str) -> Mpi:
+    return Mpi("intel", version, "/p/bin", None)
+
+
 OURS = [
-    ("with our Intel MPI nothing of the carried one goes before it", mpi.env_vars("/p", "2021.18"),
+    ("with our Intel MPI nothing of the carried one goes before it", mpi.env_vars("/p", impi("2021.18")),
      {"PATH": f"/p/bin:{FOUND['PATH']}", "I_MPI_ROOT": "/p",
       "LD_LIBRARY_PATH": f"/p/lib:{FOUND['LD_LIBRARY_PATH']}"}, {"FI_PROVIDER_PATH"}),
-    ("in the older layout our providers win", mpi.env_vars("/p", "2021.14"),
+    ("in the older layout our providers win", mpi.env_vars("/p", impi("2021.14")),
      {"PATH": f"/p/bin:{FOUND['PATH']}", "I_MPI_ROOT": "/p",
       "FI_PROVIDER_PATH": "/p/lib/libfabric/prov",
       "LD_LIBRARY_PATH": f"/p/lib:/p/lib/libfabric:{FOUND['LD_LIBRARY_PATH']}"}, set()),
-    ("without one all of it is taken", mpi.env_vars("/p", ""),
+    ("without one all of it is taken", mpi.env_vars("/p", None),
      {"PATH": f"/p/bin:{FOUND['PATH']}"}, set()),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("_title", "ours", "changed", "left_out"), OURS)
 def test_ours_wins_over_the_scripts(
-    _title: str, ours: launch.Any, changed: dict[str, str], left_out: set[str]
+    _title: str, ours: mpi.Pairs, changed: dict[str, str], left_out: set[str]
 ) -> None:
     kept = {name: value for name, value in FOUND.items() if name not in left_out}
     assert dict(merged(ours, FOUND)) == {**kept, **changed}
