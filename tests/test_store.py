@@ -13,7 +13,7 @@ import pytest
 from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.store import CHUNK, WINDOW, Sent, Store, absent, ensure
+from ipexctl.hosts.store import CHUNK, WINDOW, Room, Sent, Store, absent, ensure
 from ipexctl.hosts.transport import LocalTransport
 
 
@@ -131,6 +131,88 @@ def test_parts_of_a_killed_writer_are_removed_and_fresh_ones_left(
     assert [p.name for p in parts.iterdir()] == ["fresh"]
 
 
+LARGE = 5 * CHUNK  # large enough to be worth keeping half of it
+
+
+def begun(agent: Agent, root: Path, blob: Blob, content: bytes) -> int:
+    """Half of the blob is on the host; the call stays open."""
+    number = agent.start("blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
+    agent.feed(number, {}, content[: blob.size // 2])
+    next(f for f in agent.frames(60) if f.header.get("event") == "got")
+    return number
+
+
+def ended(agent: Agent) -> None:
+    agent.close()
+    agent.channel.exit_status(60)
+
+
+@pytest.fixture
+def other() -> Iterator[Agent]:
+    """A second agent on the same machine: another install, or a host with the same home."""
+    agent = connect(LocalTransport(), Host("other", local=True))
+    yield agent
+    agent.close()
+
+
+def test_a_large_blob_goes_on_where_a_broken_connection_had_left_it(
+    agent: Agent, other: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, os.urandom(LARGE))
+    [(blob, path)] = blobs.items()
+    root, counted = tmp_path / "root", []
+    begun(other, root, blob, path.read_bytes())
+    ended(other)
+    sent = ensure(agent, str(root), [blob], blobs.__getitem__, on_bytes=counted.append)
+    assert sent == Sent(1, LARGE - LARGE // 2)
+    assert sum(counted) == LARGE
+    assert stored(root) == {blob.sha256: path.read_bytes()}
+    assert list(root.glob("blobs/parts/*")) == []
+
+
+def test_what_was_left_with_other_bytes_is_noticed_and_the_next_try_begins_anew(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, os.urandom(LARGE))
+    [blob] = blobs
+    root = tmp_path / "root"
+    assert ensure(agent, str(root), [], blobs.__getitem__) == Sent(0, 0)
+    (root / "blobs" / "parts").mkdir(0o700, parents=True)
+    (root / "blobs" / "parts" / f"{blob.sha256}.part").write_bytes(bytes(LARGE // 2))
+    with pytest.raises(HostFailed, match="arrived damaged"):
+        ensure(agent, str(root), [blob], blobs.__getitem__)
+    assert ensure(agent, str(root), [blob], blobs.__getitem__) == Sent(1, LARGE)
+
+
+@pytest.mark.parametrize(("first_ends", "second_gets"), [("whole", None), ("broken", LARGE // 2)])
+def test_of_two_that_bring_the_same_large_blob_the_second_waits_for_the_first(
+    agent: Agent, other: Agent, tmp_path: Path, first_ends: str, second_gets: int | None
+) -> None:
+    content = os.urandom(LARGE)
+    [blob] = files(tmp_path, content)
+    root = tmp_path / "root"
+    first = begun(other, root, blob, content)
+    agent.start("blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
+    frames = agent.frames(60)
+    assert next(frames).header["event"] == "waiting"
+    if first_ends == "whole":
+        other.feed(first, {}, content[LARGE // 2 :])
+    else:
+        ended(other)
+    go = next(f.header for f in frames if f.header.get("event") != "waiting")
+    assert go["from"] == ({} if second_gets is None else {blob.sha256: second_gets})
+
+
+def test_room_for_what_comes_afterwards_is_asked_for_before_anything_is_sent(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, b"small")
+    with pytest.raises(HostFailed, match="not enough disk space"):
+        ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1 << 60, 1))
+    with pytest.raises(HostFailed, match="not enough inodes"):
+        ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1, 1 << 60))
+
+
 HOSTILE = [
     ({"root": "relative/folder", "blobs": []}, "is not absolute"),
     ({"root": "", "blobs": []}, "is not a path"),
@@ -163,6 +245,18 @@ def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> 
     agent.feed(number, {}, b"four")
     with pytest.raises(HostFailed, match="4 bytes came where 3 were left"):
         agent.wait(number)
+
+
+def test_a_blob_that_was_damaged_in_the_controllers_store_goes_and_is_fetched_anew(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "blobs")
+    blob = store.add("a.whl", [b"content"])
+    assert store.whole(blob)
+    store.path(blob).write_bytes(b"cantent")
+    assert store.has(blob)
+    assert not store.whole(blob)
+    assert not store.has(blob)
 
 
 def test_the_controllers_store_keeps_bytes_once_and_only_with_the_right_hash(

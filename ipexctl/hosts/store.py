@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ipexctl.core.model import Blob
-from ipexctl.errors import InputError, NotHere
+from ipexctl.core.model import Blob, Host
+from ipexctl.errors import HostFailed, InputError, NotHere
 from ipexctl.hosts.agent import Agent, failure
 
 CHUNK = 1 << 20
@@ -26,10 +27,18 @@ Source = Callable[[Blob], Path]
 
 @dataclass(frozen=True)
 class Sent:
-    """What `ensure` had to do."""
+    """What travelled: less than the blobs are when an earlier try had left something."""
 
     count: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a host will need on its disk once the blobs are there."""
+
+    bytes: int = 0
+    files: int = 0
 
 
 def ensure(
@@ -39,15 +48,17 @@ def ensure(
     source: Source,
     *,
     on_bytes: OnBytes | None = None,
+    room: Room | None = None,
 ) -> Sent:
     """Afterwards every blob is under `root` on the agent's host. `source` tells its file here.
 
-    Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
+    `on_bytes` hears of every byte that is there now, sent or not. A large blob that was cut goes on
+    where it stopped. Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
     """
     missing = absent(agent, root, blobs)
-    if missing:
-        _send(agent, root, missing, source, on_bytes or (lambda n: None))
-    return Sent(len(missing), sum(b.size for b in missing))
+    if not missing:
+        return Sent(0, 0)
+    return _send(agent, root, missing, source, on_bytes or (lambda n: None), room or Room())
 
 
 def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
@@ -59,26 +70,40 @@ def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
 
 
 def _send(
-    agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes
-) -> None:
-    asked = {"root": root, "blobs": [[b.sha256, b.size] for b in blobs]}
+    agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
+) -> Sent:
+    pairs = [[b.sha256, b.size] for b in blobs]
+    asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("blobs.put", asked)
     answers = _answers(agent, number)
-    on_bytes(next(answers))  # the host has looked at its disk
+    begins = _begins(agent.host, blobs, next(answers))
+    left = sum(b.size - begin for b, begin in begins.items())
+    on_bytes(sum(b.size for b in blobs) - left)
     try:
-        for on_its_way, chunk in enumerate(_chunks(blobs, source)):
+        for on_its_way, chunk in enumerate(_chunks(begins, source)):
             if on_its_way >= WINDOW:
-                on_bytes(next(answers))
+                on_bytes(next(answers)["bytes"])
             agent.feed(number, {}, chunk)
     except InputError:
         agent.feed(number, {"abort": True})
         raise
-    for count in answers:
-        on_bytes(count)
+    for answer in answers:
+        on_bytes(answer["bytes"])
+    return Sent(len(begins), left)
 
 
-def _answers(agent: Agent, number: int) -> Iterator[int]:
-    """The sizes of the chunks the host has taken; ends when it has them all."""
+def _begins(host: Host, blobs: Sequence[Blob], go: Mapping[str, Any]) -> dict[Blob, int]:
+    """Which of the blobs the host waits for, and from which byte on."""
+    said = go.get("from")
+    if isinstance(said, dict):
+        begins = {b: said[b.sha256] for b in blobs if b.sha256 in said}
+        if all(isinstance(begin, int) and 0 <= begin <= b.size for b, begin in begins.items()):
+            return begins
+    raise HostFailed(f"{host.name}: what it says of its files is not readable")
+
+
+def _answers(agent: Agent, number: int) -> Iterator[Mapping[str, Any]]:
+    """First which blobs are to come, then each chunk the host has taken; ends when it has all."""
     for frame in agent.frames(SILENCE):
         if frame.header["id"] != number:
             continue
@@ -86,15 +111,17 @@ def _answers(agent: Agent, number: int) -> Iterator[int]:
             raise failure(agent.host, frame.header["error"])
         if "done" in frame.header:
             return
-        yield frame.header["bytes"]
+        if frame.header.get("event") in ("go", "got"):
+            yield frame.header
     agent.wait(number)  # the channel has ended: raises Unreachable with what the host said last
 
 
-def _chunks(blobs: Iterable[Blob], source: Source) -> Iterator[bytes]:
-    for blob in blobs:
-        left = blob.size
+def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
+    for blob, begin in begins.items():
+        left = blob.size - begin
         try:
             with source(blob).open("rb") as file:
+                file.seek(begin)
                 while left and (chunk := file.read(min(CHUNK, left))):
                     left -= len(chunk)
                     yield chunk
@@ -118,6 +145,18 @@ class Store:
             return self.path(blob).stat().st_size == blob.size or not blob.size
         except OSError:
             return False
+
+    def whole(self, blob: Blob) -> bool:
+        """Is it here, with the right content? What is not goes, so that it is fetched anew."""
+        if not self.has(blob):
+            return False
+        try:
+            if _sha256(self.path(blob)) == blob.sha256:
+                return True
+            self.path(blob).unlink(missing_ok=True)
+        except OSError as e:
+            raise NotHere(f"cannot read {blob.name} in {self.folder}", why=str(e)) from None
+        return False
 
     def add(self, name: str, chunks: Iterable[bytes], *, sha256: str = "") -> Blob:
         """Keeps the bytes, whole or not at all. With `sha256` they must have that hash."""
@@ -150,6 +189,14 @@ class Store:
         self.path(blob).parent.mkdir(0o700, parents=True, exist_ok=True)
         part.replace(self.path(blob))
         return blob
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def default_store(environ: Mapping[str, str]) -> Store:

@@ -1,13 +1,16 @@
 """Files by content under ROOT/blobs/sha256: what is here, and taking in what is not.
 
 A blob has its final name only once its bytes are whole, hashed and on the disk. Until then it is a
-part, locked by whoever writes it, so that parts of a killed writer can be told and removed.
+part, locked by whoever writes it. Small parts of a killed writer are removed; a large one keeps its
+name, so that the next try goes on where it ended, whoever makes it. Two that want the same large
+blob at the same time, be it from two hosts with one home, take it once: the second one waits.
 """
 
 import errno
 import fcntl
 import hashlib
 import os
+import queue
 import re
 import stat
 import time
@@ -17,6 +20,11 @@ Failure = globals()["Failure"]  # put there by remote/main.py
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
+RESUMED = 4 << 20  # from this size on a part is worth keeping
+KEPT = 7 * 86400  # seconds that a large part waits for its next try
+BEAT = 5.0  # seconds between signs of life: a dead connection is noticed by those who write to it
+QUIET = 300.0  # a controller that sends nothing for so long is gone
+hashed = set()  # type: set[object]  # what this agent has hashed itself, by stamp()
 
 
 def op_have(call, header):
@@ -27,19 +35,33 @@ def op_have(call, header):
 
 
 def op_put(call, header):
-    """{root, blobs: [[sha256, size], ...]}, then frames whose bodies are their bytes in that order.
+    """{root, blobs: [[sha256, size], ...], room: [bytes, files]}, then frames with their bytes.
 
-    {"event": "got", "bytes": 0} says: go on. A frame holds bytes of one blob only; each is answered
-    with {"event": "got", "bytes": n}.
+    `room` is what will be needed afterwards. {"event": "go", "from": {sha256: offset}} says which
+    blobs are to come and where each begins; they come in the order of the request. A frame holds
+    bytes of one blob only; each is answered with {"event": "got", "bytes": n}.
     """
     root = root_folder(header["root"])
-    blobs = wanted(header)
-    need_space(root, sum(size for _, size in blobs), len(blobs))
+    blobs = list(dict(wanted(header)).items())
+    more, files = header.get("room") or (0, 0)
     parts = folder(root, "blobs", "parts")
     remove_dead_parts(parts)
-    call.emit({"event": "got", "bytes": 0})
-    for sha, size in blobs:
-        take(call, root, parts, sha, size)
+    large = {}
+    try:
+        for sha, size in sorted(blobs):  # one order for everybody: no two wait for each other
+            if size >= RESUMED:
+                large[sha] = claimed(call, root, parts, sha, size)
+        missing = [(sha, size) for sha, size in blobs if not is_here(root, sha, size)]
+        begins = {sha: begin(large.get(sha), size) for sha, size in missing}
+        left = sum(size - begins[sha] for sha, size in missing)
+        need_space(root, left + more, len(missing) + files)
+        call.emit({"event": "go", "from": begins})
+        for sha, size in missing:
+            take(call, root, large.get(sha) or fresh(parts, sha), sha, size)
+    finally:
+        for part in large.values():
+            if part:
+                part.close()
     return {"count": len(blobs)}
 
 
@@ -110,24 +132,43 @@ def is_here(root, sha, size):
     return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
-def verify(root, sha):
+def verify(root, shas):
     """A disk can lose what it was given. What is no longer the blob is removed, to come again."""
-    path = path_of(root, sha)
-    digest = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            for chunk in iter(lambda: file.read(1 << 20), b""):
-                digest.update(chunk)
-    except OSError as e:
-        raise Failure("cannot read the blob %s" % sha[:16], str(e)) from None
-    if digest.hexdigest() != sha:
+    damaged = [path_of(root, sha) for sha in shas if not is_whole(path_of(root, sha), sha)]
+    for path in damaged:
         unlink(path)
+    if damaged:
+        n = len(damaged)
         raise Failure(
-            "a file was damaged on the disk of this host: %s" % path,
-            "it was removed",
-            "run the same command again: it is sent anew",
+            "%s damaged on the disk of this host: %s"
+            % ("a file was" if n == 1 else "%d files were" % n, ", ".join(damaged)),
+            "removed" if n == 1 else "they were removed",
+            "run the same command again: what was damaged is sent anew",
             "damaged",
         )
+
+
+def is_whole(path, sha):
+    try:
+        with open(path, "rb") as file:
+            if stamp(file.fileno()) in hashed:
+                return True
+            return hash_of(file).hexdigest() == sha
+    except OSError as e:
+        raise Failure("cannot read the blob %s" % sha[:16], str(e)) from None
+
+
+def stamp(fd):
+    """A file that is touched has another one."""
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def hash_of(file):
+    digest = hashlib.sha256()
+    for chunk in iter(lambda: file.read(1 << 20), b""):
+        digest.update(chunk)
+    return digest
 
 
 def need_space(root, size, count):
@@ -166,53 +207,129 @@ def wanted(header):
     return blobs
 
 
-def take(call, root, parts, sha, size):
-    path = path_of(root, sha)
-    part = os.path.join(parts, "%s.%d-%s" % (sha[:16], os.getpid(), os.urandom(4).hex()))
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+class Part:
+    """The open, locked file of a blob that is not whole yet."""
+
+    def __init__(self, path, flags):
+        self.path = path
+        self.file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600), "r+b", 0)
+
+    def lock(self):
+        return lock(self.file.fileno())
+
+    def is_named(self):
+        """Is this still the file of that name? Whoever held it before may have finished it."""
+        try:
+            return os.path.samestat(os.fstat(self.file.fileno()), os.lstat(self.path))
+        except OSError:
+            return False
+
+    def size(self):
+        return os.fstat(self.file.fileno()).st_size
+
+    def close(self):
+        self.file.close()
+
+
+def fresh(parts, sha):
+    name = "%s.%d-%s" % (sha[:16], os.getpid(), os.urandom(4).hex())
+    part = Part(os.path.join(parts, name), os.O_CREAT | os.O_EXCL)
+    part.lock()
+    return part
+
+
+def claimed(call, root, parts, sha, size):
+    """The part of a large blob, ours alone; None when somebody else has brought the blob."""
+    told = 0.0
+    while not is_here(root, sha, size):
+        part = Part(os.path.join(parts, sha + ".part"), os.O_CREAT)
+        if part.lock() and part.is_named():
+            return part
+        part.close()
+        if time.time() - told > BEAT:
+            told = time.time()
+            call.emit({"event": "waiting"})
+        time.sleep(0.2)
+    return None
+
+
+def begin(part, size):
+    """How much of it an earlier try has left."""
+    if not part:
+        return 0
+    if part.size() > size:
+        part.file.truncate(0)
+    return part.size()
+
+
+def take(call, root, part, sha, size):
     try:
-        lock(fd)
-        digest = receive(call, fd, size)
+        digest = receive(call, part.file, size)
         if digest != sha:
+            unlink(part.path)
             raise Failure(
                 "a file arrived damaged: sha256 %s... instead of %s..." % (digest[:16], sha[:16]),
                 "nothing of it was kept",
                 "run the same command again",
                 "damaged",
             )
-        os.fsync(fd)
+        os.fsync(part.file.fileno())
         folder(root, "blobs", "sha256", sha[:2])
-        os.rename(part, path)
+        os.rename(part.path, path_of(root, sha))
+        hashed.add(stamp(part.file.fileno()))
     except OSError as e:
-        unlink(part)
-        raise Failure(
-            "cannot write to %s: %s" % (root, e.strerror or e),
-            slug="no-space" if e.errno in (errno.ENOSPC, errno.EDQUOT) else "host-failed",
-        ) from None
-    except BaseException:
-        unlink(part)
-        raise
+        unlink(part.path)
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full(root, size) from None
+        raise Failure("cannot write to %s: %s" % (root, e.strerror or e)) from None
     finally:
-        os.close(fd)
+        if size < RESUMED:
+            unlink(part.path)  # unless it has its final name by now
+            part.close()
 
 
-def receive(call, fd, size):
-    digest = hashlib.sha256()
-    left = size
+def disk_full(root, size):
+    disk = os.statvfs(root)
+    return Failure(
+        "no space left on the disk of %s" % root,
+        "the file takes %s, %s are free; something else filled the disk meanwhile"
+        % (human(size), human(disk.f_bavail * disk.f_frsize)),
+        "free some space, then run the same command again; or --root FOLDER on a bigger disk",
+        "no-space",
+    )
+
+
+def receive(call, file, size):
+    """Whatever is in the file, and then what comes; the hash of both."""
+    file.seek(0)
+    digest = hash_of(file)
+    left = size - file.tell()
     while left:
-        frame = call.recv()
-        if frame is None or frame[0].get("abort"):
-            raise Failure("the controller stopped sending")
-        body = frame[1]
+        body = next_body(call)
         if not body or len(body) > left:
             raise Failure("%d bytes came where %d were left" % (len(body), left), slug="damaged")
         view = memoryview(body)
         while view:
-            view = view[os.write(fd, view) :]
+            view = view[file.write(view) :]
         digest.update(body)
         left -= len(body)
         call.emit({"event": "got", "bytes": len(body)})
     return digest.hexdigest()
+
+
+def next_body(call):
+    began = time.time()
+    while True:
+        try:
+            frame = call.inbox.get(timeout=BEAT)
+        except queue.Empty:
+            if time.time() - began > QUIET:
+                raise Failure("the controller sent nothing for %d s" % QUIET) from None
+            call.emit({"event": "alive"})
+            continue
+        if frame is None or frame[0].get("abort"):
+            raise Failure("the controller stopped sending")
+        return frame[1]
 
 
 def lock(fd):
@@ -229,7 +346,8 @@ def remove_dead_parts(parts):
     for name in os.listdir(parts):
         path = os.path.join(parts, name)
         try:
-            if time.time() - os.lstat(path).st_mtime < 60:
+            age = time.time() - os.lstat(path).st_mtime
+            if age < (KEPT if name.endswith(".part") else 60):
                 continue
             fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
         except OSError:

@@ -60,8 +60,7 @@ def op_build(call, header):
     with Locked(call, root):
         if os.path.exists(os.path.join(env, OK)):
             return {"built": False}
-        for sha in [sha for _, sha in wheels] + [header["uv"]]:
-            blobs.verify(root, sha)
+        blobs.verify(root, [sha for _, sha in wheels] + [header["uv"]])
         blobs.need_space(root, unpacked_size(root, wheels), 0)
         uv = unpack_uv(root, header["uv"])
         build(call, root, env, uv, header["python"], wheels)
