@@ -1,4 +1,4 @@
-"""env ls, env diff, env rm."""
+"""env ls, env diff, env exec, env shell, env rm."""
 
 from __future__ import annotations
 
@@ -90,6 +90,55 @@ def diff(
     else:
         show_compared(compared)
     raise typer.Exit(compared.exit_code)
+
+
+# what follows the command is the command's, also when it looks like an option
+@env_app.command("exec", context_settings={"allow_interspersed_args": False})
+def exec_(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --.")],
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Run a command in the environment of every host. No shell reads it: -- sh -c '...' does."""
+    from ipexctl.ui.within import Heard, document, printer, show_ran
+    from ipexctl.verbs.within import run_within
+
+    target = make_target(
+        hostfile, hosts, ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    heard = Heard()
+    ran = run_within(target, command, heard if json else printer(), root)
+    if json:
+        print_json(document(ran, heard))
+    else:
+        show_ran(ran)
+    raise typer.Exit(ran.exit_code)
+
+
+@env_app.command()
+def shell(
+    host: Annotated[str, typer.Argument(metavar="HOST")],
+    hostfile: Hostfile = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+) -> None:
+    """A shell on one host with its environment active; fails where none is installed."""
+    from ipexctl.verbs.shell import attend
+
+    names = None if hostfile else [host]
+    target = make_target(hostfile, names, ssh_config, 1, ask_pass=ask_pass, transport=transport)
+    raise typer.Exit(attend(target, host, (), root, None))
 
 
 @env_app.command()

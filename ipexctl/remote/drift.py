@@ -45,7 +45,7 @@ def op_compare(call, header):
     return {
         "root": root,
         "current": os.path.basename(env),
-        "packages": {name: ", ".join(v for v, _ in found) for name, found in dists(env).items()},
+        "packages": packages(env),
         "changed": changed(env),
         "files": sorted(look.found)[:MOST],
         "more": max(0, len(look.found) - MOST),
@@ -67,7 +67,7 @@ def nothing(root):
 def metadata(env):
     """{name of a dist-info folder: sha256 of its RECORD}, for the mark of a build."""
     found = {}
-    for folder in glob.glob(os.path.join(site(env), "*.dist-info")):
+    for folder in glob.glob(os.path.join(glob.escape(site(env)), "*.dist-info")):
         try:
             with open(os.path.join(folder, "RECORD"), "rb") as file:
                 found[os.path.basename(folder)] = hashlib.sha256(file.read()).hexdigest()
@@ -92,6 +92,13 @@ def changed(env):
         if versions[0] != versions[1] or replaced:
             found.append([name] + versions)
     return found
+
+
+def packages(env):
+    """{package: version}"""
+    folders = glob.glob(os.path.join(glob.escape(site(env)), "*.dist-info"))
+    found = grouped([(os.path.basename(folder), "") for folder in folders], DIST)
+    return {name: ", ".join(v for v, _ in some) for name, some in found.items()}
 
 
 def built(env):

@@ -46,6 +46,7 @@ def op_state(call, header):
         "proved": os.path.exists(os.path.join(env, PROVED)),
         "current": current(root),
         "changed": drift.changed(env) if built else [],
+        "packages": drift.packages(os.path.realpath(os.path.join(root, "current"))),
     }
 
 

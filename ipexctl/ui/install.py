@@ -15,8 +15,9 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostRecap, Recap
 from ipexctl.core.rows import END_OF_LIFE
 from ipexctl.core.sizes import gigabytes, minutes
+from ipexctl.errors import InputError
 from ipexctl.ui.console import stderr_console, stdout_console
-from ipexctl.verbs.installing.work import Chosen, InstallReport, Progress, Step
+from ipexctl.verbs.installing.work import Chosen, InstallReport, Planned, Progress, Step
 
 _COLOURS = {
     Recap.OK: "green",
@@ -118,6 +119,18 @@ def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
     ]
 
 
+def difference(planned: Planned) -> str:
+    """For --diff: the packages that change, hosts with the same changes together."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host, changes in planned.changes:
+        groups.setdefault(tuple(map(str, changes)), []).append(host)
+    text = ""
+    for lines, hosts in groups.items():
+        head = f"{fold(hosts)}: {len(lines) or 'no'} package{'s' * (len(lines) != 1)}"
+        text += f"{head} to change\n" + "".join(f"  {line}\n" for line in lines)
+    return text
+
+
 def show(report: InstallReport) -> None:
     console = stdout_console()
     for line in recap_lines(report):
@@ -132,18 +145,21 @@ class View:
     """Live lines on a terminal; elsewhere one plain line whenever a host starts something new."""
 
     console: Console = field(default_factory=stderr_console)
-    confirm: Callable[[Chosen], bool] = lambda chosen: True
+    confirm: Callable[[Planned], bool] = lambda planned: True
     quiet: bool = False
     _steps: dict[str, Step] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _live: Any = None
 
     def progress(self) -> Progress:
-        return Progress(self.chosen, self.step)
+        return Progress(self.chosen, self.step, self.agreed)
 
-    def chosen(self, chosen: Chosen) -> bool:
+    def chosen(self, chosen: Chosen) -> None:
         self.say(chosen_text(chosen))
-        return self.confirm(chosen)
+
+    def agreed(self, planned: Planned) -> bool:
+        self._stop()
+        return self.confirm(planned)
 
     def say(self, text: str) -> None:
         if not self.quiet:
@@ -196,11 +212,14 @@ def _doing(step: Step) -> str:
     return f"{step.text} {megabytes(step.done)}" if step.done else step.text
 
 
-def ask(stdin: TextIO, chosen: Chosen) -> bool:
-    """Yes unless somebody at a terminal says no; a CUDA build needs a yes."""
+def question(chosen: Chosen) -> str:
+    return "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Go on? [Y/n] "
+
+
+def ask(stdin: TextIO, question: str = "Go on? [Y/n] ") -> bool:
+    """What somebody at a terminal says; saying nothing is a yes where the question has a big Y."""
     if not stdin.isatty():
-        return True
-    question = "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Go on? [Y/n] "
+        raise InputError("nothing was changed: nobody is there to ask", hint="add -y to do this")
     stderr_console().print(question, end="", markup=False)
     said = stdin.readline().strip().lower()
-    return said in ("y", "yes") or (not said and not chosen.no_cpu_build)
+    return said in ("y", "yes") or (not said and "[Y/" in question)

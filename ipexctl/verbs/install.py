@@ -15,7 +15,7 @@ from ipexctl.verbs.choice import decide
 from ipexctl.verbs.facts import probe
 from ipexctl.verbs.installing import bundled
 from ipexctl.verbs.installing.bundled import Bundle
-from ipexctl.verbs.installing.hosts import complete, on_hosts, states_of, would
+from ipexctl.verbs.installing.hosts import changes_to, complete, on_hosts, states_of, would
 from ipexctl.verbs.installing.locking import (
     fetch,
     lacking,
@@ -30,6 +30,7 @@ from ipexctl.verbs.installing.work import (
     Cuda,
     Install,
     InstallReport,
+    Planned,
     Progress,
     Step,
     Work,
@@ -70,8 +71,10 @@ def _all_steps(
     names = tuple(f.host for f in facts)
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
     chosen = Chosen(stack, lock, names, new_lock, unasked, 0 if bundle else lacking(lock))
-    agreed = work.progress.chosen(chosen)
+    work.progress.chosen(chosen)
     states = states_of(work, lock, forks)
+    planned = Planned(chosen, changes_to(lock, states))
+    agreed = not planned.changes or work.progress.agreed(planned)
     if work.asked.check or not agreed:
         return chosen, would(work, lock, states, agreed=agreed)
     if any(not complete(state, lock) for state in states.values()):

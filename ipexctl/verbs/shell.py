@@ -22,9 +22,16 @@ _LOGIN_SHELLS = "*/bash|*/zsh|*/ksh|*/dash|*/ash|*/sh"
 
 
 def attend(
-    target: Target, name: str, command: tuple[str, ...], root: str, note: Callable[[str], None]
+    target: Target,
+    name: str,
+    command: tuple[str, ...],
+    root: str,
+    note: Callable[[str], None] | None,
 ) -> int:
-    """The exit code of `command` on the host, or of a login shell where no command is given."""
+    """The exit code of `command` on the host, or of a login shell where no command is given.
+
+    `note` None: where nothing is installed it fails.
+    """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not command and not terminal:
         raise InputError(
@@ -65,12 +72,16 @@ def find(target: Target, name: str) -> Host:
 
 
 def installed(
-    transport: Transport, host: Host, root: str, timeout: float, note: Callable[[str], None]
+    transport: Transport,
+    host: Host,
+    root: str,
+    timeout: float,
+    note: Callable[[str], None] | None,
 ) -> Env:
     """The variables of the environment in use there; none where nothing is installed."""
     agent = connect(transport, host, timeout=timeout)
     try:
-        if agent.hello.kind != "python":
+        if agent.hello.kind != "python" and note:
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
         done = agent.call("prepare.run", {"root": root, "run_id": "shell"}, total=60.0).done
@@ -78,7 +89,7 @@ def installed(
     except ValueError as e:
         raise HostFailed(f"{host.name}: what it says of itself is not readable ({e})") from None
     except HostFailed as e:
-        if e.slug != "not-installed":
+        if e.slug != "not-installed" or not note:
             raise
         note(f"{e.what}; this is the host's own environment")
         return ()
@@ -88,15 +99,61 @@ def installed(
 
 def remote_line(env: Env, command: tuple[str, ...]) -> str:
     """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
-    last = ("exec", *map(_word, command)) if command else ('exec "${SHELL:-/bin/sh}" -i',)
-    inner = "; ".join([*map(_set, env), " ".join(last)])
     if command:
+        inner = "; ".join([*map(_set, env), " ".join(("exec", *map(_word, command)))])
         return shell.quote(("exec", "/bin/sh", "-c", inner))
-    run = shell.quote(("-c", inner))
+    run = shell.quote(("-c", _interactive(env)))
     start = (
         f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
     )
     return shell.quote(("exec", "/bin/sh", "-c", start))
+
+
+def _interactive(env: Env) -> str:
+    """The account's own shell. Its start files may set PATH anew, so ours comes after them: from a
+    file that takes their place, calls them, and removes itself."""
+    if not env:
+        return 'exec "${SHELL:-/bin/sh}" -i'
+    sets = "; ".join(map(_set, env))
+    cases = "".join(
+        f'x{name}) printf "%s\\n" {_word(text.replace("SETS", sets))} > "$IPEXCTL_RC/{file}"; '
+        f'{start} "$SHELL" {options};; '
+        for name, file, text, start, options in _START_FILES
+    )
+    return (
+        'IPEXCTL_RC="$(mktemp -d 2>/dev/null)"; export IPEXCTL_RC; '
+        f'case "${{IPEXCTL_RC:+x}}${{SHELL##*/}}" in {cases}'
+        f'xfish) rm -rf "$IPEXCTL_RC"; unset IPEXCTL_RC; {sets}; IPEXCTL_PATH="$PATH"; export IPEXCTL_PATH; '
+        f'exec "$SHELL" -i -C {_word(_FISH)};; '
+        f'*) {sets}; exec "${{SHELL:-/bin/sh}}" -i;; esac'
+    )
+
+
+_GONE = 'rm -rf "$IPEXCTL_RC"; unset IPEXCTL_RC'
+_FISH = "set -gx PATH (string split : -- $IPEXCTL_PATH) $PATH; set -e IPEXCTL_PATH"
+# shell, its start file, what is in it, and how the shell is told to read it
+_START_FILES = (
+    (
+        "bash", "rc", f"if [ -f ~/.bashrc ]; then . ~/.bashrc; fi; SETS; {_GONE}",
+        "exec", '--rcfile "$IPEXCTL_RC/rc" -i',
+    ),
+    (
+        "zsh", ".zshrc",
+        f'ZDOTDIR="$IPEXCTL_ZDOTDIR"; unset IPEXCTL_ZDOTDIR; '
+        f'if [ -f "$ZDOTDIR/.zshrc" ]; then . "$ZDOTDIR/.zshrc"; fi; SETS; {_GONE}',
+        'IPEXCTL_ZDOTDIR="${ZDOTDIR:-$HOME}"; ZDOTDIR="$IPEXCTL_RC"; '
+        "export IPEXCTL_ZDOTDIR ZDOTDIR; exec", "-i",
+    ),
+    *(
+        (
+            name, "rc",
+            f'ENV="$IPEXCTL_ENV"; unset IPEXCTL_ENV; '
+            f'if [ -f "$ENV" ]; then . "$ENV"; fi; SETS; {_GONE}',
+            'IPEXCTL_ENV="$ENV"; ENV="$IPEXCTL_RC/rc"; export IPEXCTL_ENV ENV; exec', "-i",
+        )
+        for name in ("sh", "dash", "ash", "ksh")
+    ),
+)  # fmt: skip
 
 
 def _word(text: str) -> str:

@@ -117,7 +117,7 @@ exec {find_uv(os.environ)} "$@"
         self, *options: str, environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "ipexctl", "install", "--root", str(self.root)]
-        command += ["--mpi", "none", "--json", *options]
+        command += ["-y", "--mpi", "none", "--json", *options]
         if "--stack" not in options and "--ipex" not in options:
             command += ["--stack", "stock"]  # the folder has no code that would say it
         return subprocess.Popen(

@@ -45,7 +45,7 @@ def made(shop: Shop) -> Path:
 def install(shop: Shop, *words: str, **more: str) -> Outcome:
     """On a machine that has nothing but the bundle: no cache, no folder of wheels, no index."""
     bare = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": "", **more}
-    options = ("--root", str(shop.root), "--bundle", "here.tar", "--json")
+    options = ("--root", str(shop.root), "--bundle", "here.tar", "--json", "-y")
     return ipexctl(shop, "install", *options, *words, **bare)
 
 
@@ -104,7 +104,7 @@ def test_a_machine_without_network_installs_from_it_and_fetches_nothing(shop: Sh
     if subprocess.run([*offline, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a network namespace")
     environ = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": ""}
-    words = ("install", "--root", str(shop.root), "--bundle", "here.tar", "--json")
+    words = ("install", "--root", str(shop.root), "--bundle", "here.tar", "--json", "-y")
     done = ipexctl(shop, *words, before=offline, **environ)
     assert (done.code, done.states) == (0, ["changed"]), done.err
     assert (done.document["bytes_fetched"], done.document["bytes_sent"] > 0) == (0, True)

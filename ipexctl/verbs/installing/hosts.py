@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ipexctl.core import mpi, setvars
 from ipexctl.core import stack as stacks
-from ipexctl.core.changes import told
+from ipexctl.core.changes import Change, between, told
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.setvars import Pairs
@@ -39,6 +39,18 @@ def states_of(work: Work, lock: Lock, forks: int) -> dict[Host, State]:
 
 def complete(state: State, lock: Lock) -> bool:
     return state.built and state.proved and state.current == lock.key and not state.stale
+
+
+def changes_to(
+    lock: Lock, states: Mapping[Host, State]
+) -> tuple[tuple[str, tuple[Change, ...]], ...]:
+    """Of the hosts on which something is to do: from what is current to the lock's packages."""
+    wanted = {p.name: p.version for p in lock.packages}
+    return tuple(
+        (host.name, between(dict(state.packages), wanted))
+        for host, state in states.items()
+        if not complete(state, lock)
+    )
 
 
 def would(
