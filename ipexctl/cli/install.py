@@ -54,6 +54,9 @@ def install(
     python: Annotated[
         str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
     ] = "",
+    python_from: Annotated[
+        str, typer.Option("--python-from", help="A CPython to carry: archive, folder or URL.")
+    ] = "",
     find_links: Annotated[
         list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
     ] = None,
@@ -104,7 +107,8 @@ def install(
             "--rollback cannot go with options that choose a stack",
             why="it goes back to the environment that the hosts had before",
         )
-    if use_env and (torch or ipex or backend or stack or python or bundle or rollback or rebuild):
+    chosen = (torch, ipex, backend, stack, python, python_from)
+    if use_env and (any(chosen) or bundle or rollback or rebuild):
         raise InputError(
             "--use-env cannot go with options that choose what is installed",
             why="nothing is installed: the environment is used as it is",
@@ -127,6 +131,7 @@ def install(
         rebuild=rebuild,
         bundle=bundle,
         lock_sha256=lock_sha256,
+        python_from=python_from,
     )
     named = [*(names or ()), *(hosts or ())]
     target = make_target(

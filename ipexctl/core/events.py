@@ -53,6 +53,7 @@ class Exited:
     launch: int | None
     code: int
     error: str
+    asked: bool = False  # we had it killed
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,8 @@ def _exited(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
     if key != "mpirun" and not number.isdecimal():
         raise BadEvent(f"the end of {key[:40]!r}")
     launch = None if key == "mpirun" else int(number[:9])
-    return Exited(launch, _whole(header, "code"), _text(header, "error", ""))
+    asked = header.get("asked") is True
+    return Exited(launch, _whole(header, "code"), _text(header, "error", ""), asked)
 
 
 def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:

@@ -73,7 +73,6 @@ MPICH = Flavour(
     slots="{label}:{ranks}",
     daemons=frozenset({"hydra_pmi_proxy"}),
     variables=(("LD_LIBRARY_PATH", "{prefix}/lib"),),
-    nic=(("FI_TCP_IFACE", "{nic}"),),
 )  # fmt: skip
 OPENMPI = Flavour(
     name="openmpi",
@@ -343,16 +342,21 @@ def _is_daemon(word: str, plan: LaunchPlan, row: Flavour) -> bool:
 
 def _own(row: Flavour, target: HostPlan, words: tuple[str, ...]) -> Iterator[str]:
     """Without what is node0's alone: each host has its own interface, and its own settings."""
-    i = 0
-    while i < len(words):
-        if words[i].endswith("mca") and words[i + 1 : i + 2] and words[i + 1] in row.dropped:
-            i += 3
-            continue
-        yield words[i]
-        if words[i] == "--iface" and i + 1 < len(words):
-            yield target.nic
-            i += 1
-        i += 1
+    at = 0
+    while at < len(words):
+        word, name = words[at], words[at + 1 : at + 2]
+        if word == "--iface":
+            yield from (word, target.nic)
+            at += 2
+        elif word.endswith("mca") and name and name[0] in row.dropped:
+            at += 3
+        elif word.endswith("mca") and name and name[0] in ("plm_ssh_agent", "plm_rsh_agent"):
+            # a daemon starts no others, and complains if node0's program is not on its host
+            yield from (word, name[0], "/bin/sh")
+            at += 3
+        else:
+            yield word
+            at += 1
 
 
 def _moved(word: str, own: str, other: str) -> str:

@@ -169,6 +169,7 @@ class RunState:
     first: RankEnd | None = None
     lost: str = ""  # which host was lost, and how we know
     mpi: str = ""  # how mpirun or a daemon of its ended before the ranks did
+    mpi_killed: bool = False
     frozen: str = ""  # which rank stood still, and for how long
     timeout: str = ""  # how long the run was allowed to take
     hidden: int = 0
@@ -232,9 +233,10 @@ class RunState:
             )
 
     def mpi_ended(self, how: str, *, killed: bool = False) -> None:
-        """One of MPI's programs; one that was killed is why the others gave up."""
-        if (self._undecided and not self.all_ended) or (killed and self.mpi and not self.stopping):
-            self.mpi = how
+        """One of MPI's programs; the first that was killed is why the others gave up."""
+        later = killed and self.mpi and not self.mpi_killed and not self.stopping
+        if (self._undecided and not self.all_ended) or later:
+            self.mpi, self.mpi_killed = how, killed
 
     @property
     def _undecided(self) -> bool:
@@ -279,6 +281,12 @@ class RunState:
     @property
     def all_ended(self) -> bool:
         return len(self.ends) == self.plan.world_size
+
+    @property
+    def all_known(self) -> bool:
+        """Every rank has ended, one of them badly, and it is understood how."""
+        ends = self.ends.values()
+        return any(not e.ok for e in ends) and all(self.settled(e.rank) for e in ends)
 
     @property
     def all_ok(self) -> bool:

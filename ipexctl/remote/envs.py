@@ -20,6 +20,7 @@ blobs = agent.module("blobs")
 commands = agent.module("commands")
 drift = agent.module("drift")
 proof = agent.module("proof")
+pythons = agent.module("pythons")
 setvars = agent.module("setvars")
 
 KEY = re.compile(r"[0-9a-f]{16}\Z")
@@ -36,14 +37,14 @@ BEAT = 5.0  # seconds between signs of life while waiting for the lock
 
 
 def op_state(call, header):
-    """{root, key} -> {root, built, proved, current, changed}: what is here of this environment."""
+    """{root, key, mpi} -> {root, built, proved, current, changed}: what is here of it."""
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
     built = os.path.exists(os.path.join(env, OK))
     return {
         "root": root,
         "built": built,
-        "proved": os.path.exists(os.path.join(env, PROVED)),
+        "proved": proved_with(env) == header["mpi"],
         "current": current(root),
         "changed": drift.changed(env) if built else [],
         "packages": drift.packages(os.path.realpath(os.path.join(root, "current"))),
@@ -51,20 +52,23 @@ def op_state(call, header):
 
 
 def op_build(call, header):
-    """{root, key, python, wheels: [[file, sha256], ...], uv: sha256} -> {built}
+    """{root, key, python, wheels: [[file, sha256], ...], uv: sha256, cpython: sha256} -> {built}
 
-    Every wheel and uv's own are blobs that are here already.
+    Every wheel and uv's own are blobs that are here already. So is a Python that was carried here;
+    with `cpython` "" the environment is made with the host's own at `python`.
     """
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
     wheels = [(checked_wheel(file), blobs.checked(sha)) for file, sha in header["wheels"]]
+    carried = [blobs.checked(header["cpython"])] if header["cpython"] else []
     with Locked(call, root):
         if os.path.exists(os.path.join(env, OK)):
             return {"built": False}
-        blobs.verify(root, [sha for _, sha in wheels] + [header["uv"]])
+        blobs.verify(root, [sha for _, sha in wheels] + [header["uv"]] + carried)
         blobs.need_space(root, unpacked_size(root, wheels), 0)
         uv = unpack_uv(root, header["uv"])
-        build(call, root, env, uv, header["python"], wheels)
+        python = pythons.ready(call, root, carried[0]) if carried else header["python"]
+        build(call, root, env, [uv, python], wheels, carried)
     return {"built": True}
 
 
@@ -74,16 +78,16 @@ def op_setvars(call, header):
 
 
 def op_prove(call, header):
-    """{root, key, ranks, modules, env: [[name, value], ...]} -> {torch, ranks, step, modules}
+    """{root, key, mpi, mpirun, modules, env: [[name, value], ...]} -> {torch, ranks, step, modules}
 
     `modules` ([[module, distribution, version], ...]) are compared with the lock and imported in
-    order, torch first. `ranks` processes (started by mpirun when more than one) train a step and
-    add up their numbers.
+    order, torch first. The processes that `mpirun` (words; none: just one process) starts train a
+    step and add up their numbers. `mpi` is "system" where that mpirun is the host's own.
     """
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
     variables = with_env(clean_environ(env), header["env"])
-    found = proof.prove(call, env, header, variables)
+    found = dict(proof.prove(call, env, header, variables), mpi=header["mpi"])
     write(os.path.join(env, PROVED), found)
     return found
 
@@ -228,7 +232,8 @@ def uv_member(names):
     return fitting[0]
 
 
-def build(call, root, env, uv, python, wheels):
+def build(call, root, env, tools, wheels, carried):
+    uv, python = tools
     work = os.path.join(root, "envs", ".work-%d" % os.getpid())
     remove_old_work(os.path.join(root, "envs"))
     try:
@@ -249,7 +254,8 @@ def build(call, root, env, uv, python, wheels):
         call.emit({"event": "step", "what": "unpack"})
         commands.run(call, base + fill, variables, BUILD_TIMEOUT)
         make_runnable(os.path.join(env, "bin"))
-        mark = {"wheels": [file for file, _ in wheels], "blobs": [sha for _, sha in wheels]}
+        needed = [sha for _, sha in wheels] + carried
+        mark = {"wheels": [file for file, _ in wheels], "blobs": needed}
         mark["dists"] = drift.metadata(env)
         write(os.path.join(env, OK), mark)
     except BaseException:
@@ -299,6 +305,15 @@ def remove(path):
         shutil.rmtree(path, ignore_errors=True)
 
 
+def proved_with(env):
+    """None: not proved yet; "system": with the host's own MPI; "": with its own, or with none."""
+    try:
+        with open(os.path.join(env, PROVED)) as file:
+            return json.load(file).get("mpi", "")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 # --- proving -------------------------------------------------------------------------------------
 
 
@@ -319,8 +334,4 @@ def with_env(variables, pairs):
         if name in ("PATH", "LD_LIBRARY_PATH") and variables.get(name):
             value = value + ":" + variables[name]
         variables[name] = value
-    # One machine, no network: Hydra starts the ranks itself and does not look its own name up.
-    variables.update(
-        I_MPI_HYDRA_BOOTSTRAP="fork", I_MPI_HYDRA_IFACE="lo", I_MPI_FABRICS="shm", I_MPI_PIN="0"
-    )
     return variables

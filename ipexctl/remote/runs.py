@@ -84,6 +84,7 @@ class HostRun:
         self.ranks = {}  # rank -> connection
         self.launches = {}  # key -> connection of a bootstrap program
         self.children = {}  # key -> Popen
+        self.killed = set()  # keys of those that were killed as ordered
         self.follower = call.agent.module("follow").Follower(call, h["window"])
         self.watcher = call.agent.module("sample")
         self.sampler = self.watcher.Sampler(call)
@@ -345,13 +346,15 @@ class HostRun:
         def waiter():
             code = child.wait()
             self.follower.finish(key)
-            self.call.emit({"event": "exited", "key": key, "code": code})
+            asked = key in self.killed
+            self.call.emit({"event": "exited", "key": key, "code": code, "asked": asked})
 
         start_thread(waiter)
 
     def kill(self, key):
         child = self.children.get(key)
-        if child is not None and child.poll() is None:
+        if child is not None and alive(child.pid):
+            self.killed.add(key)
             try:
                 os.killpg(child.pid, signal.SIGKILL)
             except OSError:
@@ -371,6 +374,14 @@ class HostRun:
 def write(path, text, mode):
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as f:
         f.write(text)
+
+
+def alive(pid):
+    """Whether our child still runs; another thread waits for it, and may not have woken up yet."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except OSError:
+        return False
 
 
 def start_thread(target, *args):

@@ -33,7 +33,8 @@ def chosen_text(chosen: Chosen) -> str:
     stack, lock = chosen.stack, chosen.lock
     n = len(chosen.hosts)
     what = f"{stack.title}, {stack.row.backend}, {mpi.told(lock.mpi, lock.version)}"
-    where = f"Python {lock.python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
+    python = f"{lock.cpython.version} (carried there)" if lock.cpython else lock.python
+    where = f"Python {python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
     lines = [f"{what}, {where}, because: {stack.reason}"]
     lines += [END_OF_LIFE] if stack.row.ipex else []
     lines += [f"not proved: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []

@@ -13,12 +13,14 @@ from ipexctl.core import choice, launch, mpi
 from ipexctl.core.choice import Wanted
 from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import Host, HostDown
-from ipexctl.core.outcome import EXIT_HOST_FAILED, RunResult, kept_plan, result_document
+from ipexctl.core.outcome import (
+    EXIT_HOST_FAILED, RunResult, kept_plan, result_document, run_again,
+)  # fmt: skip
 from ipexctl.core.plan.request import Ports
 from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
-from ipexctl.verbs import sync
+from ipexctl.verbs import results, sync
 from ipexctl.verbs.facts import ROOT, probe
 from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
@@ -48,6 +50,8 @@ class RunOptions:
     stall: float | None = None
     log_limit: int | None = None
     shown: Wanted = Wanted()
+    fetch: tuple[str, ...] = ()  # globs below the script's folder
+    again: tuple[str, ...] = ()  # the words of the command line
     ports: Ports | None = None
 
 
@@ -55,6 +59,7 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     hosts = inventory(target)
     chosen = choice.read(options.shown, hosts)
+    results.check_patterns(options.fetch)
     script = script_of(options)
     snapshot = sync.take(script.folder)
     transport = AnyTransport(target, hosts)
@@ -90,7 +95,15 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         )  # fmt: skip
         result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
         remember(hosts, _states(result), "run")
-        result = replace(result, kept=record.kept())
+        again = run_again(options.again, result)
+        kept = record.kept()
+        if record.folder and options.fetch:
+            there = {h: agents[h] for h in used if result.reachable(h.name)}
+            roots = {h.name: root_of(h, options.root) for h in used}
+            wish = results.Wish(options.fetch, run_id, roots, plan.hosts[0].host)
+            outputs = results.bring(there, wish, record.folder, painter.note)
+            kept = replace(kept, outputs=outputs)
+        result = replace(result, kept=kept, again=again)
         record.keep("result.json", result_document(result, failures()))
         painter.result(result)
         return result

@@ -109,7 +109,7 @@ class Session:
     def _over(self) -> bool:
         if self.deadline is not None and self.now >= self.deadline:
             return True
-        if self.state.all_ended and self.mpirun_code is not None:
+        if self.state.all_ended and (self.mpirun_code is not None or self.state.all_known):
             return True
         return bool(self.refused or self.broken)
 
@@ -380,10 +380,13 @@ class Session:
         elif self.launches.get(event.launch) == name:
             if not self.links[name].ranks <= self.state.ends.keys():
                 who = f"MPI's daemon on {name}" if self.plan.mpi else f"what started {name}'s ranks"
-                self._mpi_ended(who, event.code, FAIL_GRACE)
+                with_mpirun = name == self.node0 and self.mpirun_code is not None
+                asked = event.asked or with_mpirun
+                self._mpi_ended(who, event.code, FAIL_GRACE, asked=asked)
             self._tell(self.node0, {"exited": event.launch, "code": event.code})
 
-    def _mpi_ended(self, who: str, code: int, grace: float) -> None:
+    def _mpi_ended(self, who: str, code: int, grace: float, *, asked: bool = False) -> None:
+        """`asked`: it was killed, since mpirun had given it up for another reason."""
         if self.state.all_ended or self.state.stopping:
             return
         up, ranks = len(self.state.started), self.plan.world_size
@@ -392,28 +395,30 @@ class Session:
             if up == ranks
             else f"when {up} of {ranks} ranks had started"
         )
-        killed = code < 0 or code > 128
+        killed = (code < 0 or code > 128) and not asked
         self.state.mpi_ended(f"{who} ended with code {code} {when}", killed=killed)
         self._soon(grace)
 
     def _rank_ended(self, name: str, event: events.RankEnded) -> None:
-        """Its wrapper leaves only when it hears `noted`: MPI ends the others after we know why."""
         self.state.rank_ended(event.end)
         self.health.ended(event.end.rank)
         self.last_end = self.now
         self._settle(name, event.end.rank)
 
     def _settle(self, name: str, rank: int) -> None:
-        """What follows from a rank's end, once: its end and its last words come in any order."""
+        """What follows from a rank's end, once: its end and its last words come in any order.
+
+        A wrapper whose rank failed is not told to go: MPI would end the others without last words.
+        """
         if not self.state.settled(rank) or rank in self.settled:
             return
         self.settled.add(rank)
-        end = self.state.ends[rank]
-        self._tell(name, {"noted": rank, "ok": end.ok})
-        if not end.ok:
+        if self.state.ends[rank].ok:
+            self._tell(name, {"noted": rank, "ok": True})
+            if self.state.all_ended:
+                self._soon(END_WAIT)
+        elif not (self.state.interrupted or self.state.timeout):  # they may take INTERRUPT_GRACE
             self._soon(FAIL_GRACE)
-        elif self.state.all_ended:
-            self._soon(END_WAIT)
 
     def _output(self, name: str, link: _Link, event: events.Output) -> None:
         size = len(event.data)

@@ -131,7 +131,7 @@ FROM_OPENMPI_4 = ("1-host", " orted", "-mca", "ess", '"env"', "-mca", "oob_tcp_i
             OMPI,
             FROM_OPENMPI,
             "prted --leave-session-attached --prtemca ess env --prtemca prte_hnp_uri "
-            f"prterun-node01-7@0.0;tcp://10.0.0.1:50101:24 --prtemca plm_ssh_agent {RUN}/bootstrap",
+            "prterun-node01-7@0.0;tcp://10.0.0.1:50101:24 --prtemca plm_ssh_agent /bin/sh",
         ),
         (OMPI, FROM_OPENMPI_SH, "prted --leave-session-attached --prtemca ess"),
         (OMPI_4, FROM_OPENMPI_4, "orted -mca ess env"),

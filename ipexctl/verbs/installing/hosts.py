@@ -12,6 +12,7 @@ from ipexctl.core.changes import Change, between, told
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.setvars import Pairs
+from ipexctl.core.software import Mpi
 from ipexctl.core.stack import Stack
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
@@ -28,7 +29,8 @@ def _alive(work: Work) -> list[Host]:
 
 def states_of(work: Work, lock: Lock, forks: int) -> dict[Host, State]:
     def one(host: Host) -> State:
-        asked = {"root": root_of(host, work.asked.root), "key": lock.key}
+        own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
+        asked = {"root": root_of(host, work.asked.root), "key": lock.key, "mpi": own}
         done = work.agents[host].call("envs.state", asked, timeout=SILENCE).done
         return read_state(host.name, done, again=work.asked.rebuild)
 
@@ -140,6 +142,7 @@ class _OneHost:
             "python": self._stack.interpreter(self._host),
             "wheels": [[p.file, p.sha256] for p in self._lock.packages],
             "uv": self._lock.uv.sha256,
+            "cpython": self._lock.cpython.sha256 if self._lock.cpython else "",
         }
         call = self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
         return bool(call.done["built"])
@@ -147,18 +150,37 @@ class _OneHost:
     def _prove(self, root: str) -> str:
         """What was shown, in words."""
         self._tell("proving")
-        impi = self._lock.version("impi-rt")
-        ours = mpi.env_vars(f"{root}/envs/{self._lock.key}", impi)
+        prefix = f"{root}/envs/{self._lock.key}"
+        starter = self._mpi(prefix)
+        ours = mpi.env_vars(prefix, starter)
         script, env = self._with_setvars(root, ours)
         asked = {
             "root": root,
             "key": self._lock.key,
-            "ranks": 2 if impi else 1,
+            "mpi": mpi.SYSTEM if self._lock.mpi == mpi.SYSTEM else "",
+            "mpirun": mpi.alone(starter, 2) if starter else [],
             "modules": [list(m) for m in stacks.modules(self._stack.row, self._lock.version)],
-            "env": [list(pair) for pair in env],
+            "env": [list(pair) for pair in (*env, *mpi.alone_vars(starter))],
         }
         call = self._agent.call("envs.prove", asked, timeout=SILENCE, on_event=self._hear)
-        return stacks.proved_text(call.done) + ", setvars.sh sourced" * bool(script)
+        own = self._lock.mpi == mpi.SYSTEM
+        return (
+            stacks.proved_text(call.done)
+            + f" with this host's {starter}" * own
+            + ", setvars.sh sourced" * bool(script)
+        )
+
+    def _mpi(self, prefix: str) -> Mpi | None:
+        if self._lock.mpi != mpi.SYSTEM:
+            return mpi.in_packages({p.name: p.version for p in self._lock.packages}, prefix)
+        said = self._agent.call("prepare.mpirun", {}, timeout=SILENCE).done["system"]
+        try:
+            found = mpi.of_host(said)
+        except ValueError as e:
+            raise HostFailed(f"{self._host}: what it says is not readable ({e})") from None
+        if found is None:
+            raise mpi.no_mpirun(self._host, said)
+        return found
 
     def _with_setvars(self, root: str, ours: Pairs) -> tuple[str, Pairs]:
         """The script of the bindings in this environment, "" if there is none, and the variables
