@@ -23,6 +23,9 @@ def bundle(
     backend: Backend = "",
     stack: StackName = "",
     mpi: Annotated[str, typer.Option("--mpi", help="As for install.")] = "",
+    python_from: Annotated[
+        str, typer.Option("--python-from", help="A CPython to carry: archive, folder or URL.")
+    ] = "",
     find_links: Annotated[
         list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
     ] = None,
@@ -50,6 +53,7 @@ def bundle(
         hosts=Hosts(python, glibc, arch),
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         out=out,
+        python_from=python_from,
         cuda=Cuda.TAKE if allow_cuda else Cuda.REFUSE,
     )
     with View(quiet=json) as view:

@@ -25,6 +25,7 @@ _HEAD = """\
 # Keep it under version control; delete it to resolve afresh.
 """
 _WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl\Z")
+_CPYTHON = re.compile(r"cpython-3\.\d{1,3}(\.\d{1,3})?-(x86_64|aarch64)\.tar\.gz\Z")
 _PLATFORM = re.compile(r"(\w+)-manylinux_(\d{1,3})_(\d{1,3})")
 _SHA = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -61,6 +62,7 @@ class Lock:
     uv: Package
     requirements: tuple[str, ...] = ()  # what -r asked for besides the stack
     constraints: tuple[str, ...] = ()
+    cpython: Package | None = None  # carried to the hosts; else their own is used
 
     @property
     def key(self) -> str:
@@ -71,12 +73,14 @@ class Lock:
             "platform": self.platform,
             "packages": [[p.name, p.version, p.file, p.sha256] for p in self.packages],
         }
+        if self.cpython:
+            what["cpython"] = self.cpython.sha256
         text = json.dumps(what, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def files(self) -> tuple[Package, ...]:
-        return (*self.packages, self.uv)
+        return (*self.packages, self.uv, *([self.cpython] if self.cpython else []))
 
     @property
     def size(self) -> int:
@@ -122,6 +126,7 @@ def render(lock: Lock) -> str:
     for name in ("requirements", "constraints"):
         lines += _list_lines(name, getattr(lock, name))
     lines += ["", "[uv]", *_package_lines(lock.uv)]
+    lines += ["", "[cpython]", *_package_lines(lock.cpython)] if lock.cpython else []
     for package in sorted(lock.packages, key=lambda p: p.name):
         lines += ["", "[[package]]", *_package_lines(package)]
     return "\n".join(lines) + "\n"
@@ -160,6 +165,7 @@ def parse(text: str, source: str) -> Lock:
             uv=_package(raw["uv"]),
             requirements=tuple(_text(t) for t in stack.get("requirements", ())),
             constraints=tuple(_text(t) for t in stack.get("constraints", ())),
+            cpython=_package(raw["cpython"], _CPYTHON) if "cpython" in raw else None,
         )
     except KeyError as e:
         why = f"{e.args[0]} is missing"
@@ -172,13 +178,14 @@ def parse(text: str, source: str) -> Lock:
     )
 
 
-def _package(raw: Mapping[str, Any]) -> Package:
+def _package(raw: Mapping[str, Any], form: re.Pattern[str] = _WHEEL) -> Package:
     name, version, file, sha256 = (_text(raw[n]) for n in ("name", "version", "file", "sha256"))
     size = raw["size"]
     if not isinstance(size, int) or size < 0:
         raise ValueError(f"size {size!r} of {name}")
-    if not _WHEEL.match(file):
-        raise ValueError(f"{file!r} is not the name of a wheel")
+    if not form.match(file):
+        kind = "a wheel" if form is _WHEEL else "a Python"
+        raise ValueError(f"{file!r} is not the name of {kind}")
     if not _SHA.match(sha256):
         raise ValueError(f"{sha256!r} is not a sha256")
     index = _text(raw.get("index", ""))

@@ -46,7 +46,7 @@ def as_host(query: Query) -> Facts:
     """A host of which only this is known."""
     return Facts(
         host="such hosts",
-        kernel="", os_name="", user="", uid=None, home="", boot_id="", agent="", clock=None,
+        kernel="", os_name="", user="", uid=None, home="", boot_id="", agent="python", clock=None,
         libc=f"glibc {query.glibc[0]}.{query.glibc[1]}" if query.glibc else "",
         cpu=CpuFacts(query.arch or "x86_64", "", "", None, None, ISA[query.isa or "any"], (), None),
         mem=MemFacts(None, None, None, None, None),

@@ -72,8 +72,16 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
     raise NothingFits(
         f"nothing in the version table fits {_fold(facts)}",
         why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
-        hint=_hint(request, rows),
+        hint="\n".join([_hint(request, rows), *_carry(passed_over)]),
     )
+
+
+def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
+    """Where another Python would make a row fit: how one gets there."""
+    if any(
+        all(": Python " in r or "no Python" in r for r in reasons) for _, reasons in passed_over
+    ):
+        yield "--python-from FILE   # carries a CPython to the hosts; see docs/install.md"
 
 
 def _hint(request: Request, rows: Sequence[Row]) -> str:

@@ -16,6 +16,7 @@ Failure = globals()["Failure"]
 blobs = agent.module("blobs")
 drift = agent.module("drift")
 envs = agent.module("envs")
+pythons = agent.module("pythons")
 
 ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
 AT_CWD = -100
@@ -80,6 +81,8 @@ def op_remove(call, header):
         idle = idle_blobs(root, [key for key, _ in removed])
         if not header["check"]:
             for path, _ in idle:
+                if os.path.isdir(path):
+                    pythons.remove(path)
                 blobs.unlink(path)
     size = sum(size for _, size in idle)
     return {"removed": removed, "kept": kept, "blobs": len(idle), "bytes": size}
@@ -199,7 +202,7 @@ def kept_blobs(root):
 
 
 def idle_blobs(root, going):
-    """(path, size) of those that no environment needs once `going` are gone."""
+    """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
     wanted = set()
     for key in keys(root):
         mark = said(os.path.join(envs.env_folder(root, key), envs.OK))
@@ -209,7 +212,8 @@ def idle_blobs(root, going):
             return []  # built before this was written down: who knows what it needs
         wanted.update(mark["blobs"])
     old = time.time() - ON_ITS_WAY
-    return [
+    unpacked = [(path, size_of(path)) for path in pythons.idle(root, wanted)]
+    return unpacked + [
         (path, size)
         for path, size, modified in kept_blobs(root)
         if os.path.basename(path) not in wanted and modified < old

@@ -18,6 +18,7 @@ from ipexctl.hosts import archive
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.choice import decide
+from ipexctl.verbs.installing import carrying
 from ipexctl.verbs.installing.locking import fetch, lock_for, read_lock, write_lock
 from ipexctl.verbs.installing.work import LOCK_FILE, Cuda, Install, Progress, Step, Work
 from ipexctl.verbs.versions import table
@@ -42,6 +43,7 @@ class Bundling:
     out: Path | None = None
     folder: Path = Path()
     cuda: Cuda = Cuda.REFUSE
+    python_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,27 +60,32 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     """No host is asked. Raises InputError, NothingFits, NotHere."""
     place = asked.folder / LOCK_FILE
     old = read_lock(place)
-    hosts = _hosts(asked.hosts, old)
+    hosts = _hosts(asked, old)
     word = asked.wanted.mpi or (mpi.word_of(old.mpi) if old else mpi.INTEL.name)
     options = Install(
-        replace(asked.wanted, mpi=word), options=asked.options, folder=asked.folder, cuda=asked.cuda
-    )
+        replace(asked.wanted, mpi=word, python=asked.hosts.python), options=asked.options,
+        folder=asked.folder, cuda=asked.cuda, python_from=asked.python_from,
+    )  # fmt: skip
     work = Work(options, progress)
     host = shelf.as_host(shelf.query(hosts.python, "", hosts.glibc, hosts.arch))
-    candidates = stacks.choose([host], decide(options.wanted, old, asked.folder), table())
-    found, _ = lock_for(work, candidates, old)
+    python = carrying.carried(work, [host], old)
+    there = carrying.only([host], python)
+    candidates = stacks.choose(there, decide(options.wanted, old, asked.folder), table())
+    found = carrying.in_lock(lock_for(work, candidates, old)[0], python)
+    carrying.check_here(found.lock)
     lock = fetch(work, found)
     if lock != old:
         write_lock(place, lock)
     return _written(asked, work, lock, place, new_lock=lock != old)
 
 
-def _hosts(said: Hosts, lock: Lock | None) -> Hosts:
+def _hosts(asked: Bundling, lock: Lock | None) -> Hosts:
     """What is not said is as the lock has it."""
+    said = asked.hosts
     if lock:
         arch, glibc = locks.hosts_of(lock)
         return Hosts(said.python or lock.python, said.glibc or glibc, said.arch or arch)
-    if not said.python:
+    if not said.python and not asked.python_from:
         raise InputError(
             "there is no ipexctl.lock in this folder, and no host is asked",
             why="without one, a bundle needs to know which Python the hosts have",

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.core import stack as stacks
+from ipexctl.core.lock import Lock
 from ipexctl.core.model import Facts, Host, HostRecap, Python
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.verbs.choice import decide
 from ipexctl.verbs.facts import probe
-from ipexctl.verbs.installing import bundled
+from ipexctl.verbs.installing import bundled, carrying
 from ipexctl.verbs.installing.bundled import Bundle
 from ipexctl.verbs.installing.hosts import changes_to, complete, on_hosts, states_of, would
 from ipexctl.verbs.installing.locking import (
@@ -78,7 +79,7 @@ def _all_steps(
     if work.asked.check or not agreed:
         return chosen, would(work, lock, states, agreed=agreed)
     if any(not complete(state, lock) for state in states.values()):
-        lock = bundled.unpack(work, bundle) if bundle else fetch(work, found)
+        lock = bundled.unpack(work, bundle) if bundle else _fetched(work, found)
     elif new_lock:
         lock = sized_if_known(lock)
     if new_lock:
@@ -87,15 +88,23 @@ def _all_steps(
     return replace(chosen, lock=lock), recaps
 
 
+def _fetched(work: Work, found: Resolved) -> Lock:
+    carrying.check_here(found.lock)
+    return fetch(work, found)
+
+
 def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool]:
     """The files to install, and whether ipexctl.lock does not name them yet."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
     wanted = decide(work.asked.wanted, old, folder)
-    if not bundle:
-        return lock_for(work, stacks.choose(facts, wanted, table()), old)
-    candidates = stacks.choose(facts, bundled.as_locked(wanted, bundle.lock), table())
-    return bundled.resolved(candidates, bundle), bundle.new_lock
+    python = carrying.carried(work, facts, old)
+    facts = carrying.only(facts, python)
+    if bundle:
+        candidates = stacks.choose(facts, bundled.as_locked(wanted, bundle.lock), table())
+        return bundled.resolved(candidates, bundle), bundle.new_lock
+    found, new_lock = lock_for(work, stacks.choose(facts, wanted, table()), old)
+    return carrying.in_lock(found, python), new_lock or found.lock.cpython != python
 
 
 def _facts(

@@ -31,7 +31,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
             needs.check_hashes(old, extra)
             return Resolved(stack, old, {}), False
     work.progress.step(Step("", "resolving"))
-    indexes = _indexes(work)
+    indexes = indexes_of(work)
     found = resolver.resolve(candidates, indexes, os.environ, extra)
     needs.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(os.environ), indexes).sizes(found.lock, found.urls)
@@ -68,7 +68,7 @@ def suits(lock: Lock, stack: Stack) -> bool:
     return locks.serves(lock, wanted)
 
 
-def _indexes(work: Work) -> Indexes:
+def indexes_of(work: Work) -> Indexes:
     own = merged(work.asked.options, from_pip(os.environ), os.environ)
     return needs.with_indexes(own, needs.needed(work.asked.needs, None))
 
@@ -93,8 +93,8 @@ def write_lock(path: Path, lock: Lock) -> None:
 
 def fetch(work: Work, found: Resolved) -> Lock:
     """Afterwards every file of the lock is in the store, and the lock knows the sizes."""
-    store, indexes, lock = default_store(os.environ), _indexes(work), found.lock
-    missing = [p for p in lock.files if not store.has(p.blob)]
+    store, indexes, lock = default_store(os.environ), indexes_of(work), found.lock
+    missing = [p for p in lock.files if not store.whole(p.blob)]
     if missing:
         urls = found.urls or resolver.locate(found.stack, lock, indexes, os.environ)
         fetcher = Fetcher(store, indexes)
@@ -102,7 +102,7 @@ def fetch(work: Work, found: Resolved) -> Lock:
         fetcher.fetch(
             missing,
             urls,
-            lambda n: work.progress.step(Step("", "fetching", fetcher.fetched, total)),
+            lambda n: work.progress.step(Step("", "fetching", fetcher.done, total)),
         )
         work.fetched += fetcher.fetched
     return sized(lock, store)

@@ -46,6 +46,7 @@ class Install:
     rebuild: bool = False  # also where nothing is to do
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
+    python_from: str = ""  # where a CPython is that is carried to the hosts
 
 
 @dataclass(frozen=True)
