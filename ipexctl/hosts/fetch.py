@@ -10,11 +10,14 @@ import fcntl
 import hashlib
 import http.client
 import os
+import queue
 import ssl
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -23,13 +26,14 @@ from urllib.request import url2pathname
 
 from ipexctl.core.lock import Lock, Package
 from ipexctl.errors import InputError, IpexctlError, NotHere
+from ipexctl.hosts.download import Broken, Download
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.store import Store
 
 CHUNK = 1 << 20
-TIMEOUT = 60
 ASK = 10  # for a file's size
-TRIES = 3
+AT_ONCE = 4
+AGAIN = "run the same command again: what is here is not fetched twice"
 
 OnBytes = Callable[[int], None]
 
@@ -41,11 +45,13 @@ class FetchFailed(IpexctlError):
 
 
 class Fetcher:
-    """`fetched` counts bytes that came over the network."""
+    """`fetched`: bytes that came over the network; `done`: with what earlier tries had left."""
 
     def __init__(self, store: Store, indexes: Indexes) -> None:
         self.store = store
-        self.fetched = 0
+        self.fetched = self.done = 0
+        self._counting = threading.Lock()
+        self._over = threading.Event()
         self._indexes = indexes
         cafile = os.environ.get("SSL_CERT_FILE") or indexes.cert or None
         context = ssl.create_default_context(cafile=cafile)
@@ -53,11 +59,28 @@ class Fetcher:
         self._opener = urllib.request.build_opener(https)
 
     def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
-        """Afterwards all the files are in the store."""
-        with ThreadPoolExecutor(4) as pool:
-            jobs = [pool.submit(self._one, f, urls[f.sha256], on_bytes) for f in files]
-            for job in jobs:
-                job.result()
+        """Afterwards all the files are in the store. After one failure no other is begun."""
+        self._over.clear()
+        todo: queue.SimpleQueue[Package] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        for file in files:
+            todo.put(file)
+
+        def work() -> None:
+            with suppress(queue.Empty):
+                while not self._over.is_set():
+                    file = todo.get_nowait()
+                    ended.put(self._outcome(file, urls[file.sha256], on_bytes))
+
+        for _ in range(min(AT_ONCE, len(files))):
+            # daemons: who presses Ctrl-C does not wait for a server that says nothing
+            threading.Thread(target=work, daemon=True).start()
+        try:
+            for _ in files:
+                if problem := ended.get():
+                    raise problem
+        finally:
+            self._over.set()
 
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
         """The lock with the size of every file, as far as somebody tells it without sending it."""
@@ -70,39 +93,68 @@ class Fetcher:
             return file
         if self.store.has(file.blob):
             return replace(file, size=self.store.path(file.blob).stat().st_size)
-        request = urllib.request.Request(url, headers=self._headers(url, 0), method="HEAD")
+        request = urllib.request.Request(url, headers=self._headers(url), method="HEAD")
         try:
             with self._opener.open(request, timeout=ASK) as answer:
                 return replace(file, size=int(answer.headers.get("Content-Length") or 0))
         except (OSError, http.client.HTTPException, ValueError):
             return file
 
+    def _outcome(self, file: Package, url: str, on_bytes: OnBytes) -> BaseException | None:
+        try:
+            self._one(file, url, on_bytes)
+        except BaseException as e:  # raised again by who waits for it
+            return e
+        return None
+
     def _one(self, file: Package, url: str, on_bytes: OnBytes) -> None:
-        if self.store.has(file.blob):
-            return
         parts = self.store.folder / "parts"
+        part = parts / f"{file.sha256}.download"
         try:
             parts.mkdir(0o700, parents=True, exist_ok=True)
-            part = parts / f"{file.sha256}.download"
-            with part.open("a+b") as out:
-                fcntl.flock(out, fcntl.LOCK_EX)  # another ipexctl may fetch the same file
-                if not self.store.has(file.blob):
-                    self._complete(file, url, out, on_bytes)
-                    self._keep(file, part, out)
+            while not self.store.has(file.blob):
+                with part.open("a+b") as out:
+                    fcntl.flock(out, fcntl.LOCK_EX)  # another ipexctl may fetch the same file
+                    if _is_named(out, part):
+                        self._complete(file, url, out, on_bytes)
+                        return self._keep(file, part, out)
         except OSError as e:
-            raise NotHere(f"cannot keep {file.file} in {self.store.folder}", why=str(e)) from None
+            raise NotHere(
+                f"cannot keep {file.file} in {self.store.folder}",
+                why=e.strerror or str(e),
+                hint="free some space; or XDG_CACHE_HOME=FOLDER   # on another disk",
+            ) from None
 
     def _complete(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
         if urlsplit(url).scheme == "file":
             return self._copy(file, url, out)
-        for attempt in range(1, TRIES + 1):
-            try:
-                return self._download(url, out, on_bytes)
-            except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as e:
-                if attempt == TRIES or getattr(e, "code", 500) in (401, 403, 404):
-                    host = urlsplit(url).hostname
-                    raise FetchFailed(f"{host} did not give {file.file}", why=str(e)) from None
-        return None
+        had = out.seek(0, os.SEEK_END)
+        self._count(had, 0)
+
+        def count(n: int) -> None:
+            self._count(n, n)
+            on_bytes(n)
+
+        try:
+            download = Download(self._opener.open)
+            download.into(out, url, self._headers(url), count)
+            if had and hash_of(out) != file.sha256:  # what was left was not of this file
+                out.truncate(0)
+                self._count(-had, 0)
+                download.into(out, url, self._headers(url), count)
+        except Broken as e:
+            raise FetchFailed(
+                f"{urlsplit(url).hostname} did not give {file.file}",
+                why=_words(e, out.seek(0, os.SEEK_END)),
+                hint=AGAIN,
+            ) from None
+
+    def _count(self, done: int, fetched: int) -> None:
+        with self._counting:
+            self.done += done
+            self.fetched += fetched
+        if self._over.is_set():
+            raise FetchFailed("another file could not be fetched")
 
     def _copy(self, file: Package, url: str, out: BinaryIO) -> None:
         out.truncate(0)
@@ -113,32 +165,8 @@ class Fetcher:
         except FileNotFoundError as e:
             raise InputError(f"{file.file} is gone from its folder", why=str(e)) from None
 
-    def _download(self, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
-        """Goes on where an earlier try stopped, if the server can."""
-        have = out.seek(0, os.SEEK_END)
-        request = urllib.request.Request(url, headers=self._headers(url, have))
-        try:
-            answer = self._opener.open(request, timeout=TIMEOUT)
-        except urllib.error.HTTPError as e:
-            if e.code != 416:
-                raise
-            return  # all of it is here already; the hash will tell
-        with answer:
-            if have and answer.status != 206:
-                out.truncate(0)
-            expected = answer.length
-            while chunk := answer.read(CHUNK):
-                out.write(chunk)
-                self.fetched += len(chunk)
-                on_bytes(len(chunk))
-                expected = None if expected is None else expected - len(chunk)
-        if expected:
-            raise http.client.IncompleteRead(b"", expected)
-
-    def _headers(self, url: str, have: int) -> dict[str, str]:
+    def _headers(self, url: str) -> dict[str, str]:
         headers = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
-        if have:
-            headers["Range"] = f"bytes={have}-"
         host = urlsplit(url).hostname
         for index in (self._indexes.index_url, *self._indexes.extra, *self._indexes.find_links):
             known = urlsplit(index)
@@ -150,19 +178,38 @@ class Fetcher:
     def _keep(self, file: Package, part: Path, out: BinaryIO) -> None:
         out.flush()
         os.fsync(out.fileno())
-        digest = hashlib.sha256()
-        with part.open("rb") as done:
-            while chunk := done.read(CHUNK):
-                digest.update(chunk)
-        if digest.hexdigest() != file.sha256:
+        found = hash_of(out)
+        if found != file.sha256:
             part.unlink()
             raise FetchFailed(
                 f"{file.file} is not the file that was locked",
-                why=f"sha256 {digest.hexdigest()} instead of {file.sha256}; it was thrown away",
+                why=f"sha256 {found} instead of {file.sha256}; it was thrown away",
+                hint="run the same command again; if it stays, the index has another file now:\n"
+                "rm ipexctl.lock   # resolves afresh",
             )
         place = self.store.path(file.blob)
         place.parent.mkdir(0o700, parents=True, exist_ok=True)
         part.replace(place)
+
+
+def _is_named(file: BinaryIO, path: Path) -> bool:
+    """Whoever had the lock before may have moved or removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _words(e: Broken, kept: int) -> str:
+    return f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e)
+
+
+def hash_of(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def sized(lock: Lock, store: Store) -> Lock:

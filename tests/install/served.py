@@ -34,13 +34,15 @@ class Fault:
 
 @dataclass
 class Served:
-    """`seen`: every request as (path, Range). `faults`: by file name."""
+    """`seen`: every GET as (path, Range). `faults`: by file name; `then`: once those are over."""
 
     folder: Path
     url: str = ""
     ranges: bool = True
     seen: list[tuple[str, str]] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
     faults: dict[str, Fault] = field(default_factory=dict)
+    then: dict[str, Fault] = field(default_factory=dict)
     over: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _hashes: dict[tuple[Path, int], str] = field(default_factory=dict)
@@ -61,8 +63,9 @@ class Served:
             fault = self.faults.get(name, Fault(""))
             if fault.times > 1:
                 self.faults[name] = Fault(fault.kind, fault.number, fault.times - 1)
-            else:
-                self.faults.pop(name, None)
+            elif name in self.faults:
+                del self.faults[name]
+                self.faults.update({name: self.then.pop(name)} if name in self.then else {})
             return fault
 
     def page(self, project: str) -> bytes | None:
@@ -101,7 +104,9 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            told.seen.append((self.path, self.headers.get("Range", "")))
+            if self.command == "GET":
+                told.seen.append((self.path, self.headers.get("Range", "")))
+                told.users.append(self.headers.get("Authorization", ""))
             name = self.path.rpartition("/files/")[2]
             fault = told.fault_of(name)
             if fault.kind == "silent":

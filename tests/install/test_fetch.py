@@ -3,102 +3,133 @@
 from __future__ import annotations
 
 import hashlib
-import threading
+import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from ipexctl.core.lock import Package
+from ipexctl.errors import NotHere
+from ipexctl.hosts.download import Broken, Download
 from ipexctl.hosts.fetch import Fetcher, FetchFailed
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.store import Store
+from tests.install.served import Fault, Served, served
 
 CONTENT = bytes(range(256)) * 5000
 FILE = Package("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
 
 
-@dataclass
-class Server:
-    """Serves CONTENT. `cut` breaks the first answer off after so many bytes."""
-
-    url: str = ""
-    content: bytes = CONTENT
-    cut: int = 0
-    ranges: bool = True
-    seen: list[tuple[str, str]] = field(default_factory=list)
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    told = Server()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = self.headers.get("Range", "")
-            told.seen.append((asked, self.headers.get("Authorization", "")))
-            start = int(asked[6:-1]) if asked and told.ranges else 0
-            body = told.content[start:]
-            self.send_response(206 if start else 200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            cut, told.cut = told.cut, 0
-            self.wfile.write(body[:cut] if cut else body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.url = f"http://127.0.0.1:{http.server_port}/{FILE.file}"
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    yield told
-    http.shutdown()
-    http.server_close()
+def server(tmp_path: Path) -> Iterator[Served]:
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / FILE.file).write_bytes(CONTENT)
+    with served(folder) as told:
+        yield told
 
 
-def fetch(server: Server, folder: Path, indexes: Indexes | None = None) -> tuple[Store, int]:
-    fetcher = Fetcher(Store(folder), indexes or Indexes())
-    fetcher.fetch([FILE], {FILE.sha256: server.url}, lambda n: None)
-    return fetcher.store, fetcher.fetched
+def fetch(server: Served, folder: Path, indexes: Indexes | None = None) -> tuple[Store, Fetcher]:
+    fetcher = Fetcher(Store(folder / "store"), indexes or Indexes())
+    fetcher.fetch([FILE], {FILE.sha256: f"{server.url}/files/{FILE.file}"}, lambda n: None)
+    return fetcher.store, fetcher
 
 
-def test_a_file_is_fetched_once_and_counted(server: Server, tmp_path: Path) -> None:
-    store, fetched = fetch(server, tmp_path)
+def test_a_file_is_fetched_once_and_counted(server: Served, tmp_path: Path) -> None:
+    store, fetcher = fetch(server, tmp_path)
     assert store.path(FILE.blob).read_bytes() == CONTENT
-    assert fetched == len(CONTENT)
-    assert fetch(server, tmp_path)[1] == 0
-    assert server.seen == [("", "")]
+    assert (fetcher.fetched, fetcher.done) == (len(CONTENT), len(CONTENT))
+    assert fetch(server, tmp_path)[1].fetched == 0
+    assert server.asked(FILE.file) == [""]
 
 
-def test_an_answer_that_breaks_off_is_continued_where_it_stopped(
-    server: Server, tmp_path: Path
+# what goes wrong, whether the server can go on from the middle -> the requests, extra bytes
+HEALED = [
+    (Fault("cut", 1000), True, ["", "bytes=1000-"], 0),
+    (Fault("reset", 1000), True, ["", "bytes=1000-"], 0),
+    (Fault("cut", 1000), False, ["", "bytes=1000-"], 1000),
+    (Fault("status", 503), True, ["", ""], 0),
+]
+
+
+@pytest.mark.parametrize(("fault", "ranges", "requests", "more"), HEALED)
+def test_what_breaks_off_goes_on_where_it_stopped_if_the_server_can(
+    server: Served, tmp_path: Path, fault: Fault, ranges: bool, requests: list[str], more: int
 ) -> None:
-    server.cut = 1000
-    store, fetched = fetch(server, tmp_path)
+    server.faults[FILE.file], server.ranges = fault, ranges
+    store, fetcher = fetch(server, tmp_path)
     assert store.path(FILE.blob).read_bytes() == CONTENT
-    assert fetched == len(CONTENT)
-    assert [asked for asked, _ in server.seen] == ["", "bytes=1000-"]
+    assert fetcher.fetched == len(CONTENT) + more
+    assert server.asked(FILE.file) == requests
 
 
-def test_a_server_that_cannot_continue_starts_anew(server: Server, tmp_path: Path) -> None:
-    server.cut, server.ranges = 1000, False
-    store, fetched = fetch(server, tmp_path)
-    assert store.path(FILE.blob).read_bytes() == CONTENT
-    assert fetched == len(CONTENT) + 1000
+def test_a_rerun_goes_on_where_a_server_that_gave_up_had_stopped(
+    server: Served, tmp_path: Path
+) -> None:
+    server.faults[FILE.file] = Fault("cut", 1000)
+    server.then[FILE.file] = Fault("status", 404)
+    with pytest.raises(FetchFailed) as told:
+        fetch(server, tmp_path)
+    assert (told.value.what, told.value.why, told.value.hint) == (
+        f"127.0.0.1 did not give {FILE.file}",
+        "HTTP 404 Not Found; 0.0 MB of it are kept",
+        "run the same command again: what is here is not fetched twice",
+    )
+    _, again = fetch(server, tmp_path)
+    assert (again.fetched, again.done) == (len(CONTENT) - 1000, len(CONTENT))
 
 
-def test_other_bytes_are_thrown_away(server: Server, tmp_path: Path) -> None:
-    server.content = CONTENT[:-1] + b"!"
+def test_other_bytes_are_thrown_away(server: Served, tmp_path: Path) -> None:
+    server.faults[FILE.file] = Fault("other")
     with pytest.raises(FetchFailed, match="is not the file that was locked"):
         fetch(server, tmp_path)
-    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+    assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
+
+
+def test_what_was_left_of_another_file_is_thrown_away_and_the_file_fetched_from_its_start(
+    server: Served, tmp_path: Path
+) -> None:
+    parts = tmp_path / "store" / "parts"
+    parts.mkdir(parents=True)
+    (parts / f"{FILE.sha256}.download").write_bytes(b"?" * 1000)
+    store, _ = fetch(server, tmp_path)
+    assert store.path(FILE.blob).read_bytes() == CONTENT
+    assert server.asked(FILE.file) == ["bytes=1000-", ""]
+
+
+def test_a_store_that_cannot_be_written_is_called_that_and_not_the_servers_fault(
+    server: Served, tmp_path: Path
+) -> None:
+    (tmp_path / "store").write_text("in the way")
+    with pytest.raises(NotHere, match="cannot keep a-1-py3-none-any.whl"):
+        fetch(server, tmp_path)
+
+
+# the fault of every answer -> the words, and how long was waited between the tries
+GIVEN_UP = [
+    (Fault("silent"), "no answer for 0 s", [1.0, 2.0]),
+    (Fault("status", 503, 9), "HTTP 503 Service Unavailable", [1.0, 2.0]),
+    (Fault("status", 403, 9), "HTTP 403 Forbidden", []),
+]
+
+
+@pytest.mark.parametrize(("fault", "words", "pauses"), GIVEN_UP)
+def test_a_server_that_gives_nothing_is_given_up_after_three_tries(
+    server: Served, tmp_path: Path, fault: Fault, words: str, pauses: list[float]
+) -> None:
+    server.faults[FILE.file] = Fault(fault.kind, fault.number, 9)
+    waited: list[float] = []
+    opener = urllib.request.build_opener()
+    download = Download(opener.open, timeout=0.1, wait=waited.append)
+    with (tmp_path / "out").open("a+b") as out, pytest.raises(Broken) as told:
+        download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None)
+    assert (str(told.value), waited) == (words, pauses)
 
 
 def test_what_an_index_address_says_about_the_user_goes_to_its_files_and_nowhere_else(
-    server: Server, tmp_path: Path
+    server: Served, tmp_path: Path
 ) -> None:
     fetch(server, tmp_path / "a", Indexes("http://me:p%40ss@127.0.0.1/simple"))
     fetch(server, tmp_path / "b", Indexes("http://me:secret@other.invalid/simple"))
-    assert [authorization for _, authorization in server.seen] == ["Basic bWU6cEBzcw==", ""]
+    assert server.users == ["Basic bWU6cEBzcw==", ""]

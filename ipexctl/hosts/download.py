@@ -1,0 +1,107 @@
+"""One file over HTTP into an open file: goes on where it stopped, tries again what is worth it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+CHUNK = 1 << 20
+TIMEOUT = 30.0
+TRIES = 3  # in a row that bring nothing
+LONGEST_PAUSE = 30.0
+_FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
+
+
+class Broken(Exception):
+    """The server's fault or the network's, in words. `final`: asking again is of no use."""
+
+    def __init__(self, words: str, *, final: bool = False, pause: float | None = None) -> None:
+        super().__init__(words)
+        self.final, self.pause = final, pause
+
+
+@dataclass(frozen=True)
+class Download:
+    """`wait` and `timeout` are passed in by tests."""
+
+    open: Callable[..., http.client.HTTPResponse]
+    timeout: float = TIMEOUT
+    wait: Callable[[float], None] = time.sleep
+
+    def into(
+        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None]
+    ) -> None:
+        """Afterwards all that the server has is in `out`. Raises Broken, OSError for our disk."""
+        vain = 0
+        while True:
+            before = out.seek(0, os.SEEK_END)
+            try:
+                return self._once(out, url, headers, on_bytes)
+            except Broken as e:
+                vain = 0 if out.seek(0, os.SEEK_END) > before else vain + 1
+                if e.final or vain == TRIES:
+                    raise
+                self.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
+
+    def _once(
+        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None]
+    ) -> None:
+        have = out.seek(0, os.SEEK_END)
+        asked = {**headers, "Range": f"bytes={have}-"} if have else dict(headers)
+        answer = self._answer(urllib.request.Request(url, headers=asked))
+        if answer is None:
+            return  # all of it is here already; the hash will tell
+        with answer:
+            if have and answer.status != 206:
+                out.truncate(0)
+            self._body(answer, out, on_bytes)
+
+    def _answer(self, request: urllib.request.Request) -> http.client.HTTPResponse | None:
+        try:
+            return self.open(request, timeout=self.timeout)
+        except urllib.error.HTTPError as e:
+            with e:
+                if e.code == 416:
+                    return None
+                words = f"HTTP {e.code} {e.reason}"
+                raise Broken(words, final=e.code in _FINAL, pause=_pause(e)) from None
+        except TimeoutError:
+            raise Broken(f"no answer for {self.timeout:.0f} s") from None
+        except urllib.error.URLError as e:
+            timed_out = isinstance(e.reason, TimeoutError)
+            raise Broken(
+                f"no answer for {self.timeout:.0f} s" if timed_out else str(e.reason)
+            ) from None
+        except (http.client.HTTPException, OSError) as e:
+            raise Broken(str(e) or type(e).__name__) from None
+
+    def _body(
+        self, answer: http.client.HTTPResponse, out: BinaryIO, on_bytes: Callable[[int], None]
+    ) -> None:
+        left = answer.length
+        while chunk := self._chunk(answer):
+            out.write(chunk)
+            on_bytes(len(chunk))
+            left = None if left is None else left - len(chunk)
+        if left:
+            raise Broken(f"the connection ended {left / 1e6:.1f} MB too early")
+
+    def _chunk(self, answer: http.client.HTTPResponse) -> bytes:
+        try:
+            return answer.read(CHUNK)
+        except TimeoutError:
+            raise Broken(f"nothing more came for {self.timeout:.0f} s") from None
+        except (http.client.HTTPException, OSError) as e:
+            raise Broken(str(e) or type(e).__name__) from None
+
+
+def _pause(e: urllib.error.HTTPError) -> float | None:
+    """What the server asks for; dates are not worth a parser here."""
+    said = e.headers.get("Retry-After", "") if e.headers else ""
+    return float(said) if said.isdigit() else None
