@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.outcome import Load
+from ipexctl.core.plan.placed import Where
 from ipexctl.core.runlog import RankEnd, Usage
-from ipexctl.core.values import texts
+from ipexctl.core.values import listed, plain, texts, truth, whole
 
 LARGEST_OUTPUT = 256 * 1024
 _HINTS = frozenset({"oom", "oom-rank", "oom-limit", "disk-full"})
@@ -59,6 +60,7 @@ class Exited:
 @dataclass(frozen=True)
 class RankStarted:
     rank: int
+    where: Where = Where()
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
         return RankRefused(_text(header, "refused"))
     rank = _own_rank(ranks, header, "rank")
     if "ended" not in header:
-        return RankStarted(rank)
+        return RankStarted(rank, _where(header.get("where")))
     ended = _mapping(header, "ended")
     lost = ended.get("lost") is True
     code, signal = (None if ended.get(k) is None else _whole(ended, k) for k in ("code", "signal"))
@@ -162,6 +164,21 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
         raise BadEvent(f"a rank that ended in no way or in two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
     return RankEnded(RankEnd(rank, host, code, signal, lost, hints, _usage(ended)))
+
+
+def _where(raw: Any) -> Where:
+    """What a wrapper could not tell, or tells in odd words, is None."""
+    if not isinstance(raw, Mapping):
+        return Where()
+    cpus, nic, missing = (raw.get(name) for name in ("cpus", "nic", "missing"))
+    numbers = tuple(n for n in map(whole, listed(cpus)) if n is not None)
+    return Where(
+        cpus=numbers if isinstance(cpus, list) else None,
+        nic=plain(nic) or None,
+        missing=texts(missing) if isinstance(missing, list) else None,
+        mounted=raw.get("mounted") is True,
+        memory=truth(raw.get("memory")),
+    )
 
 
 def _usage(ended: Mapping[str, Any]) -> Usage | None:

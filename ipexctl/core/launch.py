@@ -15,6 +15,9 @@ from ipexctl.core.plan.variables import Site
 from ipexctl.core.values import texts
 from ipexctl.errors import RunFailed
 
+# what a training is chosen by; each is looked for again where the ranks begin
+FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16")
+
 
 def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     decided = decide(nodes, request)
@@ -54,7 +57,8 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
     ours = mpi.env_vars(prefix, starter)
     env = setvars.merged(ours, setvars.checked(done.get("setvars")))
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
-    return Prepared(prefix, tuple(found.items()), env, path, port, starter, preload)
+    borrowed = done.get("borrowed") is True
+    return Prepared(prefix, tuple(found.items()), env, path, port, starter, preload, borrowed)
 
 
 def _mpi(nodes: Sequence[Node]) -> str:
@@ -91,5 +95,6 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         ),
         rank_env=tuple((v.name, v.value) for v in variables),
         threads=site.places.threads,
+        flags=tuple(flag for flag in FLAGS if flag in node.facts.cpu.flags),
         reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
     )

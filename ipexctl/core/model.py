@@ -288,6 +288,7 @@ class Prepared:
     port: int
     mpi: Mpi | None = None  # None: our agents start the ranks
     preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
+    borrowed: bool = False  # nothing is installed; this is the user's own on this machine
 
 
 @dataclass(frozen=True)
@@ -313,6 +314,7 @@ class HostPlan:
     threads: int | None = None  # of each rank; None: nobody knows the host's CPUs
     reasons: tuple[tuple[str, str], ...] = ()  # why a variable of rank_env is what it is
     mpi_bin: str = ""  # the folder of mpirun and its daemons
+    flags: tuple[str, ...] = ()  # instruction sets on which the plan of dtype and stack counts
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ user's script with its output going straight to the rank's own file, and reports
 script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent is gone.
 """
 
+import fcntl
 import json
 import os
 import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 
@@ -97,10 +99,10 @@ def supervise(orders, reader, link):
     os.set_blocking(wake_in, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_in)
-    pid = start(orders)
+    pid, where = start(orders)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda n, _: group(pid, n))
-    send(link, {"started": True, "pid": pid})
+    send(link, {"started": True, "pid": pid, "where": where})
     watched = [wake, link]
     while True:
         ended = reap(pid)
@@ -128,10 +130,15 @@ def obey(reader, pid):
 
 
 def start(orders):
+    """The script's process, and what it told of itself just before it became the script."""
     parent = os.getpid()
+    told, tell = os.pipe()  # exec closes the child's end
     pid = os.fork()
     if pid:
-        return pid
+        os.close(tell)
+        with open(told, "rb") as f:
+            said = f.read()
+        return pid, json.loads(said.decode("utf-8")) if said else {}
     try:
         os.setpgid(0, 0)
         die_with_parent(parent)
@@ -146,6 +153,8 @@ def start(orders):
         os.chdir(orders["cwd"])
         if orders.get("cpus"):
             pin(orders["cpus"])
+        where = seen(orders, prefer_memory(orders.get("node")))
+        os.write(tell, json.dumps(where).encode("utf-8"))
         os.execve(orders["argv"][0], orders["argv"], environment(orders))
     except BaseException as e:
         os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
@@ -158,6 +167,80 @@ def pin(cpus):
         os.sched_setaffinity(0, cpus)
     except OSError as e:
         os.write(2, ("ipexctl: not pinned to CPUs %s: %s\n" % (cpus, e)).encode())
+
+
+# --- where it is ---------------------------------------------------------------------------------
+
+
+def seen(orders, memory):
+    """What the plan can be held against. None: nobody can tell."""
+    where = {"cpus": None, "nic": None, "missing": None, "mounted": False, "memory": memory}
+    try:
+        where["cpus"] = sorted(os.sched_getaffinity(0))
+        where["nic"] = nic_to(orders["env"].get("MASTER_ADDR", ""))
+        with open("/proc/self/mountinfo") as f:
+            where["mounted"] = any(line.split()[4] == "/proc/cpuinfo" for line in f)
+        if not where["mounted"]:
+            where["missing"] = missing(orders.get("flags") or [])
+    except Exception:
+        pass  # a script must not fail for what only a note would tell
+    return where
+
+
+def nic_to(address):
+    """The interface by which the kernel would send there; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        socket.inet_aton(address)  # no names: looking one up may take long
+        s.connect((address, 9))
+        own = s.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(s, 0x8915, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has no IPv4 address
+            if socket.inet_ntoa(answer[20:24]) == own:
+                return name
+    return None
+
+
+def missing(flags):
+    """Those of the plan's instruction sets that this process cannot use."""
+    with open("/proc/cpuinfo") as f:
+        lines = f.read(65536).splitlines()
+    have = next((line.split() for line in lines if line.startswith(("flags", "Features"))), None)
+    if have is None:
+        return None
+    gone = [flag for flag in flags if flag not in have]
+    if "amx_tile" in flags and not gone and not tiles_granted():
+        gone.append("amx_tile")
+    return gone
+
+
+def tiles_granted():
+    """Would the kernel give us AMX's tiles? A kernel too old to be asked may."""
+    import ctypes
+
+    supported = ctypes.c_uint64(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    asked = libc.syscall(158, 0x1021, ctypes.byref(supported))  # ARCH_GET_XCOMP_SUPP
+    return asked != 0 or bool(supported.value >> 18 & 1)
+
+
+def prefer_memory(node):
+    """Memory of that NUMA node first. Containers may forbid it; then it is as the kernel likes."""
+    number = {"x86_64": 238, "aarch64": 237}.get(os.uname().machine)
+    if node is None or number is None:
+        return None
+    try:
+        import ctypes
+
+        words = node // 64 + 1
+        mask = (ctypes.c_ulong * words)()
+        mask[node // 64] = 1 << (node % 64)
+        libc = ctypes.CDLL(None, use_errno=True)
+        return libc.syscall(number, 1, mask, ctypes.c_ulong(words * 64 + 1)) == 0  # MPOL_PREFERRED
+    except Exception:
+        return False  # no libffi
 
 
 def reap(pid):

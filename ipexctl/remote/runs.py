@@ -6,6 +6,7 @@ for `lease` seconds), it leaves no process of the run behind and says what it fo
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -99,8 +100,8 @@ class HostRun:
         self.helpers.set_subreaper()  # whatever loses its parent here stays below us, and is found
         try:
             self.scratch = tempfile.mkdtemp(prefix="ipexctl-")
-            self.write_programs()
             listener = self.listen()
+            self.write_programs()
         except OSError as e:
             raise Failure("cannot write to %s: %s" % (self.dir, e.strerror or e)) from None
         try:
@@ -137,6 +138,8 @@ class HostRun:
                 self.kill(header["kill"])
             elif "exited" in header:
                 self.tell(self.launches.get(header["exited"]), {"exit": header["code"]})
+            elif "ssh" in header:
+                self.tell(self.launches.get(header["ssh"]), {"exec": header["argv"]})
             elif "refused" in header:
                 self.tell(self.launches.get(header["refused"]), {"refused": header["why"]})
             elif "stop" in header and not stopping:
@@ -246,7 +249,8 @@ class HostRun:
             if "started" in message:
                 pid = message["pid"]
                 self.sampler.add(number, pid)
-                self.call.emit({"event": "rank", "rank": number, "started": pid})
+                where = message.get("where")
+                self.call.emit({"event": "rank", "rank": number, "started": pid, "where": where})
             elif "ended" in message:
                 self.sampler.remove(number)
                 ended = {key: message.get(key) for key in ("code", "signal", "usage")}
@@ -286,6 +290,8 @@ class HostRun:
             "cwd": self.plan["cwd"],
             "log": log,
             "cpus": place["cpus"],
+            "node": place.get("node"),
+            "flags": self.plan.get("flags"),
         }
 
     def signal_ranks(self, number):
@@ -311,14 +317,19 @@ class HostRun:
         env[self.helpers.RUN_MARK] = self.run_id
         return env
 
-    def spawn(self, key, argv):
-        if self.over:
-            return
+    def program_env(self):
+        """For mpirun, its daemons and the wrappers of ranks. Nothing in it is secret."""
         env = self.base_env()
         env["IPEXCTL_SOCKET"] = self.socket_path
         env["IPEXCTL_RUN_DIR"] = self.dir
         env["IPEXCTL_PYTHON"] = sys.executable
         env["TMPDIR"] = self.scratch  # Open MPI's files there outlive it when it is killed
+        return env
+
+    def spawn(self, key, argv):
+        if self.over:
+            return
+        env = self.program_env()
         out = os.path.join(self.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
         parent = os.getpid()
         try:
@@ -369,6 +380,12 @@ class HostRun:
         text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/bootstrap.py" "$@"\n'
         write(os.path.join(self.dir, "bootstrap"), text, 0o700)
         write(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
+        if self.plan["launcher"] == "ssh":  # what comes in by ssh has no environment from us
+            text = "".join(
+                "export %s=%s\n" % (name, shlex.quote(value))
+                for name, value in sorted(self.program_env().items())
+            )
+            write(os.path.join(self.dir, "env.sh"), text, 0o600)
 
 
 def write(path, text, mode):

@@ -12,12 +12,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from ipexctl.core import events, mpi
 from ipexctl.core.events import BadEvent, Event
 from ipexctl.core.health import Health
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.outcome import HostEnd, RunResult, Tally, alike, first_cause, verdict
+from ipexctl.core.plan.placed import Placed
 from ipexctl.core.runlog import Lines, RunState
 from ipexctl.errors import IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
@@ -74,6 +76,7 @@ class Session:
     interrupts: Interrupts
     record: Record = field(default_factory=lambda: Record(None))
     timeout: float | None = None
+    launcher: str = mpi.AGENTS
     stall: float | None = None
     inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, _Link] = field(default_factory=dict)
@@ -89,6 +92,7 @@ class Session:
 
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult:
         self.state = RunState(self.plan)
+        self.placed = Placed(self.plan)
         self.health = Health(self.plan, self.host_timeout, self.stall)
         self.began = self.now = self.last_ping = self.last_end = time.monotonic()
         self.last_bars = self.began
@@ -157,7 +161,7 @@ class Session:
 
     def _orders(self, name: str) -> dict[str, object]:
         plan = next(h for h in self.plan.hosts if h.host == name)
-        python = f"{plan.prefix}/bin/python"
+        python = f"{plan.prefix}/bin/python3"
         return {
             "root": root_of(self.links[name].agent.host, self.root),
             "run_id": self.run_id,
@@ -170,12 +174,15 @@ class Session:
                     "rank": place.rank,
                     "local_rank": place.local_rank,
                     "cpus": list(place.cpus),
+                    "node": place.node,
                     "env": self.plan.rank_environment(plan, place),
                     "argv": [python, *self.plan.argv],
                 }
                 for place in plan.ranks
             ],
             "machinefile": self.plan.machinefile,
+            "launcher": self.launcher,
+            "flags": list(plan.flags),
         }
 
     def _listen(self, name: str, link: _Link) -> None:
@@ -311,8 +318,10 @@ class Session:
                     self._tell(self.launches[key], {"kill": f"daemon{key}"})
             case events.Exited():
                 self._exited(name, event)
-            case events.RankStarted(rank):
+            case events.RankStarted(rank, where):
                 self.state.rank_started(rank)
+                for text in self.placed.add(rank, where):
+                    self.painter.note(text)
                 self.health.spoke(rank, self.now)
             case events.RankEnded():
                 self._rank_ended(name, event)
@@ -366,6 +375,11 @@ class Session:
         except RunFailed as e:
             self.painter.note(e.what)
             self._tell(name, {"refused": key, "why": e.what})
+            return
+        if self.launcher == mpi.SSH and wanted.host != self.node0:
+            to = self.links[wanted.host]
+            argv = mpi.over_ssh(wanted, to.agent.host, str(PurePosixPath(to.work).parent))
+            self._tell(name, {"ssh": key, "argv": list(argv)})
             return
         self.launches[key] = wanted.host
         self._tell(wanted.host, {"spawn": f"daemon{key}", "argv": list(wanted.argv)})
