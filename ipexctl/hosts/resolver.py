@@ -54,6 +54,7 @@ class _Way:
 @dataclass(frozen=True)
 class _Solved:
     uv: Uv
+    way: _Way
     wanted: tuple[str, ...]
     pins: Pins
     found: tuple[Found, ...]
@@ -92,7 +93,7 @@ def resolve(
 def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved:
     """uv runs no Python, so its wheel may be for a newer one than the hosts'."""
     uv = Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON)), indexes, environ)
-    return _Solved(uv, ("uv",), {}, tuple(uv.compile(("uv",), {}, ALONE)))
+    return _Solved(uv, _Way("uv"), ("uv",), {}, tuple(uv.compile(("uv",), {}, ALONE)))
 
 
 def _labelled(solved: _Solved) -> list[Found]:
@@ -124,17 +125,26 @@ class _Search:
     def solved(self) -> _Solved:
         """Each way for every Python before the next way: what the user set up comes first."""
         usable = list(self._with_intel())
+        if found := self._try(usable, self._extra):
+            return found
+        if self._extra.requirements:
+            with_them = tuple(self._reasons)
+            if found := self._try(usable, NOTHING):
+                raise _does_not_go_with(found, with_them)
+        raise self._cannot_be_had()
+
+    def _try(self, usable: Sequence[tuple[Uv, Pins]], extra: Extra) -> _Solved | None:
         for way in self._ways() if usable else ():
             for uv, intel in usable:
                 try:
-                    return self._one(uv, intel, way)
+                    return _one(uv, intel, way, extra)
                 except Unresolved as e:
                     self._note(way.text, uv, str(e))
                     if e.network and not way.index:
-                        raise self._cannot_be_had() from None  # the user's own are in every way
+                        return None  # the user's own indexes are in every way
                     if e.network:
                         break
-        raise self._cannot_be_had()
+        return None
 
     def no_cpu_build(self) -> str:
         index = self._row.torch_index
@@ -166,28 +176,6 @@ class _Search:
             yield tables
         yield _Way(plainly, last=True)
 
-    def _one(self, uv: Uv, intel: Pins, way: _Way) -> _Solved:
-        pins = {**intel, **(self._with_torch(way.index) if way.index else {})}
-        if way.last:
-            pins |= _with_torch(uv, way.torch)
-        stack = (
-            way.torch,
-            *(n for n in pins if n not in ("torch", *intel)),
-            *requirements(uv.stack),
-        )
-        try:
-            return _solve(uv, (*stack, *self._extra.requirements), pins, self._extra)
-        except Unresolved as e:
-            if e.network or not self._extra.requirements:
-                raise
-            _solve(uv, stack, pins, NOTHING)
-            raise _does_not_go_with(uv.stack, e) from None
-
-    def _with_torch(self, index: Pin) -> Pins:
-        """The default index's builds of the others cannot load beside a CPU build of torch."""
-        beside = [name for name in ("torchvision", "torchaudio") if self._extra.names(name)]
-        return dict.fromkeys(["torch", *beside], index)
-
     def _with_intel(self) -> Iterator[tuple[Uv, Pins]]:
         for uv in self._uvs:
             try:
@@ -206,15 +194,23 @@ class _Search:
         return _cannot_be_had(self._uvs[0].stack, why)
 
 
-def _solve(uv: Uv, wanted: tuple[str, ...], pins: Pins, extra: Extra) -> _Solved:
+def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
+    if way.index:
+        # the default index's builds of the others cannot load beside a CPU build of torch
+        beside = [name for name in ("torchvision", "torchaudio") if extra.names(name)]
+        pins = {**intel, **dict.fromkeys(["torch", *beside], way.index)}
+    else:
+        pins = {**intel, **(_home_of_torch(uv, way.torch) if way.last else {})}
+    named = (name for name in pins if name not in ("torch", *intel))
+    wanted = (way.torch, *named, *requirements(uv.stack), *extra.requirements)
     found = uv.compile(wanted, pins, constraints=extra.constraints)
     stray = strays((f.package for f in found), uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
         raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
-    return _Solved(uv, wanted, pins, tuple(found), extra.constraints)
+    return _Solved(uv, way, wanted, pins, tuple(found), extra.constraints)
 
 
-def _with_torch(uv: Uv, torch: str) -> dict[str, Pin]:
+def _home_of_torch(uv: Uv, torch: str) -> dict[str, Pin]:
     """torch and what it needs, each pinned to torch's index if it is there.
 
     An index that serves but a newer torch, or a newer triton, hides those of the next index.
@@ -267,10 +263,12 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     )
 
 
-def _does_not_go_with(stack: Stack, e: Unresolved) -> InputError:
+def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:
+    """`found`: the same without what -r asks for."""
+    stack = found.uv.stack
     return InputError(
         f"what -r asks for does not go with {stack.title} on Python {stack.python_text}",
-        why=str(e),
+        why="\n".join(why for asked, why in reasons if asked == found.way.text),
         hint="change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
         "then --find-links FOLDER",
     )

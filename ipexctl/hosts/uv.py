@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class Uv:
         if indexes.cert:
             self._environ.setdefault("SSL_CERT_FILE", indexes.cert)
         self._environ.setdefault("UV_HTTP_RETRIES", "2")
-        # uv looks for the hosts' Python on this machine, and would ask the network for one.
+        # if ours is none that uv can use, it would ask the network for one
         self._environ["UV_PYTHON_DOWNLOADS"] = "never"
 
     def compile(
@@ -115,7 +116,8 @@ class Uv:
             command = (
                 self._binary, "pip", "compile", "pyproject.toml", "--output-file", out,
                 "--quiet", "--no-header", "--only-binary", ":all:",
-                "--python-version", self.stack.python_text,
+                # else uv asks every Python that it finds here, each time, for seconds
+                "--python", sys.executable, "--python-version", self.stack.python_text,
                 "--python-platform", self.stack.platform,
                 *options,
             )  # fmt: skip
