@@ -71,12 +71,24 @@ def run(
     leave_out: Annotated[
         list[str] | None, typer.Option("-e", "--leave-out", help="Do not show lines that match.")
     ] = None,
+    fetch: Annotated[
+        list[str] | None,
+        typer.Option("--fetch", metavar="GLOB", help="Bring back files of the script's folder."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--outputs", metavar="DIR", help="Bring back a folder below the script's."),
+    ] = None,
     log_limit: Annotated[
         int | None, typer.Option("--log-limit", min=1, help="MB of each log to keep here.")
     ] = None,
     ports: Annotated[
         str | None, typer.Option("--ports", help="40000-40100: keep to these where that can be.")
     ] = None,
+    launcher: Annotated[
+        str,
+        typer.Option("--launcher", help="agents, or ssh: mpirun's daemons by keys of the hosts."),
+    ] = "agents",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the plan and why it is so; start nothing.")
     ] = False,
@@ -108,9 +120,12 @@ def run(
         env=_pairs([*configured_env(), *(env or [])]),
         host_timeout=host_timeout,
         ports=read_ports(ports) if ports else None,
+        launcher=launcher,
         timeout=timeout,
         stall=stall,
         log_limit=None if log_limit is None else log_limit * 1_000_000,
+        fetch=(*(fetch or ()), *(outputs or ())),
+        again=tuple(sys.argv[1:]),
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
     target = make_target(

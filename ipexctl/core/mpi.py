@@ -10,12 +10,14 @@ from itertools import dropwhile
 
 from packaging.version import Version
 
-from ipexctl.core.model import HostPlan, LaunchPlan
+from ipexctl.core.model import Host, HostPlan, LaunchPlan
+from ipexctl.core.shell import quote
 from ipexctl.core.software import Mpi
-from ipexctl.errors import HostFailed, RunFailed
+from ipexctl.errors import HostFailed, InputError, RunFailed
 
 RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"')
 SYSTEM = "system"
+AGENTS, SSH = "agents", "ssh"  # who starts mpirun's daemons: --launcher
 NONE = ""  # the name of no MPI: our own agents start the ranks
 WORDS = ("intel", "mpich", "openmpi", "system", "none")  # of --mpi
 Pairs = tuple[tuple[str, str], ...]
@@ -213,6 +215,16 @@ def starter(host: HostPlan) -> tuple[str, ...]:
     return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
 
 
+def check_launcher(launcher: str, name: str) -> None:
+    if launcher not in (AGENTS, SSH):
+        raise InputError(f"--launcher {launcher} is not known", hint="--launcher agents or ssh")
+    if launcher == SSH and name == NONE:
+        raise InputError(
+            "--launcher ssh is a way to start mpirun's daemons, and there is no MPI here",
+            hint="leave it out, or: ipexctl install --mpi openmpi",
+        )
+
+
 def machinefile(hosts: Sequence[HostPlan], name: str) -> str:
     if name == NONE:
         return ""
@@ -281,6 +293,18 @@ class Launch:
 
     host: str
     argv: tuple[str, ...]
+
+
+def over_ssh(launch: Launch, to: Host, run_dir: str) -> tuple[str, ...]:
+    """The same daemon by node0's own ssh. Its environment is in a file, which the agent there wrote;
+    the account's shell may be any."""
+    line = f"{quote(('.', f'{run_dir}/env.sh'))} && exec {quote(launch.argv)}"
+    return (
+        "ssh", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
+        "-o", "ConnectTimeout=15",
+        *(("-p", str(to.port)) if to.port else ()), *(("-l", to.user) if to.user else ()),
+        "--", to.address or to.name, quote(("exec", "/bin/sh", "-c", line)),
+    )  # fmt: skip
 
 
 _SHELL = ";&|<>()"

@@ -1,7 +1,8 @@
 """What mpirun starts instead of ssh: hands `HOST COMMAND` to the agent on node0 and waits.
 
 The agent passes it over the controller's open connections to the agent of that host. No SSH between
-the nodes, so no keys, no host keys and no prompts there.
+the nodes, so no keys, no host keys and no prompts there. Only with --launcher ssh the answer is a
+command for ssh, and this becomes it.
 """
 
 import json
@@ -24,6 +25,9 @@ def main():
     if "refused" in message:
         sys.stderr.write("ipexctl: %s\n" % message["refused"])
         return 255
+    if "exec" in message:  # --launcher ssh: the link stays open until that program has ended
+        os.set_inheritable(link.fileno(), True)
+        os.execvp(message["exec"][0], message["exec"])
     return message["exit"]
 
 

@@ -20,6 +20,10 @@ MPIS = (
     "/opt/mpich/bin", "/opt/intel/oneapi/mpi/latest/bin",
 )  # fmt: skip
 TIMEOUT = 20
+LOOK = """
+import importlib.util, sys
+print(sys.prefix if importlib.util.find_spec("torch") else "")
+"""
 PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 
 
@@ -27,8 +31,10 @@ def op_run(call, h):
     """What this host would run with: the environment's prefix and versions, a free port."""
     root = blobs.root_folder(h["root"])
     prefix = os.path.realpath(os.path.join(root, "current"))
-    python = os.path.join(prefix, "bin", "python")
-    if not os.access(python, os.X_OK):
+    installed = os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
+    if not installed:
+        prefix = with_torch(call, h.get("pythons", []))
+    if not prefix:
         raise Failure(
             "no environment is installed in %s" % root,
             hint="ipexctl install",
@@ -36,6 +42,7 @@ def op_run(call, h):
         )
     return {
         "prefix": prefix,
+        "borrowed": not installed,
         "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
         "packages": packages(prefix),
         "port": free_port(h["run_id"], h.get("ports")),
@@ -45,6 +52,18 @@ def op_run(call, h):
         "mpi": envs.proved_with(prefix) or "",
         "system": system_mpi(call, prefix) if envs.proved_with(prefix) == "system" else None,
     }
+
+
+def with_torch(call, pythons):
+    """The prefix of the first of these interpreters that has torch, "" if none has."""
+    for python in pythons:
+        try:
+            prefix = commands.run(call, [python, "-c", LOOK], dict(os.environ), TIMEOUT).strip()
+        except Failure:
+            continue
+        if prefix and os.access(os.path.join(prefix, "bin", "python3"), os.X_OK):
+            return prefix
+    return ""
 
 
 def op_mpirun(call, h):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -53,6 +55,7 @@ class RunOptions:
     fetch: tuple[str, ...] = ()  # globs below the script's folder
     again: tuple[str, ...] = ()  # the words of the command line
     ports: Ports | None = None
+    launcher: str = mpi.AGENTS
 
 
 def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
@@ -75,10 +78,11 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             return prepare_on(agent, options, run_id)
 
         nodes = each(hosts.hosts, prepare, target)
-        for text in other_pythons(agents.values()):
+        for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             painter.note(text)
         plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
         choice.check(chosen, plan)
+        mpi.check_launcher(options.launcher, plan.mpi)
         painter.planned(run_id, plan)
         used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
 
@@ -91,7 +95,7 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         record.keep("plan.json", kept_plan(run_id, plan))
         session = Session(
             plan, run_id, options.root, options.host_timeout, painter, interrupts,
-            record, options.timeout, options.stall,
+            record, options.timeout, options.launcher, options.stall,
         )  # fmt: skip
         result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
         remember(hosts, _states(result), "run")
@@ -114,6 +118,18 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             agent.close()
         transport.close()
         painter.close()
+
+
+def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
+        if node.prepared.borrowed:
+            version = dict(node.prepared.packages).get("torch", "")
+            started = f"by {node.prepared.mpi}" if node.prepared.mpi else "without MPI"
+            yield (
+                f"nothing is installed here, so {node.prepared.prefix}/bin/python3 is used: "
+                f"torch {version}".rstrip()
+                + f", ranks are started {started}"
+            )
 
 
 def request_of(options: RunOptions, script: Script) -> RunRequest:
@@ -170,7 +186,7 @@ def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
     facts = probe(agent, root)
-    asked = {"root": root, "run_id": run_id, "ports": options.ports}
+    asked = {"root": root, "run_id": run_id, "ports": options.ports, "pythons": _pythons(host)}
     done = agent.call("prepare.run", asked).done
     try:
         prepared = launch.read_prepared(done)
@@ -181,6 +197,15 @@ def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:
     if prepared.mpi and not done.get("mpirun") and not done.get("mpi"):
         raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
     return Node(host, facts, prepared)
+
+
+def _pythons(host: Host) -> list[str]:
+    """For this machine, where nothing may be installed: the Pythons that the user has before him."""
+    if not host.local:
+        return []
+    active = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    found = [shutil.which(name) for name in ("python3", "python")]
+    return [*(f"{prefix}/bin/python" for prefix in active if prefix), *filter(None, found)]
 
 
 def _not_ready(what: str, hint: str) -> RunFailed:
