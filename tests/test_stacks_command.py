@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.cli.install import bare_ipex
+from ipexctl.core.refusals import folded
 from ipexctl.core.rows import Request
 from ipexctl.core.shelf import Query, offers, query
 from ipexctl.errors import InputError
@@ -27,28 +28,46 @@ def stacks(*options: str) -> subprocess.CompletedProcess[str]:
 def test_the_whole_table_has_a_line_for_every_row_and_says_what_has_ended() -> None:
     shown = text(offers(table(), Query(), Request()))
     head, *lines = shown.splitlines()
-    assert head.split() == [
-        "NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE",
-    ]  # fmt: skip
-    rows = lines[: lines.index("")]
-    assert [line.split()[0] for line in rows] == [r.name for r in table()]
-    assert ["ended" in line for line in rows] == [bool(r.ipex) for r in table()]
-    assert shown.count("no fixes since March 2026") == 1
+    assert head.split() == ["NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC"]
+    rows = [line.removeprefix("* ").split() for line in lines[: lines.index("")]]
+    assert sorted(row[0] for row in rows) == sorted(r.name for r in table())
+    assert {row[0]: row[-1].startswith("ended") for row in rows} == {
+        r.name: bool(r.ipex) for r in table()
+    }
+    assert " ".join(shown.split()).count("no fixes since March 2026") == 1
+
+
+def test_the_newest_torch_is_first_and_a_star_marks_what_install_takes() -> None:
+    lines = text(offers(table(), Query(), Request())).splitlines()
+    torches = [line[2:].split()[1].split(".") for line in lines[1 : lines.index("")]]
+    numbers = [[int(n) for n in t] for t in torches]
+    assert numbers == sorted(numbers, reverse=True)
+    assert [line.split()[1] for line in lines if line.startswith("* ")][0] == table()[0].name
+
+
+ASKED_FOR = [Request(), Request(backend="gloo"), Request(stack="stock"), Request(torch="1.12.1")]
+
+
+@pytest.mark.parametrize("request_", ASKED_FOR)
+def test_80_columns_are_enough(request_: Request) -> None:
+    shown = text(offers(table(), query("", "", "", ""), request_))
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
 def test_the_question_of_the_handbook_names_two_rows_and_refuses_each_other_one() -> None:
     asked = stacks(*ASKED)
     assert asked.returncode == 0, asked.stderr
     fitting, _, others = asked.stdout.partition("does not fit:\n")
-    assert [w.split()[0] for w in fitting.splitlines() if w.startswith("ipex")] == [
-        "ipex-1.12.300", "ipex-1.12.100",
-    ]  # fmt: skip
-    assert len(others.splitlines()) == len(table()) - 2
+    names = [line[2:].split()[0] for line in fitting.splitlines()[1:3]]
+    assert names == ["ipex-1.12.300", "ipex-1.12.100"]
+    refused = [line.split()[0] for line in others.splitlines() if line[2:3] != " "]
+    assert sorted([*refused, *names]) == sorted(r.name for r in table())
     assert "  ipex-1.12.0    it is torch 1.12.0, 1.12.1 was asked for; avx512 is needed\n" in others
 
 
 def test_json_has_the_same_answer() -> None:
     rows = json.loads(stacks(*ASKED, "--json").stdout)["stacks"]
+    assert [r["name"] for r in rows if r["first_choice"]] == ["ipex-1.12.300"]
     assert [r["name"] for r in rows if r["fits"]] == ["ipex-1.12.300", "ipex-1.12.100"]
     first = next(r for r in rows if r["fits"])
     assert (first["oneccl_distribution"], first["oneccl_module"], first["ended"]) == (
@@ -115,3 +134,29 @@ BARE = [
 @pytest.mark.parametrize(("typed", "meant"), BARE)
 def test_ipex_alone_means_the_newest(typed: str, meant: str) -> None:
     assert bare_ipex(typed.split()) == meant.split()
+
+
+WHY = """torch-2.13: node[1-2]: Python 3.8, needed is 3.10
+torch-2.12: node[1-2]: Python 3.8, needed is 3.10
+ipex-2.8.0: it has IPEX 2.8.0, stock PyTorch was asked for
+ipex-2.7.0: it has IPEX 2.7.0, stock PyTorch was asked for
+ipex-2.6.0: it has IPEX 2.6.0, stock PyTorch was asked for; node1: the CPU lacks avx512f"""
+OTHERS = "a: it is torch 2.8.0, 2.7 was asked for\nb: it has IPEX 2.8.0, 2.7 was asked for"
+
+
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        (WHY, [
+            "torch-2.13, torch-2.12: node[1-2]: Python 3.8, needed is 3.10",
+            "ipex-2.8.0, ipex-2.7.0: it has IPEX, stock PyTorch was asked for",
+            "ipex-2.6.0: it has IPEX, stock PyTorch was asked for; node1: the CPU lacks avx512f",
+        ]),
+        (OTHERS, ["a: it is another torch than 2.7", "b: it has another IPEX than 2.7"]),
+        ("\n".join(f"row-{i}: it has no IPEX" for i in range(9)),
+         ["9 rows, row-0 to row-8: it has no IPEX"]),
+        ("some other text", ["some other text"]),
+    ],
+)  # fmt: skip
+def test_rows_refused_for_one_reason_are_told_together(why: str, shown: list[str]) -> None:
+    assert folded(why).splitlines() == shown

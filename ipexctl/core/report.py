@@ -16,7 +16,9 @@ NOT_REACHED = ("unreachable", "host-key-unknown", "host-key-changed")
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of all hosts. `named` is how the user named them: -f hosts, or -H a,b."""
+    """The outcome of all hosts. `named` is how the user named them: -f hosts, or -H a,b; `root`
+    is what was said to be ipexctl's folder there, "" if nothing was.
+    """
 
     hosts: tuple[Host, ...]
     facts: tuple[Facts, ...]
@@ -25,6 +27,7 @@ class Report:
     findings: tuple[Finding, ...]
     seconds: float
     named: str = ""
+    root: str = ""
     level: str = "quick"
     measured: Measured = Measured()
     recommendations: tuple[Recommendation, ...] = ()

@@ -220,7 +220,10 @@ def question(chosen: Chosen) -> str:
 def ask(stdin: TextIO, question: str = "Go on? [Y/n] ") -> bool:
     """What somebody at a terminal says; saying nothing is a yes where the question has a big Y."""
     if not stdin.isatty():
-        raise InputError("nothing was changed: nobody is there to ask", hint="add -y to do this")
+        raise InputError(
+            "nothing was changed: nobody is there to ask",
+            hint="the same command with -y does it; with --check --diff it says what",
+        )
     stderr_console().print(question, end="", markup=False)
     said = stdin.readline().strip().lower()
     return said in ("y", "yes") or (not said and "[Y/" in question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,38 +10,74 @@ from ipexctl.core.rows import END_OF_LIFE, Row
 from ipexctl.core.shelf import Offer, span
 
 _HEAD = ("NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE")
+_SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
+_WIDTH = 80
 
 
 def text(offers: Sequence[Offer]) -> str:
+    """The newest torch first; a star at the row that `install` takes: the first in the table."""
     fitting = [o for o in offers if not o.reasons]
     others = [o for o in offers if o.reasons]
     lines = _table(fitting) if fitting else ["nothing fits"]
-    if any(o.row.ipex for o in fitting):
-        lines += ["", f"ended: {END_OF_LIFE}"]
-    lines += _unproved(fitting)
-    width = max((len(o.row.name) for o in others), default=0)
+    lines += _legend(fitting) if fitting else []
     lines += ["", "does not fit:"] if others else []
-    lines += [f"  {o.row.name:{width}}  {'; '.join(o.reasons)}" for o in others]
+    width = max((len(o.row.name) for o in others), default=0)
+    for o in sorted(others, key=_newest):
+        lines += _wrapped(f"  {o.row.name:{width}}  {'; '.join(o.reasons)}", width + 4)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _newest(offer: Offer) -> tuple[tuple[int, ...], ...]:
+    row = offer.row
+    versions = (row.torch, row.ipex or "0", row.oneccl or "0")
+    return tuple(tuple(-int(n) for n in v.split(".")) for v in versions)
+
+
+def _table(offers: Sequence[Offer]) -> list[str]:
+    rows = [_SHOWN, *(_shown(o.row) for o in sorted(offers, key=_newest))]
+    used = [i for i, _ in enumerate(_SHOWN) if any(row[i] not in ("", "-") for row in rows[1:])]
+    widths = [max(len(row[i]) for row in rows) for i in used]
+    star = offers[0].row.name
+    return [
+        ("* " if row[0] == star else "  ")
+        + "  ".join(f"{row[i]:{w}}" for i, w in zip(used, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _shown(row: Row) -> tuple[str, ...]:
+    life = "ended" * bool(row.ipex) + "?" * bool(row.doubts)
+    glibc = f"{row.glibc[0]}.{row.glibc[1]}"
+    return row.name, row.torch, row.ipex or "-", row.oneccl or "-", span(row), row.isa, glibc, life
+
+
+def _legend(offers: Sequence[Offer]) -> list[str]:
+    lines = ["", "* the first choice of `ipexctl install`"]
+    if any(o.row.oneccl for o in offers):
+        lines += ["ONECCL: with these bindings the backend is ccl, else gloo"]
+    if any(o.row.ipex for o in offers):
+        lines += _wrapped(f"ended: {END_OF_LIFE}", 2)
+    return lines + _unproved(offers)
 
 
 def _unproved(offers: Sequence[Offer]) -> list[str]:
     """Each doubt once, with the rows that it is about."""
     about: dict[str, list[str]] = {}
-    for offer in offers:
+    for offer in sorted(offers, key=_newest):
         for doubt in offer.row.doubts:
             about.setdefault(doubt, []).append(offer.row.name)
-    lines = [f"  {doubt}: {', '.join(names)}" for doubt, names in about.items()]
-    return ["", "?: not proved", *lines] if lines else []
+    lines = ["?: not proved"] if about else []
+    bound = [o.row.name for o in sorted(offers, key=_newest) if o.row.oneccl]
+    for doubt, names in about.items():
+        rows = "every row with ONECCL" if len(names) > 1 and names == bound else ", ".join(names)
+        lines += _wrapped(f"  {doubt}: {rows}", 4)
+    return lines
 
 
-def _table(offers: Sequence[Offer]) -> list[str]:
-    rows = [_HEAD, *(_cells(o) for o in offers)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    return [
-        "  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+def _wrapped(line: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        line, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _cells(offer: Offer) -> tuple[str, ...]:
@@ -78,14 +115,16 @@ def _line(cells: Sequence[str]) -> str:
 
 def document(offers: Sequence[Offer]) -> dict[str, Any]:
     """For --json."""
-    return {"schema_version": 1, "stacks": [_entry(o) for o in offers]}
+    first = next((o for o in offers if not o.reasons), None)
+    return {"schema_version": 1, "stacks": [_entry(o, first=o is first) for o in offers]}
 
 
-def _entry(offer: Offer) -> dict[str, Any]:
+def _entry(offer: Offer, *, first: bool) -> dict[str, Any]:
     row = offer.row
     return {
         "name": row.name,
         "fits": not offer.reasons,
+        "first_choice": first,
         "reasons": list(offer.reasons),
         "torch": row.torch,
         "ipex": row.ipex or None,

@@ -117,6 +117,7 @@ def examine_hosts(
         ),
         seconds=time.monotonic() - began,
         named=named(target, hosts),
+        root="" if options.root == ROOT else options.root,
         level=options.level,
         measured=measured,
         recommendations=recommend(cluster),

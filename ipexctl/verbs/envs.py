@@ -24,7 +24,7 @@ from ipexctl.errors import (
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.facts import ROOT
-from ipexctl.verbs.hints import command
+from ipexctl.verbs.hints import command, spelled_downs
 from ipexctl.verbs.installing.work import SILENCE, recap_of
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
@@ -153,7 +153,8 @@ class _Fleet:
         found = {}
         for host, outcome in fan_out(hosts, work, forks=self._target.forks).items():
             if isinstance(outcome, HostDown):
-                self.down[host.name] = recap_of(outcome, self._began)
+                down = spelled_downs([outcome], self._target, self._root)[0]
+                self.down[host.name] = recap_of(down, self._began)
             else:
                 found[host.name] = outcome
         return found

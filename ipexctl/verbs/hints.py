@@ -14,7 +14,11 @@ from ipexctl.verbs.facts import ROOT
 from ipexctl.verbs.target import Target
 
 # The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
-_OURS = re.compile(r"\bipexctl (install|doctor|trust)\b(?: -H \S+(?!\S))?(?! -(?!v\b))")
+# One that names its hosts is left alone.
+_OURS = re.compile(
+    r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm))\b(?: -H \S+(?!\S))?"
+    r"(?!(?: [^\s;)#]+)* (?:-[fHFlx]|--root|--ask-pass)\b)"
+)
 _SSH = re.compile(r"^(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)
 _MOST = 4
 
@@ -31,7 +35,7 @@ def options(target: Target) -> tuple[str, ...]:
 
 def command(target: Target, verb: str, root: str = ROOT) -> str:
     """`ipexctl VERB` for the same hosts."""
-    argv = ("ipexctl", verb, *options(target))
+    argv = ("ipexctl", *verb.split(), *options(target))
     if verb != "trust":
         argv += () if target.transport == "paramiko" else ("--transport", target.transport)
         argv += () if root == ROOT else ("--root", root)

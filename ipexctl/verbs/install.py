@@ -9,11 +9,14 @@ from dataclasses import replace
 from ipexctl.core import stack as stacks
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Facts, Host, HostRecap, Python
+from ipexctl.core.refusals import folded
+from ipexctl.errors import IpexctlError, NothingFits
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.verbs.choice import decide
 from ipexctl.verbs.facts import probe
+from ipexctl.verbs.hints import spelled_downs, spelled_error
 from ipexctl.verbs.installing import bundled, carrying
 from ipexctl.verbs.installing.bundled import Bundle
 from ipexctl.verbs.installing.hosts import changes_to, complete, on_hosts, states_of, would
@@ -53,11 +56,17 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     try:
         facts = _facts(work, transport, hosts.hosts, target)
         chosen, recaps = _all_steps(work, facts, bundle, target.forks) if facts else (None, {})
+    except NothingFits as e:
+        e.why = folded(e.why)
+        raise spelled_error(e, target, asked.root) from None
+    except IpexctlError as e:
+        raise spelled_error(e, target, asked.root) from e.__cause__
     finally:
         for agent in work.agents.values():
             agent.close()
         transport.close()
-    recaps |= {host: recap_of(down, began) for host, down in work.downs.items()}
+    downs = spelled_downs(tuple(work.downs.values()), target, asked.root)
+    recaps |= {host: recap_of(d, began) for host, d in zip(work.downs, downs, strict=True)}
     ordered = tuple(recaps[host] for host in hosts.hosts)
     remember(hosts, {r.host: r.state.value for r in ordered}, "install")
     seconds = time.monotonic() - began

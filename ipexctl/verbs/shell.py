@@ -123,7 +123,8 @@ def _interactive(env: Env) -> str:
     return (
         'IPEXCTL_RC="$(mktemp -d 2>/dev/null)"; export IPEXCTL_RC; '
         f'case "${{IPEXCTL_RC:+x}}${{SHELL##*/}}" in {cases}'
-        f'xfish) rm -rf "$IPEXCTL_RC"; unset IPEXCTL_RC; {sets}; IPEXCTL_PATH="$PATH"; export IPEXCTL_PATH; '
+        f"xfish) {_GONE}; {sets}; "
+        'IPEXCTL_PATH="$PATH"; export IPEXCTL_PATH; '
         f'exec "$SHELL" -i -C {_word(_FISH)};; '
         f'*) {sets}; exec "${{SHELL:-/bin/sh}}" -i;; esac'
     )

@@ -42,6 +42,11 @@ def text(made_report: Report, *, width: int | None = 80, verbose: bool = False) 
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
+def test_the_next_command_has_the_root_that_was_given():
+    given = replace(report(A), root="/scratch/my own")
+    assert "next: ipexctl install -f hosts --root '/scratch/my own'\n" in text(given)
+
+
 COMMANDS = ("  fix ", "do this ")
 A, B, C = (host_facts(f"node{i:02d}", f"10.0.0.{i}") for i in (1, 2, 3))
 NO_PYTHON = replace(B, pythons=(), os_ids=("debian",))

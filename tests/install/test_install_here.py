@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -172,11 +171,12 @@ def test_a_cuda_build_is_refused_with_the_options_that_help(shop: Shop) -> None:
     assert shop.envs() == []
 
 
-def test_what_no_row_offers_ends_with_3_and_every_rows_reason(shop: Shop) -> None:
+def test_what_no_row_offers_ends_with_3_and_the_rows_reasons(shop: Shop) -> None:
     refused = shop.install("--torch", "1.0")
     assert refused.code == 3
-    reasons = re.findall(r"\S+: it is torch \d\S+, 1\.0 was asked for", refused.err)
-    assert len(reasons) == len(table())
+    names = [row.name for row in table()]
+    told = f"{len(names)} rows, {names[0]} to {names[-1]}: it is another torch than 1.0"
+    assert told in refused.err
 
 
 HOSTILE = [

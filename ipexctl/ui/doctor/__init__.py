@@ -11,6 +11,7 @@ from typing import IO
 
 from rich.text import Text
 
+from ipexctl.core import shell
 from ipexctl.core.facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Severity
@@ -68,7 +69,8 @@ def _head(report: Report, width: int | None) -> list[Text]:
 
 def _next(report: Report) -> str:
     ready = all(f.software and f.software.used for f in report.facts)
-    words = ("run", report.named, "train.py") if ready else ("install", report.named)
+    root = shell.quote(("--root", report.root)) if report.root else ""
+    words = ("run", report.named, root, "train.py") if ready else ("install", report.named, root)
     return " ".join(word for word in ("ipexctl", *words) if word)
 
 

@@ -1,0 +1,32 @@
+"""Why no row of the version table fits, in few lines: rows refused for the same reason together."""
+
+from __future__ import annotations
+
+import re
+
+# What a row is, beside what was asked for, without the row's own version.
+_OTHER = (
+    (re.compile(r"it has IPEX \S+, stock PyTorch"), "it has IPEX, stock PyTorch"),
+    (re.compile(r"it has IPEX \S+, (\S+) was asked for"), r"it has another IPEX than \1"),
+    (re.compile(r"it is torch \S+, (\S+) was asked for"), r"it is another torch than \1"),
+)
+
+
+def folded(why: str) -> str:
+    """Lines of `row: reason`. What the hosts lack comes first; what nobody asked for, last."""
+    groups: dict[str, list[str]] = {}
+    for line in why.splitlines():
+        row, _, reason = line.partition(": ")
+        groups.setdefault(_general(reason), []).append(line if not reason else row)
+    ordered = sorted(groups.items(), key=lambda group: group[0].startswith("it "))
+    return "\n".join(f"{_rows(rows)}: {reason}" if reason else rows[0] for reason, rows in ordered)
+
+
+def _general(reason: str) -> str:
+    for form, text in _OTHER:
+        reason = form.sub(text, reason)
+    return reason
+
+
+def _rows(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 3 else f"{len(names)} rows, {names[0]} to {names[-1]}"
