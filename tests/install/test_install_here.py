@@ -159,18 +159,6 @@ def test_a_blob_damaged_on_the_hosts_disk_is_refused_and_sent_anew_next_time(sho
     assert shop.install().states == ["changed"]
 
 
-def test_a_cuda_build_is_refused_with_the_options_that_help(shop: Shop) -> None:
-    next(shop.wheels.glob("torch-*")).unlink()
-    shop.torch("2.13.0", "nvidia-cublas", "nvidia-nccl-cu13")
-    make_wheel(shop.wheels, "nvidia_cublas", "13.0", {"cublas.py": b""})
-    make_wheel(shop.wheels, "nvidia_nccl_cu13", "2.0", {"nccl.py": b""})
-    refused = shop.install()
-    assert refused.code == 2
-    assert "a CUDA build: nvidia-cublas and 1 more nvidia packages" in refused.err
-    assert "--find-links" in refused.err
-    assert shop.envs() == []
-
-
 def test_what_no_row_offers_ends_with_3_and_the_rows_reasons(shop: Shop) -> None:
     refused = shop.install("--torch", "1.0")
     assert refused.code == 3
