@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-WINDOW = 0.15  # seconds that a line waits for its like
+WINDOW = 0.25  # seconds that a line waits for its like
 MOST = 2000  # lines that wait
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core import causes
+from ipexctl.core import causes, shell
 from ipexctl.core.causes import Cause
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.runlog import RankEnd, RunState, plain
@@ -46,7 +46,7 @@ class Kept:
 
     folder: str = ""
     trouble: tuple[str, ...] = ()  # what is not in it, and why
-    outputs: str = ""  # what was fetched, in words
+    outputs: tuple[str, ...] = ()  # what was fetched, in words
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class RunResult:
     aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was done
     ends: tuple[RankEnd, ...] = ()
     kept: Kept = Kept()
+    again: str = ""  # the command that starts it again
+
+    def reachable(self, host: str) -> bool:
+        """Did the host say its last word of the run, so that it can be asked for more?"""
+        return any(h.host == host and h.logs for h in self.hosts)
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,24 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     return found.cause if found else None
 
 
+def run_again(words: Sequence[str], result: RunResult) -> str:
+    """The command as it was typed; without a host that was lost, and without values of --env."""
+    if not words:
+        return ""
+    shown, value = [], False
+    for word in words:
+        name, sign, _ = word.removeprefix("--env=").partition("=")
+        hide = sign and (value or word.startswith("--env="))
+        prefix = "--env=" if word.startswith("--env=") else ""
+        shown.append(f"{prefix}{name}=..." if hide else word)
+        value = word == "--env"
+    lost = [h.host for h in result.hosts if h.survivors is None]
+    if result.ended_by == "host-lost" and lost and len(lost) < len(result.hosts):
+        at = shown.index("run") + 1 if "run" in shown else 0
+        shown[at:at] = [word for host in lost for word in ("-x", host)]
+    return shell.quote(("ipexctl", *shown))
+
+
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:
     """The ranks that took longest and shortest, each measured by its own host's clock."""
     timed = [e for e in ends if e.usage]
@@ -240,8 +263,10 @@ def result_document(result: RunResult, known: tuple[Cause, ...]) -> dict[str, An
             }
             for h in result.hosts
         ],
+        "again": result.again or None,
         "folder": result.kept.folder or None,
         "not_kept": list(result.kept.trouble),
+        "outputs": list(result.kept.outputs),
     }
 
 

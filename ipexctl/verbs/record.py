@@ -50,7 +50,7 @@ class Record:
         """Bytes of a rank, or of MPI's own programs on the host."""
         if self.folder is None or self._broken or not data:
             return
-        name = f"mpi.{_safe(host)}.log" if rank is None else log_name(host, rank)
+        name = f"mpi.{safe(host)}.log" if rank is None else log_name(host, rank)
         path = self.folder / "logs" / name
         size = self._sizes.get(path, 0)
         if self.limit is not None and size + len(data) > self.limit:
@@ -94,10 +94,10 @@ class Record:
 
 
 def log_name(host: str, rank: int) -> str:
-    return f"rank{rank:05d}.{_safe(host)}.log"
+    return f"rank{rank:05d}.{safe(host)}.log"
 
 
-def _safe(host: str) -> str:
+def safe(host: str) -> str:
     """A host's name as part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", host)[:100]
 

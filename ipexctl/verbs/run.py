@@ -16,7 +16,11 @@ from ipexctl.core.choice import Wanted
 from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.outcome import (
-    EXIT_HOST_FAILED, RunResult, kept_plan, result_document, run_again,
+    EXIT_HOST_FAILED,
+    RunResult,
+    kept_plan,
+    result_document,
+    run_again,
 )  # fmt: skip
 from ipexctl.core.plan.request import Ports
 from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
@@ -105,7 +109,10 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             there = {h: agents[h] for h in used if result.reachable(h.name)}
             roots = {h.name: root_of(h, options.root) for h in used}
             wish = results.Wish(options.fetch, run_id, roots, plan.hosts[0].host)
-            outputs = results.bring(there, wish, record.folder, painter.note)
+            try:
+                outputs = results.bring(there, wish, record.folder, painter.note)
+            except KeyboardInterrupt:
+                outputs = ("outputs: interrupted; what is missing here is on the hosts",)
             kept = replace(kept, outputs=outputs)
         result = replace(result, kept=kept, again=again)
         record.keep("result.json", result_document(result, failures()))

@@ -192,7 +192,10 @@ class Session:
             for frame in link.agent.frames():
                 link.heard = time.monotonic()
                 if frame.header["id"] == link.number:
-                    self.inbox.put((name, events.read(name, link.ranks, frame.header, frame.body)))
+                    event = events.read(name, link.ranks, frame.header, frame.body)
+                    self.inbox.put((name, event))
+                    if isinstance(event, events.Done):
+                        return  # what comes now answers other questions
         except BadEvent as e:
             last = RunFailed(f"it sent what no host of ours sends: {e}")
         except IpexctlError as e:

@@ -147,7 +147,7 @@ class Painter:
         self._give_back(host, size)
 
     def bar(self, host: str, rank: int, text: str) -> None:
-        if self._todo.empty():
+        if not self.full:
             self._todo.put(lambda: self.view.bar(host, rank, text))
 
     def tick(self, tally: Tally) -> None:

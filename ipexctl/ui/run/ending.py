@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from rich.text import Text
 
+from ipexctl.core.fold import ranges
 from ipexctl.core.inventory import fold
 from ipexctl.core.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.runlog import RankEnd, plain
@@ -23,15 +25,23 @@ def _box(result: RunResult) -> list[Text]:
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow")]
     lines = [Text(""), Text(f"failed: {result.cause}", "bold red")]
-    lines += [Text(f"  | {plain(t)}") for t in result.tail]
+    lines += [Text(f"  | {plain(t)}") for t in _last_words(result.tail)]
     lines += _known(result)
     if result.same:
         who = count(len(result.same), "more rank")
-        lines.append(Text(f"  {who} failed by themselves in the same way: {_names(result.same)}"))
+        lines.append(Text(f"  {who} failed in the same way: {_names(result.same)}"))
     if result.victims:
         names = _names(result.victims)
         lines.append(Text(f"  after it, and most likely because of it: {names}", "dim"))
+    if result.again:
+        lines.append(Text(f"  again: {result.again}"))
     return lines
+
+
+def _last_words(tail: Sequence[str]) -> Sequence[str]:
+    """From Python's traceback on, where there is one."""
+    start = next((i for i, t in enumerate(tail) if t.startswith("Traceback (most recent")), 0)
+    return tail[start:]
 
 
 def _known(result: RunResult) -> list[Text]:
@@ -48,8 +58,9 @@ def _known(result: RunResult) -> list[Text]:
 
 
 def _names(ends: Sequence[RankEnd]) -> str:
-    ranks = ", ".join(f"rank {e.rank} ({e.host})" for e in ends[:MOST])
-    return ranks + (f" and {len(ends) - MOST} more" if len(ends) > MOST else "")
+    if len(ends) <= 3:
+        return ", ".join(f"rank {e.rank} ({e.host})" for e in ends)
+    return f"ranks {ranges([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
 
 
 def _card(result: RunResult) -> list[Text]:
@@ -77,18 +88,27 @@ def _card(result: RunResult) -> list[Text]:
     return lines + _left(result)
 
 
+def _short(folder: str) -> str:
+    """Below the folder that the user is in, where it is."""
+    below = os.path.relpath(folder)
+    return folder if below.startswith("..") else below
+
+
 def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
 
 
 def _loads(hosts: Sequence[HostEnd]) -> list[str]:
     """A line for each host; of many, the busiest and the idlest are enough."""
-    wide = max((len(h.host) for h in hosts), default=0)
     told = [h for h in hosts if h.load.cpu is not None or h.load.used is not None]
     if len(told) > MOST:
         told.sort(key=lambda h: h.load.cpu or 0.0)
         told = [*told[:2], *told[-2:]]
-    return [f"{h.host:{wide}}  {_load(h)}" for h in told]
+    same: dict[str, list[str]] = {}
+    for host in told:
+        same.setdefault(_load(host), []).append(host.host)
+    wide = max(map(len, map(fold, same.values())), default=0)
+    return [f"{fold(hosts):{wide}}  {load}" for load, hosts in same.items()]
 
 
 def _load(host: HostEnd) -> str:
@@ -101,7 +121,7 @@ def _load(host: HostEnd) -> str:
 
 def _slowest(result: RunResult) -> list[Text]:
     pair = slowest(result.ends)
-    if pair is None or pair[0].usage is None or pair[1].usage is None:
+    if result.exit_code or pair is None or pair[0].usage is None or pair[1].usage is None:
         return []
     (last, quick) = pair
     slow, fast = pair[0].usage.seconds, pair[1].usage.seconds
@@ -126,7 +146,6 @@ def _left(result: RunResult) -> list[Text]:
         hosts = fold([h.host for h in result.hosts if h.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))
     if result.kept.folder:
-        lines.append(Text(f"  logs here: {result.kept.folder}/logs"))
+        lines.append(Text(f"  logs here: {_short(result.kept.folder)}/logs"))
     lines += [Text(f"  {text}", "yellow") for text in result.kept.trouble]
-    lines += [Text(f"  {result.kept.outputs}")] if result.kept.outputs else []
-    return lines
+    return lines + [Text(f"  {text}") for text in result.kept.outputs]

@@ -78,10 +78,11 @@ class Prefixes:
 
 def headline(run_id: str, plan: LaunchPlan) -> str:
     hosts = fold([h.host for h in plan.hosts])
+    many = f" ({len(plan.hosts)} hosts)" if len(hosts) > 30 else ""
     backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
     return (
-        f"run {run_id}: {count(plan.world_size, 'rank')} on {count(len(plan.hosts), 'host')} "
-        f"({hosts}), {backend}, master {plan.master_addr}:{plan.master_port}"
+        f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{many}, "
+        f"{backend} at {plan.master_addr}:{plan.master_port}"
     )
 
 
@@ -114,10 +115,15 @@ def _loads(tally: Tally, room: int) -> str:
         return each
     cpus = sorted(load.cpu for _, load in tally.loads if load.cpu is not None)
     mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
-    text = f"  cpu {cpus[0]:.0%}..{cpus[-1]:.0%}" if cpus else ""
-    text += f"  mem {mems[0][0]:.0%}..{mems[-1][0]:.0%}" if mems else ""
+    text = f"  cpu {_span(cpus[0], cpus[-1])}" if cpus else ""
+    text += f"  mem {_span(mems[0][0], mems[-1][0])}" if mems else ""
     most = f" ({mems[-1][1]})" if mems else ""
     return text + most if len(text + most) <= room else text if len(text) <= room else ""
+
+
+def _span(low: float, high: float) -> str:
+    a, b = f"{low:.0%}", f"{high:.0%}"
+    return a if a == b else f"{a}..{b}"
 
 
 def _load(load: Load) -> str:

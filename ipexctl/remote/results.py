@@ -1,0 +1,75 @@
+"""What ranks left in the run's folder: which files match, and their bytes."""
+
+import os
+import re
+import stat
+
+Failure = globals()["Failure"]  # these two are put there by remote/main.py
+blobs = globals()["agent"].module("blobs")
+runs = globals()["agent"].module("runs")
+
+CHUNK = 256 * 1024
+MOST = 50000  # files
+
+
+def op_list(call, h):
+    """{root, run_id, patterns} -> {files: [[path, size], ...], more: bool}"""
+    work = folder(h)
+    wanted = [re.compile(translated(pattern)) for pattern in h["patterns"]]
+    found = []
+    for top, folders, names in os.walk(work):
+        folders.sort()
+        for name in sorted(names):
+            full = os.path.join(top, name)
+            path = os.path.relpath(full, work)
+            if any(w.match(path) for w in wanted):
+                info = os.lstat(full)
+                if stat.S_ISREG(info.st_mode):
+                    found.append([path, info.st_size])
+                    if len(found) > MOST:
+                        return {"files": found[:MOST], "more": True}
+    return {"files": found, "more": False}
+
+
+def op_read(call, h):
+    """{root, run_id, path, offset, length} -> the bytes as events, then {}"""
+    work = folder(h)
+    full = runs.inside(work, h["path"])
+    if os.path.realpath(os.path.dirname(full)) != os.path.dirname(full):
+        raise Failure("%s is reached through a link" % h["path"])
+    try:
+        fd = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as e:
+        raise Failure("cannot read %s: %s" % (h["path"], e.strerror)) from None
+    try:
+        at, end = h["offset"], h["offset"] + h["length"]
+        while at < end:
+            data = os.pread(fd, min(CHUNK, end - at), at)
+            if not data:
+                break
+            call.emit({"event": "part"}, data)
+            at += len(data)
+    finally:
+        os.close(fd)
+    return {}
+
+
+def folder(h):
+    root = blobs.root_folder(h["root"])
+    return os.path.realpath(os.path.join(root, "runs", runs.run_id(h), "work"))
+
+
+def translated(pattern):
+    """A glob as an expression: ** crosses folders, * does not; a folder means all that is in it."""
+    out, i = "", 0
+    pattern = pattern.strip("/")
+    while i < len(pattern):
+        if pattern.startswith("**/", i):
+            out, i = out + "(?:.*/)?", i + 3
+        elif pattern.startswith("**", i):
+            out, i = out + ".*", i + 2
+        elif pattern[i] in "*?":
+            out, i = out + ("[^/]*" if pattern[i] == "*" else "[^/]"), i + 1
+        else:
+            out, i = out + re.escape(pattern[i]), i + 1
+    return "(?s)" + out + r"(?:/.*)?\Z"

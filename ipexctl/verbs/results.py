@@ -1,0 +1,127 @@
+"""--fetch and --outputs: files that ranks left in the run's folder on the hosts, brought here.
+
+Rank 0's host gives the files on top, every other host a folder of its own, `@HOST`. The names come
+from the hosts, so nothing is written outside of the outputs' folder and nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Host, HostDown
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.frames import Frame
+from ipexctl.verbs.record import safe
+
+PIECE = 64 << 20  # bytes of one request
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to bring, and from which run."""
+
+    patterns: tuple[str, ...]
+    run_id: str
+    roots: Mapping[str, str]
+    first: str  # rank 0's host
+
+
+@dataclass(frozen=True)
+class Brought:
+    files: int = 0
+    size: int = 0
+    refused: tuple[str, ...] = ()
+
+
+def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
+    """They are below the script's folder. Raises InputError."""
+    for pattern in patterns:
+        if pattern.startswith(("/", "~")) or ".." in pattern.split("/") or not pattern.strip("/"):
+            raise InputError(
+                f"--fetch {pattern}: not below the folder of the script",
+                why="only what ranks write into the run's own folder is brought back",
+                hint="let the script write to a folder beside it, and name that: --fetch out",
+            )
+    return tuple(patterns)
+
+
+def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> tuple[str, ...]:
+    """In words: what came, and what did not."""
+    outputs = folder / "outputs"
+    outputs.mkdir(mode=0o700)
+
+    def work(host: Host) -> Brought:
+        below = outputs if host.name == wish.first else outputs / f"@{safe(host.name)}"
+        return _bring(agents[host], wish, below, note)
+
+    outcomes = fan_out(tuple(agents), work, forks=16)
+    brought = {h.name: o for h, o in outcomes.items() if isinstance(o, Brought) and o.files}
+    words = [f"could not fetch: {o.what}" for o in outcomes.values() if isinstance(o, HostDown)]
+    for outcome in outcomes.values():
+        words += outcome.refused if isinstance(outcome, Brought) else ()
+    if not brought:
+        return (f"outputs: no file matches {' '.join(wish.patterns)}", *words)
+    files, size = (sum(getattr(b, k) for b in brought.values()) for k in ("files", "size"))
+    many = "file" if files == 1 else "files"
+    amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} bytes"
+    said = f"outputs: {files} {many}, {amount} from {fold(list(brought))}"
+    return (f"{said}: {os.path.relpath(outputs)}", *words)
+
+
+def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
+    asked = {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
+    done = agent.call("results.list", {**asked, "patterns": list(wish.patterns)}, timeout=120).done
+    try:
+        files = [(str(path), int(size)) for path, size in done["files"]]
+    except (KeyError, TypeError, ValueError):
+        raise HostFailed(f"{agent.host.name}: its list of files is not readable") from None
+    total, refused = 0, []
+    if sum(size for _, size in files) > 100e6:
+        note(f"fetching {sum(s for _, s in files) / 1e6:.0f} MB from {agent.host.name}")
+    for path, size in files:
+        if not is_inside(path):
+            refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
+            continue
+        try:
+            _read(agent, {**asked, "path": path}, size, below / path)
+            total += size
+        except OSError as e:
+            refused.append(f"{agent.host.name}: {path} was not taken ({e.strerror})")
+    if done.get("more") is True:
+        refused.append(f"{agent.host.name}: more than {len(files)} files match; the rest is there")
+    return Brought(len(files) - len(refused), total, tuple(refused))
+
+
+def is_inside(path: str) -> bool:
+    """A relative path of plain names, as it can be written below a folder."""
+    parts = path.split("/")
+    return path.isprintable() and not any(part in ("", ".", "..") for part in parts)
+
+
+def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    left = size
+
+    def part(frame: Frame) -> None:
+        nonlocal left
+        left -= len(frame.body)
+        if left < 0:
+            raise HostFailed(f"{agent.host.name}: it sent more of {target.name} than there is")
+        view = memoryview(frame.body)
+        while view:
+            view = view[os.write(fd, view) :]
+
+    try:
+        for offset in range(0, size, PIECE):
+            wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
+            agent.call("results.read", wanted, on_event=part)
+    finally:
+        os.close(fd)
