@@ -54,7 +54,7 @@ def in_lock(found: Resolved, package: Package | None) -> Resolved:
 
 def check_here(lock: Lock) -> None:
     """No index has it: who has not got it any more must name it again."""
-    if lock.cpython and not default_store(os.environ).has(lock.cpython.blob):
+    if lock.cpython and not default_store(os.environ).whole(lock.cpython.blob):
         raise InputError(
             f"ipexctl.lock has {lock.cpython.file}, which is not on this machine",
             why=f"it was named with --python-from; its sha256 is {lock.cpython.sha256}",

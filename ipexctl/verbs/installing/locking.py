@@ -94,9 +94,10 @@ def write_lock(path: Path, lock: Lock) -> None:
 def fetch(work: Work, found: Resolved) -> Lock:
     """Afterwards every file of the lock is in the store, and the lock knows the sizes."""
     store, indexes, lock = default_store(os.environ), indexes_of(work), found.lock
-    missing = [p for p in lock.files if not store.whole(p.blob)]
+    indexed = replace(lock, cpython=None)  # that is in no index; see carrying.py
+    missing = [p for p in indexed.files if not store.whole(p.blob)]
     if missing:
-        urls = found.urls or resolver.locate(found.stack, lock, indexes, os.environ)
+        urls = found.urls or resolver.locate(found.stack, indexed, indexes, os.environ)
         fetcher = Fetcher(store, indexes)
         total = sum(p.size for p in missing)
         fetcher.fetch(
