@@ -92,6 +92,10 @@ def run(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the plan and why it is so; start nothing.")
     ] = False,
+    print_cmd: Annotated[
+        bool,
+        typer.Option("--print-cmd", help="Print a shell script that does it; start nothing."),
+    ] = False,
     limit: Limit = None,
     exclude: Exclude = None,
     ssh_config: SshConfig = None,
@@ -137,6 +141,12 @@ def run(
         ask_pass=ask_pass,
         transport=transport,
     )
+    if print_cmd:
+        from ipexctl.core.printed import left_out
+        from ipexctl.verbs.planning import as_script
+
+        print(as_script(target, options, left_out(env or [])), end="")
+        return
     if explain:
         from ipexctl.ui.plan import show
         from ipexctl.verbs.planning import planned

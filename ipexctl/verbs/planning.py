@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipexctl.core import launch
+from ipexctl.core import launch, printed
 from ipexctl.core.model import Facts, Host, LaunchPlan
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent, connect
@@ -18,6 +18,15 @@ from ipexctl.verbs.run import (
     script_of,
 )
 from ipexctl.verbs.target import AnyTransport, Target, inventory
+
+
+def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
+    """The plan for people who do without us. `passed`: variables whose values stay out of it."""
+    found = planned(target, options)
+    hosts = {host.name: host for host in inventory(target).hosts}
+    return printed.script(
+        printed.Printed(found.plan, hosts, str(script_of(options).folder), passed)
+    )
 
 
 @dataclass(frozen=True)
