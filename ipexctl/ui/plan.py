@@ -75,8 +75,8 @@ def _host(group: Group, signs: set[str]) -> Iterator[Text]:
     ranks = "1 rank" if count == 1 else f"{count} ranks"
     threads = ""
     if host.threads:
-        threads = f" of {host.threads} thread{'s' * (host.threads > 1)}"
-    each = " each" if len(group) > 1 else ""
+        threads = f", {host.threads} thread{'s' * (host.threads > 1)} per rank"
+    each = " on each" if len(group) > 1 else ""
     names = fold([h.host for h, _ in group])
     yield Text(f"{names}: {ranks}{each}{threads}, interface {host.nic}", "bold")
     for row in picture.rows(facts, host):

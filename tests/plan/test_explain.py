@@ -1,0 +1,131 @@
+"""What `run --explain` shows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ipexctl.cli import app
+from ipexctl.core.launch import RunRequest, plan
+from ipexctl.core.plan import picture
+from ipexctl.ui.plan import document, lines
+from ipexctl.verbs.planning import Planned
+from tests.plan.conftest import Shape
+from tests.plan.hosts import SHAPES, node, on_network
+
+
+def _planned(shape: Shape, machines: dict[str, str], *, ccl: bool = False, **ask) -> Planned:
+    facts = [on_network(shape(m), name, i) for i, (name, m) in enumerate(machines.items(), 1)]
+    made = plan([node(f, ccl=ccl) for f in facts], RunRequest(("train.py",), **ask), "r1")
+    return Planned(made, tuple(facts[: len(made.hosts)]))
+
+
+def _text(planned: Planned) -> str:
+    return "\n".join(line.plain for line in lines(planned))
+
+
+def test_equal_hosts_are_drawn_once_and_every_variable_has_its_reason(shape):
+    hosts = {"node01": "2 x 8, SMT", "node02": "2 x 8, SMT", "node03": "holes"}
+    shown = _text(_planned(shape, hosts, ccl=True, env=(("HF_TOKEN", "secret"),)))
+    assert (
+        shown
+        == """\
+6 ranks on 3 hosts, ccl, master 10.0.0.1:29500
+
+node[01-02]: 2 ranks on each, 7 threads per rank, interface eth0
+  socket 0  node 0   0000000c
+  socket 1  node 1   1111111c
+  0  rank 0,2: CPUs 0-6, communication on 7, memory of node 0 first
+  1  rank 1,3: CPUs 8-14, communication on 15, memory of node 1 first
+
+node03: 2 ranks, 3 threads per rank, interface eth0
+  socket 0  node 0   -0-00c--
+  socket 1  node 1   11--1--c
+  0  rank 4: CPUs 1,3-4, communication on 5, memory of node 0 first
+  1  rank 5: CPUs 8-9,12, communication on 15, memory of node 1 first
+
+A sign is a core: 0-9 a-z the rank of the host that computes there; c
+communication; - not ours, or offline.
+
+Variables of the ranks
+  OMP_NUM_THREADS=7                   one per core of its own, 1 more for
+                                      communication (node[01-02])
+  OMP_NUM_THREADS=3                   one per core of its own, 1 more for
+                                      communication (node03)
+  GLOO_SOCKET_IFNAME=eth0             the others reach this host by it
+  FI_PROVIDER=tcp                     for MPI and ccl; works on every network
+  FI_TCP_IFACE=eth0                   libfabric may hang on another one
+  CCL_WORKER_COUNT=1                  communication threads per rank
+  CCL_ATL_TRANSPORT=ofi               the same with each MPI that starts the
+                                      ranks
+  CCL_WORKER_AFFINITY=7,15            no rank computes there (node[01-02])
+  CCL_WORKER_AFFINITY=5,15            no rank computes there (node03)
+  IPEXCTL_BACKEND=ccl                 oneccl-bind-pt 2.7.0+cpu is installed
+  PYTHONUNBUFFERED=1                  lines come when they are written
+  HF_TOKEN                            yours, with --env
+
+Variables of MPI's programs, too
+  I_MPI_PIN=0                         the ranks are pinned by their wrapper, so
+                                      not by MPI
+
+note: ranks on node03 have 3 threads, others up to 7: each step waits for the
+      slowest
+
+Nothing was started. The free port is looked for again when it runs."""
+    )
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_fits_eighty_columns_and_every_core_has_a_sign(shape, name):
+    planned = _planned(shape, {"node01": name}, ports=(40000, 40100))
+    assert [line for line in _text(planned).splitlines() if len(line) > 80] == []
+    (host,), (facts,) = planned.plan.hosts, planned.facts
+    signs = "".join(row.signs for row in picture.rows(facts, host))
+    computing = sum(len(place.cpus) for place in host.ranks)
+    assert sum(sign in picture.RANKS for sign in signs) == computing
+
+
+def test_a_node_of_memory_alone_is_drawn_and_a_large_node_is_folded(shape):
+    shown = _text(_planned(shape, {"node01": "Xeon Max 9480, SNC4, flat"}))
+    assert "            node 8   memory alone, 16 GiB\n" in shown
+    wide = _text(_planned(shape, {"node01": "KVM guest on Sapphire Rapids"}))
+    assert f"  socket 0  node 0   {'0' * 56}\n{' ' * 21}{'0' * 34}\n" in wide
+
+
+def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
+    env = (("HF_TOKEN", "secret"), ("OMP_NUM_THREADS", "4"))
+    made = document(_planned(shape, {"node01": "one node"}, env=env))
+    assert "secret" not in json.dumps(made)
+    (host,) = made["hosts"]
+    assert host["ranks"] == [
+        {"rank": 0, "local_rank": 0, "cpus": [*range(8)], "communication": [], "memory_node": 0}
+    ]
+    variables = {v["name"]: (v["value"], v["why"]) for v in host["variables"]}
+    assert variables["OMP_NUM_THREADS"] == ("4", "yours, with --env, in place of 8")
+    assert variables["HF_TOKEN"] == (None, "yours, with --env")
+    assert made["notes"] == ["--env OMP_NUM_THREADS=4 is used, the plan had 8"]
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-x", "OMP_NUM_THREADS"], "did you mean --env OMP_NUM_THREADS ?"),
+        (["-x", "A=b c"], "did you mean --env 'A=b c' ?"),
+        (["-x", "PATH"], "did you mean --env PATH ?"),
+        (["--ports", "40000"], "not of the form 40000-40100"),
+        (["--ports", "40000-40001"], "2 ports are too few"),
+        (["--ports", "80-9000"], "ports from 1024 to 65535"),
+    ],
+)
+def test_what_was_meant_otherwise_is_said(words, expected, tmp_path):
+    script = tmp_path / "train.py"
+    script.touch()
+    result = CliRunner().invoke(app, ["run", *words, "-H", "node01", str(script)])
+    assert result.exit_code != 0
+    told = result.exception
+    assert expected in f"{told.what} {told.why} {told.hint}"
