@@ -57,7 +57,7 @@ def run(
         float | None,
         typer.Option("--stall", min=1, help="Tell of ranks without output for so many seconds."),
     ] = None,
-    ui: Annotated[str, typer.Option("--ui", help="auto, stream, plain, or json.")] = "auto",
+    ui: Annotated[str, typer.Option("--ui", help="auto, stream, plain, json, or tui.")] = "auto",
     ranks: Annotated[
         str | None, typer.Option("--ranks", help="Show only these ranks: 0,4-7.")
     ] = None,

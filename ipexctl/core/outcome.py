@@ -83,6 +83,7 @@ class Tally:
     failed: int
     seconds: float
     loads: tuple[tuple[str, Load], ...] = ()
+    codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
 
 
 # --- how it ended --------------------------------------------------------------------------------

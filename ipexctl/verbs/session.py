@@ -296,6 +296,7 @@ class Session:
             failed,
             self.now - self.began,
             tuple(self.health.loads.items()),
+            tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
         )
 
     # -- from the hosts --

@@ -49,6 +49,7 @@ class View(Protocol):
     def dropped(self, lines: int) -> None: ...
     def tick(self, tally: Tally) -> None: ...
     def result(self, result: RunResult) -> None: ...
+    def close(self) -> None: ...  # gives the terminal back; nothing is drawn any more
 
 
 class Chosen:
@@ -80,6 +81,9 @@ class Chosen:
 
     def result(self, result: RunResult) -> None:
         self.inner.result(result)
+
+    def close(self) -> None:
+        self.inner.close()
 
 
 class Painter:
@@ -178,6 +182,7 @@ class Painter:
         self._todo.put(None)
         while self._thread.is_alive():
             self._thread.join(0.2)  # short, so that Ctrl-C is heard
+        self.view.close()
         if self._bug:
             raise self._bug
 

@@ -7,14 +7,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from ipexctl.errors import InputError
-from ipexctl.ui.console import stdout_console
+from ipexctl.ui.console import stderr_console, stdout_console
 from ipexctl.ui.run.jsonlines import JsonView
 from ipexctl.ui.run.stream import PlainView, TerminalView
 
 if TYPE_CHECKING:
     from ipexctl.verbs.watch import View
 
-KINDS = ("auto", "stream", "plain", "json")
+KINDS = ("auto", "stream", "plain", "json", "tui")
 
 
 def view(kind: str = "auto") -> View:
@@ -26,6 +26,18 @@ def view(kind: str = "auto") -> View:
     if kind == "json":
         return JsonView()
     out = stdout_console()
+    if kind == "tui":
+        return _panes() or view("auto")
     if kind == "stream" or (kind == "auto" and out.is_terminal):
         return TerminalView(out)
     return PlainView()
+
+
+def _panes() -> View | None:
+    from ipexctl.ui.run.screen import missing
+    from ipexctl.ui.run.tui import PanesView
+
+    if why := missing():
+        stderr_console().print(f"--ui tui: {why}; showing a stream", soft_wrap=True)
+        return None
+    return PanesView()

@@ -49,6 +49,9 @@ class JsonView:
             ranks = {"up": tally.alive, "done": tally.done, "failed": tally.failed}
             self._print("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
 
+    def close(self) -> None:
+        return None
+
     def result(self, result: RunResult) -> None:
         from ipexctl.verbs.known import failures
 

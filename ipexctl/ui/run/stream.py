@@ -52,6 +52,9 @@ class PlainView:
     def tick(self, tally: Tally) -> None:
         return None
 
+    def close(self) -> None:
+        return None
+
     def result(self, result: RunResult) -> None:
         for line in ending(result):
             self.console.print(line, soft_wrap=True)

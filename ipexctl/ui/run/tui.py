@@ -1,0 +1,115 @@
+"""A run in panes, one for each rank. `q` gives the terminal back and goes on as a stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.runlog import plain
+from ipexctl.ui.console import stdout_console
+from ipexctl.ui.run.panes import Pane, Panes
+from ipexctl.ui.run.screen import Screen
+from ipexctl.ui.run.stream import TerminalView
+from ipexctl.ui.run.words import Prefixes, count, status
+
+if TYPE_CHECKING:
+    from ipexctl.core.outcome import RunResult, Tally
+
+EVERY = 0.1  # seconds between two drawings
+NOTE_STAYS = 8.0
+
+
+class PanesView:
+    lossy = True
+
+    def __init__(self) -> None:
+        self.stream = TerminalView(stdout_console())
+        self.screen = Screen()
+        self.panes: Panes | None = None
+        self._notes: list[str] = []
+        self._noted = self._drawn = 0.0
+        self._tally: Tally | None = None
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.stream.planned(run_id, plan)
+        prefix = Prefixes(plan)
+        places = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
+        self.panes = Panes([Pane(h, r, prefix(h, r)) for h, r in sorted(places, key=_by_rank)])
+        self._by_rank = {pane.rank: pane for pane in self.panes.panes}
+        self._run_id = run_id
+        self.screen.enter()
+
+    def note(self, text: str) -> None:
+        if self.panes is None:
+            self.stream.note(text)
+            return
+        self._notes.append(text)
+        self._noted = time.monotonic()
+        self._draw()
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        if self.panes is None:
+            self.stream.lines(host, rank, texts)
+            return
+        pane = self._by_rank[rank]
+        pane.bar = ""
+        pane.lines.extend(map(plain, texts))
+        self._draw()
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        if self.panes is None:
+            self.stream.bar(host, rank, text)
+        else:
+            self._by_rank[rank].bar = plain(text)
+
+    def dropped(self, lines: int) -> None:
+        if self.panes is None:
+            self.stream.dropped(lines)
+        else:
+            self.note(f"{count(lines, 'line')} came too fast for this terminal: see the logs")
+
+    def tick(self, tally: Tally) -> None:
+        if self.panes is None:
+            self.stream.tick(tally)
+            return
+        self._tally = tally
+        for rank, code in tally.codes:
+            self._by_rank[rank].code = code
+        self._draw()
+
+    def result(self, result: RunResult) -> None:
+        self.close()
+        self.stream.result(result)
+
+    def close(self) -> None:
+        """Back to the stream, with what was said meanwhile."""
+        if self.panes is not None:
+            self.panes = None
+            self.screen.leave()
+            for text in self._notes:
+                self.stream.note(text)
+
+    def _draw(self) -> None:
+        now = time.monotonic()
+        if self.panes is None or now - self._drawn < EVERY:
+            return
+        self._drawn = now
+        was_paused = self.panes.paused
+        for key in self.screen.pressed():
+            if key == "q" and not self.panes.typing:
+                self.close()
+                return
+            self.panes.key(key)
+            was_paused = False  # a key is answered, paused or not
+        if was_paused:
+            return
+        width, height = self.screen.size()
+        note = self._notes[-1] if self._notes and now - self._noted < NOTE_STAYS else ""
+        line = status(self._tally, bare=True, width=width) if self._tally else f" {self._run_id}"
+        self.screen.draw(self.panes.rows(width, height, line, note and f" {note}"))
+
+
+def _by_rank(place: tuple[str, int]) -> int:
+    return place[1]
