@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +190,12 @@ class Store:
         self.path(blob).parent.mkdir(0o700, parents=True, exist_ok=True)
         part.replace(self.path(blob))
         return blob
+
+
+def room_for(wheels: Iterable[Path]) -> Room:
+    """What these will be, unpacked."""
+    members = [m for path in wheels for m in zipfile.ZipFile(path).infolist()]
+    return Room(sum(m.file_size for m in members), len(members))
 
 
 def _sha256(path: Path) -> str:

@@ -288,11 +288,19 @@ def take(call, root, part, sha, size):
             part.close()
 
 
+def of_disk(e, root, size):
+    """The same failure; when its cause is a full disk, in words that help."""
+    said = e.why if isinstance(e, Failure) else e.strerror or str(e)
+    if any(os.strerror(code) in said for code in (errno.ENOSPC, errno.EDQUOT)):
+        return disk_full(root, size)
+    return e
+
+
 def disk_full(root, size):
     disk = os.statvfs(root)
     return Failure(
         "no space left on the disk of %s" % root,
-        "the file takes %s, %s are free; something else filled the disk meanwhile"
+        "this takes %s, %s are free now; something else filled the disk meanwhile"
         % (human(size), human(disk.f_bavail * disk.f_frsize)),
         "free some space, then run the same command again; or --root FOLDER on a bigger disk",
         "no-space",

@@ -65,10 +65,14 @@ def op_build(call, header):
         if os.path.exists(os.path.join(env, OK)):
             return {"built": False}
         blobs.verify(root, [sha for _, sha in wheels] + [header["uv"]] + carried)
-        blobs.need_space(root, unpacked_size(root, wheels), 0)
+        size = unpacked_size(root, wheels)
+        blobs.need_space(root, size, 0)
         uv = unpack_uv(root, header["uv"])
         python = pythons.ready(call, root, carried[0]) if carried else header["python"]
-        build(call, root, env, [uv, python], wheels, carried)
+        try:
+            build(call, root, env, [uv, python], wheels, carried)
+        except (Failure, OSError) as e:
+            raise blobs.of_disk(e, root, size) from None
     return {"built": True}
 
 

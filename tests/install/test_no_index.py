@@ -10,8 +10,8 @@ import pytest
 from ipexctl.lab import Lab, LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import Outcome, Shop, finish
+from tests.install.over_ssh import start, stock
 from tests.install.served import Served, served
-from tests.install.test_install_lab import with_real_uv
 
 pytestmark = pytest.mark.lab
 
@@ -31,16 +31,14 @@ def reach(lab: Lab, host: str, address: str, port: int) -> str:
 
 
 def from_index(shop: Shop, lab: Lab, index: Served) -> Outcome:
-    files = ("--hostfile", str(lab.hostfile), "--ssh-config", str(lab.ssh_config))
     environ = {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "UV_CACHE_DIR": f"{shop.folder}/uv"}
-    options = ("--root", "~/.ipexctl", "--index-url", index.index)
-    return finish(shop.start(*files, *options, environ=environ))
+    return finish(start(shop, lab, "--index-url", index.index, environ=environ))
 
 
 def test_four_hosts_that_reach_no_index_get_every_file_by_one_request(
     shop: Shop, make_lab: MakeLab
 ) -> None:
-    with_real_uv(shop)
+    stock(shop)
     lab = make_lab(LabSpec.plain(HOSTS, name="noindex"))
     wheels = sorted(p.name for p in shop.wheels.iterdir())
     total = sum(p.stat().st_size for p in shop.wheels.iterdir())

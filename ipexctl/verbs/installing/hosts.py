@@ -18,7 +18,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
-from ipexctl.hosts.store import absent, default_store, ensure
+from ipexctl.hosts.store import Room, absent, default_store, ensure, room_for
 from ipexctl.verbs.installing.work import SILENCE, State, Step, Work, note_downs, read_state
 from ipexctl.verbs.target import root_of
 
@@ -78,21 +78,31 @@ def would(
 def on_hosts(
     work: Work, stack: Stack, lock: Lock, states: Mapping[Host, State], forks: int
 ) -> dict[Host, HostRecap]:
+    room = _room(lock) if any(not s.built or s.stale for s in states.values()) else Room()
+
     def one(host: Host) -> HostRecap:
-        return _OneHost(work, stack, lock, work.agents[host]).install(states[host])
+        return _OneHost(work, stack, lock, room, work.agents[host]).install(states[host])
 
     outcomes = fan_out(list(states), one, forks=forks)
     note_downs(work, outcomes)
     return {h: r for h, r in outcomes.items() if isinstance(r, HostRecap)}
 
 
+def _room(lock: Lock) -> Room:
+    store = default_store(os.environ)
+    return room_for([store.path(p.blob) for p in lock.packages])
+
+
 class _OneHost:
     """The steps on one host, in order; a step that fails raises and `current` stays what it was."""
 
-    def __init__(self, work: Work, stack: Stack, lock: Lock, agent: Agent) -> None:
+    def __init__(
+        self, work: Work, stack: Stack, lock: Lock, room: Room, agent: Agent
+    ) -> None:
         self._work = work
         self._stack = stack
         self._lock = lock
+        self._room = room
         self._agent = agent
         self._host = agent.host.name
 
@@ -130,7 +140,7 @@ class _OneHost:
             done += n
             self._tell("sending", done, total)
 
-        sent = ensure(self._agent, root, blobs, store.path, on_bytes=count)
+        sent = ensure(self._agent, root, blobs, store.path, on_bytes=count, room=self._room)
         self._work.sent += sent.bytes
 
     def _build(self, root: str) -> bool:
