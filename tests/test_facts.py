@@ -11,6 +11,8 @@ import pytest
 
 from ipexctl.core import facts as of
 from ipexctl.core import isa
+from ipexctl.core.checks import run_all
+from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.model import ClockFacts, CpuFacts, Facts, Host, Nic, Node, Python
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent, connect
@@ -231,7 +233,14 @@ def test_junk_in_any_place_is_unknown(junk):
 def test_text_from_a_host_cannot_move_the_cursor():
     raw = _raw() | {"host": {"os_name": "De\x1b[2Jb\x07ian\u202e\r\n", "user": "[red]me[/red]"}}
     facts = of.from_json("n1", raw)
-    assert (facts.os_name, facts.user) == ("De[2Jbian", "[red]me[/red]")
+    assert (facts.os_name, facts.user) == ("De[2Jbian", "?red?me??red?")
+
+
+def test_a_name_from_a_host_is_no_command_where_a_fix_has_it():
+    raw = _raw() | {"net": {"hostname": "a'; rm -rf ~; '", "hostname_resolves": False}}
+    facts = of.from_json("n1", raw)
+    (finding,) = [f for f in run_all(Cluster((facts,))) if f.id == "NET-005"]
+    assert finding.fix == "echo 'ADDRESS a???rm?-rf?????' | sudo tee -a /etc/hosts"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from ipexctl.core.model import (
 )
 from ipexctl.core.values import MOST
 from ipexctl.core.values import listed as _list
+from ipexctl.core.values import name as _name
 from ipexctl.core.values import plain as plain
 from ipexctl.core.values import texts as _texts
 from ipexctl.core.values import truth as _truth
@@ -52,7 +53,7 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         kernel=plain(about.get("kernel")),
         os_name=plain(about.get("os_name")),
         libc=plain(about.get("libc")),
-        user=plain(about.get("user")),
+        user=_name(about.get("user")),
         uid=whole(about.get("uid")),
         home=plain(about.get("home")),
         boot_id=plain(about.get("boot_id")),
@@ -92,7 +93,7 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
         kernel=line.get("kernel", ""),
         os_name=plain(release.get("PRETTY_NAME")),
         libc="",
-        user=line.get("user", ""),
+        user=_name(line.get("user")),
         uid=int_of(line.get("uid")),
         home=home,
         boot_id=line.get("boot", ""),
@@ -106,7 +107,7 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
             shm_free=shm[1] if shm else None,
         ),
         net=NetFacts(
-            hostname=line.get("hostname", ""),
+            hostname=_name(line.get("hostname")),
             hostname_addresses=(),
             ssh_address=_address(ssh[2]) if len(ssh) == 4 else "",
             nics=(),
@@ -217,14 +218,14 @@ def _disk(raw: Any) -> DiskFacts | None:
 def _net(raw: Mapping[str, Any]) -> NetFacts:
     nics = []
     for row in _list(raw.get("nics")):
-        if isinstance(row, list) and len(row) == 4 and (name := plain(row[0])):
+        if isinstance(row, list) and len(row) == 4 and (name := _name(row[0])):
             nics.append(Nic(name, row[1] is True, whole(row[2]), _addresses(row[3])))
     return NetFacts(
-        hostname=plain(raw.get("hostname")),
+        hostname=_name(raw.get("hostname")),
         hostname_addresses=_addresses(raw.get("hostname_addresses")),
         ssh_address=_address(raw.get("ssh_address")),
         nics=tuple(nics),
-        default_nic=plain(raw.get("default_nic")),
+        default_nic=_name(raw.get("default_nic")),
         routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
         port_range=_range(raw.get("port_range")),
         reserved=plain(raw.get("reserved")),

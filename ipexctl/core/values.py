@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
 _HUGE = 1 << 62
+_ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
 MOST = 8192  # entries of any list that we take from a host
 
 
@@ -17,6 +19,11 @@ def plain(value: Any, most: int = 4096) -> str:
     if text.isascii() and text.isprintable():
         return text.strip()
     return "".join(c for c in text if unicodedata.category(c)[0] != "C").strip()
+
+
+def name(value: Any) -> str:
+    """A name that is to stand in a command: what no host, user or interface is called becomes ?"""
+    return _ODD.sub("?", plain(value, 255))
 
 
 def whole(value: Any) -> int | None:

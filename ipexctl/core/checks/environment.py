@@ -14,6 +14,7 @@ from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import size
 from ipexctl.core.checks.registry import Seen, Sight, host_check, listed
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.shell import quote
 
 BY_HAND = (Severity.WARN, Severity.NOTE)
 
@@ -73,7 +74,7 @@ def two_openmps(facts: Facts) -> Iterator[Sight]:
         both = [path for path in prefix.omp if "libiomp5" in path]
         if len(both) > 1:
             level = Severity.WARN if prefix.kind != "other" else Severity.NOTE
-            fix = f"{prefix.path}/bin/python -m pip uninstall intel-openmp   # torch has its own"
+            fix = quote((f"{prefix.path}/bin/python", "-m", "pip", "uninstall", "intel-openmp"))
             yield Sight(" and ".join(both), severity=level, fix=fix)
 
 

@@ -9,6 +9,7 @@ from ipexctl.core.checks.environment import BY_HAND, by_hand, variable
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.checks.software import ALL, CCL, REINSTALL
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.shell import quote
 from ipexctl.core.software import Layout, Mpi, Prefix
 
 _LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
@@ -36,7 +37,7 @@ def no_libfabric(facts: Facts) -> Iterator[Sight]:
     for prefix, files in _intel(facts):
         if not files.libfabric:
             text = f"impi-rt {prefix.version('impi-rt')} in {prefix.path} without libfabric.so.1"
-            fix = f"{prefix.path}/bin/python -m pip install 'impi-rt<2021.19'"
+            fix = quote((f"{prefix.path}/bin/python", "-m", "pip", "install", "impi-rt<2021.19"))
             yield Sight(text, severity=_LEVEL.get(prefix.kind), fix=fix)
 
 
@@ -87,8 +88,12 @@ def not_runnable(facts: Facts) -> Iterator[Sight]:
         if not mpi.not_run:
             continue
         kind = kinds.get(mpi.bin, "active" if mpi.path is not None else "other")
-        names = " ".join(f"{mpi.bin}/{name}" for name in mpi.not_run)
-        yield Sight(f"no x bit: {names}", severity=_LEVEL[kind], fix=f"chmod +x {names}")
+        paths = tuple(f"{mpi.bin}/{name}" for name in mpi.not_run)
+        yield Sight(
+            f"no x bit: {' '.join(paths)}",
+            severity=_LEVEL[kind],
+            fix=quote(("chmod", "+x", *paths)),
+        )
 
 
 @host_check(

@@ -14,6 +14,7 @@ from ipexctl.core import changes
 from ipexctl.core.checks.cluster import Cluster, groups, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.shell import quote
 from ipexctl.core.software import Prefix, SoftwareFacts
 
 IPEX = "intel-extension-for-pytorch"
@@ -230,7 +231,7 @@ def numpy_two(facts: Facts) -> Iterator[Sight]:
             return None
         level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
         text = f"numpy {numpy} with torch {torch} in {prefix.path}"
-        fix = f"{prefix.path}/bin/python -m pip install 'numpy<2'"
+        fix = quote((f"{prefix.path}/bin/python", "-m", "pip", "install", "numpy<2"))
         return Sight(text, severity=level, fix=fix)
 
     return _each(facts, look)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, size, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.model import DiskFacts, Facts, Severity
+from ipexctl.core.shell import quote
 
 DISK_FAIL = 1 * GIB
 DISK_WARN = 4 * GIB  # the CPU stack, its wheels, and a second version beside it
@@ -64,9 +65,10 @@ def disk_space(facts: Facts) -> Sight | None:
     free = facts.disk.free
     if free is None or free >= DISK_WARN:
         return None
+    look = quote(("df", "-h", facts.disk.root))
     return Sight(
         f"{_where(facts)}: {size(free)} free",
-        fix=f"free some space, or use another disk: --root /path   (df -h {facts.disk.root})",
+        fix=f"free some space, or use another disk: --root /path   ({look})",
         severity=Severity.FAIL if free < DISK_FAIL else Severity.WARN,
     )
 
@@ -166,7 +168,7 @@ def tmp_full(facts: Facts) -> Sight | None:
         return None
     return Sight(
         f"{tmp.root}: {size(tmp.free)} free",
-        fix=f"ls -l {tmp.root}   and remove what is yours, or set TMPDIR",
+        fix=f"{quote(('ls', '-l', tmp.root))}   and remove what is yours, or set TMPDIR",
     )
 
 
@@ -197,7 +199,7 @@ def home_not_writable(facts: Facts) -> Sight | None:
         return None
     return Sight(
         f"{home.root}: {'not there' if home.there is False else 'no permission'}",
-        fix=f"sudo install -d -o {facts.user or 'USER'} {home.root}",
+        fix=quote(("sudo", "install", "-d", "-o", facts.user or "USER", home.root)),
     )
 
 
