@@ -96,9 +96,7 @@ def _room(lock: Lock) -> Room:
 class _OneHost:
     """The steps on one host, in order; a step that fails raises and `current` stays what it was."""
 
-    def __init__(
-        self, work: Work, stack: Stack, lock: Lock, room: Room, agent: Agent
-    ) -> None:
+    def __init__(self, work: Work, stack: Stack, lock: Lock, room: Room, agent: Agent) -> None:
         self._work = work
         self._stack = stack
         self._lock = lock
