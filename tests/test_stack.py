@@ -116,7 +116,7 @@ REFUSALS = [
      "new: a: Intel MPI has no build for aarch64 (--mpi none leaves it out)\n"
      "old: it is torch 2.8.0, 2.13 was asked for"),
     ([host("a"), host("b", arch="aarch64")], Request(torch="2.13", mpi="none"),
-     "new: the hosts differ in architecture (aarch64, x86_64)\n"
+     "new: one lock serves one architecture (aarch64: b, x86_64: a; -l takes some of them)\n"
      "old: it is torch 2.8.0, 2.13 was asked for"),
     ([host("a", libc="musl 1.2")], Request(torch="2.13"),
      "new: a: the C library is musl, the wheels need glibc\n"

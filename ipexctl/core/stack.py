@@ -1,7 +1,8 @@
 """Facts of all hosts + request + the version table -> one Stack, or every row's reason why not.
 
 One Stack serves all hosts: the same Python minor and the same wheels, so that what rank 3 unpickles
-is what rank 0 pickled. Where hosts differ (glibc), the wheels are those the oldest can load.
+is what rank 0 pickled. Where hosts differ in glibc, the wheels are those that the oldest can load;
+hosts of two architectures are refused (docs/decisions/0009-one-lock.md).
 """
 
 from __future__ import annotations
@@ -146,9 +147,12 @@ def _no_python(row: Row, f: Facts, request: Request) -> str:
 
 
 def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
-    archs = sorted({f.cpu.arch for f in facts})
-    if len(archs) > 1:
-        yield f"the hosts differ in architecture ({', '.join(archs)})"
+    kinds: dict[str, list[str]] = {}
+    for f in facts:
+        kinds.setdefault(f.cpu.arch, []).append(f.host)
+    if len(kinds) > 1:
+        told = ", ".join(f"{arch}: {fold(tuple(kinds[arch]))}" for arch in sorted(kinds))
+        yield f"one lock serves one architecture ({told}; -l takes some of them)"
     each = [_fitting(row, f, request) for f in facts]
     if all(each) and not _common(each):
         yield "no Python version is on all hosts: " + ", ".join(
