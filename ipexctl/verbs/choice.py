@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.core import code
+from ipexctl.core import code, mpi
 from ipexctl.core.lock import Lock
 from ipexctl.core.rows import GLOO, Request
 from ipexctl.errors import InputError
@@ -21,6 +21,8 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "
 
 def decide(wanted: Request, lock: Lock | None, folder: Path) -> Request:
     """The request with what names its rows, and why. Options win over the lock, it over code."""
+    word = mpi.word_of(lock.mpi) if lock else mpi.INTEL.name
+    wanted = replace(wanted, mpi=wanted.mpi or word)
     if wanted.names_a_stack:
         return replace(wanted, because=_said(wanted))
     if lock:

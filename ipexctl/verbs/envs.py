@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ipexctl.core import envs as core
 from ipexctl.core.changes import told
 from ipexctl.core.drift import Drift, read_drift
 from ipexctl.core.envs import Shelf
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, HostDown, HostRecap, Recap
 from ipexctl.errors import (
     EXIT_FAILED,
@@ -191,11 +192,20 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
                 raise HostFailed(f"{host.name}: its environment is not readable ({e})") from None
 
         found = fleet.ordered(fleet.each(one))
-        again = any(d.files and not d.changed for d in found)
-        mend = command(target, "install", root) + " --rebuild" * again
-        differs = len({d.current for d in found}) > 1 or any(d.by_hand for d in found)
-        bare = not any(d.current for d in found)
-        return Compared(found, fleet.ordered(fleet.down), mend if differs or bare else "")
+        return Compared(found, fleet.ordered(fleet.down), _mend(target, root, found))
+
+
+def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
+    """The command that makes them whole and equal, "" where they are. What is only seen in files
+    `install` does not see, and a rebuild is for those hosts alone."""
+    by_hand = [d.host for d in found if d.by_hand]
+    same = len({d.current for d in found}) == 1
+    if not found or (same and found[0].current and not by_hand):
+        return ""
+    if same and by_hand and len(found) > len(by_hand):
+        target = replace(target, limit=(fold(by_hand),))
+    again = any(d.files and not d.changed for d in found)
+    return command(target, "install", root) + " --rebuild" * again
 
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:

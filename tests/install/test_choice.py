@@ -119,6 +119,20 @@ def test_an_option_decides(tmp_path: Path, options: Request, row: str) -> None:
     assert choose([ready()], decide(options, None, tmp_path), table())[0].row.name == row
 
 
+LOCKED = [("impi-rt<2021.19", "intel"), ("", "none"), ("mpich", "mpich"), ("system", "system")]
+
+
+@pytest.mark.parametrize(("locked", "word"), LOCKED)
+def test_the_mpi_of_the_lock_stays_until_another_is_named(
+    tmp_path: Path, locked: str, word: str
+) -> None:
+    lock = replace(LOCK, mpi=locked)
+    asked = [Request(mpi=""), Request(mpi="", torch="2.13"), Request(mpi="openmpi")]
+    found = [decide(request, lock, tmp_path).mpi for request in asked]
+    assert found == [word, word, "openmpi"]
+    assert decide(Request(mpi=""), None, tmp_path).mpi == "intel"
+
+
 def test_a_lock_of_a_row_without_its_bindings_finds_that_row_again(tmp_path: Path) -> None:
     wanted = decide(Request(), replace(LOCK, row="ipex-2.7.0-gloo"), tmp_path)
     stack = choose([ready()], wanted, table())[0]
