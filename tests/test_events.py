@@ -4,9 +4,11 @@ import pytest
 
 from ipexctl.core import events
 from ipexctl.core.events import BadEvent, read
-from ipexctl.core.runlog import RankEnd
+from ipexctl.core.outcome import Load
+from ipexctl.core.runlog import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
+USAGE = {"seconds": 2.0, "cpu": 1.5, "memory": 4096}
 KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
 
 
@@ -34,6 +36,17 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
         ({"event": "log", "key": 3}, b"text", events.Output(3, b"text")),
         ({"event": "log", "key": 3, "end": True}, b"", events.OutputEnd(3)),
         ({"event": "log", "key": "mpirun"}, b"text", events.Output(None, b"text")),
+        ({"event": "load"}, b"", events.Sample(Load())),
+        (
+            {"event": "load", "cpu": 1.5, "used": 3, "total": 7.0, "stopped": {"3": 12}},
+            b"",
+            events.Sample(Load(1.0, 3, 7), ((3, 12.0),)),
+        ),
+        (
+            {"event": "rank", "rank": 3, "ended": {**OK_END, "usage": USAGE}},
+            b"",
+            events.RankEnded(RankEnd(3, "node02", 0, usage=Usage(2.0, 1.5, 4096))),
+        ),
         ({"event": "swept", "survivors": 1}, b"", events.Swept(1)),
         ({"event": "lease", "seconds": 31.5}, b"", events.LeaseOver(31.5)),
         ({"done": {"survivors": 0, "logs": "/l"}}, b"", events.Done(0, "/l")),
@@ -62,6 +75,12 @@ def test_every_word_of_a_host_is_understood(header, body, event):
         ({"event": "launch", "key": 1, "argv": [1]}, "a launch without a command"),
         ({"event": "launch", "key": 1 << 40, "argv": []}, "no number in 'key'"),
         ({"event": "exited", "key": "sshd", "code": 0}, "the end of 'sshd'"),
+        ({"event": "load", "cpu": "much"}, "no amount in 'cpu'"),
+        ({"event": "load", "used": -1}, "no amount in 'used'"),
+        ({"event": "load", "stopped": [3]}, "stopped ranks without seconds"),
+        ({"event": "load", "stopped": {"0": 1}}, "stopped ranks that are not on this host"),
+        ({"event": "load", "stopped": {"3": float("nan")}}, "no amount in '3'"),
+        ({"event": "rank", "rank": 2, "ended": {**OK_END, "usage": {}}}, "no amount in 'seconds'"),
         ({"event": "lease", "seconds": "9"}, "a lease without seconds"),
         ({"event": "lease", "seconds": 10**400}, "a lease without seconds"),
         ({"event": "lease", "seconds": float("nan")}, "a lease without seconds"),

@@ -122,3 +122,89 @@ def test_harmless_warnings_are_counted_and_not_shown():
     noise = b"[W1120 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
     assert run.output(0, noise + b" err=-3\nepoch 1\n") == ["epoch 1"]
     assert (run.hidden, run.tails[0]) == (1, ["epoch 1"])
+
+
+# --- progress bars, floods, and torch-ccl's abort ------------------------------------------------
+
+
+def test_a_bar_without_an_end_is_told_when_it_has_moved():
+    lines = Lines()
+    assert lines.feed(b"start\n 10%\r 20%") == ["start"]
+    assert [lines.bar(), lines.bar()] == [" 20%", ""]
+    assert lines.feed(b"\r 30%\r") == []
+    assert [lines.bar(), lines.end(), lines.bar()] == [" 30%", [" 30%"], ""]
+
+
+def test_a_line_that_is_no_bar_is_not_torn():
+    lines = Lines()
+    lines.feed(b"half a li")
+    assert lines.bar() == ""
+    assert lines.feed(b"ne\n") == ["half a line"]
+
+
+def test_a_bar_for_hours_does_not_grow():
+    lines = Lines()
+    for i in range(50_000):
+        assert lines.feed(b"\r%5d" % i) == []
+    assert lines.end() == ["49999"]
+
+
+def test_lines_that_nobody_can_draw_are_counted_and_the_last_ones_remembered():
+    run = state()
+    run.output(1, b"begun ")
+    data = b"".join(b"%d\n" % i for i in range(1000))
+    assert run.skim(1, data) == 1000
+    assert run.tails[1] == [str(i) for i in range(980, 1000)]
+    assert run.skim(1, b"few\nlines") == 1
+    assert run.output_end(1) == ["lines"]
+
+
+def ccl_state():
+    nodes = [Node(host("n0"), facts("n0"), prepared())]
+    return RunState(plan(nodes, RunRequest(("t.py",), 2, env=(("CCL_WORKER_COUNT", "1"),)), "r1"))
+
+
+ABORT = b"epoch 3 done\nterminate called without an active exception\n"
+
+
+@pytest.mark.parametrize("output_first", [True, False])
+def test_torch_ccls_abort_after_the_work_was_done_is_no_failure(output_first):
+    run = ccl_state()
+    run.output(0, ABORT)
+    if output_first:
+        run.output_end(0)
+    run.rank_ended(RankEnd(0, "n0", None, 6))
+    if not output_first:
+        assert (run.settled(0), run.first) == (False, RankEnd(0, "n0", None, 6))
+        run.output_end(0)
+    run.rank_ended(RankEnd(1, "n0", 0))
+    assert (run.settled(0), run.first, run.all_ok) == (True, None, True)
+    assert [e.rank for e in run.ends.values() if e.aborted] == [0]
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "end"),
+    [
+        (ccl_state, b"Traceback (most recent call last):\n" + ABORT, RankEnd(0, "n0", None, 6)),
+        (ccl_state, ABORT + b"and more\n", RankEnd(0, "n0", None, 6)),
+        (ccl_state, b"double free or corruption\n", RankEnd(0, "n0", None, 6)),
+        (ccl_state, ABORT, RankEnd(0, "n0", None, 11)),
+        (ccl_state, b"", RankEnd(0, "n0", None, 6)),
+        (state, ABORT, RankEnd(0, "n0", None, 6)),
+    ],
+)
+def test_any_other_abort_is_a_failure(make, said, end):
+    run = make()
+    run.output(0, said)
+    run.output_end(0)
+    run.rank_ended(end)
+    assert run.first == end
+
+
+def test_when_an_abort_is_forgiven_the_next_failure_is_the_first():
+    run = ccl_state()
+    run.rank_ended(RankEnd(0, "n0", None, 6))
+    run.rank_ended(RankEnd(1, "n0", 3))
+    run.output(0, ABORT)
+    run.output_end(0)
+    assert run.first == RankEnd(1, "n0", 3)

@@ -1,0 +1,228 @@
+"""What is drawn of many ranks' lines: folded, chosen, in panes. Pure parts, whole values."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ipexctl.core import choice
+from ipexctl.core.choice import Wanted
+from ipexctl.core.fold import WINDOW, Fold, ranges
+from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.model import Inventory
+from ipexctl.core.outcome import Load, Tally
+from ipexctl.errors import InputError
+from ipexctl.ui.run.panes import Pane, Panes, layout
+from ipexctl.ui.run.words import Prefixes, status
+from tests.made import facts, host, prepared
+
+
+def made_plan(ranks=4, hosts=2):
+    nodes = [Node(host(f"node{i:02d}"), facts(f"n{i}"), prepared()) for i in range(1, hosts + 1)]
+    return plan(nodes, RunRequest(("t.py",), ranks), "r1")
+
+
+def folded(ranks, said, at=0.0):
+    fold = Fold(ranks)
+    out = []
+    for rank, text in said:
+        fold.add(rank, [text], at)
+        out += fold.due(at)
+    return [(g.text, sorted(g.ranks)) for g in [*out, *fold.rest()]]
+
+
+# --- equal lines ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ([(0, "a"), (1, "a"), (2, "a")], [("a", [0, 1, 2])]),
+        ([(0, "a"), (1, "b"), (2, "a")], [("a", [0, 2]), ("b", [1])]),
+        ([(0, "a"), (0, "b"), (1, "b"), (1, "a")], [("a", [0]), ("b", [0, 1]), ("a", [1])]),
+        ([(0, "a"), (0, "a"), (1, "a"), (1, "a")], [("a", [0, 1]), ("a", [0, 1])]),
+        ([(0, "a")], [("a", [0])]),
+    ],
+)
+def test_equal_lines_become_one_where_no_rank_s_order_changes(said, shown):
+    assert folded(3, said) == shown
+
+
+def test_no_line_is_lost_and_every_rank_s_order_is_kept_whatever_comes():
+    rng = random.Random(3)
+    for _ in range(200):
+        ranks = rng.randint(2, 6)
+        said = [(rng.randrange(ranks), rng.choice("abc")) for _ in range(rng.randint(1, 60))]
+        shown = folded(ranks, said)
+        for rank in range(ranks):
+            mine = [text for text, who in shown for r in who if r == rank]
+            assert mine == [text for r, text in said if r == rank]
+
+
+def test_a_line_waits_for_its_like_no_longer_than_the_window():
+    fold = Fold(2)
+    fold.add(0, ["a"], 10.0)
+    assert list(fold.due(10.0 + WINDOW / 2)) == []
+    assert [g.text for g in fold.due(10.0 + WINDOW)] == ["a"]
+
+
+def test_a_line_that_all_ranks_wrote_does_not_wait():
+    fold = Fold(2)
+    fold.add(0, ["a"], 10.0)
+    fold.add(1, ["a"], 10.0)
+    assert [g.ranks for g in fold.due(10.0)] == [[0, 1]]
+
+
+def test_a_flood_does_not_wait_in_memory():
+    fold = Fold(2)
+    fold.add(0, [str(i) for i in range(50_000)], 1.0)
+    assert len(list(fold.due(1.0))) == 48_000
+
+
+def test_who_wrote_a_line_is_told_as_short_as_it_can_be():
+    prefix = Prefixes(made_plan(4, 2))
+    fold = Fold(4)
+    for ranks, text in (((0, 1, 2, 3), "a"), ((0, 1), "b"), ((1, 2), "c"), ((3,), "d")):
+        for rank in ranks:
+            fold.add(rank, [text], 0.0)
+    assert [prefix.of_group(g) for g in fold.rest()] == [
+        "all    x4 ",
+        "node01 x2 ",
+        "r1-2   x2 ",
+        "node02 r03",
+    ]
+    assert ranges([7, 1, 2, 3, 9]) == "1-3,7,9"
+
+
+# --- the choice ----------------------------------------------------------------------------------
+
+LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b[31mloss\x1b[0m 2")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        (Wanted(), [0, 1, 2]),
+        (Wanted(ranks="0,2-7"), [0, 2]),
+        (Wanted(hosts=("node02",)), [2]),
+        (Wanted(hosts=("node*,!node01",)), [2]),
+        (Wanted(include=("loss",)), [1, 2]),
+        (Wanted(include=("^loss 2$",)), [2]),
+        (Wanted(include=("loss", "step"), exclude=("nan",)), [0, 2]),
+    ],
+)
+def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
+    inventory = Inventory((host("node01"), host("node02")), "made")
+    chosen = choice.read(wanted, inventory)
+    assert [r for h, r, text in LINES if chosen.source(h, r) and chosen.lines([text])] == left
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (Wanted(ranks="0,x"), "'x' is no rank"),
+        (Wanted(ranks="4-2"), "4-2 goes down"),
+        (Wanted(ranks=""), "'' is no rank"),
+        (Wanted(ranks="-1"), "'-1' is no rank"),
+        (Wanted(include=("(",)), "-i '(' is no regular expression"),
+        (Wanted(hosts=("node07",)), "node07"),
+    ],
+)
+def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):
+    with pytest.raises(InputError) as e:
+        choice.read(wanted, Inventory((host("node01"),), "made"))
+    assert words in e.value.what
+
+
+def test_ranks_that_the_run_does_not_have_are_refused():
+    chosen = choice.read(Wanted(ranks="4-9"), Inventory((host("node01"),), "made"))
+    with pytest.raises(InputError, match="leave no rank"):
+        choice.check(chosen, made_plan(4))
+
+
+# --- the status line and the panes ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (79, " 12 s  3 of 4 ranks up  1 done  node01 50% 8.0 GB  node02 100% 16.0 GB"),
+        (69, " 12 s  3 of 4 ranks up  1 done  cpu 50%..100%  mem 50%..80% (node02)"),
+        (60, " 12 s  3 of 4 ranks up  1 done  cpu 50%..100%  mem 50%..80%"),
+        (40, " 12 s  3 of 4 ranks up  1 done"),
+        (12, " 12 s  3 of "),
+    ],
+)
+def test_the_status_line_says_what_there_is_room_for(width, line):
+    loads = (
+        ("node01", Load(0.5, 8_000_000_000, 16_000_000_000)),
+        ("node02", Load(1.0, 16_000_000_000, 20_000_000_000)),
+    )
+    assert status(Tally(4, 3, 1, 0, 12.3, loads), bare=True, width=width) == line
+
+
+def panes(count=3):
+    made = [Pane("node01", r, f"node01 r{r:02d}") for r in range(count)]
+    for pane in made:
+        pane.lines.extend(f"line {i} of {pane.rank}" for i in range(50))
+    return Panes(made)
+
+
+def drawn(view, width=40, height=8):
+    import re
+
+    return [
+        re.sub(r"\x1b\[[0-9;]*m", "", row).rstrip() for row in view.rows(width, height, "S", "")
+    ]
+
+
+def test_panes_show_the_last_lines_of_every_rank():
+    view = panes(1)
+    assert drawn(view, height=6) == [
+        "S",
+        "-- node01 r00 -------------------------",
+        "line 47 of 0",
+        "line 48 of 0",
+        "line 49 of 0",
+        " arrows choose  Enter zoom  / filter  p",
+    ]
+
+
+def test_keys_choose_zoom_scroll_and_filter():
+    view = panes()
+    for key in ("right", "enter"):
+        view.key(key)
+    assert drawn(view)[1:3] == ["-- node01 r01 --------------------------", "line 45 of 1"]
+    view.key("page-up")
+    assert drawn(view)[2] == "line 40 of 1"
+    for key in ("/", "4", "7", "x", "back", "enter"):
+        view.key(key)
+    assert drawn(view)[2:4] == ["line 47 of 1", ""]
+    view.key("escape")
+    assert (view.zoomed, view.filter, view.selected) == (False, "", 1)
+
+
+@pytest.mark.parametrize("width", [1, 19, 20, 80, 200])
+@pytest.mark.parametrize("height", [1, 5, 24, 60])
+@pytest.mark.parametrize("count", [1, 3, 64])
+def test_panes_fill_the_screen_exactly_at_any_size(width, height, count):
+    from rich.cells import cell_len
+
+    view = panes(count)
+    view.panes[0].lines.append("\u4f60\u597d " * 100)
+    for _ in range(count):
+        rows = drawn(view, width, height)
+        assert len(rows) <= height
+        assert all(cell_len(row) <= width for row in rows)
+        view.key("right")
+
+
+def test_as_many_panes_are_drawn_as_can_be_read():
+    assert [layout(n, 80, 22) for n in (1, 4, 5, 10, 64)] == [
+        (1, 1),
+        (1, 4),
+        (1, 5),
+        (2, 5),
+        (3, 5),
+    ]

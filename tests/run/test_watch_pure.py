@@ -1,0 +1,268 @@
+"""How hosts and ranks that are silent are told of, who is the cause, and what is kept here."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+
+import pytest
+
+from ipexctl.core.events import Sample
+from ipexctl.core.health import Frozen, Health
+from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.outcome import (
+    HostEnd,
+    Load,
+    RunResult,
+    alike,
+    first_cause,
+    kept_plan,
+    run_again,
+    slowest,
+)
+from ipexctl.core.runlog import RankEnd, Usage
+from ipexctl.errors import InputError
+from ipexctl.verbs.known import failures
+from ipexctl.verbs.record import Record
+from ipexctl.verbs.results import check_patterns, is_inside
+from ipexctl.verbs.watch import BACKLOG, Painter
+from tests.made import facts, host, prepared
+
+
+def made_plan(ranks=2, hosts=2, env=()):
+    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(hosts)]
+    return plan(nodes, RunRequest(("t.py",), ranks, env=env), "r1")
+
+
+# --- silence -------------------------------------------------------------------------------------
+
+
+def test_a_silent_host_is_told_of_once_and_again_when_it_is_heard():
+    health = Health(made_plan(), 30)
+    assert health.news(9.0, {"n0": 0.0, "n1": 0.0}) == []
+    told = "n0 has been silent for 10 s; after 30 s it counts as lost (--host-timeout)"
+    assert health.news(10.0, {"n0": 0.0, "n1": 9.0}) == [told]
+    assert health.news(12.0, {"n0": 0.0, "n1": 12.0}) == []
+    assert health.news(13.0, {"n0": 13.0, "n1": 12.0}) == ["n0 is heard again"]
+
+
+def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_timeout():
+    health = Health(made_plan(), 30)
+    health.sample("n1", Sample(Load(), ((1, 9.0),)))
+    assert (health.news(0.0, {}), health.frozen()) == ([], None)
+    health.sample("n1", Sample(Load(), ((1, 11.0),)))
+    assert health.news(0.0, {}) == [
+        "rank 1 on n1 has stood still for 11 s, all its threads are stopped (state T); "
+        "after 30 s the run ends (--host-timeout)"
+    ]
+    health.sample("n0", Sample(Load()))
+    health.sample("n1", Sample(Load(), ((1, 31.0),)))
+    assert (health.news(0.0, {}), health.frozen()) == ([], Frozen(1, 31.0))
+    health.sample("n1", Sample(Load()))
+    assert health.frozen() is None
+
+
+def test_ranks_without_output_are_told_of_only_when_asked():
+    for stall, told in ((None, []), (5, ["rank 0 on n0 lives, and has written nothing for 6 s"])):
+        health = Health(made_plan(), 30, stall)
+        health.spoke(0, 0.0)
+        health.spoke(1, 5.5)
+        assert health.news(6.0, {}) == told
+        assert health.news(7.0, {}) == []
+        assert health.spoke(0, 8.0) == (["rank 0 on n0 writes again"] if told else [])
+        health.ended(0)
+        health.ended(1)
+        assert health.news(99.0, {}) == []
+
+
+def test_many_stalled_ranks_are_one_note():
+    health = Health(made_plan(12), 30, 5)
+    for rank in range(12):
+        health.spoke(rank, 0.0)
+    assert health.news(6.0, {}) == [
+        "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more live, and have written nothing for 5 s"
+    ]
+
+
+def test_a_hosts_load_is_the_mean_of_its_cpus_and_the_peak_of_its_memory():
+    health = Health(made_plan(), 30)
+    for cpu, used in ((0.2, 10), (0.6, 30), (None, 20)):
+        health.sample("n0", Sample(Load(cpu, used, 100)))
+    assert health.overall("n0") == Load(pytest.approx(0.4), 30, 100)
+    assert health.overall("n1") == Load()
+
+
+# --- the cause -----------------------------------------------------------------------------------
+
+GONE = ["torch.distributed.DistNetworkError: Failed to recv, got 0 bytes."]
+A, B, C = RankEnd(0, "n0", 1), RankEnd(1, "n1", 1), RankEnd(2, "n0", 3)
+
+
+@pytest.mark.parametrize(
+    ("tails", "cause"),
+    [
+        ({0: ["ValueError: x"], 1: GONE}, A),
+        ({0: GONE, 1: ["ValueError: x"]}, B),
+        ({0: GONE, 1: GONE, 2: ["exit"]}, C),
+        ({0: GONE, 1: GONE}, A),
+        ({0: GONE, 1: []}, A),
+        ({}, A),
+    ],
+)
+def test_a_rank_that_only_tells_of_a_lost_peer_is_not_the_cause(tails, cause):
+    assert first_cause(A, [A, B, C], tails, failures()) == cause
+
+
+def test_ranks_that_say_the_same_are_alike_whatever_their_numbers():
+    tails = {0: ["rank 0: no file /data/1", ""], 1: ["rank 1: no file /data/2"], 2: ["rank 2: x"]}
+    again = RankEnd(2, "n0", 1)
+    assert alike(A, [A, B, again], tails) == (B,)
+    assert alike(A, [A, B], {0: ["", " "], 1: [""]}) == ()
+
+
+def test_the_slowest_rank_is_measured_by_its_own_clock():
+    ends = [RankEnd(r, "n0", 0, usage=Usage(s, 1.0, 1)) for r, s in ((0, 5.0), (1, 9.0), (2, 1.0))]
+    assert slowest([*ends, RankEnd(3, "n0", 0)]) == (ends[1], ends[2])
+    assert slowest(ends[:1]) is None
+
+
+def result(**more):
+    hosts = (HostEnd("n0", 0, "/l"), HostEnd("n1", None, ""))
+    return RunResult("r1", 1, more.pop("ended_by", "rank-failed"), 1.0, made_plan(), hosts, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "ended_by", "again"),
+    [
+        ("run -n 2 t.py --lr 1e-3", "rank-failed", "ipexctl run -n 2 t.py --lr 1e-3"),
+        ("run -n 2 t.py", "host-lost", "ipexctl run -x n1 -n 2 t.py"),
+        ("run --env T=secret --env=U=secret t.py", "", "ipexctl run --env T=... --env=U=... t.py"),
+        ("run --env T t.py A=1", "", "ipexctl run --env T t.py A=1"),
+        ("", "", ""),
+    ],
+)
+def test_the_command_to_run_it_again_keeps_secrets_and_leaves_lost_hosts_out(
+    words, ended_by, again
+):
+    assert run_again(words.split(), result(ended_by=ended_by)) == again
+
+
+# --- the folder here -----------------------------------------------------------------------------
+
+
+def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
+    record = Record.make(tmp_path, "r1")
+    pieces = [b"\x00\xff\r\n", b"no end", b"\n" * 70_000]
+    for piece in pieces:
+        record.log("../n0:2", 3, piece)
+    record.log("n1", None, b"mpi")
+    secret = made_plan(env=(("TOKEN", "zq9"),))
+    record.keep("plan.json", kept_plan("r1", secret))
+    folder = tmp_path / ".ipexctl" / "runs" / "r1"
+    files = {str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file()}
+    assert sorted(files) == ["logs/mpi.n1.log", "logs/rank00003..._n0_2.log", "plan.json"]
+    assert files["logs/rank00003..._n0_2.log"].read_bytes() == b"".join(pieces)
+    assert "zq9" not in files["plan.json"].read_text()
+    assert "TOKEN" in json.loads(files["plan.json"].read_text())["hosts"][0]["env"]
+    assert (tmp_path / ".ipexctl" / ".gitignore").read_text() == "*\n"
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in files.values()}
+    assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700)
+    assert record.kept().trouble == ()
+
+
+def test_a_limit_cuts_each_log_and_says_so(tmp_path):
+    record = Record.make(tmp_path, "r1", limit=10)
+    for _ in range(3):
+        record.log("n0", 0, b"1234")
+    record.log("n0", 1, b"short")
+    logs = sorted((tmp_path / ".ipexctl/runs/r1/logs").iterdir())
+    assert [p.read_bytes() for p in logs] == [b"1234123412", b"short"]
+    assert record.kept().trouble == ("1 of the logs here end after 10 bytes (--log-limit)",)
+
+
+def test_a_folder_that_cannot_be_made_does_not_stop_the_run(tmp_path):
+    (tmp_path / ".ipexctl").write_text("a file")
+    record = Record.make(tmp_path, "r1")
+    record.log("n0", 0, b"x")
+    record.keep("plan.json", {})
+    (trouble,) = record.kept().trouble
+    assert trouble.startswith("nothing is kept here (File exists")
+
+
+def test_a_log_that_somebody_made_a_link_of_is_not_followed(tmp_path):
+    record = Record.make(tmp_path, "r1")
+    other = tmp_path / "precious"
+    other.write_text("as it was")
+    (record.folder / "logs" / "rank00000.n0.log").symlink_to(other)
+    record.log("n0", 0, b"x")
+    record.log("n0", 1, b"x")
+    assert other.read_text() == "as it was"
+    (trouble,) = record.kept().trouble
+    assert "is not complete" in trouble
+
+
+@pytest.mark.parametrize("path", ["a", "a/b.pt", "@x/ü", "a b/..c"])
+def test_a_plain_path_below_the_folder_may_be_written(path):
+    assert is_inside(path)
+
+
+@pytest.mark.parametrize("path", ["", "/a", "../a", "a/../b", "a//b", "./a", "a/", "a\nb", "a\0"])
+def test_any_other_path_of_a_host_may_not(path):
+    assert not is_inside(path)
+
+
+@pytest.mark.parametrize("pattern", ["/etc/passwd", "../x", "a/../../x", "~/x", "", "/"])
+def test_only_what_is_below_the_scripts_folder_can_be_fetched(pattern):
+    with pytest.raises(InputError):
+        check_patterns([pattern])
+
+
+# --- a terminal that is too slow -----------------------------------------------------------------
+
+
+class Slow:
+    """A terminal that stands still until it is let go."""
+
+    def __init__(self, *, lossy):
+        self.lossy = lossy
+        self.go = threading.Event()
+        self.seen, self.missed = [], 0
+
+    def lines(self, host, rank, texts):
+        self.go.wait(30)
+        self.seen += texts
+
+    def dropped(self, lines):
+        self.missed += lines
+
+    def result(self, result): ...
+    def close(self): ...
+
+
+def test_a_terminal_holds_no_host_back_and_says_what_it_did_not_draw():
+    view = Slow(lossy=True)
+    painter = Painter(view)
+    for i in range(100):
+        if painter.full:
+            painter.drop("n0", 10, 10_000)
+        else:
+            painter.output("n0", 0, [f"{i}" + "x" * 998] * 10, 10_000)
+    assert painter.shown() == {"n0": 1_000_000}
+    view.go.set()
+    painter.result(result())
+    painter.close()
+    assert (len(view.seen) + view.missed, view.missed > 0) == (1000, True)
+    assert len(view.seen) * 1000 < 2 * BACKLOG
+
+
+def test_a_pipe_holds_the_hosts_back_and_misses_nothing():
+    view = Slow(lossy=False)
+    painter = Painter(view)
+    for _ in range(100):
+        assert not painter.full
+        painter.output("n0", 0, ["x" * 999] * 10, 10_000)
+    assert painter.shown() == {}
+    view.go.set()
+    painter.close()
+    assert (len(view.seen), painter.shown()) == (1000, {"n0": 1_000_000})
