@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -103,8 +102,9 @@ def _lines(
 
 def _beside(path: str, option: str, place: str) -> str:
     """A folder is relative to the file that names it."""
-    folder = _INDEXES[option] == "find_links" and "://" not in place
-    return str(PurePath(path).parent / place) if folder else place
+    folder, slash, _ = path.rpartition("/")
+    relative = "://" not in place and not place.startswith("/")
+    return folder + slash + place if _INDEXES[option] == "find_links" and relative else place
 
 
 def _hint(line: str) -> str:
