@@ -218,7 +218,11 @@ class Agent:
         try:
             self.channel.write(encode(header, body))
         except OSError as e:
-            raise Unreachable(f"{self.host.name}: the connection is gone", why=str(e)) from None
+            raise Unreachable(
+                f"{self.host.name}: the connection is gone",
+                why=str(e) or "it was cut while data was on its way",
+                hint=f"ssh {self.host.name} uptime   # once it answers, run the same command again",
+            ) from None
 
 
 def failure(host: Host, error: Any) -> HostFailed:
