@@ -231,7 +231,7 @@ def public_address(facts: Facts) -> Sight | None:
 def twice(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, _machine)
     same = [names for names in found.values() if len(names) > 1]
-    return Sight("; ".join(", ".join(names) for names in same)) if same else None
+    return Sight("; ".join(map(fold, same))) if same else None
 
 
 @cluster_check(
