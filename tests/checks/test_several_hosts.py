@@ -130,7 +130,7 @@ DIFFERS = [
     ),
     (
         whole(boot_id="boot-1"),
-        [("HOST-001", "warn", "", "node01, node02")],
+        [("HOST-001", "warn", "", "node[01-02]")],
     ),
     (
         both(whole(boot_id="boot-1"), state("system", netns=5)),
