@@ -79,6 +79,25 @@ def test_a_lock_serves_hosts_that_are_no_older_than_those_it_was_made_for(
     assert serves(LOCK, replace(LOCK, platform=platform)) is loads
 
 
+TOLD = replace(
+    LOCK,
+    packages=(replace(NUMPY, index="own"), replace(TORCH, index="pytorch")),
+    uv=replace(UV, index="default"),
+    requirements=("accelerate>=1.0", 'x; python_version < "4"'),
+    constraints=("numpy<3",),
+)
+
+
+def test_where_packages_came_from_and_what_was_asked_survive_the_way_through_text() -> None:
+    assert parse(render(TOLD), "ipexctl.lock") == TOLD
+
+
+def test_a_lock_from_before_locks_told_is_read_and_names_the_same_environment() -> None:
+    assert "index" not in TEXT
+    assert {p.index for p in parse(TEXT, "ipexctl.lock").files} == {""}
+    assert (TOLD.key, LOCK.key) == (LOCK.key, parse(TEXT, "").key)
+
+
 BROKEN = [
     ("", "schema is missing"),
     ("schema = 2", "schema 2 is not 1"),
@@ -91,6 +110,8 @@ BROKEN = [
     (TEXT.replace("size = 6", "size = -6"), "size -6 of numpy"),
     (TEXT.replace("size = 6", 'size = "6"'), "size '6' of numpy"),
     (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
+    (render(TOLD).replace('"own"', '"/opt/x"'), "index '/opt/x' of numpy is none of default"),
+    (render(TOLD).replace('"numpy<3"', "3"), "3 is not text"),
     (TEXT + "<<<<<<< HEAD\n", "nvalid"),
     ("deep = " + "[" * 5000, "recursion"),
 ]
