@@ -18,7 +18,7 @@ agent = globals()["agent"]  # put there by remote/main.py
 Failure = globals()["Failure"]
 
 OK = ".ipexctl-ok"
-PROVED = ".ipexctl-proved"
+SETTLED = ".ipexctl-settled"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
 WHEEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-.+\.whl\Z")
 MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
@@ -30,7 +30,7 @@ def op_compare(call, header):
     """{root, full} -> {root, current, packages, changed, files, more, looked, read}
 
     `files`: [[path in the environment, what is wrong with it], ...], at most MOST, `more` of them
-    are not told. A file is read if it is younger than the proof, with `full` in any case.
+    are not told. A file is read if it is younger than the build, with `full` in any case.
     """
     blobs = agent.module("blobs")
     text = header["root"]
@@ -145,7 +145,7 @@ class Look:
         self.call = call
         self.env = env
         self.site = site(env)
-        self.since = None if full else proved_at(env)
+        self.since = None if full else settled_at(env)
         self.found = []
         self.owned = set()
         self.looked = self.read = 0
@@ -226,9 +226,15 @@ def recorded(folder):
         return
 
 
-def proved_at(env):
-    """All files of the environment are older than its proof; None if it has none."""
+def settled(env):
+    """Called when a build has ended: no file in it is younger than this mark."""
+    with open(os.path.join(env, SETTLED), "w"):
+        pass
+
+
+def settled_at(env):
+    """None where an older ipexctl has built it."""
     try:
-        return os.stat(os.path.join(env, PROVED)).st_mtime
+        return os.stat(os.path.join(env, SETTLED)).st_mtime
     except OSError:
         return None

@@ -73,6 +73,7 @@ def op_build(call, header):
             build(call, root, env, [uv, python], wheels, carried)
         except (Failure, OSError) as e:
             raise blobs.of_disk(e, root, size) from None
+        drift.settled(env)
     return {"built": True}
 
 
