@@ -103,8 +103,8 @@ def _labelled(solved: _Solved) -> list[Found]:
     known = {plain(row.torch_index): "pytorch", plain(row.links): "intel"}
 
     def kind(name: str) -> str:
-        url = plain(origins.each.get(name, ""))
-        return known.get(url) or ("default" if url == plain(origins.default) else "own")
+        url = origins.each.get(name, "")
+        return known.get(url) or ("default" if url == origins.default else "own")
 
     return [
         replace(f, package=replace(f.package, index=kind(f.package.name))) for f in solved.found

@@ -18,7 +18,7 @@ from ipexctl.core import toml
 from ipexctl.core.lock import Package
 from ipexctl.core.stack import Stack
 from ipexctl.errors import NotHere
-from ipexctl.hosts.indexes import Indexes
+from ipexctl.hosts.indexes import Indexes, plain
 from ipexctl.hosts.pins import Pin, Pins, project
 
 TIMEOUT = 600
@@ -149,18 +149,18 @@ def find_uv(environ: Mapping[str, str]) -> str:
 
 
 def read_origins(text: str) -> Origins:
-    """uv's `--emit-index-url --emit-index-annotation`."""
+    """uv's `--emit-index-url --emit-index-annotation`; it stars passwords in one of them."""
     name = ""
     indexes: list[str] = []
     each: dict[str, str] = {}
     for line in text.splitlines():
         word, _, rest = line.strip().partition(" ")
         if word in ("--index-url", "--extra-index-url"):
-            indexes.append(rest)
+            indexes.append(plain(rest))
         elif named := _NAMED.match(line):
             name = named[1]
         elif rest.startswith("from ") and name:
-            each[name] = rest.removeprefix("from ")
+            each[name] = plain(rest.removeprefix("from "))
     return Origins(tuple(indexes), each)
 
 

@@ -11,6 +11,7 @@ from ipexctl.core.requirements import Extra
 from ipexctl.core.rows import Request
 from ipexctl.core.stack import choose
 from ipexctl.errors import InputError
+from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.resolver import resolve
 from tests.install.test_resolve_ipex import LAST, World, fill, page, wheel, world
 from tests.test_stack import host
@@ -103,7 +104,8 @@ def test_a_cuda_build_is_found_behind_an_index_that_hides_it_and_is_called_one(
 ) -> None:
     cuda_only(world)
     stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
-    indexes = replace(world.indexes(), extra=(f"{world.url}/mine",))
+    login = f"{world.url}/default/".replace("//", "//joe:secret@", 1)
+    indexes = Indexes(login, (f"{world.url}/mine",))  # uv tells addresses without the password
     found = resolve(stacks, indexes, world.environ())
     assert world.whence(found) == {
         "impi-rt": "2021.18.1 default", "intel-extension-for-pytorch": "2.7.0 index",
