@@ -106,12 +106,12 @@ def install(
     from ipexctl.verbs.installing.work import Cuda, Install, Planned
     from ipexctl.verbs.use_env import UseEnv
 
-    if rollback and (torch or ipex or backend or stack or python):
+    if rollback and (torch or ipex or backend or stack or python or needs):
         raise InputError(
             "--rollback cannot go with options that choose a stack",
             why="it goes back to the environment that the hosts had before",
         )
-    chosen = (torch, ipex, backend, stack, python, python_from)
+    chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda)
     if use_env and (any(chosen) or bundle or rollback or rebuild):
         raise InputError(
             "--use-env cannot go with options that choose what is installed",
