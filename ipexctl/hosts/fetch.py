@@ -12,6 +12,7 @@ import http.client
 import os
 import queue
 import ssl
+import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -25,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from ipexctl.core.lock import Lock, Package
+from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, IpexctlError, NotHere
 from ipexctl.hosts.download import Broken, Download
 from ipexctl.hosts.indexes import Indexes
@@ -82,11 +84,30 @@ class Fetcher:
         finally:
             self._over.set()
 
+    def add(self, name: str, url: str, *, sha256: str = "") -> Blob:
+        """A file of which nobody has said the size, and perhaps not the content."""
+        file = Package("", "", name, sha256)
+        with tempfile.TemporaryFile() as out:
+            try:
+                if urlsplit(url).scheme == "file":
+                    self._copy(file, url, out)
+                else:
+                    download = Download(self._opener.open)
+                    download.into(out, url, self._headers(url), lambda n: self._count(n, n))
+            except Broken as e:
+                what = f"{urlsplit(url).hostname} did not give {name}"
+                raise FetchFailed(what, why=str(e), hint="run the same command again") from None
+            except OSError as e:
+                raise NotHere(f"cannot keep {name} here", why=e.strerror or str(e)) from None
+            out.seek(0)
+            return self.store.add(name, iter(lambda: out.read(CHUNK), b""), sha256=sha256)
+
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
         """The lock with the size of every file, as far as somebody tells it without sending it."""
         with ThreadPoolExecutor(8) as pool:
             known = list(pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files))
-        return replace(lock, packages=tuple(known[:-1]), uv=known[-1])
+        n = len(lock.packages)
+        return replace(lock, packages=tuple(known[:n]), uv=known[n])
 
     def _sized(self, file: Package, url: str) -> Package:
         if file.size or not url:

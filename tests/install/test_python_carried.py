@@ -10,11 +10,14 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -202,8 +205,51 @@ def test_a_folder_gives_the_newest_that_is_wanted(
     assert again == found  # the same tree gives the same bytes
 
 
-def test_an_address_is_fetched_and_its_sha256_counts(archive: Path, fetcher: Fetcher) -> None:
-    url = archive.as_uri()
+@pytest.fixture
+def mirror(archive: Path) -> Iterator[tuple[str, list[str]]]:
+    """A server that has the archive under every name, and what it was asked for."""
+    asked: list[str] = []
+
+    class Mirror(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(archive.stat().st_size))
+            self.end_headers()
+            self.wfile.write(archive.read_bytes())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/mirror", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_mirror_is_asked_for_the_name_that_uv_knows(
+    archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
+) -> None:
+    url, asked = mirror
+    minor = ".".join(archive.name.removeprefix("cpython-").split(".")[:2])
+    found = carried(url, Wanted(ARCH, minor), fetcher, os.environ)
+    assert found.sha256 == digest(archive)
+    (path,) = asked
+    name = rf"cpython-({minor}\.\d+)%2B\d+-{ARCH}-unknown-linux-gnu-install_only.*\.tar\.gz"
+    said = re.fullmatch(rf"/mirror/\d+/{name}", path)
+    assert said and said[1] == found.version  # the archive itself tells no patch number
+    assert fetcher.fetched == archive.stat().st_size
+    with pytest.raises(InputError, match="has many Pythons"):
+        carried(url, Wanted(ARCH), fetcher, os.environ)
+
+
+def test_an_address_is_fetched_and_its_sha256_counts(
+    archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
+) -> None:
+    url = f"{mirror[0]}/{archive.name}"
     found = carried(f"{url}#sha256={digest(archive)}", Wanted(ARCH), fetcher, os.environ)
     assert found.sha256 == digest(archive)
     with pytest.raises(InputError, match="has not the content"):

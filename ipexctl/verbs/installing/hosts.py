@@ -18,6 +18,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
+from ipexctl.hosts.pythons import PYTHON_FILES, unpacked_size
 from ipexctl.hosts.store import Room, absent, default_store, ensure, room_for
 from ipexctl.verbs.installing.work import SILENCE, State, Step, Work, note_downs, read_state
 from ipexctl.verbs.target import root_of
@@ -90,7 +91,9 @@ def on_hosts(
 
 def _room(lock: Lock) -> Room:
     store = default_store(os.environ)
-    return room_for([store.path(p.blob) for p in lock.packages])
+    room = room_for([store.path(p.blob) for p in lock.packages])
+    python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
+    return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
 
 
 class _OneHost:
