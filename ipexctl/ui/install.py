@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -148,6 +149,8 @@ class View:
     console: Console = field(default_factory=stderr_console)
     confirm: Callable[[Planned], bool] = lambda planned: True
     quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+    _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
     _steps: dict[str, Step] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _live: Any = None
@@ -173,6 +176,8 @@ class View:
         with self._lock:
             before = self._steps.get(step.host)
             self._steps[step.host] = step
+            if before is None or before.text != step.text:
+                self._began[step.host] = self.clock(), step.done
             if self.console.is_terminal:
                 self._update()
             elif before is None or before.text != step.text:
@@ -191,7 +196,11 @@ class View:
     def _lines(self) -> Text:
         width = max((len(name) for name in self._steps), default=0)
         steps = list(self._steps.values())
-        return Text("\n".join(f"{s.host or 'here':{width}}  {_doing(s)}" for s in steps))
+        return Text("\n".join(f"{s.host or 'here':{width}}  {self._doing(s)}" for s in steps))
+
+    def _doing(self, step: Step) -> str:
+        began, there = self._began[step.host]
+        return _counted(step) + time_left(step, there, self.clock() - began)
 
     def _stop(self) -> None:
         with self._lock:
@@ -207,10 +216,19 @@ class View:
         self._stop()
 
 
-def _doing(step: Step) -> str:
+def _counted(step: Step) -> str:
     if step.total:
         return f"{step.text} {megabytes(step.done)} of {megabytes(step.total)}"
     return f"{step.text} {megabytes(step.done)}" if step.done else step.text
+
+
+def time_left(step: Step, there: int, seconds: float) -> str:
+    """At the pace so far, without the bytes that were `there` before; "" when that says nothing."""
+    moved = step.done - there
+    if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
+        return ""
+    left = (step.total - step.done) * seconds / moved
+    return f", {left:.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
 
 
 def question(chosen: Chosen) -> str:

@@ -1,0 +1,26 @@
+"""What the live line says of the time that sending or fetching will still take."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.ui.install import time_left
+from ipexctl.verbs.installing.work import Step
+
+# done, total, what an earlier try had left, seconds -> the words
+CASES = [
+    (50, 100, 0, 10.0, ", 10 s left"),
+    (60, 100, 50, 10.0, ", 40 s left"),  # the pace is that of this try
+    (1, 100, 0, 60.0, ", 99 min left"),
+    (50, 100, 0, 0.5, ""),  # too early to tell
+    (50, 100, 50, 10.0, ""),  # nothing has moved yet
+    (50, 0, 0, 10.0, ""),  # nobody knows how much it will be
+    (100, 100, 0, 10.0, ""),
+]
+
+
+@pytest.mark.parametrize(("done", "total", "there", "seconds", "words"), CASES)
+def test_time_left_is_told_at_the_pace_of_this_try(
+    done: int, total: int, there: int, seconds: float, words: str
+) -> None:
+    assert time_left(Step("a", "sending", done, total), there, seconds) == words
