@@ -110,8 +110,7 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
     python = carrying.carried(work, facts, old)
     facts = carrying.only(facts, python)
     if bundle:
-        candidates = stacks.choose(facts, bundled.as_locked(wanted, bundle.lock), table())
-        return bundled.resolved(candidates, bundle), bundle.new_lock
+        return bundled.resolved(facts, wanted, bundle), bundle.new_lock
     found, new_lock = lock_for(work, stacks.choose(facts, wanted, table()), old)
     return carrying.in_lock(found, python), new_lock or found.lock.cpython != python
 

@@ -12,15 +12,20 @@ from pathlib import Path
 from ipexctl.core import bundle as core
 from ipexctl.core import lock as locks
 from ipexctl.core import mpi
+from ipexctl.core import stack as stacks
 from ipexctl.core.lock import Lock
+from ipexctl.core.model import Facts
 from ipexctl.core.rows import Request
-from ipexctl.core.stack import Stack
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.hosts import archive
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.installing.locking import read_lock, suits
 from ipexctl.verbs.installing.work import LOCK_FILE, Install, Step, Work
+from ipexctl.verbs.versions import table
+
+
+_ANEW = "ipexctl bundle   # made anew for these hosts, with their Python and glibc"
 
 
 @dataclass(frozen=True)
@@ -88,12 +93,13 @@ def _parsed(path: Path, text: bytes) -> Lock:
     return locks.parse(text.decode("utf-8", "replace"), f"the lock in {path}")
 
 
-def as_locked(wanted: Request, lock: Lock) -> Request:
+def resolved(facts: Sequence[Facts], wanted: Request, bundle: Bundle) -> Resolved:
     """What a bundle has is not asked for again by options."""
-    return replace(wanted, mpi=mpi.word_of(lock.mpi), because="the bundle has it")
-
-
-def resolved(candidates: Sequence[Stack], bundle: Bundle) -> Resolved:
+    asked = replace(wanted, mpi=mpi.word_of(bundle.lock.mpi), because="the bundle has it")
+    try:
+        candidates = stacks.choose(facts, asked, table())
+    except NothingFits as e:
+        raise NothingFits(e.what, why=e.why, hint=_ANEW) from None
     for stack in candidates:
         if suits(bundle.lock, stack):
             return Resolved(stack, bundle.lock, {})
@@ -102,7 +108,7 @@ def resolved(candidates: Sequence[Stack], bundle: Bundle) -> Resolved:
         f"the bundle does not fit these hosts: it is for Python {bundle.lock.python}, "
         f"{bundle.lock.platform}",
         why=f"they have Python {have}, {candidates[0].platform}",
-        hint="ipexctl bundle   # made anew for these hosts, with their Python and glibc",
+        hint=_ANEW,
     )
 
 
