@@ -24,7 +24,6 @@ from ipexctl.verbs.installing.locking import read_lock, suits
 from ipexctl.verbs.installing.work import LOCK_FILE, Install, Step, Work
 from ipexctl.verbs.versions import table
 
-
 _ANEW = "ipexctl bundle   # made anew for these hosts, with their Python and glibc"
 
 
