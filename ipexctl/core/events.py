@@ -103,6 +103,7 @@ class Swept:
     """The host has ended the run's processes, and looked again."""
 
     survivors: int
+    left: int = 0  # bytes of output that are still to be sent
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,11 @@ def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: by
     return LeaseOver(_amount(header, "seconds", "a lease without seconds"))
 
 
+def _swept(header: Mapping[str, Any]) -> Event:
+    left = int(_amount(header, "left")) if "left" in header else 0
+    return Swept(_whole(header, "survivors"), left)
+
+
 _READERS: Mapping[str, _Reader] = {
     "ready": lambda host, ranks, header, body: Ready(),
     "pong": lambda host, ranks, header, body: Pong(),
@@ -246,7 +252,7 @@ _READERS: Mapping[str, _Reader] = {
     "rank": _rank,
     "log": _log,
     "load": _sample,
-    "swept": lambda host, ranks, header, body: Swept(_whole(header, "survivors")),
+    "swept": lambda host, ranks, header, body: _swept(header),
     "lease": _lease,
 }
 

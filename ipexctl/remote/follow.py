@@ -39,6 +39,11 @@ class Follower:
             self.credit += size
             self.change.notify_all()
 
+    def left(self):
+        """Bytes that were written and not sent."""
+        with self.change:
+            return sum(file.left() for file in self.files.values())
+
     def close(self):
         """Nobody writes any more: returns when all has been sent."""
         with self.change:
@@ -90,6 +95,12 @@ class File:
         self.fd = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
         self.at = 0
         self.finished = False
+
+    def left(self):
+        try:
+            return max(0, os.fstat(self.fd).st_size - self.at)
+        except OSError:
+            return 0
 
     def read(self):
         try:

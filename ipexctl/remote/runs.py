@@ -148,7 +148,8 @@ class HostRun:
 
     def wind_up(self):
         """First the processes, then the rest of their output: that may take as long as it takes."""
-        self.call.emit({"event": "swept", "survivors": len(self.end())})
+        survivors = len(self.end())
+        self.call.emit({"event": "swept", "survivors": survivors, "left": self.follower.left()})
         self.follower.close()
         self.call.inbox.put(({"over": True}, b""))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ipexctl.core.inventory import fold
 from ipexctl.core.outcome import Kept
 
 FOLDER = Path(".ipexctl")
@@ -65,6 +66,11 @@ class Record:
                 _write(self.folder / name, json.dumps(document, indent=1) + "\n")
             except OSError as e:
                 self._fail(e)
+
+    def lacks(self, hosts: list[str]) -> None:
+        """Hosts whose last output did not come."""
+        if hosts and self.folder is not None:
+            self.trouble.append(f"the logs of {fold(hosts)} here end where it was last heard")
 
     def kept(self) -> Kept:
         cut = f"{len(self._cut)} of the logs here end after {self.limit} bytes (--log-limit)"

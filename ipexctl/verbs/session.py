@@ -24,8 +24,10 @@ from ipexctl.core.runlog import Lines, RunState
 from ipexctl.errors import IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.verbs.known import failures
+from ipexctl.verbs.link import Link
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.target import root_of
+from ipexctl.verbs.telling import Teller
 from ipexctl.verbs.watch import Interrupts, Painter
 
 PING_EVERY = 3.0
@@ -33,32 +35,8 @@ FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their 
 INTERRUPT_GRACE = 10.0  # after the first Ctrl-C ranks may save
 STOP_WAIT = 20.0
 END_WAIT = 20.0  # for mpirun, when all its ranks have ended
-BARS_EVERY = 10.0
-MOST_BARS = 8  # at once
-STRAGGLE = 30.0  # ranks that go on so long after others have ended are told of
 WINDOW = 512 * 1024
 LARGEST_FRAME = 1 << 20
-
-
-@dataclass
-class _Link:
-    """The controller's end of one host's part in the run."""
-
-    agent: Agent
-    work: str
-    ranks: frozenset[int]
-    number: int = 0
-    ready: bool = False
-    heard: float = 0.0  # any word
-    moved: float = 0.0  # any word but that it is alive
-    unshown: int = 0  # bytes of output on their way to the eyes
-    owed: int = 0  # bytes painted, and not yet given back to the host
-    end: HostEnd | None = None
-    lost: bool = False
-
-    @property
-    def open(self) -> bool:
-        return not self.lost and (self.end is None or not self.end.logs)
 
 
 _Word = tuple[str, "Event | IpexctlError | None"]
@@ -79,7 +57,7 @@ class Session:
     launcher: str = mpi.AGENTS
     stall: float | None = None
     inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
-    links: dict[str, _Link] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
     launches: dict[int, str] = field(default_factory=dict)  # key -> host of that daemon
     mpirun_code: int | None = None
     mpirun_tail: list[str] = field(default_factory=list)
@@ -94,14 +72,14 @@ class Session:
         self.state = RunState(self.plan)
         self.placed = Placed(self.plan)
         self.health = Health(self.plan, self.host_timeout, self.stall)
-        self.began = self.now = self.last_ping = self.last_end = time.monotonic()
-        self.last_bars = self.began
+        self.began = self.now = self.last_ping = time.monotonic()
+        self.teller = Teller(self.state, self.painter)
         self.painter.on_shown = self._wake
         self.interrupts.armed = True
         try:
             for name, (agent, work) in hosts.items():
                 ranks = next(h.ranks for h in self.plan.hosts if h.host == name)
-                self.links[name] = _Link(agent, work, frozenset(p.rank for p in ranks))
+                self.links[name] = Link(agent, work, frozenset(p.rank for p in ranks))
                 self._open(name)
             while not self._over():
                 self._step()
@@ -133,8 +111,9 @@ class Session:
         self._ping()
         self._heed_interrupts()
         self._heed_time()
-        self._tell_stragglers()
-        self._tell_bars()
+        self.teller.bars(self.now)
+        if self.deadline is None:
+            self.teller.stragglers(self.now)
         self.painter.tick(self._tally())
 
     def _wake(self) -> None:
@@ -185,7 +164,7 @@ class Session:
             "flags": list(plan.flags),
         }
 
-    def _listen(self, name: str, link: _Link) -> None:
+    def _listen(self, name: str, link: Link) -> None:
         """One thread per host. What it reads is checked here, and waits here while we are busy."""
         last: IpexctlError | None = None
         try:
@@ -266,26 +245,6 @@ class Session:
             self._tell(name, {"signal": 2})
         self._soon(INTERRUPT_GRACE)
 
-    def _tell_bars(self) -> None:
-        if self.now - self.last_bars > BARS_EVERY:
-            self.last_bars = self.now
-            for rank, text in self.state.bars()[:MOST_BARS]:
-                self.painter.bar(self.plan.host_of(rank), rank, text)
-
-    def _tell_stragglers(self) -> None:
-        state = self.state
-        if not state.ends or not state.alive or self.deadline is not None:
-            return
-        if self.last_end and self.now - self.last_end > STRAGGLE:
-            self.last_end = 0.0  # once is enough, until another one ends
-            left = sorted(state.started - state.ends.keys())
-            named = ", ".join(f"{r} ({self.plan.host_of(r)})" for r in left[:4])
-            more = f" and {len(left) - 4} more" if len(left) > 4 else ""
-            self.painter.note(
-                f"{len(state.ends)} of {self.plan.world_size} ranks ended without error "
-                f"{STRAGGLE:.0f} s ago or earlier; still running: rank {named}{more}"
-            )
-
     def _tally(self) -> Tally:
         state = self.state
         failed = sum(not e.ok for e in state.ends.values())
@@ -311,7 +270,7 @@ class Session:
         elif not link.lost:
             self._event(name, link, event)
 
-    def _event(self, name: str, link: _Link, event: Event) -> None:
+    def _event(self, name: str, link: Link, event: Event) -> None:
         match event:
             case events.Ready():
                 self._ready(link)
@@ -343,15 +302,15 @@ class Session:
                     name,
                     f"it heard nothing from this machine for {seconds:.0f} s and ended its part",
                 )
-            case events.Swept(survivors):
-                link.end = HostEnd(name, survivors, "")
+            case events.Swept(survivors, left):
+                link.end, link.left = HostEnd(name, survivors, ""), left
             case events.Done(survivors, logs):
                 link.end = HostEnd(name, survivors, logs)
             case events.Broken(what):
                 self.broken = self.broken or f"{name}: {what}"
                 link.lost = True
 
-    def _ready(self, link: _Link) -> None:
+    def _ready(self, link: Link) -> None:
         if not link.ready:
             link.ready = True
             if all(link.ready for link in self.links.values()):
@@ -420,7 +379,7 @@ class Session:
     def _rank_ended(self, name: str, event: events.RankEnded) -> None:
         self.state.rank_ended(event.end)
         self.health.ended(event.end.rank)
-        self.last_end = self.now
+        self.teller.last_end = self.now
         self._settle(name, event.end.rank)
 
     def _settle(self, name: str, rank: int) -> None:
@@ -438,9 +397,10 @@ class Session:
         elif not (self.state.interrupted or self.state.timeout):  # they may take INTERRUPT_GRACE
             self._soon(FAIL_GRACE)
 
-    def _output(self, name: str, link: _Link, event: events.Output) -> None:
+    def _output(self, name: str, link: Link, event: events.Output) -> None:
         size = len(event.data)
         link.unshown += size
+        link.left -= size
         if link.unshown > 2 * WINDOW:
             self._lost(name, "it sends more output than it may")
             return
@@ -482,9 +442,11 @@ class Session:
             self._step()
             moved = max(began, *(link.moved for link in self.links.values()))
             if self.now - moved > STOP_WAIT and not self.painter.behind:
-                return
+                break
             if self.interrupts.count > patience and self.now - began > 1.0:
-                return
+                break
+            self.teller.rest_of_logs(self.now, sum(k.left for k in self.links.values() if k.open))
+        self.record.lacks([name for name, link in self.links.items() if not link.done])
 
     def _result(self) -> RunResult:
         state = self.state

@@ -150,7 +150,7 @@ def test_a_terminal_that_stands_still_does_not_stop_the_run(tmp_path):
         "wait_for('spawn')\n"
         "for i in range(6): wait_for('ping')\n"
         "say({'event': 'rank', 'rank': 0, 'ended': {'code': 5, 'signal': None, 'lost': False}})\n"
-        "wait_for('noted')\n" + END
+        + END
     )
     result = drive(tmp_path, [talks], view=Stuck(), host_timeout=2.0)
     assert (result.exit_code, result.ended_by) == (5, "rank-failed")
