@@ -1,0 +1,239 @@
+"""MPICH, Open MPI, no MPI, and the classic way by ssh: real programs on the hosts of a lab."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.rows import Request
+from ipexctl.lab import Lab
+from ipexctl.verbs.install import install
+from ipexctl.verbs.installing.work import Install, Progress
+from ipexctl.verbs.target import Target
+from tests.conftest import Installed
+from tests.run.conftest import Runner
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
+UP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
+FAILS = "import os, sys\nif os.environ['RANK'] == '2': sys.exit(3)\n" + UP
+HOME = "/home/trainer"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Hosts with one MPI; on node03 it is in another folder than on the others."""
+
+    lab: Lab
+    name: str
+    hostfile: Path
+
+    def home(self, host: str) -> Path:
+        return Path(self.lab.hosts[host].files)
+
+    def runner(self, folder: Path) -> Runner:
+        return FleetRunner(self, folder)
+
+
+class FleetRunner(Runner):
+    def __init__(self, fleet: Fleet, folder: Path) -> None:
+        super().__init__(fleet.lab, folder)
+        self.fleet = fleet
+
+    def argv(self, *options: str) -> list[str]:
+        found = super().argv(*options)
+        found[found.index("-f") + 1] = str(self.fleet.hostfile)
+        at = found.index("run") + 1
+        return [*found[:at], "--root", f"~/.{self.fleet.name}", *found[at:]]
+
+
+def hostfile(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.write_text(f"node01\nnode02\nnode03 root={HOME}/.moved-{name}\n")
+    return path
+
+
+def spread(fleet: Fleet) -> None:
+    """What node01 has, to the others: an environment may lie anywhere."""
+    source = fleet.home("node01") / f".{fleet.name}"
+    for host, name in (("node02", fleet.name), ("node03", f"moved-{fleet.name}")):
+        target = fleet.home(host) / f".{name}"
+        target.mkdir()
+        os.chown(target, source.stat().st_uid, source.stat().st_gid)
+        copied = ["cp", "-al", str(source / "envs"), str(source / "current"), str(target)]
+        subprocess.run(copied, check=True)  # hard links: 700 MB else
+
+
+@pytest.fixture(scope="module", params=["mpich", "openmpi"])
+def fleet(
+    request: pytest.FixtureRequest, installed: Installed, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """Installed on node01 as users do it, and copied from there."""
+    name, lab = request.param, installed.lab
+    folder = tmp_path_factory.mktemp(name)
+    fleet = Fleet(lab, name, hostfile(folder, name))
+    # the blobs that node01 has already need not travel again
+    link = f"mkdir -m 700 {HOME}/.{name} && cp -al {HOME}/.ipexctl/blobs {HOME}/.{name}/blobs"
+    assert lab.run_in("node01", ["/bin/sh", "-c", link], user="trainer").returncode == 0
+    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config, limit=("node01",))
+    wanted = Request(stack="stock", mpi=name)
+    report = install(target, Install(wanted, f"~/.{name}", folder=folder), Progress())
+    assert [r.detail for r in report.recaps] == ["torch 2.13.0+cpu, 2 ranks agree"], report
+    spread(fleet)
+    yield fleet
+    for host in lab.hosts:
+        for left in (f".{name}", f".moved-{name}"):
+            shutil.rmtree(fleet.home(host) / left, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def without(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Hosts whose environment has no MPI, and no torch either: scripts here import none."""
+    fleet = Fleet(installed.lab, "none", hostfile(tmp_path_factory.mktemp("none"), "none"))
+    for host, name in (("node01", "none"), ("node02", "none"), ("node03", "moved-none")):
+        key = f"{HOME}/.{name}/envs/0123456789abcdef"
+        make = f"python3 -m venv --without-pip {key} && ln -s {key} {HOME}/.{name}/current"
+        done = installed.lab.run_in(host, ["/bin/sh", "-c", make], user="trainer")
+        assert done.returncode == 0, done.stderr
+    return fleet
+
+
+def losses(lines: list[str]) -> list[str]:
+    return [m[1] for m in (re.search(r"epoch \d+ loss ([0-9.]+)", t) for t in lines) if m]
+
+
+@pytest.mark.slow
+def test_bf16_training_agrees_on_all_ranks_from_differing_prefixes(fleet, tmp_path):
+    run = fleet.runner(tmp_path).start("-n", "3", str(EXAMPLE), "--bf16", "--epochs", "2")
+    result = run.finish()
+    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    seen = [losses(run.lines(rank)) for rank in range(3)]
+    assert seen == [seen[0]] * 3
+    assert len(seen[0]) == 2
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_gives_its_code_under_every_mpi(fleet, tmp_path):
+    runner = fleet.runner(tmp_path)
+    run = runner.start("-n", "3", str(runner.script(FAILS)))
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (3, "rank-failed")
+    assert runner.left(run.run_id) == {}
+
+
+@pytest.mark.slow
+def test_kill_9_of_mpirun_or_of_ipexctl_leaves_nothing_and_no_files_in_tmp(fleet, tmp_path):
+    runner = fleet.runner(tmp_path)
+    look = ["/bin/sh", "-c", "ls -d /tmp/*prte* /tmp/ompi* /tmp/ipexctl-* 2>/dev/null"]
+    for kill in ("pkill -9 -o -f '[m]pirun|[p]rterun'", ""):
+        run = runner.start("-n", "3", str(runner.script(UP)))
+        for _ in range(3):
+            run.until(event="line", text="up")
+        if kill:
+            assert runner.lab.run_in("node01", ["/bin/sh", "-c", kill]).returncode == 0
+            assert run.finish()["ended_by"] == "mpirun"
+        else:
+            run.process.kill()
+        assert runner.gone(run.run_id, seconds=10) == {}
+        assert [runner.lab.run_in(h, look).stdout for h in runner.lab.hosts] == [""] * 3
+
+
+def keys(fleet: Fleet) -> None:
+    """node01 may log in to the others, and knows their host keys."""
+    lab, ssh = fleet.lab, fleet.home("node01") / ".ssh"
+    names = "".join(f"Host {n}\n  HostName {h.address}\n" for n, h in lab.hosts.items())
+    for name, text in (
+        ("id_ed25519", Path(lab.identity).read_text()),
+        ("known_hosts", Path(lab.known_hosts).read_text()),
+        ("config", names),
+    ):
+        (ssh / name).write_text(text)
+        (ssh / name).chmod(0o600)
+    assert lab.run_in("node01", ["chown", "-R", "trainer:", f"{HOME}/.ssh"]).returncode == 0
+
+
+@pytest.fixture
+def with_keys(fleet: Fleet) -> Iterator[Fleet]:
+    keys(fleet)
+    yield fleet
+    for name in ("id_ed25519", "known_hosts", "config"):
+        (fleet.home("node01") / ".ssh" / name).unlink()
+
+
+SAYS = (
+    "import os, sys\n"
+    "print(os.environ['RANK'], os.environ['WORDS'], os.environ['SECRET'][::-1], sys.argv[1:])\n"
+)
+
+
+@pytest.mark.slow
+def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
+    runner = with_keys.runner(tmp_path)
+    words = ["-n", "3", "--env", "WORDS=it's $x", "--env", "SECRET"]
+    script = [str(runner.script(SAYS)), "a b", "$(id)"]
+    text = runner.plain("--print-cmd", *words, *script, SECRET="hush").stdout
+    assert "hush" not in text
+    for host in runner.lab.hosts:
+        (with_keys.home(host) / "a b").mkdir(exist_ok=True)
+        shutil.copy(script[0], with_keys.home(host) / "a b")
+    (with_keys.home("node01") / "go.sh").write_text(text)
+    by_hand = ["env", "SECRET=hush", "sh", f"{HOME}/go.sh", f"{HOME}/a b"]
+    done = runner.lab.run_in("node01", by_hand, user="trainer", timeout=60)
+    expected = [f"{r} it's $x hsuh ['a b', '$(id)']" for r in range(3)]
+    assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
+
+    done = runner.plain("--launcher", "ssh", *words, *script, SECRET="hush")
+    assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
+    sshd = Path(runner.lab.hosts["node02"].sshd_log).read_text()
+    assert f"from {runner.lab.hosts['node01'].address}" in sshd
+
+
+def test_launcher_ssh_without_keys_says_what_ssh_said(fleet, tmp_path):
+    runner = fleet.runner(tmp_path)
+    done = runner.plain("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
+    assert done.returncode == 122
+    assert "ssh: Could not resolve hostname node02" in done.stderr
+
+
+def test_without_mpi_our_agents_start_the_ranks(without, tmp_path):
+    runner = without.runner(tmp_path)
+    run = runner.start("-n", "6", str(runner.script("import os\nprint(os.environ['RANK'])\n")))
+    assert run.finish()["ended_by"] == "ranks"
+    assert [run.lines(rank) for rank in range(6)] == [[str(rank)] for rank in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "ended_by"),
+    [("exit 3", 3, "rank-failed"), ("kill", 122, "mpirun"), ("Ctrl-C", 130, "interrupted")],
+)
+def test_without_mpi_a_run_ends_like_any_other(without, tmp_path, how, code, ended_by):
+    runner = without.runner(tmp_path)
+    run = runner.start("-n", "3", str(runner.script(FAILS if how == "exit 3" else UP)))
+    if how != "exit 3":
+        for _ in range(3):
+            run.until(event="line", text="up")
+    if how == "kill":
+        kill = ["/bin/sh", "-c", "pkill -9 -o -f '[r]ank.py 1:0'"]
+        assert runner.lab.run_in("node02", kill).returncode == 0
+    if how == "Ctrl-C":
+        run.process.send_signal(signal.SIGINT)
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (code, ended_by)
+    assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
+    assert runner.left(run.run_id) == {}
+
+
+def test_without_mpi_there_are_no_daemons_to_start_by_ssh(without, tmp_path):
+    runner = without.runner(tmp_path)
+    done: subprocess.CompletedProcess[str] = runner.plain(
+        "--launcher", "ssh", "-n", "3", str(runner.script(UP))
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no MPI here" in done.stderr
