@@ -89,8 +89,6 @@ def test_it_goes_back_and_forth_with_an_installed_one_and_can_be_removed(shop: S
     assert shop.current == theirs
     assert shop.install().states == ["changed"]  # the lock again: nothing is built
     assert shop.current == own
-    stays = ipexctl(shop, "env", "rm", theirs[5:], "-y", "--json").document
-    assert stays["hosts"][0]["kept"] == [{"key": theirs[5:], "why": "it is previous"}]
     other = made(shop, "others")
     assert use(shop, other).states == ["changed"]
     gone = ipexctl(shop, "env", "rm", theirs[5:], "-y")
