@@ -19,11 +19,16 @@ _FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
 
 
 class Broken(Exception):
-    """The server's fault or the network's, in words. `final`: asking again is of no use."""
+    """The server's fault or the network's, in words. `status` 0: it was no answer of HTTP."""
 
-    def __init__(self, words: str, *, final: bool = False, pause: float | None = None) -> None:
+    def __init__(self, words: str, status: int = 0, pause: float | None = None) -> None:
         super().__init__(words)
-        self.final, self.pause = final, pause
+        self.status, self.pause = status, pause
+
+    @property
+    def final(self) -> bool:
+        """Asking again is of no use."""
+        return self.status in _FINAL
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,7 @@ class Download:
             with e:
                 if e.code == 416:
                     return None
-                words = f"HTTP {e.code} {e.reason}"
-                raise Broken(words, final=e.code in _FINAL, pause=_pause(e)) from None
+                raise Broken(f"HTTP {e.code} {e.reason}", e.code, _pause(e)) from None
         except TimeoutError:
             raise Broken(f"no answer for {self.timeout:.0f} s") from None
         except urllib.error.URLError as e:

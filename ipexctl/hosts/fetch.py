@@ -36,6 +36,9 @@ CHUNK = 1 << 20
 ASK = 10  # for a file's size
 AT_ONCE = 4
 AGAIN = "run the same command again: what is here is not fetched twice"
+LOGIN = "--index-url https://USER:PASSWORD@HOST/...   # the index wants to know who asks"
+GONE = "rm -f ipexctl.lock   # the next install resolves afresh"
+HINTS = {401: LOGIN, 403: LOGIN, 404: GONE, 410: GONE}
 
 OnBytes = Callable[[int], None]
 
@@ -167,7 +170,7 @@ class Fetcher:
             raise FetchFailed(
                 f"{urlsplit(url).hostname} did not give {file.file}",
                 why=_words(e, out.seek(0, os.SEEK_END)),
-                hint=AGAIN,
+                hint=HINTS.get(e.status, AGAIN),
             ) from None
 
     def _count(self, done: int, fetched: int) -> None:
@@ -205,8 +208,7 @@ class Fetcher:
             raise FetchFailed(
                 f"{file.file} is not the file that was locked",
                 why=f"sha256 {found} instead of {file.sha256}; it was thrown away",
-                hint="run the same command again; if it stays, the index has another file now:\n"
-                "rm ipexctl.lock   # resolves afresh",
+                hint=f"run the same command again; if that does not help: {GONE}",
             )
         place = self.store.path(file.blob)
         place.parent.mkdir(0o700, parents=True, exist_ok=True)
