@@ -6,7 +6,8 @@ Needs root (for the lab). Between us and every host stands a small TCP proxy tha
 bytes back for the delay, in both directions, and keeps their order. With few hosts and a long delay
 the time is round trips; the proxy also counts them: each time bytes come to it from our side after
 bytes came from the host's side, a round trip has begun. What both tools run on the hosts is equal
-in size: Python with the same imports. `wall` is the whole command, its start included.
+in size: Python with the same imports. `wall` is the whole command, its start included. `by wall` is
+what four times the delay costs, in round trips: what was waited for one after the other.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def main() -> None:
         work = Path(folder)
         spec = LabSpec.plain(args.hosts, name="latency")
         lab = Lab.up(spec, owner=os.getpid(), root=work / "labs")
-        near, far = Proxy(0.0), Proxy(args.delay / 1000)
+        near, far = Proxy(args.delay / 1000), Proxy(4 * args.delay / 1000)
         try:
             for proxy in (near, far):
                 proxy.start({name: host.address for name, host in lab.hosts.items()})
@@ -176,12 +177,13 @@ def report(lab: Lab, near: Proxy, far: Proxy, work: Path, rounds: int) -> None:
         (work / "far").mkdir(exist_ok=True)
         close, distant = tools(lab, near, work / "near"), tools(lab, far, work / "far")
         for name in close:
-            fast, _, _ = measure(close[name], near)
-            slow, trips, _ = measure(distant[name], far)
+            fast, trips, _ = measure(close[name], near)
+            slow, _, _ = measure(distant[name], far)
             if round_:
-                rows.setdefault(name, []).append((slow, (slow - fast) / (2 * far.delay), trips))
-    print(f"{len(lab.hosts)} hosts, {far.delay * 1000:g} ms each way, {rounds} rounds\n")
-    print("| tool | wall s | (wall - wall without delay) / round trip | turns on the wire |")
+                waited = (slow - fast) / (2 * (far.delay - near.delay))
+                rows.setdefault(name, []).append((fast, waited, trips))
+    print(f"{len(lab.hosts)} hosts, {near.delay * 1000:g} ms each way, {rounds} rounds\n")
+    print("| tool | wall s | round trips by wall | turns on the wire |")
     print("|---|---|---|---|")
     for name, samples in rows.items():
         wall, times, trips = (statistics.median(column) for column in zip(*samples, strict=True))
