@@ -37,8 +37,9 @@ def op_run(call, h):
     if not prefix:
         raise Failure(
             "no environment is installed in %s" % root,
-            hint="ipexctl install",
-            slug="not-installed",
+            "and no Python in use here has torch" if h.get("pythons") else "",
+            "ipexctl install",
+            "not-installed",
         )
     return {
         "prefix": prefix,

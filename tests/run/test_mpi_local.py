@@ -1,0 +1,75 @@
+"""This machine without a hostfile and without an install. Needs neither root nor torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+SCRIPT = (
+    "import os, sys, torch\n"
+    "print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_ADDR'], sys.prefix)\n"
+    "sys.exit(int(os.environ['RANK']) * int(sys.argv[1]))\n"
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with a home, a script, and a virtual environment with a stand-in for torch."""
+    venv.create(tmp_path / "env", symlinks=True)
+    site = next((tmp_path / "env/lib").glob("python3*")) / "site-packages"
+    (site / "torch").mkdir()
+    (site / "torch/__init__.py").write_text("")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def run(here: Path, *words: str, active: str) -> subprocess.CompletedProcess[str]:
+    kept = {n: v for n, v in os.environ.items() if n in ("LANG", "TMPDIR")}
+    env = {"HOME": str(here / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO), **kept}
+    return subprocess.run(
+        [sys.executable, "-m", "ipexctl", "run", "-n", "2", *words],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=here / "code", timeout=60,
+        env={**env, "VIRTUAL_ENV": active},
+    )  # fmt: skip
+
+
+def test_the_active_environment_is_used_and_named(here):
+    done = run(here, "train.py", "0", active=str(here / "env"))
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (
+        0,
+        [f"localhost r0{r} | {r} 2 127.0.0.1 {here}/env" for r in (0, 1)],
+    )
+    assert f"nothing is installed here, so {here}/env/bin/python3 is used" in done.stderr
+    assert "ranks are started without MPI" in done.stderr
+    assert "processes left on the hosts: 0" in done.stderr
+
+
+def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
+    assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
+
+
+def test_the_script_for_one_machine_runs_the_ranks(here):
+    printed = run(here, "--print-cmd", "train.py", "0", active=str(here / "env"))
+    (here / "go.sh").write_text(printed.stdout)
+    done = subprocess.run(["sh", "go.sh"], cwd=here, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (
+        0,
+        [f"{r} 2 127.0.0.1 {here}/env" for r in (0, 1)],
+    )
+
+
+def test_without_torch_anywhere_the_next_step_is_an_install(here):
+    done = run(here, "train.py", "0", active=str(here / "nowhere"))
+    if done.returncode == 0:
+        pytest.skip("python3 of this machine has torch")
+    assert (done.returncode, done.stdout) == (123, ""), done.stderr
+    assert "no environment is installed in" in done.stderr
+    assert "try: ipexctl install" in done.stderr
