@@ -170,7 +170,7 @@ def measure(tool: Tool, work: Path) -> Sample:
     wall = time.monotonic() - began
     log.close()
     if process.wait():
-        raise SystemExit(f"{tool.name} failed:\n" + Path(log.name).read_text()[-3000:])
+        raise SystemExit(f"{tool.name} failed:\n" + Path(log.name).read_text()[-9000:])
     for socket in work.glob("*/cp/*"):  # Ansible's ssh masters: each run begins cold
         close = ["ssh", "-O", "exit", "-o", f"ControlPath={socket}", "none"]
         subprocess.run(close, capture_output=True, check=False)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
             if self.command == "GET":
                 told.seen.append((self.path, self.headers.get("Range", "")))
                 told.users.append(self.headers.get("Authorization", ""))
-            name = self.path.rpartition("/files/")[2]
+            name = unquote(self.path).rpartition("/files/")[2]
             fault = told.fault_of(name)
             if fault.kind == "silent":
                 told.over.wait()
