@@ -46,7 +46,8 @@ def made_up(root: Path, *keys: str, current: str = "", previous: str = "") -> Pa
     root.mkdir(mode=0o700)
     for key in keys:
         env, sha = root / "envs" / key, key[0] * 64
-        env.mkdir(parents=True)
+        site = env / "lib" / "python3.11" / "site-packages"
+        (site / "torch-2.13.0+cpu.dist-info").mkdir(parents=True)
         (env / "file").write_bytes(bytes(1 << 20))
         mark = {"wheels": [TORCH], "blobs": [sha]}
         (env / ".ipexctl-ok").write_text(json.dumps(mark))
