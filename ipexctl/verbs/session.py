@@ -12,19 +12,21 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 
 from ipexctl.core import events, mpi
+from ipexctl.core.ending import Ending, result_of
 from ipexctl.core.events import BadEvent, Event
 from ipexctl.core.health import Health
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.outcome import HostEnd, RunResult, Tally, alike, first_cause, verdict
+from ipexctl.core.outcome import HostEnd, RunResult, Tally
 from ipexctl.core.plan.placed import Placed
-from ipexctl.core.runlog import Lines, RunState
+from ipexctl.core.runlog import RunState
 from ipexctl.errors import IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
+from ipexctl.verbs.daemons import Daemons
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.link import Link
+from ipexctl.verbs.orders import Orders
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.target import root_of
 from ipexctl.verbs.telling import Teller
@@ -56,12 +58,9 @@ class Session:
     timeout: float | None = None
     launcher: str = mpi.AGENTS
     stall: float | None = None
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
     inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, Link] = field(default_factory=dict)
-    launches: dict[int, str] = field(default_factory=dict)  # key -> host of that daemon
-    mpirun_code: int | None = None
-    mpirun_tail: list[str] = field(default_factory=list)
-    mpi_lines: dict[str, Lines] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)  # ranks whose end is known and noted
     seen_interrupts: int = 0
     deadline: float | None = None  # when what is left gets killed
@@ -70,8 +69,14 @@ class Session:
 
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult:
         self.state = RunState(self.plan)
+        self.orders = Orders(
+            self.plan, self.run_id, self.launcher, self.host_timeout, WINDOW, self.secret
+        )
         self.placed = Placed(self.plan)
         self.health = Health(self.plan, self.host_timeout, self.stall)
+        self.daemons = Daemons(
+            self.state, self.launcher, self.links, self._tell, self.painter.note, self._soon
+        )
         self.began = self.now = self.last_ping = time.monotonic()
         self.teller = Teller(self.state, self.painter)
         self.painter.on_shown = self._wake
@@ -91,7 +96,7 @@ class Session:
     def _over(self) -> bool:
         if self.deadline is not None and self.now >= self.deadline:
             return True
-        if self.state.all_ended and (self.mpirun_code is not None or self.state.all_known):
+        if self.state.all_ended and (self.daemons.code is not None or self.state.all_known):
             return True
         return bool(self.refused or self.broken)
 
@@ -135,34 +140,9 @@ class Session:
         link = self.links[name]
         link.heard = link.moved = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
-        link.number = link.agent.start("runs.host", self._orders(name))
+        root = root_of(link.agent.host, self.root)
+        link.number = link.agent.start("runs.host", self.orders.of(name, root, link.work))
         threading.Thread(target=self._listen, args=(name, link), daemon=True).start()
-
-    def _orders(self, name: str) -> dict[str, object]:
-        plan = next(h for h in self.plan.hosts if h.host == name)
-        python = f"{plan.prefix}/bin/python3"
-        return {
-            "root": root_of(self.links[name].agent.host, self.root),
-            "run_id": self.run_id,
-            "lease": self.host_timeout,
-            "window": WINDOW,
-            "env": dict(plan.env),
-            "cwd": self.links[name].work,
-            "ranks": [
-                {
-                    "rank": place.rank,
-                    "local_rank": place.local_rank,
-                    "cpus": list(place.cpus),
-                    "node": place.node,
-                    "env": self.plan.rank_environment(plan, place),
-                    "argv": [python, *self.plan.argv],
-                }
-                for place in plan.ranks
-            ],
-            "machinefile": self.plan.machinefile,
-            "launcher": self.launcher,
-            "flags": list(plan.flags),
-        }
 
     def _listen(self, name: str, link: Link) -> None:
         """One thread per host. What it reads is checked here, and waits here while we are busy."""
@@ -275,12 +255,11 @@ class Session:
             case events.Ready():
                 self._ready(link)
             case events.LaunchAsked(key, argv):
-                self._launch(name, key, argv)
+                self.daemons.asked_for(name, key, argv)
             case events.LaunchGone(key):
-                if name == self.node0 and key in self.launches:
-                    self._tell(self.launches[key], {"kill": f"daemon{key}"})
+                self.daemons.given_up(name, key)
             case events.Exited():
-                self._exited(name, event)
+                self.daemons.exited(name, event)
             case events.RankStarted(rank, where):
                 self.state.rank_started(rank)
                 for text in self.placed.add(rank, where):
@@ -314,67 +293,7 @@ class Session:
         if not link.ready:
             link.ready = True
             if all(link.ready for link in self.links.values()):
-                self._start()
-
-    def _start(self) -> None:
-        """mpirun on the first host; or, without one, the ranks of each host by its own agent."""
-        if self.plan.mpirun:
-            self._tell(self.node0, {"spawn": "mpirun", "argv": list(self.plan.mpirun)})
-            return
-        self.mpirun_code = 0
-        for key, host in enumerate(self.plan.hosts, start=1):
-            self.launches[key] = host.host
-            self._tell(host.host, {"spawn": f"daemon{key}", "argv": list(mpi.starter(host))})
-
-    @property
-    def node0(self) -> str:
-        return self.plan.hosts[0].host
-
-    def _launch(self, name: str, key: int, argv: tuple[str, ...]) -> None:
-        try:
-            if name != self.node0 or key in self.launches:
-                raise RunFailed(f"{name} asked for a launch that mpirun cannot want")
-            wanted = mpi.read_launch(self.plan, argv)
-        except RunFailed as e:
-            self.painter.note(e.what)
-            self._tell(name, {"refused": key, "why": e.what})
-            return
-        if self.launcher == mpi.SSH and wanted.host != self.node0:
-            to = self.links[wanted.host]
-            argv = mpi.over_ssh(wanted, to.agent.host, str(PurePosixPath(to.work).parent))
-            self._tell(name, {"ssh": key, "argv": list(argv)})
-            return
-        self.launches[key] = wanted.host
-        self._tell(wanted.host, {"spawn": f"daemon{key}", "argv": list(wanted.argv)})
-
-    def _exited(self, name: str, event: events.Exited) -> None:
-        if event.error:
-            self.mpirun_tail.append(f"{name}: {event.error}")
-        if event.launch is None:
-            if name == self.node0:
-                self.mpirun_code = event.code
-                self._mpi_ended("mpirun", event.code, 2.0)
-        elif self.launches.get(event.launch) == name:
-            if not self.links[name].ranks <= self.state.ends.keys():
-                who = f"MPI's daemon on {name}" if self.plan.mpi else f"what started {name}'s ranks"
-                with_mpirun = name == self.node0 and self.mpirun_code is not None
-                asked = event.asked or with_mpirun
-                self._mpi_ended(who, event.code, FAIL_GRACE, asked=asked)
-            self._tell(self.node0, {"exited": event.launch, "code": event.code})
-
-    def _mpi_ended(self, who: str, code: int, grace: float, *, asked: bool = False) -> None:
-        """`asked`: it was killed, since mpirun had given it up for another reason."""
-        if self.state.all_ended or self.state.stopping:
-            return
-        up, ranks = len(self.state.started), self.plan.world_size
-        when = (
-            f"while {self.state.alive} of {ranks} ranks were running"
-            if up == ranks
-            else f"when {up} of {ranks} ranks had started"
-        )
-        killed = (code < 0 or code > 128) and not asked
-        self.state.mpi_ended(f"{who} ended with code {code} {when}", killed=killed)
-        self._soon(grace)
+                self.daemons.start()
 
     def _rank_ended(self, name: str, event: events.RankEnded) -> None:
         self.state.rank_ended(event.end)
@@ -414,8 +333,7 @@ class Session:
                 texts = self.state.output(event.rank, event.data)
                 self.painter.output(name, event.rank, texts, size)
         else:
-            lines = self.mpi_lines.setdefault(name, Lines()).feed(event.data)
-            self.mpirun_tail = (self.mpirun_tail + [t for t in lines if t.strip()])[-20:]
+            self.daemons.said(name, event.data)
             self.painter.output(name, -1, (), size)
 
     def _lost(self, name: str, why: str) -> None:
@@ -449,34 +367,16 @@ class Session:
         self.record.lacks([name for name, link in self.links.items() if not link.done])
 
     def _result(self) -> RunResult:
-        state = self.state
-        state.first = first_cause(state.first, state.ends.values(), state.tails, failures())
-        stopped_by = self.interrupts.last if self.seen_interrupts else ""
-        ended_by, code, cause = verdict(
-            state, stopped_by=stopped_by, broken=self.broken, refused=self.refused
+        ending = Ending(
+            self.run_id,
+            time.monotonic() - self.began,
+            tuple(self._host_end(h.host) for h in self.plan.hosts),
+            stopped_by=self.interrupts.last if self.seen_interrupts else "",
+            broken=self.broken,
+            refused=self.refused,
+            mpi_tail=tuple(self.daemons.tail),
         )
-        first = state.first if ended_by == "rank-failed" else None
-        same = alike(first, state.ends.values(), state.tails) if first else ()
-        if first:
-            tail = tuple(state.tails.get(first.rank, ()))
-        else:
-            tail = tuple(self.mpirun_tail) if ended_by == "mpirun" else ()
-        return RunResult(
-            run_id=self.run_id,
-            exit_code=code,
-            ended_by=ended_by,
-            seconds=time.monotonic() - self.began,
-            plan=self.plan,
-            hosts=tuple(self._host_end(h.host) for h in self.plan.hosts),
-            first=first,
-            tail=tail,
-            same=same,
-            victims=tuple(v for v in state.victims if v not in same) if first else (),
-            cause=cause,
-            hidden=state.hidden,
-            aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
-            ends=tuple(state.ends.values()),
-        )
+        return result_of(self.state, ending, failures())
 
     def _host_end(self, name: str) -> HostEnd:
         end = self.links[name].end or HostEnd(name, None, "")
