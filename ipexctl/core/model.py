@@ -366,3 +366,4 @@ class HostRecap:
     detail: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    sent: int = 0  # bytes to this host, if all arrived

@@ -106,7 +106,10 @@ def document(report: InstallReport) -> dict[str, Any]:
         "cuda": bool(chosen and chosen.lock.cuda),
         "python": chosen.lock.python if chosen else None,
         "reason": chosen.stack.reason if chosen else None,
-        "hosts": host_documents(report.recaps),
+        "hosts": [
+            {**host, "bytes_sent": recap.sent}
+            for host, recap in zip(host_documents(report.recaps), report.recaps, strict=True)
+        ],
         "bytes_fetched": report.fetched,
         "bytes_sent": report.sent,
         "seconds": round(report.seconds, 3),

@@ -53,6 +53,7 @@ def test_four_hosts_that_reach_no_index_get_every_file_by_one_request(
         assert (first.document["bytes_fetched"], first.document["bytes_sent"]) == (
             total, HOSTS * total,
         )  # fmt: skip
+        assert [h["bytes_sent"] for h in first.document["hosts"]] == [total] * HOSTS
         index.seen.clear()
         second = from_index(shop, lab, index)
         assert (second.code, second.states) == (0, ["ok"] * HOSTS)

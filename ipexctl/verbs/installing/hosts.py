@@ -111,10 +111,10 @@ class _OneHost:
         began = time.monotonic()
         if complete(state, self._lock):
             return HostRecap(self._host, Recap.OK, "nothing to do", time.monotonic() - began)
-        built = False
+        built, sent = False, 0
         if not state.built or state.stale:
             self._make_room(state)
-            self._send(state.root)
+            sent = self._send(state.root)
             built = self._build(state.root)
         proved = self._prove(state.root)
         switched = self._switch(state.root)
@@ -123,6 +123,7 @@ class _OneHost:
             Recap.CHANGED if built or switched else Recap.OK,
             proved,
             time.monotonic() - began,
+            sent=sent,
         )
 
     def _make_room(self, state: State) -> None:
@@ -130,7 +131,7 @@ class _OneHost:
             asked = {"root": state.root, "key": self._lock.key}
             self._agent.call("upkeep.aside", asked, timeout=SILENCE, on_event=self._hear)
 
-    def _send(self, root: str) -> None:
+    def _send(self, root: str) -> int:
         store = default_store(os.environ)
         blobs = [p.blob for p in self._lock.files]
         total = sum(b.size for b in absent(self._agent, root, blobs))
@@ -143,6 +144,7 @@ class _OneHost:
 
         sent = ensure(self._agent, root, blobs, store.path, on_bytes=count, room=self._room)
         self._work.sent += sent.bytes
+        return sent.bytes
 
     def _build(self, root: str) -> bool:
         """False: another install had built it meanwhile."""
