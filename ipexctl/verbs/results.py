@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, HostDown
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.agent import Agent
@@ -71,8 +70,7 @@ def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) ->
     files, size = (sum(getattr(b, k) for b in brought.values()) for k in ("files", "size"))
     many = "file" if files == 1 else "files"
     amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} bytes"
-    said = f"outputs: {files} {many}, {amount} from {fold(list(brought))}"
-    return (f"{said}: {os.path.relpath(outputs)}", *words)
+    return (f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})", *words)
 
 
 def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:

@@ -1,0 +1,219 @@
+"""A run as it is watched: files, faults that show, panes in a real terminal. Real lab hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from fcntl import ioctl
+from pathlib import Path
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
+TORTURE = """
+import hashlib, os, sys
+rank = int(os.environ['RANK'])
+said = hashlib.sha256()
+def write(data):
+    said.update(data)
+    sys.stdout.buffer.write(data)
+if rank == 0:
+    for i in range(500): write(b'x' * 99_999 + b'\\n')
+elif rank == 1:
+    write(b'y' * 1_000_000 + b'\\n'); write(b'a\\0b\\xff\\xfe\\x1b[2J\\n')
+    for i in range(1000): write(b'\\r%d%%' % i)
+    write(b'\\nask: ')
+    write(repr(sys.stdin.read()).encode() + b'\\n')
+else:
+    write(b'z' * 100_000)
+sys.stdout.buffer.flush()
+open('said.%d' % rank, 'w').write(said.hexdigest())
+"""
+
+
+def kept(runner, run_id: str) -> Path:
+    return runner.folder / ".ipexctl" / "runs" / run_id
+
+
+def test_every_byte_of_every_rank_is_here_at_the_end_and_what_was_asked_for(runner):
+    """50 MB in long lines, a line of 1 MB, NULs, no text, a bar, stdin, no newline."""
+    script = runner.script(TORTURE)
+    done = runner.plain("-n", "3", "--fetch", "said.*", str(script))
+    assert done.returncode == 0, done.stderr
+    (folder,) = (runner.folder / ".ipexctl" / "runs").iterdir()
+    logs = sorted((folder / "logs").glob("rank*"))
+    assert [p.name for p in logs] == [f"rank0000{r}.node0{r + 1}.log" for r in range(3)]
+    hashes = [hashlib.sha256(p.read_bytes()).hexdigest() for p in logs]
+    fetched = ["said.0", "@node02/said.1", "@node03/said.2"]
+    assert [(folder / "outputs" / name).read_text() for name in fetched] == hashes
+    assert b"ask: ''\n" in logs[1].read_bytes()
+    assert {p.stat().st_mode & 0o777 for p in folder.rglob("*") if p.is_file()} == {0o600}
+    lines = done.stdout.split("\n")
+    assert sum(len(t) - 13 for t in lines if t.startswith("node01")) == 500 * 99_999
+    assert "node02 r01 | 999%" in lines
+
+
+def test_a_script_that_writes_outside_of_its_folder_is_not_followed(runner):
+    script = runner.script("import os\nos.symlink('/etc', 'out')\nopen('a.txt','w').write('1')\n")
+    done = runner.plain("-n", "1", "--outputs", "out", "--fetch", "*.txt", str(script))
+    assert done.returncode == 0, done.stderr
+    (folder,) = (runner.folder / ".ipexctl" / "runs").iterdir()
+    outputs = folder / "outputs"
+    assert [p.relative_to(outputs) for p in outputs.rglob("*")] == [Path("a.txt")]
+
+
+def test_a_rank_that_stands_still_ends_the_run_and_is_named(runner):
+    script = runner.script(
+        "import os, signal, time\nprint('up', flush=True)\n"
+        "if os.environ['RANK'] == '1': os.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(100)\n"
+    )
+    run = runner.start("--host-timeout", "4", "-n", "3", str(script))
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (121, "rank-frozen")
+    assert re.fullmatch(
+        r"rank 1 on node02 has stood still for \d+ s: every thread of it is stopped \(state T\)",
+        result["cause"],
+    )
+    assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
+
+
+def test_a_run_that_takes_too_long_ends_and_ranks_may_save(runner):
+    script = runner.script(
+        "import time\ntry:\n    print('up', flush=True); time.sleep(100)\n"
+        "except KeyboardInterrupt:\n    time.sleep(1); print('saved')\n"
+    )
+    run = runner.start("--timeout", "3", "--stall", "1", "-n", "3", str(script))
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (124, "timeout")
+    assert run.lines().count("saved") == 3
+    notes = [e["text"] for e in run.events if e["event"] == "note"]
+    assert any("lives, and has written nothing" in t for t in notes)
+
+
+def test_ranks_that_fail_by_themselves_in_the_same_way_are_no_victims(runner):
+    result = runner.start("-n", "3", str(runner.script("raise SystemExit('no --data')\n"))).finish()
+    assert (len(result["same"]), result["victims"]) == (2, [])
+
+
+def test_torch_ccls_abort_after_the_work_is_told_from_a_failure(runner):
+    script = runner.script(
+        "import os, sys, time\nprint('trained', flush=True)\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    sys.stderr.write('terminate called without an active exception\\n')\n"
+        "    sys.stderr.flush(); os.abort()\n"
+        "time.sleep(4); print('saved', flush=True)\n"
+    )
+    run = runner.start("--env", "CCL_WORKER_COUNT=1", "-n", "3", str(script))
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    assert (result["aborted_at_exit"], run.lines().count("saved")) == ([1], 2)
+
+
+def test_only_what_is_chosen_is_shown_and_all_of_it_is_kept(runner):
+    script = runner.script("import os\nfor w in ('loss 1', 'note'): print(w)\n")
+    done = runner.plain(
+        "-n", "3", "--ranks", "0-1", "--show-hosts", "node02", "-i", "loss", str(script)
+    )
+    assert (done.returncode, done.stdout) == (0, "node02 r01 | loss 1\n")
+    (folder,) = (runner.folder / ".ipexctl" / "runs").iterdir()
+    assert [p.read_text() for p in (folder / "logs").glob("rank*")] == ["loss 1\nnote\n"] * 3
+
+
+def test_json_events_keep_to_what_the_docs_say(runner):
+    run = runner.start("-n", "2", str(runner.script("import time\nprint('a')\ntime.sleep(3)\n")))
+    result = run.finish()
+    text = (Path(__file__).parents[2] / "docs" / "run.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE))
+    for event in run.events:
+        assert event["schema_version"] == 1
+        fields = set(re.findall(r"`(\w+)`", told[event["event"]]))
+        assert set(event) - {"schema_version", "event"} == fields, event["event"]
+    assert {e["event"] for e in run.events} >= {"plan", "note", "line", "result"}
+    folder = kept(runner, run.run_id)
+    assert json.loads((folder / "result.json").read_text()) == result
+
+
+# --- a terminal ----------------------------------------------------------------------------------
+
+
+class Terminal:
+    """ipexctl in a terminal of its own, 80 by 24."""
+
+    def __init__(self, runner, *options: str) -> None:
+        self.seen = ""
+        self.fd, inner = pty.openpty()
+        ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.inner = inner
+        env = {k: v for k, v in runner.environment(TERM="xterm").items() if k != "CI"}
+        self.before = termios.tcgetattr(inner)
+        self.process = subprocess.Popen(
+            runner.argv(*options), stdin=inner, stdout=inner, stderr=inner,
+            cwd=runner.folder, env=env, start_new_session=True,
+        )  # fmt: skip
+        runner.started.append(self.process)
+
+    def until(self, words: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while words not in self.seen:
+            assert time.monotonic() < deadline, f"no {words!r} in {self.seen[-2000:]!r}"
+            if select.select([self.fd], [], [], 0.2)[0]:
+                self.seen += os.read(self.fd, 65536).decode("utf-8", "replace")
+
+    def press(self, keys: str) -> None:
+        self.seen = ""
+        os.write(self.fd, keys.encode())
+
+    def ended(self) -> int:
+        with contextlib.suppress(AssertionError):
+            self.until("\0never", 1)
+        code = self.process.wait(60)
+        assert termios.tcgetattr(self.inner) == self.before
+        for fd in (self.fd, self.inner):
+            os.close(fd)
+        return code
+
+
+def test_panes_obey_keys_and_give_the_terminal_back(runner):
+    script = runner.script(
+        "import os, time\nfor i in range(1000):\n"
+        "    print('step', i, 'of', os.environ['RANK'], flush=True); time.sleep(0.1)\n"
+    )
+    terminal = Terminal(runner, "--ui", "tui", "-n", "3", str(script))
+    terminal.until("\x1b[?1049h")
+    terminal.until("step 3 of 2")
+    terminal.press("\x1b[C\r")  # the second rank, zoomed
+    terminal.until("-- node02 r01 " + "-" * 66)
+    terminal.press("/of 1\r")
+    terminal.until("[filter of 1]")
+    terminal.press("p")
+    terminal.until("[paused]")
+    terminal.press("pq")  # on, and back to the stream
+    terminal.until("\x1b[?1049l")
+    terminal.until("ranks up")
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.until("stopped by Ctrl-C")
+    terminal.until("exit code 130")
+    assert terminal.ended() == 130
+
+
+def test_panes_give_the_terminal_back_when_the_run_fails(runner):
+    script = runner.script("import time\ntime.sleep(2)\nraise SystemExit(3)\n")
+    terminal = Terminal(runner, "--ui", "tui", "-n", "3", str(script))
+    terminal.until("\x1b[?1049h")
+    terminal.until("\x1b[?1049l")
+    terminal.until("exit code 3")
+    assert terminal.ended() == 3
+
+
+def test_without_a_terminal_panes_are_a_stream(runner):
+    done = runner.plain("--ui", "tui", "-n", "1", str(runner.script("print('hi')\n")))
+    assert (done.returncode, done.stdout) == (0, "node01 r00 | hi\n")
+    assert "--ui tui: stdin and stdout are no terminal; showing a stream" in done.stderr
