@@ -296,8 +296,9 @@ class Launch:
 
 
 def over_ssh(launch: Launch, to: Host, run_dir: str) -> tuple[str, ...]:
-    """The same daemon by node0's own ssh. Its environment is in a file, which the agent there wrote;
-    the account's shell may be any."""
+    """The same daemon by node0's own ssh. Its environment is in a file which the agent there wrote.
+    The account's shell may be any.
+    """
     line = f"{quote(('.', f'{run_dir}/env.sh'))} && exec {quote(launch.argv)}"
     return (
         "ssh", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
@@ -305,6 +306,21 @@ def over_ssh(launch: Launch, to: Host, run_dir: str) -> tuple[str, ...]:
         *(("-p", str(to.port)) if to.port else ()), *(("-l", to.user) if to.user else ()),
         "--", to.address or to.name, quote(("exec", "/bin/sh", "-c", line)),
     )  # fmt: skip
+
+
+_SSH_SAYS = re.compile(
+    r"ssh: |Host key verification failed|No \S+ host key is known for |.*: Permission denied \("
+)
+_KEPT, _KEPT_OF_SSH = 20, 4
+
+
+def kept(before: list[str], lines: Sequence[str]) -> list[str]:
+    """The last lines of mpirun and its daemons, and above them the first that ssh has said: Open
+    MPI prints a page for every host on which a daemon did not start.
+    """
+    told = before + [line for line in lines if line.strip()]
+    of_ssh = [line for line in told if _SSH_SAYS.match(line)][:_KEPT_OF_SSH]
+    return of_ssh + [line for line in told if line not in of_ssh][-_KEPT:]
 
 
 _SHELL = ";&|<>()"

@@ -13,7 +13,6 @@ from ipexctl.verbs.link import Link
 
 MPIRUN_GRACE = 2.0  # mpirun has ended: its ranks follow at once, or something else is wrong
 DAEMON_GRACE = 3.0
-TAIL = 20
 
 Tell = Callable[[str, Mapping[str, object]], None]  # a host, an order for it
 
@@ -84,7 +83,7 @@ class Daemons:
 
     def said(self, name: str, data: bytes) -> None:
         lines = self._of_host.setdefault(name, Lines()).feed(data)
-        self.tail = (self.tail + [t for t in lines if t.strip()])[-TAIL:]
+        self.tail = mpi.kept(self.tail, lines)
 
     def _ended(self, who: str, code: int, grace: float, *, asked: bool = False) -> None:
         """`asked`: it was killed, since mpirun had given it up for another reason."""

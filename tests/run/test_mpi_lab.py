@@ -148,6 +148,7 @@ def test_kill_9_of_mpirun_or_of_ipexctl_leaves_nothing_and_no_files_in_tmp(fleet
 def keys(fleet: Fleet) -> None:
     """node01 may log in to the others, and knows their host keys."""
     lab, ssh = fleet.lab, fleet.home("node01") / ".ssh"
+    ssh.mkdir(mode=0o700, exist_ok=True)
     names = "".join(f"Host {n}\n  HostName {h.address}\n" for n, h in lab.hosts.items())
     for name, text in (
         ("id_ed25519", Path(lab.identity).read_text()),
