@@ -13,6 +13,7 @@ import secrets
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -243,4 +244,5 @@ def _allow_files(wanted: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        with suppress(ValueError, OSError):  # macOS names no limit, and has one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

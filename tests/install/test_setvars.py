@@ -166,7 +166,7 @@ def impi(version: str) -> Mpi:
 
 
 OURS = [
-    ("with our Intel MPI nothing of the carried one goes before it", mpi.env_vars("/p", impi("2021.18")),
+    ("nothing of the carried MPI goes before ours", mpi.env_vars("/p", impi("2021.18")),
      {"PATH": f"/p/bin:{FOUND['PATH']}", "I_MPI_ROOT": "/p",
       "LD_LIBRARY_PATH": f"/p/lib:{FOUND['LD_LIBRARY_PATH']}"}, {"FI_PROVIDER_PATH"}),
     ("in the older layout our providers win", mpi.env_vars("/p", impi("2021.14")),
