@@ -7,6 +7,7 @@ from typing import Any
 
 from ipexctl.core import mpi, setvars
 from ipexctl.core.model import HostPlan, LaunchPlan, Prepared
+from ipexctl.core.plan import secret
 from ipexctl.core.plan.decide import decide, process_variables, rank_places, rank_variables
 from ipexctl.core.plan.request import Node as Node
 from ipexctl.core.plan.request import RunRequest as RunRequest
@@ -28,6 +29,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     for i, site in enumerate(decided.sites):
         hosts.append(_host_plan(site, i, rank, request))
         rank += len(site.places.parts)
+    secret.check(request.secret, hosts)
     run_dir = f"{first.facts.disk.root}/runs/{run_id}"
     return LaunchPlan(
         hosts=tuple(hosts),
@@ -39,6 +41,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         notes=decided.notes,
         backend=decided.backend.name,
         mpi=starter,
+        secret=request.secret,
     )
 
 

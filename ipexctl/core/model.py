@@ -328,6 +328,7 @@ class LaunchPlan:
     notes: tuple[str, ...] = ()
     backend: str = "gloo"
     mpi: str = ""  # the row of core/mpi.py; "": our agents start the ranks
+    secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
 
     @property
     def world_size(self) -> int:

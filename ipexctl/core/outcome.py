@@ -232,6 +232,7 @@ def kept_plan(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
         "mpirun": list(plan.mpirun),
         "machinefile": plan.machinefile,
         "notes": list(plan.notes),
+        "secret": list(plan.secret),
     }
 
 

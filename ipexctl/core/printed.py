@@ -14,6 +14,7 @@ from ipexctl.core.model import Host, HostPlan, LaunchPlan
 from ipexctl.core.shell import quote
 from ipexctl.errors import InputError
 
+SECRETS = ".ipexctl/secrets"
 _END = "END-OF-IPEXCTL"
 _SSH = ("ssh", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
 _PLAIN = re.compile(r"[\w./+-]*\Z", re.ASCII)  # what sed and a double-quoted text leave as it is
@@ -45,6 +46,9 @@ def _head(printed: Printed) -> Iterator[str]:
     if len(plan.hosts) > 1:
         others = ", ".join(h.host for h in plan.hosts[1:])
         yield f"# {first.host} logs in to {others} by its own keys; it must know their host keys."
+    for name in plan.secret:
+        yield f"# {name} is secret. On each host, put its value into a file that only you can read:"
+        yield f"#   ~/{SECRETS}/{name}"
     yield "set -eu"
     yield f"folder=${{1:-{quote((printed.folder,))}}}"
     yield from (f': "${{{name}:?has no value here}}"' for name in printed.passed)
@@ -85,6 +89,8 @@ def _rank(printed: Printed) -> Iterator[str]:
             cpus = ",".join(map(str, place.cpus))
             yield f"{place.rank}) {'; '.join(words)}; cpus={cpus} ;;"
     yield "esac"
+    for name in plan.secret:
+        yield f'{name}=$(cat "$HOME/{SECRETS}/{name}") && export {name} || exit 1'
     yield 'cd "$1"'
     yield f'set -- "$python" {quote(plan.argv)}'
     yield 'if [ "$cpus" ] && command -v taskset >/dev/null; then set -- taskset -c "$cpus" "$@"; fi'

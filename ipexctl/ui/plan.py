@@ -119,6 +119,8 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
     yield Text("Variables of the ranks", "bold")
     for name in dict.fromkeys(name for host in plan.hosts for name, _ in host.rank_env):
         yield from _variable(plan, name, [dict(host.rank_env).get(name) for host in plan.hosts])
+    for name in plan.secret:
+        yield from _entry(name, "yours, with --secret-env: for the ranks, and nobody else")
     yield Text("")
     yield Text("Variables of MPI's programs, too", "bold")
     first = plan.hosts[0]
@@ -176,6 +178,7 @@ def document(planned: Planned) -> dict[str, Any]:
         "mpirun": list(plan.mpirun),
         "hosts": [_host_document(host) for host in plan.hosts],
         "notes": list(plan.notes),
+        "secret": list(plan.secret),
     }
 
 

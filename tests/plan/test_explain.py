@@ -72,6 +72,8 @@ Variables of MPI's programs, too
 
 note: ranks on node03 have 3 threads, others up to 7: each step waits for the
       slowest
+note: --env HF_TOKEN: is it a secret? --secret-env HF_TOKEN keeps it out of more
+      places
 
 Nothing was started. The free port is looked for again when it runs."""
     )
@@ -95,9 +97,9 @@ def test_a_node_of_memory_alone_is_drawn_and_a_large_node_is_folded(shape):
 
 
 def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
-    env = (("HF_TOKEN", "secret"), ("OMP_NUM_THREADS", "4"))
+    env = (("HF_TOKEN", "hush"), ("OMP_NUM_THREADS", "4"))
     made = document(_planned(shape, {"node01": "one node"}, env=env))
-    assert "secret" not in json.dumps(made)
+    assert "hush" not in json.dumps(made)
     (host,) = made["hosts"]
     assert host["ranks"] == [
         {"rank": 0, "local_rank": 0, "cpus": [*range(8)], "communication": [], "memory_node": 0}
@@ -105,7 +107,10 @@ def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
     variables = {v["name"]: (v["value"], v["why"]) for v in host["variables"]}
     assert variables["OMP_NUM_THREADS"] == ("4", "yours, with --env, in place of 8")
     assert variables["HF_TOKEN"] == (None, "yours, with --env")
-    assert made["notes"] == ["--env OMP_NUM_THREADS=4 is used, the plan had 8"]
+    assert made["notes"] == [
+        "--env OMP_NUM_THREADS=4 is used, the plan had 8",
+        "--env HF_TOKEN: is it a secret? --secret-env HF_TOKEN keeps it out of more places",
+    ]
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import RankPlace
 from ipexctl.core.plan import network, ports, share, variables
 from ipexctl.core.plan.request import Node, RunRequest
+from ipexctl.core.plan.secret import looks_secret
 from ipexctl.core.plan.variables import OWN, Backend, Site, Variable
 from ipexctl.errors import InputError
 
@@ -91,6 +92,8 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
     yield from _overridden(sites, request, master)
     if request.ports and len(sites) > 1:
         yield ports.note([site.node for site in sites], sites[0].backend.name)
+    for name in filter(looks_secret, dict(request.env)):
+        yield f"--env {name}: is it a secret? --secret-env {name} keeps it out of more places"
 
 
 def _tight(sites: Sequence[Site]) -> Iterator[str]:

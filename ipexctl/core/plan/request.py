@@ -16,6 +16,7 @@ class RunRequest:
     ppn: int | None = None
     env: tuple[tuple[str, str], ...] = ()
     ports: Ports | None = None  # None: any
+    secret: tuple[str, ...] = ()  # names of --secret-env
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""--secret-env in the pure parts: names are planned, values are in no plan and no message."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.outcome import kept_plan
+from ipexctl.core.plan.secret import looks_secret, values
+from ipexctl.core.printed import Printed, script
+from ipexctl.errors import InputError
+from tests.made import facts, host, prepared
+
+HERE = {"HF_TOKEN": "hush", "DB": ""}
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "why"),
+    [
+        (["HF_TOKEN=hush"], [], "--secret-env HF_TOKEN=...: only the name, without a value"),
+        (["NOT_HERE"], [], "--secret-env NOT_HERE: not set here"),
+        (["hush hush"], [], "--secret-env takes the name of a variable that is set here"),
+        (["HF_TOKEN"], ["HF_TOKEN"], "HF_TOKEN is given by --env and by --secret-env"),
+    ],
+)
+def test_what_is_refused_names_the_variable_and_never_its_value(words, given, why):
+    with pytest.raises(InputError) as refused:
+        values(words, HERE, given)
+    assert refused.value.what.startswith(why)
+    assert "hush" not in f"{refused.value.what} {refused.value.why} {refused.value.hint}"
+
+
+def test_a_name_is_taken_once_and_may_be_empty():
+    assert values(["DB", "HF_TOKEN", "DB"], HERE) == (("DB", ""), ("HF_TOKEN", "hush"))
+
+
+def planned(*names: str):
+    nodes = [Node(host(name), facts(name), prepared()) for name in ("node01", "node02")]
+    return plan(nodes, RunRequest(("t.py",), 2, secret=names), "made-run")
+
+
+@pytest.mark.parametrize("name", ["RANK", "MASTER_PORT", "OMP_NUM_THREADS", "PATH", "IPEXCTL_X"])
+def test_what_the_plan_sets_is_no_secret(name):
+    with pytest.raises(InputError, match=f"--secret-env {name}: the plan sets it"):
+        planned(name)
+
+
+def test_plans_and_scripts_have_the_name_alone():
+    made = planned("HF_TOKEN")
+    assert kept_plan("made-run", made)["secret"] == ["HF_TOKEN"]
+    text = script(Printed(made, {h.host: host(h.host) for h in made.hosts}, "/t"))
+    assert "#   ~/.ipexctl/secrets/HF_TOKEN\n" in text
+    assert "genvlist" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("HF_TOKEN", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("WANDB_API_KEY", True),
+        ("password", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("MONKEY", False),
+        ("KEYBOARD", False),
+    ],
+)
+def test_names_that_look_like_secrets(name, secret):
+    assert looks_secret(name) is secret
