@@ -47,6 +47,10 @@ def run(
         list[str] | None,
         typer.Option("--env", help="K=V for every rank; K: as it is here."),
     ] = None,
+    secret_env: Annotated[
+        list[str] | None,
+        typer.Option("--secret-env", metavar="NAME", help="As it is here; for the ranks alone."),
+    ] = None,
     host_timeout: Annotated[
         float, typer.Option("--host-timeout", min=1, help="Seconds a host may be silent.")
     ] = 30,
@@ -107,6 +111,7 @@ def run(
 ) -> None:
     """Run a PyTorch script on all hosts with mpirun, with live output of every rank."""
     from ipexctl.core.choice import Wanted
+    from ipexctl.core.plan import secret
     from ipexctl.core.plan.ports import read_ports
     from ipexctl.ui.run import view
     from ipexctl.verbs.run import RunOptions
@@ -114,6 +119,7 @@ def run(
     from ipexctl.verbs.settings import configured_env
 
     _refuse_exports(exclude or [])
+    pairs = _pairs([*configured_env(), *(env or [])])
     options = RunOptions(
         script=script,
         args=tuple(args or ()),
@@ -121,7 +127,8 @@ def run(
         n=n,
         ppn=ppn,
         root=root,
-        env=_pairs([*configured_env(), *(env or [])]),
+        env=pairs,
+        secret=secret.values(secret_env or [], os.environ, [name for name, _ in pairs]),
         host_timeout=host_timeout,
         ports=read_ports(ports) if ports else None,
         launcher=launcher,

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,6 +60,7 @@ class RunOptions:
     again: tuple[str, ...] = ()  # the words of the command line
     ports: Ports | None = None
     launcher: str = mpi.AGENTS
+    secret: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
@@ -99,7 +100,7 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         record.keep("plan.json", kept_plan(run_id, plan))
         session = Session(
             plan, run_id, options.root, options.host_timeout, painter, interrupts,
-            record, options.timeout, options.launcher, options.stall,
+            record, options.timeout, options.launcher, options.stall, dict(options.secret),
         )  # fmt: skip
         result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
         remember(hosts, _states(result), "run")
@@ -140,7 +141,8 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def request_of(options: RunOptions, script: Script) -> RunRequest:
-    return RunRequest(script.argv, options.n, options.ppn, options.env, options.ports)
+    names = tuple(name for name, _ in options.secret)
+    return RunRequest(script.argv, options.n, options.ppn, options.env, options.ports, names)
 
 
 def new_run_id() -> str:
