@@ -226,7 +226,7 @@ class Session:
         self._soon(INTERRUPT_GRACE)
 
     def _tally(self) -> Tally:
-        state = self.state
+        state, loads = self.state, self.health.loads
         failed = sum(not e.ok for e in state.ends.values())
         return Tally(
             self.plan.world_size,
@@ -234,7 +234,7 @@ class Session:
             len(state.ends) - failed,
             failed,
             self.now - self.began,
-            tuple(self.health.loads.items()),
+            tuple((h.host, loads[h.host]) for h in self.plan.hosts if h.host in loads),
             tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
         )
 

@@ -34,6 +34,7 @@ elif rank == 1:
     write(repr(sys.stdin.read()).encode() + b'\\n')
 else:
     write(b'z' * 100_000)
+    open('said.odd', 'w', encoding='utf-8').write(os.environ['ODD'] + sys.argv[1])
 sys.stdout.buffer.flush()
 open('said.%d' % rank, 'w').write(said.hexdigest())
 """
@@ -46,7 +47,8 @@ def kept(runner, run_id: str) -> Path:
 def test_every_byte_of_every_rank_is_here_at_the_end_and_what_was_asked_for(runner):
     """50 MB in long lines, a line of 1 MB, NULs, no text, a bar, stdin, no newline."""
     script = runner.script(TORTURE)
-    done = runner.plain("-n", "3", "--fetch", "said.*", str(script))
+    odd = "a 'b' \"c\"\n$(touch x) `y` %s \\ \u00fc\U0001f600 "
+    done = runner.plain("-n", "3", "--fetch", "said.*", "--env", f"ODD={odd}", str(script), odd)
     assert done.returncode == 0, done.stderr
     (folder,) = (runner.folder / ".ipexctl" / "runs").iterdir()
     logs = sorted((folder / "logs").glob("rank*"))
@@ -54,6 +56,7 @@ def test_every_byte_of_every_rank_is_here_at_the_end_and_what_was_asked_for(runn
     hashes = [hashlib.sha256(p.read_bytes()).hexdigest() for p in logs]
     fetched = ["said.0", "@node02/said.1", "@node03/said.2"]
     assert [(folder / "outputs" / name).read_text() for name in fetched] == hashes
+    assert (folder / "outputs/@node03/said.odd").read_text("utf-8") == odd + odd
     assert b"ask: ''\n" in logs[1].read_bytes()
     assert {p.stat().st_mode & 0o777 for p in folder.rglob("*") if p.is_file()} == {0o600}
     lines = done.stdout.split("\n")
