@@ -6,8 +6,6 @@ Nothing here decides what to fetch; a file that hasn't the locked sha256 is thro
 from __future__ import annotations
 
 import base64
-import fcntl
-import hashlib
 import http.client
 import os
 import queue
@@ -30,7 +28,7 @@ from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, IpexctlError, NotHere
 from ipexctl.hosts.download import Broken, Download
 from ipexctl.hosts.indexes import Indexes
-from ipexctl.hosts.store import Store
+from ipexctl.hosts.store import Damaged, Store, hash_of
 
 CHUNK = 1 << 20
 ASK = 10  # for a file's size
@@ -132,16 +130,14 @@ class Fetcher:
         return None
 
     def _one(self, file: Package, url: str, on_bytes: OnBytes) -> None:
-        parts = self.store.folder / "parts"
-        part = parts / f"{file.sha256}.download"
         try:
-            parts.mkdir(0o700, parents=True, exist_ok=True)
-            while not self.store.has(file.blob):
-                with part.open("a+b") as out:
-                    fcntl.flock(out, fcntl.LOCK_EX)  # another ipexctl may fetch the same file
-                    if _is_named(out, part):
-                        self._complete(file, url, out, on_bytes)
-                        return self._keep(file, part, out)
+            self.store.fill(file.blob, lambda out: self._complete(file, url, out, on_bytes))
+        except Damaged as e:
+            raise FetchFailed(
+                f"{file.file} is not the file that was locked",
+                why=f"sha256 {e} instead of {file.sha256}; it was thrown away",
+                hint=f"run the same command again; if that does not help: {GONE}",
+            ) from None
         except OSError as e:
             raise NotHere(
                 f"cannot keep {file.file} in {self.store.folder}",
@@ -199,40 +195,9 @@ class Fetcher:
                 headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         return headers
 
-    def _keep(self, file: Package, part: Path, out: BinaryIO) -> None:
-        out.flush()
-        os.fsync(out.fileno())
-        found = hash_of(out)
-        if found != file.sha256:
-            part.unlink()
-            raise FetchFailed(
-                f"{file.file} is not the file that was locked",
-                why=f"sha256 {found} instead of {file.sha256}; it was thrown away",
-                hint=f"run the same command again; if that does not help: {GONE}",
-            )
-        place = self.store.path(file.blob)
-        place.parent.mkdir(0o700, parents=True, exist_ok=True)
-        part.replace(place)
-
-
-def _is_named(file: BinaryIO, path: Path) -> bool:
-    """Whoever had the lock before may have moved or removed it."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
 
 def _words(e: Broken, kept: int) -> str:
     return f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e)
-
-
-def hash_of(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    file.seek(0)
-    while chunk := file.read(CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def sized(lock: Lock, store: Store) -> Lock:

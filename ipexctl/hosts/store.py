@@ -1,10 +1,12 @@
-"""Blobs: files by their sha256. The controller's own folder of them, and bringing them to hosts.
+"""Blobs: files by their sha256. The controller's own folder of them, and sending them to a host.
 
-`ensure` is the one interface: "make these blobs exist on this host". What is there is not sent.
+`ensure` sends to one host what it lacks. Who has hosts, and does not mind which way the bytes take,
+asks a Carrier (carriers.py).
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -12,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, InputError, NotHere
@@ -59,7 +61,7 @@ def ensure(
     missing = absent(agent, root, blobs)
     if not missing:
         return Sent(0, 0)
-    return _send(agent, root, missing, source, on_bytes or (lambda n: None), room or Room())
+    return send(agent, root, missing, source, on_bytes or (lambda n: None), room or Room())
 
 
 def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
@@ -70,9 +72,10 @@ def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
     return tuple(unique[sha] for sha in reply.done["missing"])
 
 
-def _send(
+def send(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> Sent:
+    """`ensure` for blobs that the host is known to lack."""
     pairs = [[b.sha256, b.size] for b in blobs]
     asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("blobs.put", asked)
@@ -132,6 +135,10 @@ def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
             raise InputError(f"{blob.name} became shorter while it was being sent")
 
 
+class Damaged(Exception):
+    """What came is not the blob; it was thrown away. The argument is its sha256."""
+
+
 class Store:
     """The controller's blobs: FOLDER/sha256/xx/<sha256>."""
 
@@ -172,6 +179,30 @@ class Store:
         except OSError as e:
             raise NotHere(f"cannot keep {name} in {self.folder}", why=str(e)) from None
 
+    def fill(self, blob: Blob, complete: Callable[[BinaryIO], None]) -> None:
+        """Afterwards the blob is here. `complete` appends what its part lacks: a part keeps what an
+        earlier try has left, and only one process at a time has it. Raises Damaged, OSError."""
+        parts = self.folder / "parts"
+        part = parts / f"{blob.sha256}.download"
+        parts.mkdir(0o700, parents=True, exist_ok=True)
+        while not self.has(blob):
+            with part.open("a+b") as out:
+                fcntl.flock(out, fcntl.LOCK_EX)
+                if _is_named(out, part):
+                    complete(out)
+                    self._settle(blob, part, out)
+                    return
+
+    def _settle(self, blob: Blob, part: Path, out: BinaryIO) -> None:
+        out.flush()
+        os.fsync(out.fileno())
+        if (found := hash_of(out)) != blob.sha256:
+            part.unlink()
+            raise Damaged(found)
+        place = self.path(blob)
+        place.parent.mkdir(0o700, parents=True, exist_ok=True)
+        part.replace(place)
+
     def _keep(self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str) -> Blob:
         digest, size = hashlib.sha256(), 0
         with os.fdopen(fd, "wb") as file:
@@ -198,12 +229,26 @@ def room_for(wheels: Iterable[Path]) -> Room:
     return Room(sum(m.file_size for m in members), len(members))
 
 
-def _sha256(path: Path) -> str:
+def _is_named(file: BinaryIO, path: Path) -> bool:
+    """Whoever had the lock before may have moved or removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def hash_of(file: BinaryIO) -> str:
+    """Of the whole file, wherever it stands."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
     return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hash_of(file)
 
 
 def default_store(environ: Mapping[str, str]) -> Store:

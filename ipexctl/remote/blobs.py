@@ -273,10 +273,7 @@ def take(call, root, part, sha, size):
                 "run the same command again",
                 "damaged",
             )
-        os.fsync(part.file.fileno())
-        folder(root, "blobs", "sha256", sha[:2])
-        os.rename(part.path, path_of(root, sha))
-        hashed.add(stamp(part.file.fileno()))
+        keep(root, part, sha)
     except OSError as e:
         unlink(part.path)
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -286,6 +283,14 @@ def take(call, root, part, sha, size):
         if size < RESUMED:
             unlink(part.path)  # unless it has its final name by now
             part.close()
+
+
+def keep(root, part, sha):
+    """Its bytes are the blob's: it gets its final name."""
+    os.fsync(part.file.fileno())
+    folder(root, "blobs", "sha256", sha[:2])
+    os.rename(part.path, path_of(root, sha))
+    hashed.add(stamp(part.file.fileno()))
 
 
 def of_disk(e, root, size):
