@@ -75,6 +75,12 @@ def run(
     leave_out: Annotated[
         list[str] | None, typer.Option("-e", "--leave-out", help="Do not show lines that match.")
     ] = None,
+    no_sync: Annotated[
+        bool, typer.Option("--no-sync", help="Send nothing: the files are on the hosts already.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("-y", "--yes", help="Send the folder however large it is.")
+    ] = False,
     fetch: Annotated[
         list[str] | None,
         typer.Option("--fetch", metavar="GLOB", help="Bring back files of the script's folder."),
@@ -136,6 +142,8 @@ def run(
         stall=stall,
         log_limit=None if log_limit is None else log_limit * 1_000_000,
         fetch=(*(fetch or ()), *(outputs or ())),
+        send=not no_sync,
+        confirm=_confirm(yes=yes),
         again=tuple(sys.argv[1:]),
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
@@ -163,6 +171,15 @@ def run(
     with _interrupts() as interrupts:
         result = verb(target, options, view("json" if json else ui), interrupts)
     raise typer.Exit(result.exit_code)
+
+
+def _confirm(*, yes: bool) -> Callable[[str], bool]:
+    from ipexctl.verbs.sync import always, never
+
+    if yes:
+        return always
+    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    return (lambda question: typer.confirm(question, err=True)) if asks else never
 
 
 def _refuse_exports(patterns: list[str]) -> None:

@@ -2,45 +2,108 @@
 
 from __future__ import annotations
 
+import fnmatch
+import hashlib
+import json
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pathspec
 
-from ipexctl.errors import InputError
+# never sent, whatever the ignore files say
+HISTORY = (".git", ".hg", ".svn", ".ipexctl")
+CACHES = ("__pycache__", "*.py[co]", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules")
+SECRETS = (".env*", "*.pem", "*.key", "id_*", ".ssh", ".netrc", ".aws")
+ENVIRONMENTS = (".venv",)  # and every folder with one of these in it:
+ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
+# to Python a module that is called so is code; a run without it would break
+CODE = ("id_*.py",)
 
-# never sent, whatever the ignore files say: history, caches, other machines' environments, secrets
-ALWAYS_LEFT = (
-    ".git/", ".hg/", ".svn/", ".venv/", "venv/", "__pycache__/", "*.pyc", ".mypy_cache/",
-    ".ruff_cache/", ".pytest_cache/", "node_modules/", ".ipexctl/", ".env", ".env.*", "*.pem",
-    "*.key", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".ssh/", ".netrc", ".aws/",
-)  # fmt: skip
 MAX_FILES = 5000
 MAX_BYTES = 100 * 1000 * 1000
+PACKED = 256 * 1024  # files up to this size travel many in one frame
+
+
+def _any_of(*globs: str) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(g) for g in globs))
+
+
+_NEVER = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS)
+_SECRET = _any_of(*SECRETS)
+_CODE = _any_of(*CODE)
+
+
+def never(name: str) -> bool:
+    """Is a file or folder of this name left here in any case?"""
+    return bool(_NEVER.match(name)) or secret(name)
+
+
+def secret(name: str) -> bool:
+    return bool(_SECRET.match(name)) and not _CODE.match(name)
+
+
+# --- ignore files --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class File:
-    """A file of the snapshot; `link` is a symlink's target, relative and inside the folder."""
+class _Rules:
+    base: str  # the folder of the ignore file: "" or "pkg/"
+    spec: pathspec.GitIgnoreSpec
+    opened: tuple[str, ...]  # folders that a `!` names, and those above them
 
-    path: str
-    size: int
-    mode: int = 0o644
-    link: str = ""
+    def says(self, path: str) -> bool | None:
+        """None: nothing. `path` is below base; that of a folder ends with a slash."""
+        return self.spec.check_file(path[len(self.base) :]).include
 
 
+@dataclass(frozen=True)
 class Ignore:
-    """Git's rules for the files named here, ours on top."""
+    """The ignore files that count for a folder: nearer ones win, ours win over Git's."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        lines = [line for text in texts for line in text.splitlines()]
-        self._user = pathspec.GitIgnoreSpec.from_lines(lines)
-        self._ours = pathspec.GitIgnoreSpec.from_lines(ALWAYS_LEFT)
+    git: tuple[_Rules, ...] = ()
+    ours: tuple[_Rules, ...] = ()
 
-    def __call__(self, path: str, *, folder: bool = False) -> bool:
-        path += "/" if folder else ""
-        return self._ours.match_file(path) or self._user.match_file(path)
+    def __call__(self, path: str, *, inherited: bool = False) -> bool:
+        """`inherited`: a folder above is left out by Git's rules."""
+        if (said := _said(self.ours, path)) is not None:
+            return said
+        return inherited or bool(_said(self.git, path))
+
+    def may_open(self, path: str) -> bool:
+        """Does one of our `!` name something below this folder, which Git's rules leave out?"""
+        return _said(self.ours, path) is not True and any(
+            path.removeprefix(r.base) in r.opened for r in self.ours if path.startswith(r.base)
+        )
+
+    def within(self, base: str, git: str, ours: str) -> Ignore:
+        """With the texts of the ignore files in the folder `base`."""
+        return Ignore(
+            (*self.git, *([_rules(base, git)] if git.strip() else ())),
+            (*self.ours, *([_rules(base, ours)] if ours.strip() else ())),
+        )
+
+
+def _said(rules: Sequence[_Rules], path: str) -> bool | None:
+    found = (r.says(path) for r in reversed(rules))
+    return next((said for said in found if said is not None), None)
+
+
+def _rules(base: str, text: str) -> _Rules:
+    lines = text.splitlines()
+    named = (line[1:].strip().strip("/") for line in lines if line.startswith("!"))
+    opened = {f"{above}/" for path in named for above in _above(path)}
+    return _Rules(base, pathspec.GitIgnoreSpec.from_lines(lines), tuple(sorted(opened)))
+
+
+def _above(path: str) -> Iterable[str]:
+    while path := posixpath.dirname(path):
+        yield path
+
+
+# --- links ---------------------------------------------------------------------------------------
 
 
 def link_stays(path: str, target: str) -> bool:
@@ -51,13 +114,61 @@ def link_stays(path: str, target: str) -> bool:
     return full != ".." and not full.startswith("../")
 
 
-def check_size(files: Sequence[File], folder: str) -> None:
-    total = sum(f.size for f in files)
-    if len(files) > MAX_FILES or total > MAX_BYTES:
-        largest = max(files, key=lambda f: f.size)
-        raise InputError(
-            f"{folder} holds {len(files)} files, {total / 1e6:.0f} MB: too much to send for a run",
-            why=f"the largest is {largest.path} ({largest.size / 1e6:.0f} MB); "
-            f"the limits are {MAX_FILES} files and {MAX_BYTES / 1e6:.0f} MB",
-            hint="put what the run does not need into .ipexctlignore (the syntax of .gitignore)",
-        )
+# --- what goes -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class File:
+    path: str
+    size: int
+    sha256: str
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A folder by content: what it is called on hosts is the hash of all that is in it."""
+
+    folders: tuple[str, ...]  # those above first
+    files: tuple[File, ...]
+    links: tuple[tuple[str, str], ...] = ()  # path, target: relative, inside
+
+    @cached_property
+    def manifest(self) -> bytes:
+        """As the hosts read it. Names are any bytes: what is no UTF-8 travels escaped."""
+        files = [[f.path, f.sha256, f.size, int(f.executable)] for f in self.files]
+        said = {"folders": self.folders, "files": files, "links": self.links}
+        return json.dumps(said, separators=(",", ":")).encode("ascii")
+
+    @cached_property
+    def key(self) -> str:
+        return hashlib.sha256(self.manifest).hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        return sum(f.size for f in self.files)
+
+
+def is_large(count: int, size: int) -> bool:
+    return count > MAX_FILES or size > MAX_BYTES
+
+
+def amount(count: int, size: int) -> str:
+    files = f"{count:,} {'file' if count == 1 else 'files'}"
+    if size >= 1e9:
+        return f"{files}, {size / 1e9:.1f} GB"
+    return f"{files}, {size / 1e6:.1f} MB" if size >= 1e5 else f"{files}, {size / 1e3:.1f} kB"
+
+
+def largest(sizes: Iterable[tuple[str, int]]) -> str:
+    """Where most of it is, in words: the folder or file at the top that holds most bytes."""
+    tops: dict[str, int] = {}
+    for path, size in sizes:
+        top, slash, _ = path.partition("/")
+        tops[top + slash] = tops.get(top + slash, 0) + size
+    name = max(tops, key=lambda top: tops[top])
+    return f"{printable(name)} ({tops[name] / 1e6:.1f} MB)"
+
+
+def printable(path: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in path)

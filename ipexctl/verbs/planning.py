@@ -25,7 +25,7 @@ def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> s
     found = planned(target, options)
     hosts = {host.name: host for host in inventory(target).hosts}
     return printed.script(
-        printed.Printed(found.plan, hosts, str(script_of(options).folder), passed)
+        printed.Printed(found.plan, hosts, str(script_of(options).project.start), passed)
     )
 
 

@@ -56,7 +56,9 @@ class RunOptions:
     stall: float | None = None
     log_limit: int | None = None
     shown: Wanted = Wanted()
-    fetch: tuple[str, ...] = ()  # globs below the script's folder
+    fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
+    send: bool = True
+    confirm: sync.Confirm = sync.never  # is asked before much is sent
     again: tuple[str, ...] = ()  # the words of the command line
     ports: Ports | None = None
     launcher: str = mpi.AGENTS
@@ -69,12 +71,12 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
     chosen = choice.read(options.shown, hosts)
     results.check_patterns(options.fetch)
     script = script_of(options)
-    snapshot = sync.take(script.folder)
+    files = script.files(options)
     transport = AnyTransport(target, hosts)
     painter = Painter(Chosen(view, chosen) if chosen else view)
     agents: dict[Host, Agent] = {}
     try:
-        for note in snapshot.notes:
+        for note in files.notes:
             painter.note(note)
         run_id = new_run_id()
 
@@ -91,25 +93,25 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         painter.planned(run_id, plan)
         used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
 
-        def send(host: Host) -> tuple[str, int]:
-            return sync.send(agents[host], root_of(host, options.root), run_id, snapshot)
+        def send(host: Host) -> sync.Sent:
+            return files.bring(agents[host], root_of(host, options.root), run_id)
 
         sent = each(used, send, target)
-        painter.note(_sent(snapshot, sum(size for _, size in sent.values())))
+        painter.note(files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), run_id, limit=options.log_limit)
         record.keep("plan.json", kept_plan(run_id, plan))
         session = Session(
             plan, run_id, options.root, options.host_timeout, painter, interrupts,
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
         )  # fmt: skip
-        result = session.drive({h.name: (agents[h], sent[h][0]) for h in used})
+        result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
         remember(hosts, _states(result), "run")
         again = run_again(options.again, result)
         kept = record.kept()
         if record.folder and options.fetch:
             there = {h: agents[h] for h in used if result.reachable(h.name)}
             roots = {h.name: root_of(h, options.root) for h in used}
-            wish = results.Wish(options.fetch, run_id, roots, plan.hosts[0].host)
+            wish = results.Wish(script.fetched(options.fetch), run_id, roots, plan.hosts[0].host)
             try:
                 outputs = results.bring(there, wish, record.folder, painter.note)
             except KeyboardInterrupt:
@@ -151,42 +153,55 @@ def new_run_id() -> str:
 
 @dataclass(frozen=True)
 class Script:
-    folder: Path  # what is sent
+    project: sync.Project
     argv: tuple[str, ...]  # what follows the interpreter
+
+    def files(self, options: RunOptions) -> sync.Snapshot | sync.InPlace:
+        if options.send:
+            return sync.take(self.project, options.confirm, os.environ)
+        if options.fetch:
+            raise InputError(
+                "--fetch and --outputs do not go with --no-sync",
+                why="they bring files out of the folder of the run, which --no-sync does not make",
+            )
+        return sync.InPlace(self.project.start, "" if options.module else self.argv[0])
+
+    def fetched(self, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        """As the ranks see them: from where they start."""
+        return tuple(f"{self.project.cwd}/{pattern}".strip("/") for pattern in patterns)
 
 
 def script_of(options: RunOptions) -> Script:
+    here = Path.cwd()
     if options.module:
-        return Script(Path.cwd(), ("-m", options.script, *options.args))
+        project = sync.project_of(here, here) if options.send else sync.Project(here)
+        return Script(project, ("-m", options.script, *options.args))
     given = Path(options.script)
+    if not options.send:  # it need not be here
+        start = given.parent if given.is_absolute() and here not in given.parents else here
+        return Script(sync.Project(start), (_named(given, start), *options.args))
     if not given.is_file():
         folder = given.is_dir()
         raise InputError(
             f"{options.script} is a folder" if folder else f"there is no script {options.script}",
-            why="the script itself is needed" if folder else f"looked in {Path.cwd()}",
+            why="the script itself is needed" if folder else f"looked in {here}",
             hint="ipexctl run [OPTIONS] SCRIPT [ARGUMENTS]",
         )
     script = given.resolve()  # a link's target is what Python takes the folder of, too
-    name = script.name
-    if name.startswith("-"):
-        name = f"./{name}"  # or Python takes it for an option
-    return Script(script.parent, (name, *options.args))
+    project = sync.project_of(script.parent, here)
+    return Script(project, (_named(script, project.start), *options.args))
+
+
+def _named(script: Path, start: Path) -> str:
+    """The script as the ranks call it."""
+    name = os.path.relpath(script, start) if script.is_absolute() else os.fspath(script)
+    return f"./{name}" if name.startswith("-") else name  # or Python takes it for an option
 
 
 def _states(result: RunResult) -> dict[str, str]:
     """For @last-failed: where the first rank failed, and who was lost."""
     states = {end.host: "unreachable" if end.survivors is None else "ok" for end in result.hosts}
     return {**states, result.first.host: "failed"} if result.first else states
-
-
-def _sent(snapshot: sync.Snapshot, size: int) -> str:
-    count = len(snapshot.files)
-    files = f"{count} {'file' if count == 1 else 'files'}"
-    if not size:
-        return f"{snapshot.folder}: the hosts have its {files} already"
-    return (
-        f"sent {snapshot.folder} to the hosts: {files}, {size / 1000:.1f} kB that they did not have"
-    )
 
 
 def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:

@@ -2,132 +2,171 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core import sync as core
-from ipexctl.core.model import Blob
-from ipexctl.core.sync import File
+from ipexctl.core.sync import Ignore
 from ipexctl.errors import InputError
-from ipexctl.hosts import store
+from ipexctl.hosts import trees
 from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.hashes import hashes_of
+from ipexctl.verbs.folder import Reader, Walk
 
-IGNORE_FILES = (".gitignore", ".ipexctlignore")
+Confirm = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is sent, and where in it the ranks start."""
+
+    folder: Path
+    cwd: str = ""  # below the folder, with slashes
+    git: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> Path:
+        return self.folder / self.cwd
+
+
+@dataclass(frozen=True)
+class Sent:
+    cwd: str  # there
+    bytes: int = 0  # that the host did not have
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What goes to the hosts: the manifest, and where each blob's bytes are here."""
+    """What goes to the hosts."""
+
+    project: Project
+    bundle: trees.Bundle
+    notes: tuple[str, ...] = ()
+
+    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
+        """Makes the snapshot on the host."""
+        asked = {"run_id": run_id, "cwd": self.project.cwd}
+        brought = trees.bring(agent, self.bundle, root, asked)
+        return Sent(str(brought.done["cwd"]), brought.sent)
+
+    def told(self, sent: int) -> str:
+        tree = self.bundle.tree
+        what = f"{self.project.folder} ({core.amount(len(tree.files), tree.bytes)})"
+        start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
+        if not sent:
+            return f"{what}: the hosts have all of it already{start}"
+        return f"{what} sent to the hosts: {sent / 1000:,.1f} kB that they did not have{start}"
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """--no-sync: the files are on the hosts, in the same folder or the same one below the home."""
 
     folder: Path
-    files: tuple[tuple[File, Blob | None], ...]
-    notes: tuple[str, ...]
+    script: str  # "" for a module
+    notes: tuple[str, ...] = ()
 
-    @property
-    def bytes(self) -> int:
-        return sum(f.size for f, _ in self.files)
+    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
+        """Looks for it there."""
+        home = Path.home()
+        below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
+        asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
+        return Sent(str(agent.call("trees.there", asked).done["cwd"]))
 
-
-def take(folder: Path) -> Snapshot:
-    """Reads the script's folder. Refuses folders nobody means to send."""
-    folder = folder.resolve()
-    _refuse(folder)
-    notes: list[str] = []
-    files = sorted(_walk(folder, _ignore(folder), notes), key=lambda f: f.path)
-    core.check_size(files, str(folder))
-    pairs = tuple((f, None if f.link else _blob(folder, f)) for f in files)
-    return Snapshot(folder, pairs, tuple(notes))
+    def told(self, sent: int) -> str:
+        return f"nothing is sent: ranks start in {self.folder} of their host"
 
 
-def send(agent: Agent, root: str, run_id: str, snapshot: Snapshot) -> tuple[str, int]:
-    """Makes the snapshot on the host. Returns its folder there and the bytes that travelled."""
-    paths = {b.sha256: snapshot.folder / f.path for f, b in snapshot.files if b}
-    blobs = [b for _, b in snapshot.files if b]
-    sent = store.ensure(agent, root, blobs, lambda b: paths[b.sha256])
-    files = [
-        {"path": f.path, "link": f.link}
-        if b is None
-        else {"path": f.path, "sha256": b.sha256, "mode": f.mode}
-        for f, b in snapshot.files
-    ]
-    asked = {"root": root, "run_id": run_id, "files": files}
-    return str(agent.call("runs.snapshot", asked, timeout=120).done["work"]), sent.bytes
-
-
-def _refuse(folder: Path) -> None:
-    for bad, why in ((Path.home(), "your home folder"), (Path("/"), "the root of the file system")):
-        if folder == bad:
-            raise InputError(
-                f"the script is in {folder}: {why} is not sent to other machines",
-                hint="move the script into a folder of its own",
-            )
-    if (folder / ".ssh").exists():
+def project_of(script: Path, cwd: Path) -> Project:
+    """The git work tree around the script's folder, or that folder. Ranks start in `cwd` if it is
+    in there, else beside the script. Raises InputError for folders nobody means to send."""
+    root = _git_root(script)
+    notes: tuple[str, ...] = ()
+    if root and root != script and (why := _refused(root)):
+        notes = (f"{root} is not sent whole, since {why}; only {script} is",)
+        root = None
+    folder = root or script
+    if why := _refused(folder):
         raise InputError(
-            f"{folder} holds a .ssh folder and is not sent to other machines",
-            hint="move the script into a folder of its own",
+            f"{folder} is not sent to other machines: {why}",
+            hint="move the script into a folder of its own; or --no-sync, if it is there already",
         )
+    start = cwd if cwd == folder or folder in cwd.parents else script
+    below = start.relative_to(folder).as_posix()
+    return Project(folder, "" if below == "." else below, root is not None, notes)
 
 
-def _ignore(folder: Path) -> core.Ignore:
+def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snapshot:
+    """Reads the folder. `confirm` is asked before much is sent from a folder without Git.
+
+    Raises InputError when it says no, or for what cannot be read.
+    """
+    folder = project.folder
+    asks = not project.git and confirm is not always
+    walk = Walk(folder, most=core.MAX_FILES * 4 if asks else None)
+    found = walk.run(_outer(project, environ))
+    count, size = len(found.files), found.bytes
+    if asks and core.is_large(count, size):
+        _ask(folder, found.files, confirm)
+    reader = Reader(folder, hashes_of(folder, environ))
+    bundle = trees.Bundle(reader.tree(found), reader)
+    return Snapshot(project, bundle, (*project.notes, *found.notes()))
+
+
+def always(question: str) -> bool:
+    """The answer of -y."""
+    return True
+
+
+def never(question: str) -> bool:
+    """The answer of nobody."""
+    return False
+
+
+def _git_root(folder: Path) -> Path | None:
+    """Of a work tree of its own, or of one beside others, where .git is a file."""
+    return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), None)
+
+
+def _refused(folder: Path) -> str:
+    """Why this folder is never sent, "" if it may be."""
+    home = Path.home().resolve()
+    if folder == home:
+        return "it is your home folder"
+    if folder == Path("/"):
+        return "it is the root of the file system"
+    if folder in home.parents:
+        return "your home folder is in it"
+    return "there is a .ssh folder in it" if (folder / ".ssh").exists() else ""
+
+
+def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
+    """What Git leaves out besides its .gitignore files: of the user, and of this clone."""
+    if not project.git:
+        return Ignore()
+    config = environ.get("XDG_CONFIG_HOME") or os.fspath(Path.home() / ".config")
     texts = []
-    for name in IGNORE_FILES:
+    for path in (Path(config) / "git/ignore", project.folder / ".git/info/exclude"):
         try:
-            texts.append((folder / name).read_text("utf-8", "replace"))
+            texts.append(path.read_text("utf-8", "replace"))
         except OSError:
             continue
-    return core.Ignore(texts)
+    return Ignore().within("", "\n".join(texts), "")
 
 
-def _walk(folder: Path, ignore: core.Ignore, notes: list[str]) -> Iterator[File]:
-    count = 0
-    for top, folders, names in os.walk(folder):
-        base = Path(top).relative_to(folder)
-        links = [d for d in folders if (Path(top) / d).is_symlink()]
-        folders[:] = sorted(
-            d for d in folders if d not in links and not ignore(_posix(base / d), folder=True)
-        )
-        for name in sorted(names + links):
-            path = _posix(base / name)
-            if ignore(path):
-                continue
-            file = _file(Path(top) / name, path, notes)
-            if file:
-                yield file
-                count += 1
-            if count > core.MAX_FILES * 4:
-                return  # check_size refuses it; no need to read a whole disk first
-
-
-def _posix(path: Path) -> str:
-    return path.as_posix().removeprefix("./")
-
-
-def _file(full: Path, path: str, notes: list[str]) -> File | None:
-    if full.is_symlink():
-        target = str(full.readlink())
-        if core.link_stays(path, target):
-            return File(path, 0, link=target)
-        notes.append(f"{path}: not sent, it links to {target}, outside of the folder")
-        return None
-    if not full.is_file():
-        notes.append(f"{path}: not sent, it is not a plain file")
-        return None
-    stat = full.stat()
-    return File(path, stat.st_size, stat.st_mode & 0o777)
-
-
-def _blob(folder: Path, file: File) -> Blob:
-    try:
-        data = (folder / file.path).read_bytes()
-    except OSError as e:
+def _ask(folder: Path, files: list[tuple[str, os.stat_result]], confirm: Confirm) -> None:
+    count, size = len(files), sum(info.st_size for _, info in files)
+    many = " or more" if count > core.MAX_FILES * 4 else ""
+    where = core.largest((path, info.st_size) for path, info in files)
+    what = f"{folder} holds {core.amount(count, size)}{many}; most is in {where}"
+    if not confirm(f"{what}. Send it to the hosts?"):
         raise InputError(
-            f"cannot read {folder / file.path}",
-            why=str(e),
-            hint="put it into .ipexctlignore if the run does not need it",
-        ) from None
-    if len(data) != file.size:
-        raise InputError(f"{folder / file.path} changed while it was read", hint="run again")
-    return Blob(file.path, hashlib.sha256(data).hexdigest(), file.size)
+            what,
+            why=f"more than {core.MAX_FILES:,} files or {core.MAX_BYTES / 1e6:.0f} MB are sent "
+            "only from a git work tree, or when you say so",
+            hint="name in .ipexctlignore what the run does not need (the syntax of .gitignore);\n"
+            "or -y to send all of it",
+        )

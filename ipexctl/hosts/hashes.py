@@ -1,0 +1,82 @@
+"""Hashes of the user's files, kept between runs: what has not been touched is not read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+CHUNK = 1 << 20
+SETTLED = (
+    2 * 10**9
+)  # ns: a file younger than this may change once more within one tick of its clock
+
+Stamp = tuple[int, int, int, int]
+
+
+def stamp(info: os.stat_result) -> Stamp:
+    """A file that is touched has another one: nobody can set the time of its last change."""
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
+
+
+class Hashes:
+    """The hashes of one folder's files, by path and stamp."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._known = _read(file) if file else {}
+        self._fresh: dict[str, tuple[Stamp, str]] = {}
+        self._began = time.time_ns()
+
+    def known(self, path: str, stamp: Stamp) -> str:
+        """The hash, "" if the file must be read."""
+        found = self._known.get(path)
+        if not found or found[0] != stamp:
+            return ""
+        self._fresh[path] = found
+        return found[1]
+
+    def add(self, path: str, stamp: Stamp, sha256: str) -> None:
+        if max(stamp[1], stamp[2]) < self._began - SETTLED:
+            self._fresh[path] = (stamp, sha256)
+
+    def save(self) -> None:
+        """What was asked for is kept, the rest forgotten; a cache may be lost."""
+        if self._file is None or self._fresh == self._known:
+            return
+        rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
+        with suppress(OSError):
+            self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            fd, part = tempfile.mkstemp(dir=self._file.parent)
+            try:
+                with os.fdopen(fd, "w") as file:
+                    file.write(json.dumps(rows))
+                Path(part).replace(self._file)
+            finally:
+                Path(part).unlink(missing_ok=True)
+
+
+def hashes_of(folder: Path, environ: Mapping[str, str]) -> Hashes:
+    """Kept where XDG puts caches, or nowhere if there is no home."""
+    cache = environ.get("XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):
+        base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+        name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
+        return Hashes(base / "ipexctl" / "hashes" / f"{name}.json")
+    return Hashes(None)
+
+
+def _read(path: Path) -> dict[str, tuple[Stamp, str]]:
+    try:
+        rows = json.loads(path.read_bytes())
+        return {
+            name: ((int(a), int(b), int(c), int(d)), str(sha))
+            for name, (a, b, c, d, sha) in rows.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

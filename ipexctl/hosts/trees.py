@@ -1,0 +1,145 @@
+"""Bringing a folder to a host: large files as blobs, small ones many in one frame."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from ipexctl.core.model import Blob
+from ipexctl.core.sync import PACKED, File, Tree
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.hosts import store
+from ipexctl.hosts.agent import Agent, failure
+
+FRAME = 2 << 20  # bytes of files in one frame
+WINDOW = 8  # frames on their way; below the agent's inbox, so its reader never waits for the disk
+KEPT = 64 << 20  # bytes of files that are kept packed for the next host
+SILENCE = 300.0
+
+Frame = tuple[int, bool, bytes]  # files, compressed?, bytes
+
+
+class Contents(Protocol):
+    def path(self, sha256: str) -> Path: ...
+
+    def content(self, file: File) -> bytes: ...
+
+
+@dataclass
+class Bundle:
+    """A tree and its bytes, for many hosts: what several of them lack is packed once."""
+
+    tree: Tree
+    contents: Contents
+    _packed: dict[tuple[int, ...], list[Frame]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def frames(self, indices: tuple[int, ...]) -> Iterable[Frame]:
+        small = [self.tree.files[i] for i in indices]
+        if sum(f.size for f in small) > KEPT:
+            return _frames(small, self.contents.content)
+        with self._lock:
+            if indices not in self._packed:
+                self._packed[indices] = list(_frames(small, self.contents.content))
+            return self._packed[indices]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """`done`: the host's last word. `sent`: bytes of files that it did not have."""
+
+    done: Mapping[str, Any]
+    sent: int = 0
+
+
+def bring(agent: Agent, bundle: Bundle, root: str, asked: Mapping[str, Any]) -> Brought:
+    """Has the host lay out the tree as `asked` says. What it has does not travel.
+
+    Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
+    """
+    tree = bundle.tree
+    header = {**asked, "root": root, "key": tree.key}
+    done = agent.call("trees.make", header, timeout=SILENCE).done
+    if done.get("lacks"):
+        number = agent.start("trees.make", header, zlib.compress(tree.manifest, 1))
+        done = agent.wait(number, timeout=SILENCE).done
+    if "missing" not in done:
+        return Brought(done)
+    missing = _missing(agent, done["missing"], len(tree.files))
+    large = [tree.files[i] for i in missing if tree.files[i].size > PACKED]
+    blobs = [Blob(f.path, f.sha256, f.size) for f in large]
+    sent = store.ensure(agent, root, blobs, lambda b: bundle.contents.path(b.sha256)).bytes
+    small = _distinct(tree, [i for i in missing if tree.files[i].size <= PACKED])
+    done = _fill(agent, header, bundle, small)
+    return Brought(done, sent + sum(tree.files[i].size for i in small))
+
+
+def _missing(agent: Agent, said: Any, count: int) -> list[int]:
+    if isinstance(said, list) and all(type(i) is int and 0 <= i < count for i in said):
+        return said
+    raise HostFailed(f"{agent.host.name}: what it says of its files is not readable")
+
+
+def _distinct(tree: Tree, indices: Sequence[int]) -> tuple[int, ...]:
+    return tuple({tree.files[i].sha256: i for i in indices}.values())
+
+
+def _fill(
+    agent: Agent, header: Mapping[str, Any], bundle: Bundle, indices: tuple[int, ...]
+) -> Mapping[str, Any]:
+    files = [bundle.tree.files[i] for i in indices]
+    frames = bundle.frames(indices)  # before the host is asked: it may fail here
+    pairs = [[f.sha256, f.size] for f in files]
+    number = agent.start("trees.fill", {**header, "files": pairs})
+    answers = _answers(agent, number)
+    for on_its_way, (count, packed, body) in enumerate(frames):
+        if on_its_way >= WINDOW:
+            next(answers)
+        agent.feed(number, {"files": count, "z": packed}, body)
+    for done in answers:
+        if done is not None:
+            return done
+    raise HostFailed(f"{agent.host.name}: it ended before it had all files")
+
+
+def _answers(agent: Agent, number: int) -> Iterator[Mapping[str, Any] | None]:
+    """None for each frame that the host has taken, then its last word."""
+    for frame in agent.frames(SILENCE):
+        if frame.header["id"] != number:
+            continue
+        if "error" in frame.header:
+            raise failure(agent.host, frame.header["error"])
+        if "done" in frame.header:
+            done = frame.header["done"]
+            yield done if isinstance(done, Mapping) else {}
+            return
+        yield None
+    yield agent.wait(number).done  # the channel has ended: raises with what the host said last
+
+
+def _frames(files: Sequence[File], content: Callable[[File], bytes]) -> Iterator[Frame]:
+    datas: list[bytes] = []
+    size = 0
+    for file in files:
+        try:
+            datas.append(content(file))
+        except OSError as e:
+            raise InputError(f"cannot read {file.path}", why=str(e)) from None
+        size += file.size
+        if size >= FRAME:
+            yield _frame(datas)
+            datas, size = [], 0
+    if datas:
+        yield _frame(datas)
+
+
+def _frame(datas: Sequence[bytes]) -> Frame:
+    """Compressed where that helps: sources do, what is compressed already does not."""
+    whole = b"".join(datas)
+    if len(zlib.compress(whole[:65536], 1)) > 0.9 * len(whole[:65536]):
+        return len(datas), False, whole
+    return len(datas), True, zlib.compress(whole, 1)

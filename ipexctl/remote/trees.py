@@ -1,0 +1,312 @@
+"""Folders by content: what of them is here, and laying them out as a run's own copy.
+
+Small files are not blobs of their own: thousands of them would cost thousands of files more. They
+come many in one frame and are kept as they came, in packs. What is read from a pack or a blob is
+hashed again, so none of it needs to be on the disk when we answer.
+
+Paths are bytes here: a Python in the locale C of a host could not even name what is not ASCII.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import struct
+import time
+import zlib
+
+Failure = globals()["Failure"]  # these two are put there by remote/main.py
+blobs = globals()["agent"].module("blobs")
+
+PACKED = 256 * 1024  # as on the controller
+PACKS = 24  # when there are more, the one that was used longest ago goes
+KEPT = 30 * 86400
+HEAD = struct.Struct(">4sI")
+MAGIC = b"ipx1"
+CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and xfs
+
+
+def op_make(call, h):
+    """{root, run_id, key, cwd}, body: the manifest, or nothing if it should be known here.
+
+    -> {work, cwd} once all is there; {lacks: true} without the manifest; {missing: [index, ...]}
+    """
+    root = blobs.root_folder(h["root"])
+    tree = manifest(root, h["key"], call.body)
+    if tree is None:
+        return {"lacks": True}
+    packs = Packs(root)
+    missing = [
+        i
+        for i, (_, sha, size, _) in enumerate(tree["files"])
+        if not (packs.has(sha, size) if size <= PACKED else blobs.is_here(root, sha, size))
+    ]
+    if missing:
+        return {"missing": missing}
+    return laid_out(root, tree, packs, h)
+
+
+def op_fill(call, h):
+    """The same arguments, and {files: [[sha256, size], ...]}: small ones, whose bytes follow.
+
+    Each frame has {"files": n, "z": whether it is compressed} and the bytes of the next n files.
+    """
+    root = blobs.root_folder(h["root"])
+    tree = manifest(root, h["key"], b"")
+    if tree is None:
+        raise Failure("the list of files is gone", "", "run the same command again")
+    expected = blobs.wanted({"blobs": h["files"]})
+    blobs.need_space(root, 2 * sum(size for _, size in expected), len(tree["files"]))
+    try:
+        if expected:
+            add_pack(root, expected, contents(call, expected))
+    except OSError as e:
+        raise unwritable(e, root, sum(size for _, size in expected)) from None
+    return laid_out(root, tree, Packs(root), h)
+
+
+def op_there(call, h):
+    """{folder, home, script} -> {cwd}: where the script is on this host, for --no-sync.
+
+    `home` is the folder's path below the user's home there, "" if it is not below it.
+    """
+    folders = [h["folder"]] + ([os.path.join(os.path.expanduser("~"), h["home"])] * bool(h["home"]))
+    for folder in map(encoded, folders):
+        script = os.path.join(folder, encoded(h["script"])) if h["script"] else folder
+        if os.path.exists(script):
+            return {"cwd": os.fsdecode(folder)}
+    raise Failure(
+        "there is no %s in %s" % (h["script"] or "folder", h["folder"]),
+        "with --no-sync nothing is sent",
+        "leave --no-sync out; or put it there",
+        "input",
+    )
+
+
+# --- what is to be there -------------------------------------------------------------------------
+
+
+def manifest(root, key, body):
+    """What a folder consists of; None if this host has not been told."""
+    path = os.path.join(blobs.folder(root, "blobs", "trees"), blobs.checked(key))
+    if body:
+        data = zlib.decompress(body)
+    else:
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            os.utime(path, None)
+        except OSError:
+            return None
+    if hashlib.sha256(data).hexdigest() != key:
+        if not body:
+            return None
+        raise Failure("the list of files arrived damaged", "", "run the same command again")
+    if body:
+        written(path, [data])
+        expire(os.path.dirname(path), KEPT)
+    return json.loads(data.decode("ascii"))
+
+
+def contents(call, expected):
+    """The bytes of each file, checked, as they come."""
+    todo = iter(expected)
+    left = len(expected)
+    while left:
+        header, body = next_frame(call)
+        if header.get("z"):
+            body = zlib.decompress(body)
+        at, count = 0, header["files"]
+        for _ in range(count):
+            sha, size = next(todo)
+            data = body[at : at + size]
+            if hashlib.sha256(data).hexdigest() != sha:
+                raise Failure(
+                    "a file arrived damaged", "nothing of it was kept",
+                    "run the same command again", "damaged",
+                )  # fmt: skip
+            yield data
+            at += size
+        left -= count
+        call.emit({"event": "got"})
+
+
+def next_frame(call):
+    frame = call.inbox.get(timeout=blobs.QUIET)
+    if frame is None or frame[0].get("abort"):
+        raise Failure("the controller stopped sending")
+    return frame
+
+
+# --- packs ---------------------------------------------------------------------------------------
+
+
+class Packs:
+    """What small contents are here, in ROOT/blobs/packs."""
+
+    def __init__(self, root):
+        self.folder = blobs.folder(root, "blobs", "packs")
+        self.where = {}  # sha256 -> (path, offset, size)
+        self.files = {}  # path -> bytes
+        for name in os.listdir(self.folder):
+            if name.endswith(".pack"):
+                self.learn(os.path.join(self.folder, name))
+
+    def learn(self, path):
+        try:
+            with open(path, "rb") as file:
+                magic, size = HEAD.unpack(file.read(HEAD.size))
+                rows = json.loads(file.read(size).decode("ascii")) if magic == MAGIC else []
+                length = os.fstat(file.fileno()).st_size
+        except (OSError, ValueError, struct.error):
+            rows = []
+        at = HEAD.size + size if rows else 0
+        for sha, count in rows:
+            if at + count <= length:
+                self.where[sha] = (path, at, count)
+            at += count
+        if not rows:
+            blobs.unlink(path)
+
+    def has(self, sha, size):
+        found = self.where.get(sha)
+        return found is not None and found[2] == size
+
+    def content(self, sha):
+        path, at, size = self.where[sha]
+        if path not in self.files:
+            with open(path, "rb") as file:
+                self.files[path] = memoryview(file.read())
+            os.utime(path, None)
+        data = self.files[path][at : at + size]
+        if hashlib.sha256(data).hexdigest() != sha:
+            blobs.unlink(path)
+            raise damaged(path)
+        return data
+
+
+def add_pack(root, expected, datas):
+    folder = blobs.folder(root, "blobs", "packs")
+    index = json.dumps(expected, separators=(",", ":")).encode("ascii")
+    path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
+    written(path, datas, HEAD.pack(MAGIC, len(index)) + index)
+    expire(folder, KEPT, PACKS)
+
+
+def expire(folder, age, most=None):
+    """Removes what nobody has used for so long, and what is too many."""
+    found = []
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        try:
+            found.append((os.lstat(path).st_mtime, path))
+        except OSError:
+            continue
+    found.sort(reverse=True)
+    old = time.time() - age
+    for i, (used, path) in enumerate(found):
+        if used < old or (most is not None and i >= most):
+            blobs.unlink(path)
+
+
+def written(path, datas, head=b""):
+    """Whole or not at all, as far as other readers see."""
+    part = "%s.%d-%s" % (path, os.getpid(), os.urandom(4).hex())
+    try:
+        with open(part, "wb") as file:
+            file.write(head)
+            for data in datas:
+                file.write(data)
+        os.rename(part, path)
+    except BaseException:
+        blobs.unlink(part)
+        raise
+
+
+# --- laying out ----------------------------------------------------------------------------------
+
+
+def laid_out(root, tree, packs, h):
+    run_id = globals()["agent"].module("runs").run_id(h)
+    work = os.fsencode(blobs.folder(root, "runs", run_id, "work"))
+    size = sum(size for _, _, size, _ in tree["files"])
+    blobs.need_space(root, size, len(tree["files"]))
+    try:
+        for name in tree["folders"]:
+            os.mkdir(inside(work, name), 0o700)
+        for name, sha, size, executable in tree["files"]:
+            place(root, packs, inside(work, name), sha, size, 0o700 if executable else 0o600)
+        for name, target in tree["links"]:
+            link(work, name, target)
+        cwd = inside(work, h["cwd"]) if h["cwd"] else work
+        os.makedirs(cwd, 0o700, exist_ok=True)
+    except OSError as e:
+        raise unwritable(e, root, size) from None
+    return {"work": os.fsdecode(work), "cwd": os.fsdecode(cwd)}
+
+
+def place(root, packs, path, sha, size, mode):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        if size <= PACKED:
+            os.write(fd, packs.content(sha)) if size else None
+        else:
+            copy(blobs.path_of(root, sha), fd, sha)
+    finally:
+        os.close(fd)
+
+
+def copy(path, fd, sha):
+    """A run may write to its files, so they are copies; where the filesystem can, without cost."""
+    import fcntl
+
+    with open(path, "rb") as source:
+        try:
+            fcntl.ioctl(fd, CLONE, source.fileno())
+            return
+        except OSError:
+            pass
+        digest = hashlib.sha256()
+        for chunk in iter(lambda: source.read(1 << 20), b""):
+            digest.update(chunk)
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(fd, view) :]
+    if digest.hexdigest() != sha:
+        blobs.unlink(path)
+        raise damaged(path)
+
+
+def link(work, name, target):
+    path = inside(work, name)
+    os.symlink(encoded(target), path)
+    if not (os.path.realpath(path) + b"/").startswith(os.path.realpath(work) + b"/"):
+        os.unlink(path)
+        raise Failure("the link %r leaves the run's folder" % name)
+
+
+def inside(work, name):
+    """The path of a name below `work`; names that are no plain relative path are refused."""
+    raw = encoded(name)
+    if any(part in (b"", b".", b"..") for part in raw.split(b"/")) or b"\0" in raw:
+        raise Failure("the path %r leaves the run's folder" % name)
+    return os.path.join(work, raw)
+
+
+def encoded(name):
+    return name.encode("utf-8", "surrogateescape")
+
+
+def damaged(path):
+    return Failure(
+        "a file was damaged on the disk of this host: %s" % path,
+        "it was removed",
+        "run the same command again: what was damaged is sent anew",
+        "damaged",
+    )
+
+
+def unwritable(e, root, size):
+    if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        return blobs.disk_full(root, size)
+    return Failure("cannot write to %s: %s" % (root, e.strerror or e))
