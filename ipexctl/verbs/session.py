@@ -272,7 +272,10 @@ class Session:
             case events.Output():
                 self._output(name, link, event)
             case events.OutputEnd(rank):
-                self.painter.output(name, rank, self.state.output_end(rank), 0)
+                last = self.state.output_end(rank)
+                if self.painter.missed(rank):  # a flood, but its last words are shown
+                    last = self.state.tails.get(rank, [])
+                self.painter.output(name, rank, last, 0)
                 self._settle(name, rank)
             case events.Sample():
                 self.health.sample(name, event)
@@ -328,7 +331,7 @@ class Session:
             for text in self.health.spoke(event.rank, self.now):
                 self.painter.note(text)
             if self.painter.full:
-                self.painter.drop(name, self.state.skim(event.rank, event.data), size)
+                self.painter.drop(name, event.rank, self.state.skim(event.rank, event.data), size)
             else:
                 texts = self.state.output(event.rank, event.data)
                 self.painter.output(name, event.rank, texts, size)

@@ -104,6 +104,7 @@ class Painter:
         self._waiting = 0  # pieces of output
         self._backlog = 0  # characters of them
         self._dropped = 0  # lines
+        self._missed: set[int] = set()  # ranks whose last lines were dropped
         self._bug: BaseException | None = None
         self._thread = threading.Thread(target=self._paint, daemon=True)
         self._thread.start()
@@ -121,6 +122,7 @@ class Painter:
             self._waiting += 1
             self._backlog += length
             dropped, self._dropped = self._dropped, 0
+            self._missed.discard(rank)
 
         def paint() -> None:
             try:
@@ -145,10 +147,16 @@ class Painter:
         with self._lock:
             return self.view.lossy and self._backlog > BACKLOG
 
-    def drop(self, host: str, lines: int, size: int) -> None:
+    def drop(self, host: str, rank: int, lines: int, size: int) -> None:
         with self._lock:
             self._dropped += lines
+            self._missed.add(rank)
         self._give_back(host, size)
+
+    def missed(self, rank: int) -> bool:
+        """Are the rank's last lines among those that were not drawn?"""
+        with self._lock:
+            return rank in self._missed
 
     def bar(self, host: str, rank: int, text: str) -> None:
         if not self.full:

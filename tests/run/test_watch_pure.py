@@ -245,10 +245,10 @@ def test_a_terminal_holds_no_host_back_and_says_what_it_did_not_draw():
     painter = Painter(view)
     for i in range(100):
         if painter.full:
-            painter.drop("n0", 10, 10_000)
+            painter.drop("n0", 0, 10, 10_000)
         else:
             painter.output("n0", 0, [f"{i}" + "x" * 998] * 10, 10_000)
-    assert painter.shown() == {"n0": 1_000_000}
+    assert (painter.shown(), painter.missed(0)) == ({"n0": 1_000_000}, True)
     view.go.set()
     painter.result(result())
     painter.close()
