@@ -7,10 +7,10 @@ and never stands in the way of other words.
 
 import os
 import threading
-import time
 
 CHUNK = 64 * 1024
 AT_ONCE = 4 * CHUNK  # of one file, before the others have their turn
+SHORTEST = 0.01  # between looks, when a writer has just begun or ended
 PAUSE = 0.08
 
 
@@ -21,18 +21,26 @@ class Follower:
         self.change = threading.Condition()
         self.files = {}  # key -> File
         self.closing = False
+        self.pause = SHORTEST
         self.ended = threading.Event()
 
     def add(self, key, path):
         with self.change:
             if key not in self.files:
                 self.files[key] = File(path)
+            self.look()
 
     def finish(self, key):
         """The writer has ended; its file is read to the end, which is then told."""
         with self.change:
             if key in self.files:
                 self.files[key].finished = True
+            self.look()
+
+    def look(self):
+        """Soon: something is to be expected. To be called with the lock held."""
+        self.pause = SHORTEST
+        self.change.notify_all()
 
     def give(self, size):
         with self.change:
@@ -50,6 +58,7 @@ class Follower:
             for file in self.files.values():
                 file.finished = True
             self.closing = True
+            self.look()
         self.ended.wait()
 
     def loop(self):
@@ -60,7 +69,9 @@ class Follower:
                     break
             busy = [key for key, file in turn if self.send(key, file)]
             if not busy:
-                time.sleep(PAUSE)
+                with self.change:
+                    self.change.wait(self.pause)
+                    self.pause = min(2 * self.pause, PAUSE)
         self.ended.set()
 
     def send(self, key, file):

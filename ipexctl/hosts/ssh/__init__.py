@@ -32,7 +32,7 @@ from ipexctl.hosts.ssh.channel import SshChannel, execute
 from ipexctl.hosts.ssh.config import SshConfig
 from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, greet
 from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
-from ipexctl.hosts.ssh.link import Link, Wanted, greeting, left, silence
+from ipexctl.hosts.ssh.link import Link, Wanted, greeting, left, load
 from ipexctl.hosts.ssh.login import KeyRing, authenticate
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel
@@ -51,7 +51,7 @@ class SshTransport:
         config_file: Path | None = None,
         secrets: Secrets | None = None,
     ) -> None:
-        silence()
+        load()
         self._config = SshConfig(config_file)
         self._answers = self._config.answers(hosts)
         self._known = KnownFiles(self._config.me)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -77,7 +78,19 @@ def left(deadline: float) -> float:
     return max(0.05, deadline - time.monotonic())
 
 
-def silence() -> None:
+def load() -> None:
+    """Paramiko without Invoke, which it wants for one line of an ssh_config and which costs half of
+    its start: our configurations are read by ssh itself."""
+    if "paramiko" not in sys.modules and "invoke" not in sys.modules:
+        sys.modules["invoke"] = None  # type: ignore[assignment]  # an import fails, and it goes on
+        try:
+            import paramiko  # noqa: F401
+        finally:
+            del sys.modules["invoke"]
+    _silence()
+
+
+def _silence() -> None:
     """Paramiko logs tracebacks of ordinary network trouble; we say it in our own words."""
     logger = logging.getLogger("paramiko")
     logger.propagate = False
