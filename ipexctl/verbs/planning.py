@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from ipexctl.core import launch, printed
 from ipexctl.core.model import Facts, Host, LaunchPlan
 from ipexctl.errors import IpexctlError
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
 from ipexctl.verbs.hints import spelled_error
 from ipexctl.verbs.run import (
     RunOptions,
     each,
     new_run_id,
     prepare_on,
+    reach,
     request_of,
     script_of,
 )
@@ -46,8 +47,8 @@ def planned(target: Target, options: RunOptions) -> Planned:
     run_id = new_run_id()
 
     def prepare(host: Host) -> launch.Node:
-        agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
-        return prepare_on(agent, options, run_id)
+        agents[host] = reach(transport, host, target, options)
+        return prepare_on(agents[host], options, run_id)
 
     try:
         nodes = each(hosts.hosts, prepare, target)

@@ -24,10 +24,11 @@ from ipexctl.core.outcome import (
 )  # fmt: skip
 from ipexctl.core.plan.request import Ports
 from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import AHEAD, Agent, connect
 from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.transport import Transport
 from ipexctl.verbs import results, sync
-from ipexctl.verbs.facts import ROOT, probe
+from ipexctl.verbs.facts import ROOT, answer, question
 from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.last import remember
@@ -81,8 +82,8 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         run_id = new_run_id()
 
         def prepare(host: Host) -> Node:
-            agent = agents[host] = connect(transport, host, timeout=target.connect_timeout)
-            return prepare_on(agent, options, run_id)
+            agents[host] = reach(transport, host, target, options)
+            return prepare_on(agents[host], options, run_id)
 
         nodes = each(hosts.hosts, prepare, target)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
@@ -204,12 +205,18 @@ def _states(result: RunResult) -> dict[str, str]:
     return {**states, result.first.host: "failed"} if result.first else states
 
 
+def reach(transport: Transport, host: Host, target: Target, options: RunOptions) -> Agent:
+    """The question for its facts goes with the agent: one round trip less."""
+    asked = question(root_of(host, options.root), listen=False)
+    return connect(transport, host, timeout=target.connect_timeout, ahead=asked)
+
+
 def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:
     host = agent.host
     root = root_of(host, options.root)
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
-    facts = probe(agent, root)
+    facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
     asked = {"root": root, "run_id": run_id, "ports": options.ports, "pythons": _pythons(host)}
     done = agent.call("prepare.run", asked).done
     try:
@@ -224,7 +231,7 @@ def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:
 
 
 def _pythons(host: Host) -> list[str]:
-    """For this machine, where nothing may be installed: the Pythons that the user has before him."""
+    """For this machine, where nothing may be installed: the Pythons the user has before him."""
     if not host.local:
         return []
     active = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
