@@ -303,6 +303,33 @@ def test_what_a_host_has_does_not_travel_and_runs_do_not_share_files(agent, tmp_
     assert (root / "runs/run-1/work/b.py").read_text() == "12345678"
 
 
+def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(agent, tmp_path):
+    folder, root = fill(tmp_path / "p", {"a.py": "1", "b/c.py": "2", "d": "3", "e": "4"}), "root"
+    fill(folder, dict.fromkeys("uvwxyz", "same"))
+    (folder / "link").symlink_to("a.py")
+    first = taken(folder)
+    first.bring(agent, str(tmp_path / root), "run-1")
+    asked = {"root": str(tmp_path / root), "key": first.bundle.tree.key}
+    assert agent.call("trees.spare", asked).done == {}
+    (spare,) = (tmp_path / root / "blobs/spare").iterdir()
+    mark = (spare / "a.py").stat().st_ino
+    (folder / "link").unlink()
+    (folder / "link").mkdir()
+    (folder / "b/c.py").unlink()
+    (folder / "b").rmdir()
+    fill(folder, {"link/x": "5", "b": "6", "d": "7"})
+    (folder / "e").chmod(0o755)
+    taken(folder).bring(agent, str(tmp_path / root), "run-2")
+    work = tmp_path / root / "runs/run-2/work"
+    assert seen(work) == {
+        b"a.py": (0o600, b"1"), b"b": (0o600, b"6"), b"d": (0o600, b"7"), b"e": (0o700, b"4"),
+        b"link": "folder", b"link/x": (0o600, b"5"),
+        **{name.encode(): (0o600, b"same") for name in "uvwxyz"},
+    }  # fmt: skip
+    assert (work / "a.py").stat().st_ino == mark
+    assert list((tmp_path / root / "blobs/spare").iterdir()) == []
+
+
 def test_what_was_damaged_on_a_host_is_sent_again(agent: Agent, tmp_path: Path) -> None:
     folder, root = fill(tmp_path / "p", {"a.py": "1234"}), tmp_path / "root"
     taken(folder).bring(agent, str(root), "run-1")

@@ -78,6 +78,11 @@ def bring(agent: Agent, bundle: Bundle, root: str, asked: Mapping[str, Any]) -> 
     return Brought(done, sent + sum(tree.files[i].size for i in small))
 
 
+def make_spare(agent: Agent, bundle: Bundle, root: str) -> None:
+    """Has the host make a copy for the next run, and does not wait for it."""
+    agent.start("trees.spare", {"root": root, "key": bundle.tree.key})
+
+
 def _missing(agent: Agent, said: Any, count: int) -> list[int]:
     if isinstance(said, list) and all(type(i) is int and 0 <= i < count for i in said):
         return said

@@ -17,6 +17,7 @@ import zlib
 
 Failure = globals()["Failure"]  # these two are put there by remote/main.py
 blobs = globals()["agent"].module("blobs")
+spares = globals()["agent"].module("spares")
 
 PACKED = 256 * 1024  # as on the controller
 PACKS = 24  # when there are more, the one that was used longest ago goes
@@ -63,6 +64,17 @@ def op_fill(call, h):
     except OSError as e:
         raise unwritable(e, root, sum(size for _, size in expected)) from None
     return laid_out(root, tree, Packs(root), h)
+
+
+def op_spare(call, h):
+    """{root, key} -> {}: a copy of the same for the next run, made while this one computes."""
+    root = blobs.root_folder(h["root"])
+    tree = manifest(root, h["key"], b"")
+    if tree is not None and sum(size for _, _, size, _ in tree["files"]) <= spares.MOST:
+        spares.lowest_priority()
+        packs = Packs(root)
+        spares.made(root, h["key"], lambda path: change(root, packs, path, spares.EMPTY, tree))
+    return {}
 
 
 def op_there(call, h):
@@ -232,17 +244,35 @@ def laid_out(root, tree, packs, h):
     size = sum(size for _, _, size, _ in tree["files"])
     blobs.need_space(root, size, len(tree["files"]))
     try:
-        for name in tree["folders"]:
-            os.mkdir(inside(work, name), 0o700)
-        for name, sha, size, executable in tree["files"]:
-            place(root, packs, inside(work, name), sha, size, 0o700 if executable else 0o600)
-        for name, target in tree["links"]:
-            link(work, name, target)
+        before = spares.taken(root, h["key"], tree, work)
+        change(root, packs, work, before or spares.EMPTY, tree)
         cwd = inside(work, h["cwd"]) if h["cwd"] else work
         os.makedirs(cwd, 0o700, exist_ok=True)
     except OSError as e:
         raise unwritable(e, root, size) from None
     return {"work": os.fsdecode(work), "cwd": os.fsdecode(cwd)}
+
+
+def change(root, packs, work, old, new):
+    """Makes the folder `work`, which is as `old` says, as `new` says."""
+    if old is new:
+        return
+    was, now = spares.by_path(old), spares.by_path(new)
+    for name in was:
+        if now.get(name) != was[name]:
+            os.unlink(inside(work, name))
+    for name in sorted(set(old["folders"]).difference(new["folders"]), reverse=True):
+        os.rmdir(inside(work, name))
+    there = set(old["folders"])
+    for name in new["folders"]:
+        if name not in there:
+            os.mkdir(inside(work, name), 0o700)
+    for name, sha, size, executable in new["files"]:
+        if was.get(name) != now[name]:
+            place(root, packs, inside(work, name), sha, size, 0o700 if executable else 0o600)
+    for name, target in new["links"]:
+        if was.get(name) != now[name]:
+            link(work, name, target)
 
 
 def place(root, packs, path, sha, size, mode):
@@ -293,8 +323,7 @@ def inside(work, name):
     return os.path.join(work, raw)
 
 
-def encoded(name):
-    return name.encode("utf-8", "surrogateescape")
+encoded = spares.encoded
 
 
 def damaged(path):

@@ -160,8 +160,10 @@ class Reader:
         if unreadable:
             raise cannot_read(self._top, unreadable)
         self._hashes.save()
-        parents = {above for path in (f.path for f in files) for above in _above(path)}
-        parents.update(above for path, _ in found.links for above in _above(path))
+        holders = {
+            path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(found.links))
+        }
+        parents = {above for path in holders for above in (path, *_above(path)) if above}
         folders = sorted(parents.union(found.folders))  # sorted: those above come first
         return Tree(tuple(folders), tuple(files), tuple(found.links))
 

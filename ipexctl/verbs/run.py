@@ -7,6 +7,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -104,6 +105,7 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
         session = Session(
             plan, run_id, options.root, options.host_timeout, painter, interrupts,
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
+            all_up=lambda: _spare(files, [(agents[h], root_of(h, options.root)) for h in used]),
         )  # fmt: skip
         result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
         remember(hosts, _states(result), "run")
@@ -129,6 +131,12 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             agent.close()
         transport.close()
         painter.close()
+
+
+def _spare(files: sync.Snapshot | sync.InPlace, roots: Sequence[tuple[Agent, str]]) -> None:
+    for agent, root in roots:
+        with suppress(IpexctlError):  # of a host that is lost the session hears, too
+            files.spare(agent, root)
 
 
 def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:

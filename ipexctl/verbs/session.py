@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -59,6 +59,7 @@ class Session:
     launcher: str = mpi.AGENTS
     stall: float | None = None
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
     inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, Link] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)  # ranks whose end is known and noted
@@ -265,6 +266,8 @@ class Session:
                 for text in self.placed.add(rank, where):
                     self.painter.note(text)
                 self.health.spoke(rank, self.now)
+                if len(self.state.started) == self.plan.world_size:
+                    self.all_up()
             case events.RankEnded():
                 self._rank_ended(name, event)
             case events.RankRefused(why):

@@ -52,6 +52,10 @@ class Snapshot:
         brought = trees.bring(agent, self.bundle, root, asked)
         return Sent(str(brought.done["cwd"]), brought.sent)
 
+    def spare(self, agent: Agent, root: str) -> None:
+        """For the next run; the host makes it while this one computes."""
+        trees.make_spare(agent, self.bundle, root)
+
     def told(self, sent: int) -> str:
         tree = self.bundle.tree
         what = f"{self.project.folder} ({core.amount(len(tree.files), tree.bytes)})"
@@ -75,6 +79,9 @@ class InPlace:
         below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
         asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
         return Sent(str(agent.call("trees.there", asked).done["cwd"]))
+
+    def spare(self, agent: Agent, root: str) -> None:
+        return None
 
     def told(self, sent: int) -> str:
         return f"nothing is sent: ranks start in {self.folder} of their host"
