@@ -18,6 +18,7 @@ from ipexctl.core.outcome import (
     alike,
     first_cause,
     kept_plan,
+    known_cause,
     run_again,
     slowest,
 )
@@ -130,6 +131,13 @@ def test_the_slowest_rank_is_measured_by_its_own_clock():
 def result(**more):
     hosts = (HostEnd("n0", 0, "/l"), HostEnd("n1", None, ""))
     return RunResult("r1", 1, more.pop("ended_by", "rank-failed"), 1.0, made_plan(), hosts, **more)
+
+
+@pytest.mark.parametrize("hint", ["oom-rank", "oom-limit", "oom"])
+def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
+    end = RankEnd(0, "n0", None, 9, hints=(hint,))
+    known = known_cause(result(first=end, cause=f"rank 0 on n0 {end}"), failures())
+    assert known.slug == "out-of-memory"
 
 
 @pytest.mark.parametrize(
