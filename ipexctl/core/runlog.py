@@ -155,6 +155,13 @@ _SIGNALS = {
 }  # fmt: skip
 
 
+def ended(code: int) -> str:
+    """How a program of MPI ended; below 0: by that signal, above 128: a shell says so."""
+    if code < 0:
+        return f"was ended by signal {-code}{_SIGNALS.get(-code, '')}"
+    return f"ended with code {code}{_SIGNALS.get(code - 128, '')}"
+
+
 @dataclass
 class RunState:
     """Fed with what hosts report, in the order of arrival here: never by comparing their clocks."""

@@ -21,6 +21,7 @@ Failure = globals()["Failure"]  # these two are put there by remote/main.py
 blobs = globals()["agent"].module("blobs")
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
 
 
@@ -244,7 +245,7 @@ class HostRun:
         while True:
             message = reader.next()
             if message is None:  # its wrapper is gone without a word
-                time.sleep(0.5)  # if MPI's own programs were killed and took it along: they first
+                time.sleep(HESITATION)  # if MPI was killed and took it along: that first
                 self.sampler.remove(number)
                 return {"code": None, "signal": None, "lost": True}, pid
             if "started" in message:
@@ -358,6 +359,8 @@ class HostRun:
         def waiter():
             code = child.wait()
             self.follower.finish(key)
+            if code != 0 and not by_signal(code):
+                time.sleep(HESITATION)  # it gave up as a rank was killed: that first
             asked = key in self.killed
             self.call.emit({"event": "exited", "key": key, "code": code, "asked": asked})
 
@@ -400,6 +403,11 @@ def alive(pid):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except OSError:
         return False
+
+
+def by_signal(code):
+    """Was a program of MPI killed? A shell around it says 128 + the signal."""
+    return code < 0 or 128 < code < 128 + 65
 
 
 def start_thread(target, *args):

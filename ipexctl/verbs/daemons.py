@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from ipexctl.core import events, mpi
-from ipexctl.core.runlog import Lines, RunState
+from ipexctl.core.runlog import Lines, RunState, ended
 from ipexctl.errors import RunFailed
 from ipexctl.verbs.link import Link
 
@@ -95,8 +95,8 @@ class Daemons:
             if up == ranks
             else f"when {up} of {ranks} ranks had started"
         )
-        killed = (code < 0 or code > 128) and not asked
-        self.state.mpi_ended(f"{who} ended with code {code} {when}", killed=killed)
+        killed = (code < 0 or 128 < code < 128 + 65) and not asked  # 255: it gave up by itself
+        self.state.mpi_ended(f"{who} {ended(code)} {when}", killed=killed)
         self.soon(grace)
 
     @property
