@@ -1,8 +1,8 @@
 """What the benchmarks of `run` share: lab hosts with one environment, and keys for the peers.
 
-The hosts of a lab see this machine's files, so one environment (torch, impi-rt) serves them all and
-nothing is installed. `ipexctl run` needs no SSH between the hosts; plain mpirun does, and gets keys,
-names that resolve, and the script on every host.
+The hosts of a lab see this machine's files, so one environment (torch, impi-rt) serves them all
+and nothing is installed. `ipexctl run` needs no SSH between the hosts; plain mpirun does, and gets
+keys, names that resolve, and the script on every host.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def timed(argv: Sequence[str], wanted: int, cwd: Path) -> tuple[float, float]:
     errors = process.stderr.read()
     wall = time.monotonic() - began
     if process.wait() or found != wanted:
-        raise SystemExit(f"{argv}\nended with {process.returncode}, {found} lines\n{errors[-3000:]}")
+        raise SystemExit(
+            f"{argv}\nended with {process.returncode}, {found} lines\n{errors[-3000:]}"
+        )
     return first, wall
 
 

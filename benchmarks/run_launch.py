@@ -32,7 +32,7 @@ def measure(bench: Hosts, rounds: int) -> dict[str, tuple[float, float]]:
             sample = timed(argv, ranks, bench.work)
             if number:
                 found[name].append(sample)
-                print(ranks, name, "%.2f %.2f" % sample, load(), file=sys.stderr, flush=True)
+                print(ranks, name, sample, load(), file=sys.stderr, flush=True)
     return {
         name: (median([a for a, _ in samples]), median([b for _, b in samples]))
         for name, samples in found.items()
