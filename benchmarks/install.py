@@ -151,7 +151,9 @@ def empty(work: Path, lab: Lab, state: str) -> None:
         gone += ["~/.ipexctl", "~/.cache", "~/.ansible", "~/.local"]
         subprocess.run(["rm", "-rf", str(work / "cache"), str(work / "ipexctl.lock")], check=True)
     for host in lab.hosts:
-        done = lab.run_in(host, ["sh", "-c", f"rm -rf {' '.join(gone)}"], user="trainer")
+        done = lab.run_in(
+            host, ["sh", "-c", f"rm -rf {' '.join(gone)}"], user="trainer", timeout=600
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -215,11 +217,12 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--folder", help="where the hosts' homes are, such as /dev/shm")
     args = parser.parse_args()
     os.environ["PATH"] = f"{args.tools}:{os.environ['PATH']}"
     from ipexctl.hosts.uv import find_uv
 
-    with tempfile.TemporaryDirectory(prefix="ipexctl-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ipexctl-bench-", dir=args.folder) as folder:
         work = Path(folder)
         lab = Lab.up(LabSpec.plain(args.hosts, name="bench"), owner=os.getpid(), root=work / "labs")
         address = next(iter(lab.hosts.values())).address.rsplit(".", 1)[0] + ".1"
