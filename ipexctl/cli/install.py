@@ -72,6 +72,10 @@ def install(
         list[Path] | None,
         typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
     ] = None,
+    fetch: Annotated[
+        str,
+        typer.Option("--fetch", help="Who fetches: controller, each (host), node0 for all, auto."),
+    ] = "controller",
     allow_cuda: Annotated[
         bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
     ] = False,
@@ -97,6 +101,7 @@ def install(
     forks: Forks = 64,
 ) -> None:
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
+    from ipexctl.core.fetching import word
     from ipexctl.core.rows import Request
     from ipexctl.core.stack import checked
     from ipexctl.errors import InputError
@@ -112,7 +117,7 @@ def install(
             why="it goes back to the environment that the hosts had before",
         )
     chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda)
-    if use_env and (any(chosen) or bundle or rollback or rebuild):
+    if use_env and (any(chosen) or fetch != "controller" or bundle or rollback or rebuild):
         raise InputError(
             "--use-env cannot go with options that choose what is installed",
             why="nothing is installed: the environment is used as it is",
@@ -136,6 +141,7 @@ def install(
         bundle=bundle,
         lock_sha256=lock_sha256,
         python_from=python_from,
+        fetch=word(fetch),
     )
     named = [*(names or ()), *(hosts or ())]
     target = make_target(

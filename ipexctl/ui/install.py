@@ -74,7 +74,9 @@ def recap_lines(report: InstallReport) -> list[Text]:
     lines.append(
         Text(
             f"{megabytes(report.fetched)} from package indexes, {megabytes(report.sent)} to hosts, "
-            f"{report.seconds:.1f} s" + (" (rehearsal: nothing was changed)" * report.check)
+            + f"{megabytes(report.drawn)} from a host, " * bool(report.drawn)
+            + f"{report.seconds:.1f} s"
+            + (" (rehearsal: nothing was changed)" * report.check)
         )
     )
     return lines
@@ -112,6 +114,8 @@ def document(report: InstallReport) -> dict[str, Any]:
         ],
         "bytes_fetched": report.fetched,
         "bytes_sent": report.sent,
+        "bytes_from_hosts": report.drawn,
+        "fetch": report.fetch.value if report.fetch else None,
         "seconds": round(report.seconds, 3),
         "exit_code": report.exit_code,
     }
@@ -159,7 +163,7 @@ class View:
     _live: Any = None
 
     def progress(self) -> Progress:
-        return Progress(self.chosen, self.step, self.agreed)
+        return Progress(self.chosen, self.step, self.say, self.agreed)
 
     def chosen(self, chosen: Chosen) -> None:
         self.say(chosen_text(chosen))

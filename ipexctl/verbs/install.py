@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.core import stack as stacks
-from ipexctl.core.lock import Lock
 from ipexctl.core.model import Facts, Host, HostRecap, Python
 from ipexctl.core.refusals import folded
 from ipexctl.errors import IpexctlError, NothingFits
@@ -19,9 +18,9 @@ from ipexctl.verbs.facts import probe
 from ipexctl.verbs.hints import spelled_downs, spelled_error
 from ipexctl.verbs.installing import bundled, carrying
 from ipexctl.verbs.installing.bundled import Bundle
+from ipexctl.verbs.installing.fetching import fetched
 from ipexctl.verbs.installing.hosts import changes_to, complete, on_hosts, states_of, would
 from ipexctl.verbs.installing.locking import (
-    fetch,
     lacking,
     lock_for,
     read_lock,
@@ -70,7 +69,9 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     ordered = tuple(recaps[host] for host in hosts.hosts)
     remember(hosts, {r.host: r.state.value for r in ordered}, "install")
     seconds = time.monotonic() - began
-    return InstallReport(ordered, chosen, work.fetched, work.sent, seconds, asked.check)
+    return InstallReport(
+        ordered, chosen, work.fetched, work.sent, seconds, asked.check, work.fetch, work.drawn
+    )
 
 
 def _all_steps(
@@ -88,18 +89,13 @@ def _all_steps(
     if work.asked.check or not agreed:
         return chosen, would(work, lock, states, agreed=agreed)
     if any(not complete(state, lock) for state in states.values()):
-        lock = bundled.unpack(work, bundle) if bundle else _fetched(work, found)
+        lock = bundled.unpack(work, bundle) if bundle else fetched(work, found, states, forks)
     elif new_lock:
         lock = sized_if_known(lock)
     if new_lock:
         write_lock(work.asked.folder / LOCK_FILE, lock)
     recaps = on_hosts(work, stack, lock, states, forks)
     return replace(chosen, lock=lock), recaps
-
-
-def _fetched(work: Work, found: Resolved) -> Lock:
-    carrying.check_here(found.lock)
-    return fetch(work, found)
 
 
 def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool]:

@@ -35,13 +35,17 @@ class Fault:
 
 @dataclass
 class Served:
-    """`seen`: every GET as (path, Range). `faults`: by file name; `then`: once those are over."""
+    """`seen`: every GET as (path, Range). `faults`: by file name; `then`: once those are over.
+
+    `only_heads`: addresses of clients that are told of wheels and not given them.
+    """
 
     folder: Path
     url: str = ""
     ranges: bool = True
     seen: list[tuple[str, str]] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
+    only_heads: set[str] = field(default_factory=set)
     faults: dict[str, Fault] = field(default_factory=dict)
     then: dict[str, Fault] = field(default_factory=dict)
     over: threading.Event = field(default_factory=threading.Event)
@@ -120,6 +124,8 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
                 self.say(404 if page is None else 200, page or b"", "text/html")
             elif name.endswith(".metadata"):
                 self.say(200, _metadata(told.folder / name[: -len(".metadata")]))
+            elif self.command == "GET" and self.client_address[0] in told.only_heads:
+                self.say(403, b"not you")
             else:
                 self.send_file(told.folder / Path(name).name, fault)
 

@@ -13,6 +13,7 @@ from ipexctl.core import bundle as core
 from ipexctl.core import lock as locks
 from ipexctl.core import mpi
 from ipexctl.core import stack as stacks
+from ipexctl.core.fetching import Fetch
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Facts
 from ipexctl.core.rows import Request
@@ -47,6 +48,8 @@ def accepted(asked: Install) -> Bundle | None:
         raise InputError(
             "--bundle cannot go with options that choose a stack", why="the lock in it has chosen"
         )
+    if asked.fetch is not Fetch.CONTROLLER:
+        raise InputError("--bundle cannot go with --fetch", why="nothing is fetched")
     text = archive.read_lock(asked.bundle)
     own = read_lock(asked.folder / LOCK_FILE)
     if asked.lock_sha256:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from ipexctl.core import mpi, setvars
 from ipexctl.core import stack as stacks
 from ipexctl.core.changes import Change, between, told
+from ipexctl.core.fetching import Fetch
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.setvars import Pairs
@@ -19,7 +20,7 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.pythons import PYTHON_FILES, unpacked_size
-from ipexctl.hosts.store import Room, absent, default_store, ensure, room_for
+from ipexctl.hosts.store import Room, default_store, room_for
 from ipexctl.verbs.installing.work import SILENCE, State, Step, Work, note_downs, read_state
 from ipexctl.verbs.target import root_of
 
@@ -79,7 +80,8 @@ def would(
 def on_hosts(
     work: Work, stack: Stack, lock: Lock, states: Mapping[Host, State], forks: int
 ) -> dict[Host, HostRecap]:
-    room = _room(lock) if any(not s.built or s.stale for s in states.values()) else Room()
+    building = any(not s.built or s.stale for s in states.values())
+    room = _room(work, lock) if building else Room()
 
     def one(host: Host) -> HostRecap:
         return _OneHost(work, stack, lock, room, work.agents[host]).install(states[host])
@@ -89,9 +91,11 @@ def on_hosts(
     return {h: r for h, r in outcomes.items() if isinstance(r, HostRecap)}
 
 
-def _room(lock: Lock) -> Room:
+def _room(work: Work, lock: Lock) -> Room:
+    """As far as it is known here: of what hosts fetch themselves, their builder looks at it."""
     store = default_store(os.environ)
-    room = room_for([store.path(p.blob) for p in lock.packages])
+    fetched_there = work.fetch is Fetch.EACH
+    room = Room() if fetched_there else room_for([store.path(p.blob) for p in lock.packages])
     python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
     return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
 
@@ -114,7 +118,7 @@ class _OneHost:
         built, sent = False, 0
         if not state.built or state.stale:
             self._make_room(state)
-            sent = self._send(state.root)
+            sent = self._bring(state.root)
             built = self._build(state.root)
         proved = self._prove(state.root)
         switched = self._switch(state.root)
@@ -131,20 +135,13 @@ class _OneHost:
             asked = {"root": state.root, "key": self._lock.key}
             self._agent.call("upkeep.aside", asked, timeout=SILENCE, on_event=self._hear)
 
-    def _send(self, root: str) -> int:
-        store = default_store(os.environ)
+    def _bring(self, root: str) -> int:
+        """Bytes that were sent from here."""
         blobs = [p.blob for p in self._lock.files]
-        total = sum(b.size for b in absent(self._agent, root, blobs))
-        done = 0
-
-        def count(n: int) -> None:
-            nonlocal done
-            done += n
-            self._tell("sending", done, total)
-
-        sent = ensure(self._agent, root, blobs, store.path, on_bytes=count, room=self._room)
-        self._work.sent += sent.bytes
-        return sent.bytes
+        moved = self._work.carrier.bring(self._agent, root, blobs, self._tell, self._room)
+        self._work.sent += moved.sent
+        self._work.fetched += moved.fetched
+        return moved.sent
 
     def _build(self, root: str) -> bool:
         """False: another install had built it meanwhile."""

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ipexctl.core import lock as locks
 from ipexctl.core import requirements
-from ipexctl.core.lock import Lock
+from ipexctl.core.lock import Lock, Package
 from ipexctl.core.sizes import gigabytes, minutes
 from ipexctl.core.stack import Stack
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts import resolver
 from ipexctl.hosts.fetch import Fetcher, sized
 from ipexctl.hosts.indexes import Indexes, from_pip, merged
-from ipexctl.hosts.resolver import Resolved
+from ipexctl.hosts.resolver import Resolved, Urls
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.installing import needs
 from ipexctl.verbs.installing.work import Cuda, Step, Work
@@ -93,20 +93,32 @@ def write_lock(path: Path, lock: Lock) -> None:
 
 def fetch(work: Work, found: Resolved) -> Lock:
     """Afterwards every file of the lock is in the store, and the lock knows the sizes."""
-    store, indexes, lock = default_store(os.environ), indexes_of(work), found.lock
-    indexed = replace(lock, cpython=None)  # that is in no index; see carrying.py
-    missing = [p for p in indexed.files if not store.whole(p.blob)]
+    store, lock = default_store(os.environ), found.lock
+    missing = [p for p in _indexed(lock).files if not store.whole(p.blob)]
     if missing:
-        urls = found.urls or resolver.locate(found.stack, indexed, indexes, os.environ)
-        fetcher = Fetcher(store, indexes)
-        total = sum(p.size for p in missing)
-        fetcher.fetch(
-            missing,
-            urls,
-            lambda n: work.progress.step(Step("", "fetching", fetcher.done, total)),
-        )
-        work.fetched += fetcher.fetched
+        get(work, missing, urls_of(work, found))
     return sized(lock, store)
+
+
+def get(work: Work, files: Sequence[Package], urls: Urls) -> None:
+    """From the index into the store."""
+    fetcher = Fetcher(default_store(os.environ), indexes_of(work))
+    total = sum(p.size for p in files)
+    fetcher.fetch(
+        files,
+        urls,
+        lambda n: work.progress.step(Step("", "fetching", fetcher.done, total)),
+    )
+    work.fetched += fetcher.fetched
+
+
+def urls_of(work: Work, found: Resolved) -> Urls:
+    indexed = _indexed(found.lock)
+    return found.urls or resolver.locate(found.stack, indexed, indexes_of(work), os.environ)
+
+
+def _indexed(lock: Lock) -> Lock:
+    return replace(lock, cpython=None)  # that is in no index; see carrying.py
 
 
 def sized_if_known(lock: Lock) -> Lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.core.changes import Change, read_changes, rows
+from ipexctl.core.fetching import Fetch
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostDown, HostRecap, Recap
 from ipexctl.core.rows import Request
 from ipexctl.core.stack import Stack
 from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostFailed, worst_exit
 from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.carriers import Carrier, Push
 from ipexctl.hosts.indexes import Indexes
+from ipexctl.hosts.store import default_store
 from ipexctl.verbs.facts import ROOT
 
 LOCK_FILE = "ipexctl.lock"
@@ -47,6 +51,7 @@ class Install:
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
     python_from: str = ""  # where a CPython is that is carried to the hosts
+    fetch: Fetch = Fetch.CONTROLLER
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,12 @@ class Step:
 class InstallReport:
     recaps: tuple[HostRecap, ...]
     chosen: Chosen | None
-    fetched: int  # bytes from package indexes
+    fetched: int  # bytes from package indexes, whoever fetched them
     sent: int  # bytes to hosts
     seconds: float
     check: bool = False
+    fetch: Fetch | None = None  # who did; None: there was nothing to bring
+    drawn: int = 0  # bytes from the host that fetched for all
 
     @property
     def exit_code(self) -> int:
@@ -104,6 +111,7 @@ class Progress:
 
     chosen: Callable[[Chosen], None] = lambda chosen: None
     step: Callable[[Step], None] = lambda step: None
+    say: Callable[[str], None] = lambda text: None
     # Asked once, if there is something to do. False: the user says no.
     agreed: Callable[[Planned], bool] = lambda planned: True
 
@@ -118,6 +126,9 @@ class Work:
     downs: dict[Host, HostDown] = field(default_factory=dict)
     fetched: int = 0
     sent: int = 0
+    drawn: int = 0
+    fetch: Fetch | None = None
+    carrier: Carrier = field(default_factory=lambda: Push(default_store(os.environ).path))
 
 
 @dataclass(frozen=True)
