@@ -200,7 +200,8 @@ def test_launcher_ssh_without_keys_says_what_ssh_said(fleet, tmp_path):
     runner = fleet.runner(tmp_path)
     done = runner.plain("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
     assert done.returncode == 122
-    assert "ssh: Could not resolve hostname node02" in done.stderr
+    # of the two, which fails first; the other may be ended before it says so
+    assert re.search(r"ssh: Could not resolve hostname node0[23]", done.stderr), done.stderr
 
 
 def test_without_mpi_our_agents_start_the_ranks(without, tmp_path):
