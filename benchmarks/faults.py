@@ -178,7 +178,7 @@ FAULTS = (
         first="import threading\n"
         "def save():\n"
         "    while True:\n"
-        "        with open('checkpoint', 'wb') as f: f.write(b'x' * 1000000)\n"
+        "        with open('checkpoint', 'ab') as f: f.write(b'x' * 100000)\n"
         "        time.sleep(0.05)\n"
         "def end(failure):\n"
         "    sys.__excepthook__(*failure[:3]); sys.stderr.flush(); os._exit(1)\n"

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from ipexctl.core.launch import Node, RunRequest, plan
-from ipexctl.core.runlog import Lines, RankEnd, RunState, clean
+from ipexctl.core.runlog import Lines, RankEnd, RunState, clean, ended, unmarked
 from tests.made import facts, host, prepared
 
 
@@ -208,3 +208,22 @@ def test_when_an_abort_is_forgiven_the_next_failure_is_the_first():
     run.output(0, ABORT)
     run.output_end(0)
     assert run.first == RankEnd(1, "n0", 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "ended with code 1"),
+        (255, "ended with code 255"),
+        (137, "ended with code 137 (SIGKILL)"),
+        (-9, "was ended by signal 9 (SIGKILL)"),
+        (-64, "was ended by signal 64"),
+    ],
+)
+def test_the_end_of_mpis_programs_names_the_signal(code, words):
+    assert ended(code) == words
+
+
+def test_torchs_mark_before_a_traceback_is_taken_off():
+    lines = ["[rank12]: MemoryError", "[rank]: x", "a [rank1]: b"]
+    assert [unmarked(t) for t in lines] == ["MemoryError", "[rank]: x", "a [rank1]: b"]

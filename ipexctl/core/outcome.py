@@ -10,7 +10,7 @@ from typing import Any
 from ipexctl.core import causes, shell
 from ipexctl.core.causes import Cause
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.runlog import RankEnd, RunState, plain
+from ipexctl.core.runlog import RankEnd, RunState, plain, unmarked
 from ipexctl.errors import EXIT_INTERRUPTED
 
 SCHEMA = 1
@@ -135,7 +135,7 @@ def first_cause(
 
 
 def _only_tells_of_a_peer(tail: Sequence[str], known: tuple[Cause, ...]) -> bool:
-    found = causes.match(map(plain, tail), known)
+    found = causes.match(map(unmarked, map(plain, tail)), known)
     return found is not None and found.cause.slug == PEER_GONE
 
 
@@ -165,7 +165,7 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     """The known failure that the first failing rank's last words tell of, or else its end."""
     if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
         return None
-    found = causes.match([*map(plain, result.tail), result.cause], known)
+    found = causes.match([*map(unmarked, map(plain, result.tail)), result.cause], known)
     return found.cause if found else None
 
 

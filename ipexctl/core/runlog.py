@@ -17,6 +17,7 @@ _ESCAPE = re.compile(
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]"
     r"|[\u202a-\u202e\u2066-\u2069]"
 )
+_MARK = re.compile(r"^\[rank\d+\]: ")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -37,6 +38,11 @@ def clean(text: str) -> str:
 def plain(text: str) -> str:
     """Without colour."""
     return _COLOUR.sub("", text) if "\x1b" in text else text
+
+
+def unmarked(text: str) -> str:
+    """Without the `[rank1]: ` that torch puts before each line of a traceback."""
+    return _MARK.sub("", text)
 
 
 class Lines:

@@ -10,7 +10,7 @@ from rich.text import Text
 from ipexctl.core.fold import ranges
 from ipexctl.core.inventory import fold
 from ipexctl.core.outcome import HostEnd, RunResult, known_cause, slowest
-from ipexctl.core.runlog import RankEnd, plain
+from ipexctl.core.runlog import RankEnd, plain, unmarked
 from ipexctl.ui.run.words import clock, count, size
 
 MOST = 8  # ranks that are named
@@ -40,6 +40,7 @@ def _box(result: RunResult) -> list[Text]:
 
 def _last_words(tail: Sequence[str]) -> Sequence[str]:
     """From Python's traceback on, where there is one."""
+    tail = [unmarked(t) for t in tail]
     start = next((i for i, t in enumerate(tail) if t.startswith("Traceback (most recent")), 0)
     return tail[start:]
 
