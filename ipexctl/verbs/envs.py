@@ -104,7 +104,7 @@ def exit_code(recaps: Sequence[HostRecap]) -> int:
     return worst_exit([codes[r.state] for r in recaps if r.state in codes])
 
 
-class _Fleet:
+class Fleet:
     """The hosts, connected, and those that were lost on the way."""
 
     def __init__(self, target: Target, root: str) -> None:
@@ -162,8 +162,8 @@ class _Fleet:
 
 
 @contextmanager
-def _fleet(target: Target, root: str) -> Iterator[_Fleet]:
-    fleet = _Fleet(target, root)
+def fleet_of(target: Target, root: str) -> Iterator[Fleet]:
+    fleet = Fleet(target, root)
     try:
         fleet.connect()
         yield fleet
@@ -175,14 +175,14 @@ def _fleet(target: Target, root: str) -> Iterator[_Fleet]:
 
 
 def kept(target: Target, root: str = ROOT) -> Kept:
-    with _fleet(target, root) as fleet:
+    with fleet_of(target, root) as fleet:
         shelves = fleet.shelves(sizes=True)
         return Kept(fleet.ordered(shelves), fleet.ordered(fleet.down))
 
 
 def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
     """The current environments, against their builds and each other. `full`: read every file."""
-    with _fleet(target, root) as fleet:
+    with fleet_of(target, root) as fleet:
 
         def one(host: Host) -> Drift:
             done = fleet.call(host, "drift.compare", full=full)
@@ -210,7 +210,7 @@ def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     """`current` and `previous` swap, on the hosts where that leads to the same environment."""
-    with _fleet(target, root) as fleet:
+    with fleet_of(target, root) as fleet:
         shelves = fleet.shelves(sizes=False)
         key = core.way_back(list(fleet.ordered(shelves)))
         recaps = fleet.each(lambda host: _back(fleet, host, shelves[host.name], key, check=check))
@@ -220,7 +220,7 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     return Back(key, ordered, check)
 
 
-def _back(fleet: _Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> HostRecap:
+def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> HostRecap:
     env = shelf.env(key)
     if env and key == shelf.current:
         return HostRecap(host.name, Recap.OK, f"is {key} already, {env.title}")
@@ -246,7 +246,7 @@ def remove(
     for key in keys:
         if not core.is_key(key):
             raise InputError(f"{key!r} is not an environment's name", hint="ipexctl env ls")
-    with _fleet(target, root) as fleet:
+    with fleet_of(target, root) as fleet:
         shelves = fleet.shelves(sizes=False)
         going = {name: _going(shelf, keys) for name, shelf in shelves.items()}
         known = {e.key for shelf in shelves.values() for e in shelf.envs}
