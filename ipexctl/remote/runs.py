@@ -84,6 +84,7 @@ class HostRun:
         self.last_heard = time.monotonic()
         self.lock = threading.Lock()
         self.ranks = {}  # rank -> connection
+        self.running = set()  # ranks whose end is not known yet
         self.launches = {}  # key -> connection of a bootstrap program
         self.children = {}  # key -> Popen
         self.killed = set()  # keys of those that were killed as ordered
@@ -229,8 +230,10 @@ class HostRun:
             self.call.emit({"event": "rank", "rank": number, "refused": orders["refused"]})
             self.tell(link, orders)
             return
+        self.running.add(number)
         self.tell(link, orders)
         ended, pid = self.until_end(number, reader)
+        self.running.discard(number)
         if not ended["lost"]:
             self.follower.finish(number)
         ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
@@ -359,7 +362,7 @@ class HostRun:
         def waiter():
             code = child.wait()
             self.follower.finish(key)
-            if code != 0 and not by_signal(code):
+            if self.running and not by_signal(code):
                 time.sleep(HESITATION)  # it gave up as a rank was killed: that first
             asked = key in self.killed
             self.call.emit({"event": "exited", "key": key, "code": code, "asked": asked})
