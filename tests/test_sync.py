@@ -366,7 +366,9 @@ def test_no_path_of_a_manifest_leaves_the_runs_folder(agent, tmp_path, tree) -> 
     tree = Tree(tree.folders, tuple(File(f.path, 0, EMPTY) for f in tree.files), tree.links)
     with pytest.raises(HostFailed, match=r"leaves the run's folder"):
         bring(
-            agent, Bundle(tree, Nothing()), str(tmp_path / "root"), {"run_id": "run-1", "cwd": ""}
+            agent,
+            Bundle(tree, Nothing()),
+            {"root": str(tmp_path / "root"), "run_id": "run-1", "cwd": ""},
         )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["root"]
 

@@ -12,6 +12,7 @@ import typer
 
 from ipexctl import __version__
 from ipexctl.cli import bundle, hosts, install, look, run
+from ipexctl.cli.data import data_app
 from ipexctl.cli.envs import env_app
 from ipexctl.cli.lab import lab_app
 from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, InputError, IpexctlError
@@ -63,6 +64,7 @@ for command in (
 # what follows the script is the script's, also when it looks like an option
 app.command(context_settings={"allow_interspersed_args": False})(run.run)
 app.add_typer(env_app, name="env")
+app.add_typer(data_app, name="data")
 app.add_typer(lab_app, name="lab")
 
 

@@ -75,6 +75,9 @@ def run(
     leave_out: Annotated[
         list[str] | None, typer.Option("-e", "--leave-out", help="Do not show lines that match.")
     ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", metavar="NAME", help="From `data push`.")
+    ] = None,
     no_sync: Annotated[
         bool, typer.Option("--no-sync", help="Send nothing: the files are on the hosts already.")
     ] = False,
@@ -117,6 +120,7 @@ def run(
 ) -> None:
     """Run a PyTorch script on all hosts with mpirun, with live output of every rank."""
     from ipexctl.core.choice import Wanted
+    from ipexctl.core.data import checked_name
     from ipexctl.core.plan import secret
     from ipexctl.core.plan.ports import read_ports
     from ipexctl.ui.run import view
@@ -143,6 +147,7 @@ def run(
         log_limit=None if log_limit is None else log_limit * 1_000_000,
         fetch=(*(fetch or ()), *(outputs or ())),
         send=not no_sync,
+        data=tuple(checked_name(name) for name in data or ()),
         confirm=_confirm(yes=yes),
         again=tuple(sys.argv[1:]),
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),

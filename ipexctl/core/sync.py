@@ -19,6 +19,8 @@ CACHES = ("__pycache__", "*.py[co]", ".mypy_cache", ".ruff_cache", ".pytest_cach
 SECRETS = (".env*", "*.pem", "*.key", "id_*", ".ssh", ".netrc", ".aws")
 ENVIRONMENTS = (".venv",)  # and every folder with one of these in it:
 ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
+# of data, where names as id_0001.png are common; the last two are those of a hub cache
+DATA_SECRETS = (".env*", ".ssh", ".netrc", ".aws", ".git-credentials", "token", "stored_tokens")
 # to Python a module that is called so is code; a run without it would break
 CODE = ("id_*.py",)
 
@@ -34,6 +36,7 @@ def _any_of(*globs: str) -> re.Pattern[str]:
 _NEVER = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS)
 _SECRET = _any_of(*SECRETS)
 _CODE = _any_of(*CODE)
+_DATA_SECRET = _any_of(*DATA_SECRETS)
 
 
 def never(name: str) -> bool:
@@ -43,6 +46,10 @@ def never(name: str) -> bool:
 
 def secret(name: str) -> bool:
     return bool(_SECRET.match(name)) and not _CODE.match(name)
+
+
+def data_secret(name: str) -> bool:
+    return bool(_DATA_SECRET.match(name))
 
 
 # --- ignore files --------------------------------------------------------------------------------

@@ -56,25 +56,37 @@ class Brought:
     sent: int = 0
 
 
-def bring(agent: Agent, bundle: Bundle, root: str, asked: Mapping[str, Any]) -> Brought:
+def bring(
+    agent: Agent,
+    bundle: Bundle,
+    asked: Mapping[str, Any],
+    *,
+    module: str = "trees",
+    on_bytes: store.OnBytes = lambda size: None,
+) -> Brought:
     """Has the host lay out the tree as `asked` says. What it has does not travel.
 
+    `module` of remote/ says what becomes of it. `on_bytes` hears of every byte that is there now.
     Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
     """
     tree = bundle.tree
-    header = {**asked, "root": root, "key": tree.key}
-    done = agent.call("trees.make", header, timeout=SILENCE).done
+    header = {**asked, "key": tree.key}
+    done = agent.call(f"{module}.make", header, timeout=SILENCE).done
     if done.get("lacks"):
-        number = agent.start("trees.make", header, zlib.compress(tree.manifest, 1))
+        number = agent.start(f"{module}.make", header, zlib.compress(tree.manifest, 1))
         done = agent.wait(number, timeout=SILENCE).done
     if "missing" not in done:
         return Brought(done)
     missing = _missing(agent, done["missing"], len(tree.files))
-    large = [tree.files[i] for i in missing if tree.files[i].size > PACKED]
-    blobs = [Blob(f.path, f.sha256, f.size) for f in large]
-    sent = store.ensure(agent, root, blobs, lambda b: bundle.contents.path(b.sha256)).bytes
+    large = _distinct(tree, [i for i in missing if tree.files[i].size > PACKED])
     small = _distinct(tree, [i for i in missing if tree.files[i].size <= PACKED])
-    done = _fill(agent, header, bundle, small)
+    size = sum(tree.files[i].size for i in (*large, *small))
+    on_bytes(tree.bytes - size)
+    blobs = [Blob(f.path, f.sha256, f.size) for f in (tree.files[i] for i in large)]
+    sent = store.ensure(
+        agent, header["root"], blobs, lambda b: bundle.contents.path(b.sha256), on_bytes=on_bytes
+    ).bytes
+    done = _fill(agent, f"{module}.fill", header, bundle, small, on_bytes)
     return Brought(done, sent + sum(tree.files[i].size for i in small))
 
 
@@ -94,17 +106,25 @@ def _distinct(tree: Tree, indices: Sequence[int]) -> tuple[int, ...]:
 
 
 def _fill(
-    agent: Agent, header: Mapping[str, Any], bundle: Bundle, indices: tuple[int, ...]
+    agent: Agent,
+    op: str,
+    header: Mapping[str, Any],
+    bundle: Bundle,
+    indices: tuple[int, ...],
+    on_bytes: store.OnBytes,
 ) -> Mapping[str, Any]:
     files = [bundle.tree.files[i] for i in indices]
     frames = bundle.frames(indices)  # before the host is asked: it may fail here
     pairs = [[f.sha256, f.size] for f in files]
-    number = agent.start("trees.fill", {**header, "files": pairs})
+    number = agent.start(op, {**header, "files": pairs})
     answers = _answers(agent, number)
+    at = 0
     for on_its_way, (count, packed, body) in enumerate(frames):
         if on_its_way >= WINDOW:
             next(answers)
         agent.feed(number, {"files": count, "z": packed}, body)
+        on_bytes(sum(f.size for f in files[at : at + count]))
+        at += count
     for done in answers:
         if done is not None:
             return done
@@ -118,11 +138,12 @@ def _answers(agent: Agent, number: int) -> Iterator[Mapping[str, Any] | None]:
             continue
         if "error" in frame.header:
             raise failure(agent.host, frame.header["error"])
+        if frame.header.get("event") == "got":
+            yield None
         if "done" in frame.header:
             done = frame.header["done"]
             yield done if isinstance(done, Mapping) else {}
             return
-        yield None
     yield agent.wait(number).done  # the channel has ended: raises with what the host said last
 
 

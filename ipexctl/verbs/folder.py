@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipexctl.core.sync import ENVIRONMENT_SIGNS as SIGNS
-from ipexctl.core.sync import PACKED, File, Ignore, Tree, link_stays, never, printable, secret
+from ipexctl.core.sync import (
+    PACKED,
+    File,
+    Ignore,
+    Tree,
+    data_secret,
+    link_stays,
+    never,
+    printable,
+    secret,
+)
 from ipexctl.errors import InputError
 from ipexctl.hosts.hashes import Hashes, Stamp, stamp
 
@@ -52,7 +62,7 @@ def _some(paths: list[str]) -> str:
 
 
 class Walk:
-    """`everything`: also what ignore files and our own list leave out (for data)."""
+    """`everything`: also what ignore files and our own list leave out; for data."""
 
     def __init__(self, folder: Path, *, everything: bool = False, most: int | None = None) -> None:
         self._top = os.fspath(folder)
@@ -93,6 +103,9 @@ class Walk:
         if entry.is_dir(follow_symlinks=False):
             self._folder(entry.name, path + "/", ignore, inherited)
             return
+        if self._everything and data_secret(entry.name):
+            self.found.secrets.append(path)
+            return
         if not self._everything:
             if ignore(path, inherited=inherited):
                 return
@@ -109,7 +122,9 @@ class Walk:
             self.found.odd.append(path)
 
     def _folder(self, name: str, path: str, ignore: Ignore, inherited: bool) -> None:
-        if self._everything:
+        if self._everything and data_secret(name):
+            self.found.secrets.append(path)
+        elif self._everything:
             self._enter(path, ignore, inherited=False)
         elif never(name):
             if secret(name) and not ignore(path, inherited=inherited):

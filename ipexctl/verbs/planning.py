@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ipexctl.core import launch, printed
+from ipexctl.core.data import Held
 from ipexctl.core.model import Facts, Host, LaunchPlan
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
+from ipexctl.verbs import data
 from ipexctl.verbs.hints import spelled_error
 from ipexctl.verbs.run import (
     RunOptions,
@@ -44,15 +46,21 @@ def planned(target: Target, options: RunOptions) -> Planned:
     script = script_of(options)
     transport = AnyTransport(target, hosts)
     agents: dict[Host, Agent] = {}
+    held: dict[str, tuple[Held, ...]] = {}
     run_id = new_run_id()
 
     def prepare(host: Host) -> launch.Node:
         agents[host] = reach(transport, host, target, options)
-        return prepare_on(agents[host], options, run_id)
+        node = prepare_on(agents[host], options, run_id)
+        if options.data:
+            held[host.name] = data.use(agents[host], root_of(host, options.root), options.data)
+        return node
 
     try:
         nodes = each(hosts.hosts, prepare, target)
         plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
+        if options.data:
+            plan = data.planned(plan, held, options.data, dict(options.env))
         facts = {node.host.name: node.facts for node in nodes.values()}
         return Planned(plan, tuple(facts[host.host] for host in plan.hosts))
     except IpexctlError as e:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ipexctl.core import choice, launch, mpi
 from ipexctl.core.choice import Wanted
+from ipexctl.core.data import Held
 from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.outcome import (
@@ -28,7 +29,7 @@ from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unre
 from ipexctl.hosts.agent import AHEAD, Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import Transport
-from ipexctl.verbs import results, sync
+from ipexctl.verbs import data, results, sync
 from ipexctl.verbs.facts import ROOT, answer, question
 from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
@@ -60,6 +61,7 @@ class RunOptions:
     shown: Wanted = Wanted()
     fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
     send: bool = True
+    data: tuple[str, ...] = ()  # names of data sets
     confirm: sync.Confirm = sync.never  # is asked before much is sent
     again: tuple[str, ...] = ()  # the words of the command line
     ports: Ports | None = None
@@ -77,6 +79,7 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
     transport = AnyTransport(target, hosts)
     painter = Painter(Chosen(view, chosen) if chosen else view)
     agents: dict[Host, Agent] = {}
+    held: dict[str, tuple[Held, ...]] = {}
     try:
         for note in files.notes:
             painter.note(note)
@@ -84,12 +87,17 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
 
         def prepare(host: Host) -> Node:
             agents[host] = reach(transport, host, target, options)
-            return prepare_on(agents[host], options, run_id)
+            node = prepare_on(agents[host], options, run_id)
+            if options.data:
+                held[host.name] = data.use(agents[host], root_of(host, options.root), options.data)
+            return node
 
         nodes = each(hosts.hosts, prepare, target)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             painter.note(text)
         plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
+        if options.data:
+            plan = data.planned(plan, held, options.data, dict(options.env))
         choice.check(chosen, plan)
         mpi.check_launcher(options.launcher, plan.mpi)
         painter.planned(run_id, plan)

@@ -48,8 +48,8 @@ class Snapshot:
 
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
         """Makes the snapshot on the host."""
-        asked = {"run_id": run_id, "cwd": self.project.cwd}
-        brought = trees.bring(agent, self.bundle, root, asked)
+        asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
+        brought = trees.bring(agent, self.bundle, asked)
         return Sent(str(brought.done["cwd"]), brought.sent)
 
     def spare(self, agent: Agent, root: str) -> None:
@@ -92,11 +92,11 @@ def project_of(script: Path, cwd: Path) -> Project:
     in there, else beside the script. Raises InputError for folders nobody means to send."""
     root = _git_root(script)
     notes: tuple[str, ...] = ()
-    if root and root != script and (why := _refused(root)):
+    if root and root != script and (why := refused(root)):
         notes = (f"{root} is not sent whole, since {why}; only {script} is",)
         root = None
     folder = root or script
-    if why := _refused(folder):
+    if why := refused(folder):
         raise InputError(
             f"{folder} is not sent to other machines: {why}",
             hint="move the script into a folder of its own; or --no-sync, if it is there already",
@@ -138,7 +138,7 @@ def _git_root(folder: Path) -> Path | None:
     return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), None)
 
 
-def _refused(folder: Path) -> str:
+def refused(folder: Path) -> str:
     """Why this folder is never sent, "" if it may be."""
     home = Path.home().resolve()
     if folder == home:

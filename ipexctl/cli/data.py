@@ -1,0 +1,138 @@
+"""data push, data ls, data rm."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ipexctl.cli.options import (
+    AskPass,
+    Exclude,
+    Forks,
+    Hostfile,
+    HostList,
+    Json,
+    Limit,
+    Root,
+    SshConfig,
+    TransportName,
+    make_target,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.data import Listed
+
+data_app = typer.Typer(
+    name="data", help="Folders that stay on the hosts: data sets, hub caches.",
+    no_args_is_help=True, rich_markup_mode=None,
+)  # fmt: skip
+
+
+@data_app.command()
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    name: Annotated[
+        str, typer.Option("--as", metavar="NAME", help="Instead of the folder's name.")
+    ] = "",
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Put a folder on every host, for `run --data NAME`. What a host has is not sent again."""
+    from ipexctl.ui.data import pushed_document, show_pushed
+    from ipexctl.ui.install import View
+    from ipexctl.verbs.data import push as verb
+
+    target = make_target(
+        hostfile, hosts, ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    with View(quiet=json) as view:
+        pushed = verb(target, folder, name, view.progress(), root)
+    if json:
+        print_json(pushed_document(pushed))
+    else:
+        show_pushed(pushed)
+    raise typer.Exit(pushed.exit_code)
+
+
+@data_app.command()
+def ls(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """The data on each host: version, size, and which hosts have it."""
+    from ipexctl.ui.data import listed_document, show_listed
+    from ipexctl.verbs.data import listed
+
+    target = make_target(
+        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    found = listed(target, root)
+    if json:
+        print_json(listed_document(found))
+    else:
+        show_listed(found)
+    raise typer.Exit(found.exit_code)
+
+
+@data_app.command()
+def rm(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Remove data from the hosts. What a run is using stays."""
+    from ipexctl.errors import InputError
+    from ipexctl.ui.data import removed_document, show_going, show_removed
+    from ipexctl.ui.install import ask
+    from ipexctl.verbs.data import remove
+
+    if not (yes or sys.stdin.isatty()):
+        raise InputError("nobody is there to be asked", hint="-y removes without a question")
+
+    def agreed(going: Listed) -> bool:
+        if not (yes or json):
+            show_going(going)
+        return yes or ask(sys.stdin)
+
+    target = make_target(
+        hostfile, hosts, ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    done = remove(target, name, agreed, root)
+    if json:
+        print_json(removed_document(done))
+    else:
+        show_removed(done)
+    raise typer.Exit(done.exit_code)

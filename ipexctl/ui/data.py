@@ -1,0 +1,98 @@
+"""What `data push`, `data ls` and `data rm` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.core.data import Held, variable
+from ipexctl.core.inventory import fold
+from ipexctl.core.sync import amount
+from ipexctl.ui.console import stderr_console, stdout_console
+from ipexctl.ui.install import host_documents, host_lines
+from ipexctl.verbs.data import Listed, Pushed, Removed
+
+
+def show_pushed(pushed: Pushed) -> None:
+    _print(host_lines(pushed.recaps))
+    if pushed.exit_code == 0:
+        print(
+            f"{pushed.name}: {amount(pushed.files, pushed.bytes)}, version {pushed.version}\n"
+            f"next: ipexctl run --data {pushed.name} SCRIPT   # finds it by "
+            f"${variable(pushed.name)}"
+        )
+
+
+def pushed_document(pushed: Pushed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "name": pushed.name,
+        "version": pushed.version,
+        "files": pushed.files,
+        "bytes": pushed.bytes,
+        "sent_bytes": pushed.sent,
+        "hosts": host_documents(pushed.recaps),
+        "exit_code": pushed.exit_code,
+    }
+
+
+def listed_text(listed: Listed) -> str:
+    """Hosts that have the same version of the same are said once."""
+    groups: dict[tuple[str, str], tuple[Held, list[str]]] = {}
+    for host, held in listed.hosts:
+        for one in held:
+            groups.setdefault((one.name, one.version), (one, []))[1].append(host)
+    if not groups:
+        return "no data on these hosts; ipexctl data push DIR puts some there\n"
+    width = max(len(name) for name, _ in groups)
+    lines = []
+    for (name, version), (one, hosts) in sorted(groups.items()):
+        kind = ", hub cache" if one.hub else ""
+        lines.append(
+            f"{name:{width}}  {version}  {amount(one.files, one.bytes)}{kind}  {fold(hosts)}"
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def show_listed(listed: Listed) -> None:
+    print(listed_text(listed), end="")
+    _print(host_lines(listed.recaps) if listed.recaps else [])
+
+
+def listed_document(listed: Listed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "hosts": [{"host": h, "data": [asdict(d) for d in held]} for h, held in listed.hosts],
+        "not_asked": host_documents(listed.recaps),
+        "exit_code": listed.exit_code,
+    }
+
+
+def show_going(listed: Listed) -> None:
+    stderr_console().print(f"to be removed:\n{listed_text(listed)}", end="", soft_wrap=True)
+
+
+def show_removed(removed: Removed) -> None:
+    if removed.done:
+        _print(host_lines(removed.recaps))
+    else:
+        print("nothing was removed")
+
+
+def removed_document(removed: Removed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "name": removed.name,
+        "done": removed.done,
+        "hosts": host_documents(removed.recaps),
+        "exit_code": removed.exit_code,
+    }
+
+
+def _print(lines: Iterable[Text]) -> None:
+    console = stdout_console()
+    for line in lines:
+        console.print(line, soft_wrap=True)

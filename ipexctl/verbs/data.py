@@ -1,0 +1,171 @@
+"""data push, data ls, data rm: folders that stay on the hosts, for many runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core import data as core
+from ipexctl.core.data import Held
+from ipexctl.core.model import Host, HostRecap, LaunchPlan, Recap
+from ipexctl.core.sync import Ignore, amount
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.hosts import trees
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.hashes import hashes_of
+from ipexctl.verbs.envs import exit_code, fleet_of
+from ipexctl.verbs.facts import ROOT
+from ipexctl.verbs.folder import Reader, Walk
+from ipexctl.verbs.installing.work import Progress, Step
+from ipexctl.verbs.sync import refused
+from ipexctl.verbs.target import Target, root_of
+
+
+@dataclass(frozen=True)
+class Pushed:
+    name: str
+    version: str
+    files: int
+    bytes: int
+    sent: int
+    recaps: tuple[HostRecap, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code(self.recaps)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """(host, what it has), and the hosts that could not be asked."""
+
+    hosts: tuple[tuple[str, tuple[Held, ...]], ...]
+    recaps: tuple[HostRecap, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code(self.recaps)
+
+
+@dataclass(frozen=True)
+class Removed:
+    name: str
+    recaps: tuple[HostRecap, ...]
+    done: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code(self.recaps)
+
+
+def push(target: Target, folder: Path, name: str, progress: Progress, root: str = ROOT) -> Pushed:
+    """Makes the folder a data set of that name ("": as the folder is called) on every host."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder", hint="ipexctl data push DIR")
+    folder = folder.resolve()
+    if why := refused(folder):
+        raise InputError(f"{folder} is not sent to other machines: {why}")
+    name = core.checked_name(name or folder.name)
+    progress.step(Step("", f"reading {folder}"))
+    found = Walk(folder, everything=True).run(Ignore())
+    reader = Reader(folder, hashes_of(folder, os.environ))
+    bundle = trees.Bundle(reader.tree(found), reader)
+    tree = bundle.tree
+    if not tree.files:
+        raise InputError(f"there are no files in {folder}")
+    for note in found.notes():
+        progress.say(note)
+    sent: dict[str, int] = {}
+    with fleet_of(target, root) as fleet:
+
+        def one(host: Host) -> HostRecap:
+            asked = {"root": root_of(host, root), "name": name, "hub": core.hub_kind(tree)}
+            heard = _heard(host.name, tree.bytes, progress)
+            brought = trees.bring(fleet.agents[host], bundle, asked, module="data", on_bytes=heard)
+            held = _held(host, brought.done)
+            sent[host.name] = brought.sent
+            same = brought.done.get("same") is True
+            what = "was there already" if same else amount_sent(brought.sent)
+            return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, f"{what}: {held.path}")
+
+        recaps = fleet.each(one)
+        ordered = fleet.ordered({**recaps, **fleet.down})
+    return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, sum(sent.values()), ordered)
+
+
+def amount_sent(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB sent" if size >= 1e5 else f"{size / 1e3:,.1f} kB sent"
+
+
+def _heard(host: str, total: int, progress: Progress) -> Callable[[int], None]:
+    there = 0
+
+    def hear(size: int) -> None:
+        nonlocal there
+        there += size
+        progress.step(Step(host, "sending", there, total))
+
+    return hear
+
+
+def listed(target: Target, root: str = ROOT) -> Listed:
+    with fleet_of(target, root) as fleet:
+        found = fleet.each(lambda host: _all(host, fleet.call(host, "data.list")))
+        hosts = tuple((h.name, found[h.name]) for h in fleet.hosts.hosts if h.name in found)
+        return Listed(hosts, fleet.ordered(fleet.down))
+
+
+def remove(
+    target: Target, name: str, agreed: Callable[[Listed], bool], root: str = ROOT
+) -> Removed:
+    """`agreed` sees first what would go. A data set that a run uses stays, and is told."""
+    core.checked_name(name)
+    with fleet_of(target, root) as fleet:
+        found = fleet.each(lambda host: _all(host, fleet.call(host, "data.list")))
+        having = tuple(
+            (host, tuple(d for d in held if d.name == name)) for host, held in found.items()
+        )
+        if not any(held for _, held in having) and not fleet.down:
+            raise InputError(f"no host has data called {name}", hint="ipexctl data ls")
+        if not agreed(Listed(having, fleet.ordered(fleet.down))):
+            return Removed(name, (), done=False)
+        recaps = fleet.each(lambda host: _removed(host, fleet.call(host, "data.remove", name=name)))
+        return Removed(name, fleet.ordered({**recaps, **fleet.down}))
+
+
+def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
+    """What the host has of them; it is not removed while the agent lives."""
+    return _all(agent.host, agent.call("data.use", {"root": root, "names": list(names)}).done)
+
+
+def planned(
+    plan: LaunchPlan, held: Mapping[str, Sequence[Held]], names: Sequence[str], given: Iterable[str]
+) -> LaunchPlan:
+    """The plan with what the hosts have of `names`. Raises RunFailed where they do not agree."""
+    core.agreed(names, {host.host: held[host.host] for host in plan.hosts})
+    return core.with_data(plan, held, given)
+
+
+def _removed(host: Host, done: Mapping[str, object]) -> HostRecap:
+    size = done.get("removed")
+    if isinstance(size, int):
+        return HostRecap(host.name, Recap.CHANGED, f"{amount(1, size).partition(', ')[2]} removed")
+    if done.get("used"):
+        return HostRecap(host.name, Recap.FAILED, "stays: a run is using it")
+    return HostRecap(host.name, Recap.OK, "was not there")
+
+
+def _all(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
+    rows = done.get("data")
+    if not isinstance(rows, list):
+        raise HostFailed(f"{host.name}: its list of data is not readable")
+    return tuple(_held(host, row) for row in rows)
+
+
+def _held(host: Host, said: object) -> Held:
+    try:
+        return core.read_held(said)
+    except ValueError as e:
+        raise HostFailed(f"{host.name}: what it says of its data is not readable ({e})") from None

@@ -1,0 +1,210 @@
+"""Data sets: pushed to a real agent on this machine, and what runs get of them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core import data as core
+from ipexctl.core.data import Held
+from ipexctl.core.model import Recap
+from ipexctl.core.sync import PACKED, Tree
+from ipexctl.errors import InputError, RunFailed
+from ipexctl.verbs import data
+from ipexctl.verbs.installing.work import Progress
+from ipexctl.verbs.target import Target
+
+REPO = Path(__file__).parents[2]
+
+
+def held(name: str, version: str = "a" * 16, hub: str = "") -> Held:
+    path = f"/r/data/{name}/{version}/files"
+    return Held(name, version, 1, 2, path, {"": "", "cache": path[:-6], "home": path}[hub])
+
+
+# --- pure ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("mnist", "IPEXCTL_DATA_MNIST"), ("c4-en.v2", "IPEXCTL_DATA_C4_EN_V2")],
+)
+def test_a_name_becomes_a_variable(name: str, variable: str) -> None:
+    assert variable == core.variable(core.checked_name(name))
+
+
+@pytest.mark.parametrize("name", ["", ".x", "a/b", "a b", "-x", "ü", "x" * 65])
+def test_odd_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError):
+        core.checked_name(name)
+
+
+@pytest.mark.parametrize(
+    ("folders", "kind"),
+    [
+        (("models--gpt2", "models--gpt2/snapshots", "models--gpt2/snapshots/abc"), "cache"),
+        (("hub", "hub/datasets--c4/snapshots/abc"), "home"),
+        (("models--gpt2", "models--gpt2/blobs"), ""),
+        (("train", "snapshots"), ""),
+    ],
+)
+def test_a_hub_cache_is_known_by_its_folders(folders: tuple[str, ...], kind: str) -> None:
+    assert core.hub_kind(Tree(folders, ())) == kind
+
+
+def test_what_ranks_get() -> None:
+    assert core.variables([held("mnist"), held("hf", hub="cache")]) == (
+        ("IPEXCTL_DATA_MNIST", held("mnist").path, f"--data mnist, version {'a' * 16}"),
+        ("IPEXCTL_DATA_HF", held("hf").path, f"--data hf, version {'a' * 16}"),
+        ("HF_HOME", f"/r/data/hf/{'a' * 16}", "hf is a hub cache"),
+        ("HF_HUB_OFFLINE", "1", "the hub is not asked for what is in the cache"),
+    )
+    with pytest.raises(InputError, match="both are hub caches"):
+        core.variables([held("a", hub="cache"), held("b", hub="home")])
+
+
+def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
+    hosts = {"n1": [held("x")], "n2": [held("x", "b" * 16)], "n3": [held("y")], "n4": [held("x")]}
+    with pytest.raises(RunFailed) as e:
+        core.agreed(["x"], hosts)
+    assert e.value.why.splitlines() == [
+        f"n[1,4]: {'a' * 16}",
+        f"n2: {'b' * 16}",
+        "n3: does not have it",
+    ]
+    core.agreed(["x"], {"n1": [held("x")], "n4": [held("x"), held("y")]})
+
+
+# --- on a host -----------------------------------------------------------------------------------
+
+
+def push(folder: Path, root: Path, name: str = "") -> data.Pushed:
+    return data.push(Target(), folder, name, Progress(), str(root))
+
+
+def made(folder: Path, **files: bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()
+    }
+
+
+def used(root: Path) -> int:
+    """Bytes on the disk, each file once."""
+    found = {p.lstat().st_ino: p.lstat().st_size for p in root.rglob("*") if p.is_file()}
+    return sum(found.values())
+
+
+def test_data_is_on_the_disk_once_read_only_and_not_sent_twice(tmp_path: Path) -> None:
+    large = os.urandom(4 * PACKED)
+    folder = made(tmp_path / "set", a=b"small", b=b"small", large=large, again=large)
+    root = tmp_path / "root"
+    first = push(folder, root)
+    assert (first.exit_code, first.sent, [r.state for r in first.recaps]) == (
+        0, len(large) + 5, [Recap.CHANGED],
+    )  # fmt: skip
+    here = root / "data/set/current/files"
+    assert content(here) == {"a": b"small", "b": b"small", "large": large, "again": large}
+    assert {stat.S_IMODE(p.stat().st_mode) for p in here.iterdir()} == {0o444}
+    assert used(root) < len(large) + 10_000
+    again = push(folder, root)
+    assert (again.sent, again.recaps[0].state, again.version) == (0, Recap.OK, first.version)
+
+
+def test_a_new_version_takes_what_the_old_one_has_and_replaces_it(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * PACKED)
+    old = push(made(tmp_path / "set", large=large, x=b"1"), root)
+    new = push(made(tmp_path / "set", x=b"22"), root)
+    assert new.sent == 2
+    assert sorted(os.listdir(root / "data/set")) == sorted(["current", new.version])
+    assert content(root / "data/set/current/files") == {"large": large, "x": b"22"}
+    assert push(tmp_path / "set", root, "other").sent == 0
+    assert old.version != new.version
+
+
+def test_a_push_that_was_cut_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * PACKED)
+    made(tmp_path / "set", large=large, x=b"1", y=b"2")
+    with pytest.raises(RuntimeError):
+        data.push(Target(), tmp_path / "set", "", Progress(step=_cut_after(len(large))), str(root))
+    assert not (root / "data/set/current").exists()
+    assert push(tmp_path / "set", root).sent <= 2
+    assert content(root / "data/set/current/files") == {"large": large, "x": b"1", "y": b"2"}
+
+
+def _cut_after(size: int):
+    def step(step) -> None:
+        if step.host and step.done > size:
+            raise RuntimeError("cut")
+
+    return step
+
+
+def test_a_hub_cache_keeps_its_links_and_leaves_its_token_here(tmp_path: Path) -> None:
+    hub = tmp_path / "hf/hub/models--gpt2"
+    made(hub / "blobs", abc=b"weights")
+    made(tmp_path / "hf", token=b"hf_secret")
+    (hub / "snapshots/rev").mkdir(parents=True)
+    (hub / "snapshots/rev/model.bin").symlink_to("../../blobs/abc")
+    said: list[str] = []
+    root = tmp_path / "root"
+    for folder in ("hf", "hf/hub"):
+        pushed = data.push(Target(), tmp_path / folder, "", Progress(say=said.append), str(root))
+        assert pushed.exit_code == 0
+    assert said == ["never sent, as they may hold secrets: token"]
+    ((_, found),) = data.listed(Target(), str(root)).hosts
+    homes = [Path(one.hub) for one in found]
+    assert [len(found), *(h.is_dir() for h in homes)] == [2, True, True]
+    for home in homes:
+        model = home / "hub/models--gpt2/snapshots/rev/model.bin"
+        assert (model.is_symlink(), model.read_bytes()) == (True, b"weights")
+
+
+def test_what_a_run_uses_stays(tmp_path: Path) -> None:
+    from ipexctl.core.model import Host
+    from ipexctl.hosts.agent import connect
+    from ipexctl.hosts.transport import LocalTransport
+
+    root = tmp_path / "root"
+    push(made(tmp_path / "set", x=b"1"), root)
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        (one,) = data.use(agent, str(root), ["set", "nothing"])
+        kept = data.remove(Target(), "set", lambda going: True, str(root))
+        assert (kept.exit_code, kept.recaps[0].detail) == (1, "stays: a run is using it")
+        push(made(tmp_path / "set", x=b"2"), root)
+        assert content(Path(one.path)) == {"x": b"1"}
+    finally:
+        agent.close()
+    assert data.remove(Target(), "set", lambda going: True, str(root)).exit_code == 0
+    assert os.listdir(root / "data") == []
+    with pytest.raises(InputError, match="no host has data called set"):
+        data.remove(Target(), "set", lambda going: True, str(root))
+
+
+def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
+    root = str(tmp_path / "root")
+    made(tmp_path / "set", x=b"123")
+
+    def run(*words: str) -> str:
+        argv = [sys.executable, "-m", "ipexctl", "data", *words, "--root", root]
+        env = {**os.environ, "PYTHONPATH": str(REPO)}
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("ls") == "no data on these hosts; ipexctl data push DIR puts some there\n"
+    assert "next: ipexctl run --data small SCRIPT" in run("push", "set", "--as", "small")
+    assert run("ls").split()[0] == "small"
+    assert "removed" in run("rm", "small", "-y")
