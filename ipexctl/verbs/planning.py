@@ -20,7 +20,7 @@ from ipexctl.verbs.run import (
     request_of,
     script_of,
 )
-from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 
 
 def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
