@@ -61,7 +61,7 @@ def sides(bench: Hosts, ranks: int, lines: int) -> list[Side]:
     there = bench.lab.hosts["node01"].files / "all.log"
     return [
         Side("mpirun -prepend-rank > file", "[3] ", shell.quote(peer), there),
-        Side("ipexctl run | cat > file", "r03 | ", f"{shell.quote(ours)} | cat > {here}", here),
+        Side("ipexctl run, piped", "r03 | ", f"{shell.quote(ours)} | cat > {here}", here),
     ]
 
 

@@ -19,6 +19,7 @@ _ESCAPE = re.compile(
 )
 _MARK = re.compile(r"^\[rank\d+\]: ")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_PLAIN = bytes([0x0A, *range(0x20, 0x7F)])
 _UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -93,11 +94,16 @@ def _texts(block: bytes) -> list[str]:
     """Lines without their ends -> what may be shown. Almost always nothing has to be changed."""
     text = block.decode("utf-8", "replace")
     lines = text.split("\n")
-    if _UNPLAIN.search(text):
+    if not _is_plain(block) and _UNPLAIN.search(text):
         lines = [_text(line) for line in lines]
-    if len(text) > MAX_LINE:
+    if max(map(len, lines)) > MAX_LINE:
         lines = [piece for line in lines for piece in _pieces(line)]
     return lines
+
+
+def _is_plain(block: bytes) -> bool:
+    """Ordinary ASCII through and through: quicker to see than by a pattern."""
+    return not block.translate(None, _PLAIN)
 
 
 def _pieces(line: str) -> list[str]:
@@ -324,6 +330,7 @@ _ABORT = "terminate called without an active exception"
 
 
 def _without_noise(lines: list[str]) -> list[str]:
-    if not any(word in line for line in lines for word in _NOISE_WORDS):
+    block = "\n".join(lines)
+    if not any(word in block for word in _NOISE_WORDS):
         return lines
     return [line for line in lines if not _NOISE.search(line)]

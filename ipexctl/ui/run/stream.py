@@ -40,8 +40,9 @@ class PlainView:
             self.note(text)
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
-        prefix = self.prefix(host, rank)
-        write("".join(f"{prefix} | {plain(text)}\n" for text in texts))
+        prefix = f"{self.prefix(host, rank)} | "
+        block = f"\n{prefix}".join(texts)  # no line has an end in it
+        write(f"{prefix}{plain(block)}\n")
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])
