@@ -127,7 +127,8 @@ def memory_limit(bench: Bench) -> None:
 def take_port(bench: Bench) -> list[str]:
     """Somebody else listens on the port that is asked for."""
     listen = (
-        "import socket; s = socket.create_server(('', 29512)); print('up', flush=True); s.accept()"
+        "import socket; s = socket.create_server(('', 29512)); print('up', flush=True)\n"
+        "kept = []\nwhile True: kept.append(s.accept())"
     )
     pid = str(bench.lab.hosts["node01"].pid)
     other = subprocess.Popen(
@@ -155,7 +156,7 @@ ALLOCATE = "kept = []\nwhile True: kept.append(b'x' * (8 << 20))\n"
 OWN = "sys.path.insert(0, os.path.expanduser('~/own'))\n"
 
 FAULTS = (
-    Fault("a rank exits with 3", "sys.exit(3)"),
+    Fault("a rank exits with 3", "dist.destroy_process_group(); sys.exit(3)"),
     Fault("SIGSEGV in a rank", "ctypes.string_at(0)"),
     Fault("kill -9 of a rank", act=lambda b: b.kill(HOST, "[t]rain.py")),
     Fault("kill -9 of mpirun", act=lambda b: b.kill("node01", MPIRUN[b.mpi])),

@@ -121,7 +121,7 @@ def test_a_secret_is_in_the_ranks_and_nowhere_else(runner, tmp_path_factory, mon
 def test_what_is_shown_of_a_plan_has_the_name_of_a_secret_and_not_its_value(runner):
     script = str(runner.script("print('never started')\n"))
     words = ["-n", "3", "--secret-env", "CANARY"]
-    for how in (["--explain"], ["--explain", "--json"], ["--print-cmd"]):
+    for how in (["--explain", "--json"], ["--print-cmd"]):
         done = runner.plain(*how, *words, script, CANARY=SECRET)
         assert done.returncode == 0, done.stderr
         assert "CANARY" in done.stdout

@@ -1,0 +1,173 @@
+"""What a run says of ranks and of MPI's programs that end as they should not. Real lab hosts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+NONE_LEFT = [0, 0, 0]
+UP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
+
+
+def rank_1(does: str) -> str:
+    return f"import os, sys\nif os.environ['RANK'] == '1':\n    {does}\n{UP}"
+
+
+def ended(result) -> tuple[int, str, str]:
+    assert [h["survivors"] for h in result["hosts"]] == NONE_LEFT
+    known = result["known"]["slug"] if result["known"] else ""
+    return result["exit_code"], result["cause"], known
+
+
+def up(run, ranks: int = 3) -> None:
+    seen = set()
+    while len(seen) < ranks:
+        seen.add(run.until(event="line", text="up")["rank"])
+
+
+# --- the script ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "expected"),
+    [
+        (
+            rank_1("import ctypes; ctypes.string_at(0)"),
+            [],
+            (139, "rank 1 on node02 was ended by signal 11 (SIGSEGV)", "segmentation-fault"),
+        ),
+        (
+            rank_1("import lexer_of_nowhere"),
+            [],
+            (1, "rank 1 on node02 exited with code 1", "module-missing"),
+        ),
+        (
+            rank_1("open('/nowhere/train.bin')"),
+            [],
+            (1, "rank 1 on node02 exited with code 1", "file-missing"),
+        ),
+        (
+            rank_1(
+                "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2);"
+                " b'x' * (2 << 30)"
+            ),
+            [],
+            (1, "rank 1 on node02 exited with code 1", "out-of-memory"),
+        ),
+    ],
+    ids=["SIGSEGV", "no module", "no file", "MemoryError"],
+)
+def test_one_rank_that_fails_is_named_with_what_is_known_of_it(runner, script, arguments, expected):
+    run = runner.start("-n", "3", str(runner.script(script)), *arguments)
+    assert ended(run.finish()) == expected
+    assert runner.left(run.run_id) == {}
+
+
+def test_arguments_that_a_script_refuses_fail_all_ranks_in_the_same_way(runner):
+    script = runner.script(
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--epochs', type=int)\np.parse_args()\n"
+    )
+    result = runner.start("-n", "3", str(script), "--epochs", "three").finish()
+    code, cause, known = ended(result)
+    assert (code, known) == (2, "wrong-arguments")
+    assert cause.endswith(" exited with code 2")
+    assert len(result["same"]) == 2
+    assert result["victims"] == []
+
+
+# --- kill -9 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "victim", "expected"),
+    [
+        (
+            "node02",
+            "[s]cript.py",
+            (137, "rank 1 on node02 was ended by signal 9 (SIGKILL)", "killed"),
+        ),
+        ("node02", "[r]ank.py$", (137, "rank 1 on node02 was killed", "killed")),
+        (
+            "node01",
+            "[m]piexec.hydra",
+            (122, "mpirun ended with code 137 (SIGKILL) while 3 of 3 ranks were running", "killed"),
+        ),
+        (
+            "node02",
+            "[h]ydra_pmi_proxy",
+            (
+                122,
+                "MPI's daemon on node02 was ended by signal 9 (SIGKILL) while 3 of 3 ranks were "
+                "running",
+                "killed",
+            ),
+        ),
+    ],
+    ids=["rank", "wrapper", "mpirun", "daemon"],
+)
+def test_what_was_killed_is_the_cause_and_nothing_stays(runner, host, victim, expected):
+    run = runner.start("-n", "3", str(runner.script(UP)))
+    up(run)
+    kill = f"kill -9 $(pgrep -o -f '{victim}')"
+    assert runner.lab.run_in(host, ["/bin/sh", "-c", kill]).returncode == 0
+    assert ended(run.finish()) == expected
+    assert runner.left(run.run_id) == {}
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def trainers(lab, host: str) -> list[int]:
+    """Processes of the login there, as this machine numbers them."""
+    space, found = Path(f"/proc/{lab.hosts[host].pid}/ns/pid").stat().st_ino, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "ns/pid").stat().st_ino == space and folder.stat().st_uid:
+                found.append(int(folder.name))
+    return found
+
+
+@contextmanager
+def limited(pids: list[int], size: int) -> Iterator[None]:
+    """A control group of version 1 around them, as containers have one."""
+    group = Path(f"/sys/fs/cgroup/memory/ipexctl-test-{os.getpid()}")
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(size))
+    except OSError as e:
+        with suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"no control group of version 1 can be made here: {e}")
+    try:
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        deadline = time.monotonic() + 30
+        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        group.rmdir()
+
+
+def test_a_rank_that_the_kernel_kills_at_a_memory_limit_is_told_as_that(runner):
+    grows = (
+        "print('up', flush=True)\nimport os, time\nkept = []\n"
+        "while not os.path.exists('go'): time.sleep(0.05)\n"
+        "while True: kept.append(b'x' * (4 << 20))\n"
+    )
+    run = runner.start("-n", "3", str(runner.script(rank_1("exec(" + repr(grows) + ")"))))
+    up(run)
+    with limited(trainers(runner.lab, "node02"), 256 << 20):
+        work = f"/home/trainer/.ipexctl/runs/{run.run_id}/work"
+        runner.lab.run_in("node02", ["touch", f"{work}/go"])
+        result = run.finish()
+    code, cause, known = ended(result)
+    assert (code, known) == (137, "out-of-memory")
+    assert cause.startswith("rank 1 on node02 was ended by signal 9 (SIGKILL); ")
+    assert "(OOM)" in cause
