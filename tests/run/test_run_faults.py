@@ -103,7 +103,7 @@ def test_a_missing_script_and_a_folder_are_refused(runner):
         assert words in done.stderr
 
 
-# --- secrets and neighbours ----------------------------------------------------------------------
+# --- values of --env -----------------------------------------------------------------------------
 
 
 def test_values_of_env_are_seen_by_the_ranks_and_by_nobody_else(runner):
@@ -121,14 +121,6 @@ def test_values_of_env_are_seen_by_the_ranks_and_by_nobody_else(runner):
     result = run.finish()
     assert (result["exit_code"], result["cause"]) == (130, "stopped by SIGTERM")
     assert "zq9tellnobody"[::-1] in run.lines(0)
-
-
-def test_two_runs_side_by_side_do_not_meet(runner):
-    script = runner.script("import time\ntime.sleep(1)\n")
-    runs = [runner.start("-n", "3", str(script)) for _ in range(2)]
-    assert [run.finish()["exit_code"] for run in runs] == [0, 0]
-    ports = {next(e["master"] for e in run.events if e["event"] == "plan") for run in runs}
-    assert len(ports) == 2
 
 
 # --- hosts and the way to them -------------------------------------------------------------------
