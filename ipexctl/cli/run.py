@@ -78,6 +78,9 @@ def run(
     data: Annotated[
         list[str] | None, typer.Option("--data", metavar="NAME", help="From `data push`.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start in spite of what the preflight sees.")
+    ] = False,
     no_sync: Annotated[
         bool, typer.Option("--no-sync", help="Send nothing: the files are on the hosts already.")
     ] = False,
@@ -146,6 +149,7 @@ def run(
         stall=stall,
         log_limit=None if log_limit is None else log_limit * 1_000_000,
         fetch=(*(fetch or ()), *(outputs or ())),
+        force=force,
         send=not no_sync,
         data=tuple(checked_name(name) for name in data or ()),
         confirm=_confirm(yes=yes),

@@ -31,6 +31,13 @@ def op_listen(call, args):
     }
 
 
+def op_deaf(call, args):
+    """Nobody listens any more."""
+    while _kept:
+        _kept.pop().close()
+    return {}
+
+
 def _listener(port, address=""):
     server = None
     try:

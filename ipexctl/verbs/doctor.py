@@ -49,7 +49,9 @@ class Options:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
+    """A connected host that listens on `port` for the others (None: it does not)."""
+
     agent: Agent
     facts: Facts
     port: int | None
@@ -78,7 +80,7 @@ def examine_hosts(
     if options.level not in LEVELS:
         raise InputError(f"--level {options.level}: no such level", hint=", ".join(LEVELS))
     began = time.monotonic()
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, Seen] = {}
 
     def first(host: Host) -> Facts:
         root = root_of(host, options.root)
@@ -89,12 +91,12 @@ def examine_hosts(
         except BaseException:
             agent.close()
             raise
-        seen[host.name] = _Seen(agent, facts, port)
+        seen[host.name] = Seen(agent, facts, port)
         return facts
 
     try:
         outcomes = fan_out(hosts.hosts, first, forks=target.forks)
-        tried, lost = _connect_all(hosts.hosts, seen, target.forks)
+        tried, lost = connect_all(hosts.hosts, seen, target.forks)
         left = [h for h in hosts.hosts if h.name in seen and h.name not in {d.host for d in lost}]
         measured = _measured(left, seen, options, target.forks)
     finally:
@@ -133,7 +135,7 @@ def named(target: Target, hosts: Inventory) -> str:
 
 
 def _measured(
-    hosts: Sequence[Host], seen: Mapping[str, _Seen], options: Options, forks: int
+    hosts: Sequence[Host], seen: Mapping[str, Seen], options: Options, forks: int
 ) -> Measured:
     if options.level == "quick":
         return Measured()
@@ -141,8 +143,8 @@ def _measured(
     return measure(subjects, options.root, options.python, forks)
 
 
-def _connect_all(
-    hosts: Sequence[Host], seen: Mapping[str, _Seen], forks: int
+def connect_all(
+    hosts: Sequence[Host], seen: Mapping[str, Seen], forks: int
 ) -> tuple[list[Peer], list[HostDown]]:
     """Who reaches whom, and the hosts that were lost meanwhile."""
     where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}

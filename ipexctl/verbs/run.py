@@ -34,6 +34,8 @@ from ipexctl.verbs.facts import ROOT, answer, question
 from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.last import remember
+from ipexctl.verbs.preflight import Flight, check_model
+from ipexctl.verbs.preflight import check as preflight
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.session import Session
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
@@ -62,6 +64,7 @@ class RunOptions:
     fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
+    force: bool = False  # start in spite of what the preflight sees
     confirm: sync.Confirm = sync.never  # is asked before much is sent
     again: tuple[str, ...] = ()  # the words of the command line
     ports: Ports | None = None
@@ -100,8 +103,14 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             plan = data.planned(plan, held, options.data, dict(options.env))
         choice.check(chosen, plan)
         mpi.check_launcher(options.launcher, plan.mpi)
-        painter.planned(run_id, plan)
         used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
+        flight = Flight(
+            target, options.root, {h: nodes[h] for h in used}, agents,
+            force=options.force, among=options.ports is None,
+        )  # fmt: skip
+        check_model(script.argv, plan, files, flight, painter.note)
+        preflight(flight, painter.note)
+        painter.planned(run_id, plan)
 
         def send(host: Host) -> sync.Sent:
             return files.bring(agents[host], root_of(host, options.root), run_id)

@@ -1,0 +1,165 @@
+"""Before ranks start: what could break the run.
+
+Most of it is in facts that are there already. Who reaches whom is asked once; for some minutes, the
+same hosts since their boot with the same environments are believed, and it costs no round trip.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ipexctl.core import preflight as core
+from ipexctl.core.launch import Node
+from ipexctl.core.model import Finding, Host, HostDown, LaunchPlan, Peer
+from ipexctl.core.preflight import Judged
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.verbs.doctor import Seen, connect_all
+from ipexctl.verbs.hints import spelled
+from ipexctl.verbs.sync import InPlace, Snapshot
+from ipexctl.verbs.target import Target
+from ipexctl.verbs.versions import table
+
+KEEP = 50  # sets of hosts
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Flight:
+    """The hosts of a run that is about to start."""
+
+    target: Target
+    root: str
+    nodes: Mapping[Host, Node]
+    agents: Mapping[Host, Agent]
+    force: bool = False
+    among: bool = True  # False: --ports, and only those need to be open between hosts
+
+
+def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
+    """Tells what it sees. Raises RunFailed for what would break the run, unless forced."""
+    facts = [node.facts for node in flight.nodes.values()]
+    prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
+    mark, memory = core.mark(facts, prefixes), memory or memory_file()
+    before = _recall(memory, mark)
+    peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
+    judged = _spelled(core.judge(facts, prefixes, peers=peers, rows=table()), flight)
+    if judged.blockers and not flight.force:
+        raise core.refusal(judged.blockers)
+    told = _tell(judged, before or [], note)
+    if flight.among and not judged.among_hosts:
+        _remember(memory, mark, told)
+
+
+def check_model(
+    argv: Sequence[str], plan: LaunchPlan, files: Snapshot | InPlace, flight: Flight, note: Note
+) -> None:
+    """Tells of a model that the script is told to load, and that no host can get."""
+    name = core.model_of(argv)
+    if not name or isinstance(files, InPlace):
+        return
+    project = files.project
+    sources = core.Sources(
+        here=(project.start / name).exists(),
+        sent=[f.path for f in files.bundle.tree.files],
+        cwd=project.cwd,
+        hub="HF_HOME" in dict(plan.hosts[0].rank_env),
+    )
+    facts = [node.facts for node in flight.nodes.values()]
+    if text := core.model_warning(name, sources, facts):
+        note(f"preflight: {text}")
+
+
+def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
+    """Warnings that were told a moment ago are only named."""
+    told = []
+    for finding in judged.blockers:
+        note(f"preflight: {core.table([finding])[0]} (--force)")
+    new = [f for f in judged.warnings if _key(f) not in before]
+    for line in core.table(new):
+        note(f"preflight: {line}")
+    fixes = dict.fromkeys(f"preflight: {f.id}: {f.fix}" for f in new if f.fix)
+    for line in fixes:
+        note(line)
+    told = [_key(f) for f in judged.warnings]
+    if old := sorted({f.id for f in judged.warnings if _key(f) in before}):
+        note(f"preflight: as before: {', '.join(old)} (ipexctl doctor)")
+    return told
+
+
+def _key(finding: Finding) -> str:
+    return f"{finding.id} {finding.host}"
+
+
+def _spelled(judged: Judged, flight: Flight) -> Judged:
+    def one(finding: Finding) -> Finding:
+        return replace(finding, fix=spelled(finding.fix, flight.target, flight.root))
+
+    return Judged(tuple(map(one, judged.blockers)), tuple(map(one, judged.warnings)))
+
+
+# --- between hosts -------------------------------------------------------------------------------
+
+
+def _peers(flight: Flight) -> tuple[Peer, ...]:
+    """Everybody opens a connection to others. A host that is lost meanwhile the run will notice."""
+
+    def listen(host: Host) -> Seen:
+        port = flight.agents[host].call("net.listen").done.get("port")
+        usable = port if isinstance(port, int) and 0 < port < 65536 else None
+        return Seen(flight.agents[host], flight.nodes[host].facts, usable)
+
+    hosts = tuple(flight.nodes)
+    found = fan_out(hosts, listen, forks=flight.target.forks)
+    seen = {h.name: s for h, s in found.items() if not isinstance(s, HostDown)}
+    peers, _ = connect_all(hosts, seen, flight.target.forks)
+    for one in seen.values():
+        with suppress(OSError):
+            one.agent.start("net.deaf")
+    return tuple(peers)
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def memory_file() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return folder / "ipexctl" / "preflight.json"
+
+
+def _recall(path: Path, mark: str) -> list[str] | None:
+    """What was told of these hosts a moment ago; None: nothing is known."""
+    entry = _load(path).get(mark)
+    if not isinstance(entry, dict) or not isinstance(entry.get("at"), (int, float)):
+        return None
+    age = time.time() - entry["at"]
+    told = entry.get("told")
+    fresh = 0 <= age < core.FRESH and isinstance(told, list)
+    return [str(one) for one in told] if fresh and isinstance(told, list) else None
+
+
+def _remember(path: Path, mark: str, told: Sequence[str]) -> None:
+    known = {key: entry for key, entry in _load(path).items() if key != mark}
+    at = _load(path).get(mark, {}).get("at") if _recall(path, mark) is not None else time.time()
+    known[mark] = {"at": at, "told": list(told)}
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        part.write_text(json.dumps(dict(list(known.items())[-KEEP:])))
+        part.replace(path)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
