@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,7 +15,8 @@ import pytest
 
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts.agent import Agent, boot_payload, command_line, connect
+from ipexctl.hosts import shipping
+from ipexctl.hosts.agent import Agent, command_line, connect
 from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
 from ipexctl.verbs.facts import probe
@@ -99,7 +101,7 @@ def test_a_host_without_python_answers_through_plain_sh(tmp_path):
     done = subprocess.run(
         ["/bin/sh", "-c", line],
         env={"PATH": str(tmp_path), "HOME": "/tmp"},
-        input=boot_payload("mark"),
+        input=shipping.boot_payload("mark", frozenset()),
         capture_output=True,
         timeout=60,
     )
@@ -227,3 +229,26 @@ def test_frames_arrive_whole_however_they_were_cut(size):
 def test_nonsense_in_the_stream_is_a_bad_frame(data):
     with pytest.raises(BadFrame):
         Decoder().feed(data)
+
+
+# --- what is sent --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op", "modules"),
+    [
+        ("runs.host", {"runs", "blobs", "follow", "rank", "bootstrap", "sample"}),
+        ("bench.memory", {"bench", "commands", "net"}),
+        ("nothing.known", set()),
+    ],
+)
+def test_a_host_gets_the_modules_of_an_operation_and_no_others(op, modules):
+    assert shipping.needed(op) == modules
+
+
+def test_every_module_is_needed_somewhere_and_named_where_it_is_used():
+    texts = shipping.texts()
+    assert {name for op in texts for name in shipping.needed(op)} == set(texts)
+    for name, text in texts.items():
+        used = re.findall(r"\b(?:agent|_agent)\.module\(([^)]*)\)", text)
+        assert {word.strip('"') for word in used} <= set(texts), name

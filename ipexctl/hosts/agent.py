@@ -1,4 +1,4 @@
-"""One agent on one host: sends remote/ over the channel's stdin, then talks frames with it.
+"""One agent on one host: sends parts of remote/ over the channel's stdin, then talks in frames.
 
 The login shell gets one line (no quotes inside, no newline: csh and fish read it as well). It tries
 the pythons it finds; the first that is new enough reads a boot line from stdin, then the compressed
@@ -12,17 +12,15 @@ import re
 import secrets
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from ipexctl.core import shell
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.hosts import shipping
 from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
 
@@ -59,29 +57,6 @@ def command_line(marker: str, python: str = "") -> str:
     return shell.quote(("exec", "/bin/sh", "-c", script, marker))
 
 
-@cache
-def sources() -> bytes:
-    """remote/ whole, compressed, as the boot line reads it."""
-    texts = {
-        p.name[:-3]: p.read_text("utf-8")
-        for p in files("ipexctl").joinpath("remote").iterdir()
-        if p.name.endswith(".py")
-    }
-    return zlib.compress(repr(texts).encode("utf-8"), 9)
-
-
-def boot_payload(marker: str) -> bytes:
-    """The boot line and the sources it asks for."""
-    packed = sources()
-    line = (
-        f"import zlib,ast;s=ast.literal_eval(zlib.decompress(sys.stdin.buffer.read({len(packed)}))"
-        f".decode());n={{'__name__':'ipexctl_remote_main'}};"
-        f"exec(compile(s['main'],'<ipexctl remote/main.py>','exec'),n);"
-        f"n['start'](s,b'\\n{marker}-py\\n')\n"
-    )
-    return line.encode("ascii") + packed
-
-
 @dataclass(frozen=True)
 class Reply:
     """What an operation returned: its last frame, and when that arrived (monotonic)."""
@@ -116,6 +91,7 @@ class Agent:
     _ready: list[Frame] = field(default_factory=list)
     _next: int = 1
     _taken: int = 0
+    _shipped: frozenset[str] = frozenset()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, op: str, args: Mapping[str, Any] | None = None, body: bytes = b"") -> int:
@@ -123,8 +99,15 @@ class Agent:
         with self._lock:
             number = self._next
             self._next += 1
+            self._ship(shipping.needed(op))
             self._write({**(args or {}), "id": number, "op": op}, body)
         return number
+
+    def _ship(self, names: frozenset[str]) -> None:
+        """Modules that this agent did not get yet go ahead of the first request that needs them."""
+        if missing := names - self._shipped:
+            self._write({"id": 0, "sources": True}, shipping.packed(missing))
+            self._shipped |= missing
 
     def feed(self, number: int, header: Mapping[str, Any], body: bytes = b"") -> None:
         """A further frame for a running operation."""
@@ -271,11 +254,12 @@ def connect(
     """
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
+    shipped = shipping.needed(ahead[0]) if ahead else frozenset()
     channel = transport.open(host, command_line(marker, python or host.python), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
-            channel.write(boot_payload(marker) + _asked(ahead))
+            channel.write(shipping.boot_payload(marker, shipped) + _asked(ahead))
         kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
         if kind == b"sh":
             text = _read_sh(channel, rest, deadline)
@@ -285,6 +269,7 @@ def connect(
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
         agent = _greeted(Agent(host, channel, Hello("python", sent=sent), decoder), rest, deadline)
         agent._next += ahead is not None
+        agent._shipped = shipped
         return agent
     except BaseException:
         channel.close()

@@ -4,8 +4,9 @@ A frame is two big-endian u32 (length of a JSON header, length of a binary body)
 Requests: {"id", "op", ...args}; further frames with the same id go to the operation's inbox.
 Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {"id", "error": ...}.
 
-Nothing is kept on the host: the sources arrive over the same stdin (see hosts/agent.py), and a
-module is compiled when one of its operations is first asked for. When stdin ends, all ends.
+Nothing is kept on the host: the sources arrive over the same stdin, before the first request that
+needs them (see hosts/shipping.py), and a module is compiled when it is first used. When stdin ends,
+all ends.
 """
 
 import json
@@ -15,6 +16,7 @@ import struct
 import sys
 import threading
 import types
+import zlib
 
 HEAD = struct.Struct(">II")
 LIMIT = 64 << 20
@@ -108,6 +110,9 @@ class Agent:
         self.end()
 
     def route(self, header, body):
+        if "sources" in header:
+            self.sources.update(json.loads(zlib.decompress(body).decode("ascii")))
+            return
         number = header["id"]
         call = self.calls.get(number)
         if call is not None:

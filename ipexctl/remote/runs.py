@@ -20,6 +20,7 @@ import time
 Failure = globals()["Failure"]  # these two are put there by remote/main.py
 blobs = globals()["agent"].module("blobs")
 
+NEEDS = ("rank", "bootstrap")  # whose sources become programs in the run's folder
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
@@ -381,7 +382,7 @@ class HostRun:
     # -- files --
 
     def write_programs(self):
-        for name in ("rank", "bootstrap"):
+        for name in NEEDS:
             write(os.path.join(self.dir, name + ".py"), self.call.agent.sources[name], 0o600)
         # mpirun wants one program name: a shell script finds the interpreter in the environment
         text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/bootstrap.py" "$@"\n'
