@@ -125,6 +125,8 @@ def _facts(
         return _with_named(probe(agent, root_of(host, work.asked.root)), agent, python)
 
     outcomes = fan_out(hosts, one, forks=target.forks)
+    # not in the order in which they answered: the first one may have something to do for all
+    work.agents = {host: work.agents[host] for host in hosts if host in work.agents}
     note_downs(work, outcomes)
     return tuple(f for f in outcomes.values() if isinstance(f, Facts))
 

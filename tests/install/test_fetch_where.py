@@ -225,14 +225,14 @@ def test_files_that_only_this_machine_can_get_at_are_refused_to_hosts(shop: Shop
 # --- three ways to two hosts ---------------------------------------------------------------------
 
 
-def from_index(shop: Shop, lab: Lab, index: Served, fetch: str) -> Outcome:
-    """Onto hosts that have nothing of it, from a machine that has nothing of it."""
+def from_index(shop: Shop, lab: Lab, index: Served, fetch: str, *more: str) -> Outcome:
+    """With a store and a root for each way, so that there is nothing when it is first taken."""
     environ = {
         "PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "UV_CACHE_DIR": f"{shop.folder}/uv",
         "XDG_CACHE_HOME": f"{shop.folder}/cache-{fetch}",
     }  # fmt: skip
     options = ("--fetch", fetch, "--root", f"~/{fetch}", "--index-url", index.index)
-    return finish(start(shop, lab, *options, environ=environ))
+    return finish(start(shop, lab, *options, *more, environ=environ))
 
 
 @pytest.mark.lab
@@ -252,6 +252,9 @@ def test_each_file_is_asked_for_once_by_each_host_or_once_by_one_for_all(
         assert whole(index, wheels) == sorted(2 * wheels)
 
         index.seen.clear()
+        outcome = from_index(shop, lab, index, "each", "--rebuild", "-l", "node01")
+        assert (outcome.code, outcome.states) == (0, ["changed"]), outcome.err
+        assert (index.seen, outcome.document["fetch"]) == ([], None)
         outcome = from_index(shop, lab, index, "auto")
         assert (outcome.code, outcome.states) == (0, ["changed"] * 2), outcome.err
         assert moved(outcome) == ("node0", total + 2 * SAMPLE, total, total)

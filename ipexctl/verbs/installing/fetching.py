@@ -40,8 +40,8 @@ class _Shares:
 def fetched(work: Work, found: Resolved, states: States, forks: int) -> Lock:
     """Afterwards every file is here, or the work's carrier knows where hosts get it."""
     check_here(found.lock)
-    work.fetch = Fetch.CONTROLLER
     if work.asked.fetch is Fetch.CONTROLLER:
+        work.fetch = Fetch.CONTROLLER
         return fetch(work, found)
     todo = {h: s for h, s in states.items() if not complete(s, found.lock)}
     lacking = _lacking(work, found.lock, todo, forks)
@@ -160,9 +160,13 @@ def _told(decision: Decision, shares: _Shares) -> str:
     because = f": {decision.because}" if decision.because else ""
     if decision.fetch is Fetch.CONTROLLER:
         return f"fetched here{because}"
-    who = f"{decision.host} for all" if decision.host else "each host"
-    rest = f"; the others here, since {'; '.join(shares.reasons)}" if shares.reasons else ""
-    return f"{files} fetched by {who}{because}{rest}"
+    who = (
+        f"{decision.host} fetches {files} for all"
+        if decision.host
+        else f"each host fetches {files}"
+    )
+    rest = f"; the others are fetched here: {'; '.join(shares.reasons)}" if shares.reasons else ""
+    return who + because + rest
 
 
 # --- one for all ---------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from ipexctl.core import mpi, setvars
 from ipexctl.core import stack as stacks
 from ipexctl.core.changes import Change, between, told
-from ipexctl.core.fetching import Fetch
 from ipexctl.core.lock import Lock
 from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.setvars import Pairs
@@ -94,8 +93,7 @@ def on_hosts(
 def _room(work: Work, lock: Lock) -> Room:
     """As far as it is known here: of what hosts fetch themselves, their builder looks at it."""
     store = default_store(os.environ)
-    fetched_there = work.fetch is Fetch.EACH
-    room = Room() if fetched_there else room_for([store.path(p.blob) for p in lock.packages])
+    room = room_for([store.path(p.blob) for p in lock.packages]) if work.all_here else Room()
     python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
     return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
 

@@ -130,6 +130,14 @@ class Work:
     fetch: Fetch | None = None
     carrier: Carrier = field(default_factory=lambda: Push(default_store(os.environ).path))
 
+    @property
+    def all_here(self) -> bool:
+        """Are all files in the store of this machine, once they have been fetched?"""
+        return self.asked.fetch is Fetch.CONTROLLER or self.fetch in (
+            Fetch.CONTROLLER,
+            Fetch.NODE0,
+        )
+
 
 @dataclass(frozen=True)
 class State:
