@@ -89,11 +89,13 @@ def run(
     ] = False,
     fetch: Annotated[
         list[str] | None,
-        typer.Option("--fetch", metavar="GLOB", help="Bring back files of the script's folder."),
+        typer.Option("--fetch", metavar="GLOB", help="Bring back files from where ranks start."),
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option("--outputs", metavar="DIR", help="Bring back a folder below the script's."),
+        typer.Option(
+            "--outputs", metavar="DIR", help="Bring back a folder from where ranks start."
+        ),
     ] = None,
     log_limit: Annotated[
         int | None, typer.Option("--log-limit", min=1, help="MB of each log to keep here.")

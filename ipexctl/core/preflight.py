@@ -32,11 +32,11 @@ def _ids(*families: str) -> frozenset[str]:
 # with the severity "fail" these stop a run: it would break, or give wrong numbers
 BLOCK = _ids(
     "SOFT 001 003 004 008 012 015", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
-    "DISK 001 002 003", "TMP 001", "NET 002 003 010 012", "UNI 001",
+    "DISK 001 002 003", "TMP 001", "NET 002 003 010", "UNI 001",
 )  # fmt: skip
 # these are told when they warn
 TELL = BLOCK | _ids(
-    "SOFT 016 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 013 015",
+    "SOFT 016 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
     "UNI 002", "CPU 006", "LIM 001 003 004", "MPI 014 017",
 )  # fmt: skip
 PEERS = frozenset({"NET-002", "NET-003"})
@@ -174,8 +174,8 @@ def model_warning(name: str, sources: Sources, facts: Sequence[Facts]) -> str:
         if any(p == path or p.startswith(f"{path}/") for p in sources.sent):
             return ""
         return (
-            f"{name} is on this machine and is not sent; "
-            f"ipexctl data push {name} --as model, run --data model, and $IPEXCTL_DATA_MODEL"
+            f"{name} is on this machine and is not sent; ipexctl data push {name} --as model, "
+            "then run --data model, and the script finds it by $IPEXCTL_DATA_MODEL"
         )
     if not _HUB_ID.fullmatch(name) or sources.hub:
         return ""

@@ -162,9 +162,15 @@ def is_large(count: int, size: int) -> bool:
 
 def amount(count: int, size: int) -> str:
     files = f"{count:,} {'file' if count == 1 else 'files'}"
-    if size >= 1e9:
-        return f"{files}, {size / 1e9:.1f} GB"
-    return f"{files}, {size / 1e6:.1f} MB" if size >= 1e5 else f"{files}, {size / 1e3:.1f} kB"
+    return f"{files}, {human(size)}"
+
+
+def human(size: int) -> str:
+    """Bytes for people: 900 bytes, 12.3 kB, 4.5 MB, 1,234.5 GB."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= one:
+            return f"{size / one:,.1f} {unit}"
+    return f"{size} {'byte' if size == 1 else 'bytes'}"
 
 
 def largest(sizes: Iterable[tuple[str, int]]) -> str:
@@ -174,7 +180,7 @@ def largest(sizes: Iterable[tuple[str, int]]) -> str:
         top, slash, _ = path.partition("/")
         tops[top + slash] = tops.get(top + slash, 0) + size
     name = max(tops, key=lambda top: tops[top])
-    return f"{printable(name)} ({tops[name] / 1e6:.1f} MB)"
+    return f"{printable(name)} ({human(tops[name])})"
 
 
 def printable(path: str) -> str:

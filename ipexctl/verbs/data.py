@@ -10,7 +10,7 @@ from pathlib import Path
 from ipexctl.core import data as core
 from ipexctl.core.data import Held
 from ipexctl.core.model import Host, HostRecap, LaunchPlan, Recap
-from ipexctl.core.sync import Ignore, amount
+from ipexctl.core.sync import Ignore, human
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts import trees
 from ipexctl.hosts.agent import Agent
@@ -87,16 +87,12 @@ def push(target: Target, folder: Path, name: str, progress: Progress, root: str 
             held = _held(host, brought.done)
             sent[host.name] = brought.sent
             same = brought.done.get("same") is True
-            what = "was there already" if same else amount_sent(brought.sent)
+            what = "was there already" if same else f"{human(brought.sent)} sent"
             return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, f"{what}: {held.path}")
 
         recaps = fleet.each(one)
         ordered = fleet.ordered({**recaps, **fleet.down})
     return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, sum(sent.values()), ordered)
-
-
-def amount_sent(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB sent" if size >= 1e5 else f"{size / 1e3:,.1f} kB sent"
 
 
 def _heard(host: str, total: int, progress: Progress) -> Callable[[int], None]:
@@ -151,7 +147,7 @@ def planned(
 def _removed(host: Host, done: Mapping[str, object]) -> HostRecap:
     size = done.get("removed")
     if isinstance(size, int):
-        return HostRecap(host.name, Recap.CHANGED, f"{amount(1, size).partition(', ')[2]} removed")
+        return HostRecap(host.name, Recap.CHANGED, f"{human(size)} removed")
     if done.get("used"):
         return HostRecap(host.name, Recap.FAILED, "stays: a run is using it")
     return HostRecap(host.name, Recap.OK, "was not there")

@@ -62,7 +62,7 @@ class Snapshot:
         start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
         if not sent:
             return f"{what}: the hosts have all of it already{start}"
-        return f"{what}: {sent / 1000:,.1f} kB sent, all hosts together{start}"
+        return f"{what}: {core.human(sent)} sent, all hosts together{start}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,164 @@
+"""What stops a run before it starts, what is only told, and what is not asked again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core import preflight as core
+from ipexctl.core.checks import catalogue
+from ipexctl.core.launch import Node
+from ipexctl.core.model import ClockFacts, Facts, Host, Peer, Severity
+from ipexctl.core.preflight import Judged, Sources
+from ipexctl.errors import RunFailed
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs import preflight as verb
+from ipexctl.verbs.target import Target
+from tests import made
+from tests.checks.hosts import GIB, MIB, ROWS, clean, part
+
+SAME = {"node01": "/a/envs/k1", "node02": "/b/envs/k1"}
+NO_SHM = part("mem", shm_there=False, shm_total=None, shm_free=None)
+REFUSED = Peer("node01", "node02", "10.0.0.2", ok=False, error="refused")
+
+
+def two(change=lambda facts: facts) -> list[Facts]:
+    return [clean(), change(clean("node02", "10.0.0.2"))]
+
+
+def judged(facts, prefixes=SAME, **more) -> tuple[list[str], list[str]]:
+    found = core.judge(facts, prefixes, rows=ROWS, **more)
+    return tuple([f"{f.id} {f.host}" for f in fs] for fs in (found.blockers, found.warnings))
+
+
+CASES = {
+    "nothing": (two(), {}, [], []),
+    "no /dev/shm stops it": (two(NO_SHM), {}, ["SHM-003 node02"], []),
+    "no disk space stops it": (two(part("disk", free=200 * MIB)), {}, ["DISK-003 node02"], []),
+    "little is told": (two(part("disk", free=GIB // 2)), {}, [], ["DISK-003 node02"]),
+    "a clock that is off is told": (
+        two(lambda f: replace(f, clock=ClockFacts(600.0, 0.01))), {}, [], ["CLOCK-001 node02"],
+    ),
+    "who cannot reach whom stops it": (two(), {"peers": (REFUSED,)}, ["NET-003 node01"], []),
+    "another environment is told": (
+        two(), {"prefixes": {**SAME, "node02": "/b/envs/k2"}}, [], ["SOFT-015 "],
+    ),
+    "what only makes it slow is left to the doctor": (two(part("mem", total=2 * GIB)), {}, [], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "more", "blockers", "warnings"), CASES.values(), ids=CASES)
+def test_what_stops_a_run_and_what_is_told(facts, more, blockers, warnings) -> None:
+    assert judged(facts, **more) == (blockers, warnings)
+
+
+def test_every_id_is_one_of_a_check_and_what_stops_a_run_can_fail() -> None:
+    checks = {check.id: check for check in catalogue()}
+    assert checks.keys() >= core.TELL
+    assert [i for i in sorted(core.BLOCK) if Severity.FAIL not in checks[i].severities] == []
+
+
+def test_a_refusal_is_a_table_with_fixes_and_the_way_past_it() -> None:
+    blockers = core.judge([NO_SHM(f) for f in two()], SAME, rows=ROWS).blockers
+    e = core.refusal(blockers)
+    assert (e.what, e.exit_code) == (
+        "nothing was started: a problem on node[01-02] would break this run", 123,
+    )  # fmt: skip
+    assert e.why == "SHM-003    node[01-02]  there is no /dev/shm: no such folder"
+    assert [line.partition("   # ")[2] for line in e.hint.splitlines()[:-1]] == ["SHM-003"]
+    assert e.hint.splitlines()[-1] == "or --force: start all the same"
+
+
+@pytest.mark.parametrize(
+    ("argv", "model"),
+    [
+        (("t.py", "--model_name_or_path", "org/m", "--x"), "org/m"),
+        (("t.py", "--model=./m"), "./m"),
+        (("t.py", "--model"), ""),
+        (("t.py", "--models", "m"), ""),
+    ],
+)
+def test_the_model_is_found_among_the_arguments(argv, model) -> None:
+    assert core.model_of(argv) == model
+
+
+HERE = Sources(here=True, sent=("jobs/m/config.json",), cwd="jobs", hub=False)
+AWAY = Sources(here=False, sent=(), cwd="", hub=False)
+ALONE = part("net", default_nic="")
+
+
+@pytest.mark.parametrize(
+    ("name", "sources", "change", "said"),
+    [
+        ("m", HERE, ALONE, ""),
+        ("../m", HERE, ALONE, "is on this machine and is not sent"),
+        ("org/m", AWAY, ALONE, "node02 has no default route"),
+        ("org/m", AWAY, part("net"), ""),
+        ("org/m", replace(AWAY, hub=True), ALONE, ""),
+        ("/mnt/models/m", AWAY, ALONE, ""),  # it may be on the hosts: nobody knows
+    ],
+)
+def test_a_model_that_no_host_can_get_is_told(name, sources, change, said) -> None:
+    text = core.model_warning(name, sources, two(change))
+    assert said in text if said else text == ""
+
+
+def test_the_same_hosts_are_known_until_they_boot_or_change_their_environment() -> None:
+    mark = core.mark(two(), SAME)
+    assert core.mark(two()[::-1], SAME) == mark
+    other = (
+        core.mark(two(lambda f: replace(f, boot_id="other")), SAME),
+        core.mark(two(), {**SAME, "node02": "/b/envs/k2"}),
+        core.mark(two(part("net", nics=())), SAME),
+        core.mark(two()[:1], SAME),
+    )
+    assert mark not in other and len(set(other)) == len(other)
+
+
+# --- with agents ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def flight():
+    hosts = [Host("node01", local=True), Host("node02", local=True)]
+    agents = {host: connect(LocalTransport(), host) for host in hosts}
+    nodes = {}
+    for i, (host, facts) in enumerate(zip(hosts, two(), strict=True), 1):
+        change = part("net", ssh_address=f"127.0.0.{i}", nics=())
+        nodes[host] = Node(host, change(facts), made.prepared())
+    yield verb.Flight(Target(), "~/.ipexctl", nodes, agents)
+    for agent in agents.values():
+        agent.close()
+
+
+def test_hosts_try_each_other_once_and_are_then_believed(flight, tmp_path: Path) -> None:
+    notes: list[str] = []
+    memory = tmp_path / "cache" / "preflight.json"
+    verb.check(flight, notes.append, memory)
+    asked = [agent._next for agent in flight.agents.values()]
+    assert asked == [4, 4]  # listen, connect, stop listening
+    verb.check(flight, notes.append, memory)
+    assert notes == []
+    assert [agent._next for agent in flight.agents.values()] == asked
+
+
+def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_path) -> None:
+    memory, notes = tmp_path / "preflight.json", []
+    nodes = {h: replace(n, facts=NO_SHM(n.facts)) for h, n in flight.nodes.items()}
+    with pytest.raises(RunFailed, match="would break this run"):
+        verb.check(replace(flight, nodes=nodes), notes.append, memory)
+    assert notes == [] and not memory.exists()
+    verb.check(replace(flight, nodes=nodes, force=True), notes.append, memory)
+    assert [n.split()[1] for n in notes] == ["SHM-003", "SHM-003"]
+    low = part("disk", free=GIB // 2)
+    nodes = {h: replace(n, facts=low(n.facts)) for h, n in flight.nodes.items()}
+    told = []
+    verb.check(replace(flight, nodes=nodes, among=False), told.append, memory)
+    assert told[0].startswith("preflight: DISK-003   node[01-02]  little disk space")
+
+
+def test_no_findings_is_nothing_to_tell() -> None:
+    assert core.table(Judged().warnings) == []
