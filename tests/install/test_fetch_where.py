@@ -137,6 +137,23 @@ def test_a_host_without_a_way_to_the_index_is_named_with_what_helps(
     )
 
 
+HOSTILE = [
+    ("a" * 64, "file:///etc/passwd", "is no address"),
+    ("a" * 64, "ftp://127.0.0.1/a", "is no address"),
+    ("a" * 64, "http://u:p@127.0.0.1/a", "is no address"),
+    ("../../a", "http://127.0.0.1:1/a", "is not a sha256"),
+]
+
+
+@pytest.mark.parametrize(("sha256", "address", "message"), HOSTILE)
+def test_the_agent_refuses_to_fetch_what_is_no_file_of_an_index(
+    agent: Agent, tmp_path: Path, sha256: str, address: str, message: str
+) -> None:
+    asked = {"root": str(tmp_path / "root"), "files": [["a.whl", sha256, 1, address]]}
+    with pytest.raises(HostFailed, match=message):
+        agent.call("fetching.bring", asked)
+
+
 def test_a_host_without_room_asks_the_index_for_nothing(
     agent: Agent, index: Served, tmp_path: Path
 ) -> None:
