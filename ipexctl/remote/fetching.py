@@ -210,6 +210,8 @@ class Work:
                 return
             write(out, piece)
             self.got(len(piece), len(piece))
+            if came == expected:  # older Pythons would wait for the server to hang up
+                return
         if expected is not None and came < expected:
             raise Broken("the connection ended %s too early" % blobs.human(expected - came))
 
