@@ -222,7 +222,8 @@ def drawn(row: tuple[Cell, ...]) -> str:
 
 
 def svg(shown: list[tuple[float, Picture]], title: str) -> str:
-    rows, columns = len(shown[0][1]), len(shown[0][1][0])
+    columns = len(shown[0][1][0])
+    rows = max((y for _, p in shown for y, row in enumerate(p, start=1) if words(row)), default=1)
     width, height = columns * CELL_WIDTH + 2 * MARGIN, rows * CELL_HEIGHT + 2 * MARGIN
     total, at = sum(seconds for seconds, _ in shown), 0.0
     names: dict[str, str] = {}  # a row's drawing -> its id
