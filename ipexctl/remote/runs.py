@@ -32,29 +32,6 @@ def run_id(h):
     return h["run_id"]
 
 
-def op_snapshot(call, h):
-    """The user's files for this run, copied out of the blob store. Paths can't leave the folder."""
-    root = blobs.root_folder(h["root"])
-    work = blobs.folder(root, "runs", run_id(h), "work")
-    try:
-        for entry in h["files"]:
-            place(root, work, entry)
-    except OSError as e:
-        raise Failure("cannot write to %s: %s" % (work, e.strerror or e)) from None
-    return {"work": work}
-
-
-def place(root, work, entry):
-    path = inside(work, entry["path"])
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    if "link" in entry:
-        inside(work, os.path.join(os.path.dirname(entry["path"]), entry["link"]))
-        os.symlink(entry["link"], path)
-        return
-    shutil.copyfile(blobs.path_of(root, entry["sha256"]), path)
-    os.chmod(path, 0o700 if entry["mode"] & 0o100 else 0o600)
-
-
 def inside(folder, path):
     full = os.path.normpath(os.path.join(folder, path))
     if os.path.isabs(path) or not full.startswith(folder + os.sep):
