@@ -43,13 +43,14 @@ def test_the_work_tree_goes_and_ranks_start_beside_a_script_that_is_named_from_e
 
 
 def test_without_sync_ranks_start_where_the_files_are_and_hosts_without_are_named(runner):
-    runner.script("lib = 1\n", "lib.py")
-    runner.script("import os; print(os.getcwd())\n", "there.py")
-    done = runner.plain("-n", "3", "--no-sync", str(runner.folder / "there.py"))
+    put = "mkdir -p ~/place; echo 'import os; print(os.getcwd())' >~/place/there.py"
+    for name in runner.lab.hosts:
+        runner.lab.run_in(name, ["su", "trainer", "-c", put])
+    done = runner.plain("-n", "3", "--no-sync", "/home/trainer/place/there.py")
     assert done.returncode == 0, done.stderr
     ranks = [line for line in done.stdout.splitlines() if " | " in line]
-    assert [line.partition(" | ")[2] for line in ranks] == [str(runner.folder)] * 3
-    assert f"nothing is sent: ranks start in {runner.folder}" in done.stderr
+    assert [line.partition(" | ")[2] for line in ranks] == ["/home/trainer/place"] * 3
+    assert "nothing is sent: ranks start in /home/trainer/place" in done.stderr
     gone = runner.plain("-n", "3", "--no-sync", "/nonexistent/there.py")
     assert gone.returncode == 120
     assert "there is no there.py in /nonexistent" in gone.stderr
