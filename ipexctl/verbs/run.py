@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,15 +30,12 @@ from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unre
 from ipexctl.hosts.agent import AHEAD, Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import Transport
-from ipexctl.verbs import data, results, sync
+from ipexctl.verbs import results, sync
 from ipexctl.verbs.facts import ROOT, answer, question
 from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.last import remember
-from ipexctl.verbs.preflight import Flight, check_model
-from ipexctl.verbs.preflight import check as preflight
 from ipexctl.verbs.record import Record
-from ipexctl.verbs.session import Session
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.watch import Chosen, Interrupts, Painter, View
 
@@ -92,24 +90,32 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             agents[host] = reach(transport, host, target, options)
             node = prepare_on(agents[host], options, run_id)
             if options.data:
+                from ipexctl.verbs import data
+
                 held[host.name] = data.use(agents[host], root_of(host, options.root), options.data)
             return node
 
+        threading.Thread(target=_load, daemon=True).start()
         nodes = each(hosts.hosts, prepare, target)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             painter.note(text)
         plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
         if options.data:
+            from ipexctl.verbs import data
+
             plan = data.planned(plan, held, options.data, dict(options.env))
         choice.check(chosen, plan)
         mpi.check_launcher(options.launcher, plan.mpi)
         used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
-        flight = Flight(
+        from ipexctl.verbs import preflight
+        from ipexctl.verbs.session import Session
+
+        flight = preflight.Flight(
             target, options.root, {h: nodes[h] for h in used}, agents,
             force=options.force, among=options.ports is None,
         )  # fmt: skip
-        check_model(script.argv, plan, files, flight, painter.note)
-        preflight(flight, painter.note)
+        preflight.check_model(script.argv, plan, files, flight, painter.note)
+        preflight.check(flight, painter.note)
         painter.planned(run_id, plan)
 
         def send(host: Host) -> sync.Sent:
@@ -148,6 +154,12 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
             agent.close()
         transport.close()
         painter.close()
+
+
+def _load() -> None:
+    """What is needed once the hosts have answered: imported while they start their Pythons."""
+    import ipexctl.verbs.preflight
+    import ipexctl.verbs.session  # noqa: F401
 
 
 def _spare(files: sync.Snapshot | sync.InPlace, roots: Sequence[tuple[Agent, str]]) -> None:
