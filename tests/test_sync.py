@@ -191,7 +191,10 @@ def test_a_large_folder_without_git_asks_first_and_names_what_makes_it_large(tmp
     assert (e.value.what, e.value.exit_code) == (what, 2)
     assert ".ipexctlignore" in e.value.hint and "-y" in e.value.hint
     for project, confirm in ((Project(tmp_path, git=True), never), (Project(tmp_path), always)):
-        assert take(project, confirm, NOBODY).bundle.tree.bytes == 200_000_000
+        snapshot = take(project, confirm, NOBODY)
+        assert (snapshot.bundle.tree.bytes, snapshot.notes) == (
+            200_000_000, (f"a large folder: {what}",),
+        )  # fmt: skip
 
 
 def test_too_many_files_without_git_are_refused_before_any_is_read(tmp_path: Path) -> None:

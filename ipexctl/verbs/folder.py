@@ -42,6 +42,7 @@ class Listing:
     odd: list[str] = field(default_factory=list)  # pipes, sockets, devices
     secrets: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    cut: bool = False  # there is more
 
     @property
     def bytes(self) -> int:
@@ -78,6 +79,7 @@ class Walk:
     def _enter(self, base: str, ignore: Ignore, *, inherited: bool) -> None:
         """`base` is "" or ends with a slash; `inherited`: Git's rules leave this folder out."""
         if self._most is not None and len(self.found.files) > self._most:
+            self.found.cut = True
             return
         try:
             with os.scandir(f"{self._top}/{base}") as entries:

@@ -13,7 +13,7 @@ from ipexctl.errors import InputError
 from ipexctl.hosts import trees
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.hashes import hashes_of
-from ipexctl.verbs.folder import Reader, Walk
+from ipexctl.verbs.folder import Listing, Reader, Walk
 
 Confirm = Callable[[str], bool]
 
@@ -117,10 +117,12 @@ def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snap
     found = walk.run(_outer(project, environ))
     count, size = len(found.files), found.bytes
     if asks and core.is_large(count, size):
-        _ask(folder, found.files, confirm)
+        _ask(folder, found, confirm)
+    notes = [*project.notes, *found.notes()]
+    if core.is_large(count, size):
+        notes.append(f"a large folder: {_told(folder, found)}")
     reader = Reader(folder, hashes_of(folder, environ))
-    bundle = trees.Bundle(reader.tree(found), reader)
-    return Snapshot(project, bundle, (*project.notes, *found.notes()))
+    return Snapshot(project, trees.Bundle(reader.tree(found), reader), tuple(notes))
 
 
 def always(question: str) -> bool:
@@ -164,11 +166,8 @@ def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
     return Ignore().within("", "\n".join(texts), "")
 
 
-def _ask(folder: Path, files: list[tuple[str, os.stat_result]], confirm: Confirm) -> None:
-    count, size = len(files), sum(info.st_size for _, info in files)
-    many = " or more" if count > core.MAX_FILES * 4 else ""
-    where = core.largest((path, info.st_size) for path, info in files)
-    what = f"{folder} holds {core.amount(count, size)}{many}; most is in {where}"
+def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
+    what = _told(folder, found)
     if not confirm(f"{what}. Send it to the hosts?"):
         raise InputError(
             what,
@@ -177,3 +176,9 @@ def _ask(folder: Path, files: list[tuple[str, os.stat_result]], confirm: Confirm
             hint="name in .ipexctlignore what the run does not need (the syntax of .gitignore);\n"
             "or -y to send all of it",
         )
+
+
+def _told(folder: Path, found: Listing) -> str:
+    cut = " or more" if found.cut else ""
+    where = core.largest((path, info.st_size) for path, info in found.files)
+    return f"{folder} holds {core.amount(len(found.files), found.bytes)}{cut}; most is in {where}"
