@@ -147,7 +147,8 @@ class Agent:
                 on_event(frame)
         raise Unreachable(
             f"{self.host.name}: the connection ended before the host had answered",
-            why=tail(self.channel),
+            why=tail(self.channel) or "it was cut, or the host went down",
+            hint=_once_back(self.host),
         )
 
     def frames(self, timeout: float | None = None) -> Iterator[Frame]:
@@ -204,8 +205,12 @@ class Agent:
             raise Unreachable(
                 f"{self.host.name}: the connection is gone",
                 why=str(e) or "it was cut while data was on its way",
-                hint=f"ssh {self.host.name} uptime   # once it answers, run the same command again",
+                hint=_once_back(self.host),
             ) from None
+
+
+def _once_back(host: Host) -> str:
+    return f"ssh {host.name} uptime   # once it answers, run the same command again"
 
 
 def failure(host: Host, error: Any) -> HostFailed:
