@@ -247,7 +247,8 @@ class Session:
             link.moved = time.monotonic()
         if event is None or isinstance(event, IpexctlError):
             if link.open:
-                self._lost(name, event.what.removeprefix(f"{name}: ") if event else "it hung up")
+                why = event.what.removeprefix(f"{name}: ") if event else "its connection ended"
+                self._lost(name, why)
         elif not link.lost:
             self._event(name, link, event)
 
