@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+# isort: split
 import intel_extension_for_pytorch as ipex  # after torch, which it patches
 
 STEPS = 20
