@@ -1,10 +1,11 @@
 """Stock torch and Intel MPI onto four lab hosts: ipexctl beside Ansible with pip and with uv.
 
-    python benchmarks/install.py --tools DIR [--hosts 4] [--rounds 1] [--only pip,uv]
+    python benchmarks/install.py --tools DIR [--hosts 4] [--rounds 1] [--only install,each,pip,uv]
 
 Needs root (for the lab); DIR is the `bin` of an environment with ansible-core. All sides take the
-same wheels of the same versions from one HTTP server on this machine: ipexctl once, pip and uv from
-each host. All end with the same proof: two ranks under mpirun train a step and add up.
+same wheels of the same versions from one HTTP server on this machine: ipexctl once, and with
+--fetch each from each host, as pip and uv do. All end with the same proof: two ranks under mpirun
+train a step and add up.
 
 cold: nothing on the hosts, empty stores and caches. warm: the environment is gone, what each tool
 keeps of its wheels is there. unchanged: once more, with nothing to do. built: when the proof of the
@@ -116,12 +117,13 @@ def _ipexctl(lab: Lab) -> tuple[str, ...]:
     return (sys.executable, "-m", "ipexctl", "install", "-y", "--stack", "stock", *files)
 
 
-def ipexctl(work: Path, lab: Lab, index: str) -> Tool:
+def ipexctl(work: Path, lab: Lab, index: str, fetch: str = "") -> Tool:
     """Its own store, and nothing but the index of the run."""
     env = {"XDG_CACHE_HOME": str(work / "cache"), "UV_CACHE_DIR": str(work / "cache/uv")}
     env |= {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PYTHONPATH": str(HERE.parent)}
-    argv = (*_ipexctl(lab), "--index-url", index)
-    return Tool("ipexctl install", argv, ": proving", tuple(env.items()))
+    argv = (*_ipexctl(lab), "--index-url", index, *(("--fetch", fetch) if fetch else ()))
+    name = f"ipexctl install --fetch {fetch}" if fetch else "ipexctl install"
+    return Tool(name, argv, ": proving", tuple(env.items()))
 
 
 def ansible(name: str, tasks: tuple[str, str], work: Path, lab: Lab, index: str) -> Tool:
@@ -182,7 +184,7 @@ def measure(tool: Tool, work: Path) -> Sample:
 def table(found: dict[tuple[str, str], list[Sample]], names: list[str]) -> str:
     lines = ["| tool | state | wall s | until built s | ipexctl's wall / its | built / its |"]
     lines.append("|---|---|---|---|---|---|")
-    for state in STATES:
+    for state in dict.fromkeys(state for _, state in found):
         ours = _median(found[names[0], state])
         for name in names:
             its = _median(found[name, state])
@@ -217,6 +219,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--states", default=",".join(STATES))
     parser.add_argument("--folder", help="where the hosts' homes are, such as /dev/shm")
     args = parser.parse_args()
     os.environ["PATH"] = f"{args.tools}:{os.environ['PATH']}"
@@ -230,8 +233,11 @@ def main() -> None:
             lock = prepare(work, lab)
             put_tools(lab, work, lock, Path(find_uv(os.environ)).parent)
             with served(work / "wheels", address) as index:
+                for package in lock.packages:  # an index has its files' hashes ready
+                    index.page(package.name)
                 tools = [
                     ipexctl(work, lab, index.index),
+                    ipexctl(work, lab, index.index, "each"),
                     ansible("ansible with pip", PIP, work, lab, index.index),
                     ansible("ansible with uv", UV, work, lab, index.index),
                 ]
@@ -240,7 +246,7 @@ def main() -> None:
                 found: dict[tuple[str, str], list[Sample]] = {}
                 for _ in range(args.rounds):
                     for tool in tools:
-                        for state in STATES:
+                        for state in args.states.split(","):
                             empty(work, lab, state)
                             sample = measure(tool, work)
                             print(tool.name, state, sample, file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ sent: the controller does not tell any, and a .netrc is not read.
 
 import concurrent.futures
 import errno
+import functools
 import http.client
 import os
 import socket
@@ -65,6 +66,7 @@ def op_bring(call, header):
     left = sum(f.size - left_of(parts, f) for f in missing)
     blobs.need_space(root, left + more, len(missing) + count)
     work = Work(call, root, parts)
+    tls()  # before there are threads that would all make one
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work.one, f) for f in missing]
         try:
@@ -84,6 +86,7 @@ def op_measure(call, header):
     """
     size, seconds = int(header["bytes"]), float(header["seconds"])
     addresses = [checked_address(a) for a in header["addresses"]]
+    tls()
     with concurrent.futures.ThreadPoolExecutor(max(1, len(addresses))) as pool:
         return {"samples": list(pool.map(lambda a: sample(a, size, seconds), addresses))}
 
@@ -256,9 +259,7 @@ def given_up(file, e, had):
 
 def opened(address, headers, timeout):
     """The answer; None when there is nothing from that byte on. Raises Broken."""
-    opener = urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=ssl.create_default_context())
-    )
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls()))
     try:
         return opener.open(urllib.request.Request(address, headers=headers), timeout=timeout)
     except urllib.error.HTTPError as e:
@@ -268,6 +269,12 @@ def opened(address, headers, timeout):
         raise Broken("HTTP %d %s" % (e.code, e.reason), e.code, pause(e)) from None
     except (http.client.HTTPException, OSError, ValueError) as e:
         raise Unreached(words(e, timeout)) from None
+
+
+@functools.lru_cache(maxsize=None)
+def tls():
+    """One for all files: it reads all CAs of the system."""
+    return ssl.create_default_context()
 
 
 def pieces(answer):
