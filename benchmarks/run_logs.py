@@ -5,9 +5,10 @@
 Needs root (for the lab). Ours is `ipexctl run --ui plain ... | cat > file`: every line crosses SSH
 to this machine and is also kept in a file per rank, on its host and here. The peer is typed on
 node01 over SSH and writes its file there. The ranks write blocks of lines, so that the time is the
-logs' and not Python's `print`. Of each time, the time of the same command with one line per rank is
-taken off. Then every line of both files is looked at: each rank's lines must be there, whole, once,
-in their order. What does not come through is told; only ours must be without fault.
+logs' and not Python's `print`; with `--how print` they print. Of each time, the time of the same
+command with one line per rank is taken off. Then every line of both files is looked at: each rank's
+lines must be there, whole, once, in their order. What does not come through is told; only ours
+must be without fault.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ SCRIPT = """
 import os, sys
 rank = int(os.environ.get("RANK", os.environ.get("PMI_RANK", 0)))
 lines, out = int(sys.argv[1]), sys.stdout.buffer
+if sys.argv[2] == "print":
+    for n in range(lines):
+        print("rank %02d line %07d loss 0.123456" % (rank, n))
+    lines = 0
 for start in range(0, lines, 1000):
     numbers = range(start, min(lines, start + 1000))
     out.write(b"".join(b"rank %02d line %07d loss 0.123456\\n" % (rank, n) for n in numbers))
@@ -49,14 +54,16 @@ class Found:
     disordered: int = 0
 
 
-def sides(bench: Hosts, ranks: int, lines: int) -> list[Side]:
+def sides(bench: Hosts, ranks: int, lines: int, how: str) -> list[Side]:
     from ipexctl.core import shell
 
     ppn = ranks // len(bench.lab.hosts)
     script = bench.put("lines.py", SCRIPT)
-    words = f"-prepend-rank {bench.prefix}/bin/python {HOME}/lines.py {lines} > {HOME}/all.log"
+    words = (
+        f"-prepend-rank {bench.prefix}/bin/python {HOME}/lines.py {lines} {how} > {HOME}/all.log"
+    )
     peer = bench.typed(bench.mpirun(ranks, ppn, words))
-    ours = bench.ipexctl(ranks, ppn, "--ui", "plain", script.name, str(lines))
+    ours = bench.ipexctl(ranks, ppn, "--ui", "plain", script.name, str(lines), how)
     here = bench.work / "all.log"
     there = bench.lab.hosts["node01"].files / "all.log"
     return [
@@ -96,11 +103,11 @@ def look(side: Side, ranks: int) -> Found:
     return found
 
 
-def measure(bench: Hosts, ranks: int, lines: int, rounds: int) -> None:
+def measure(bench: Hosts, ranks: int, lines: int, rounds: int, how: str) -> None:
     taken: dict[str, list[float]] = {}
     seen: dict[str, Found] = {}
     for _ in range(rounds):
-        for short, full in zip(sides(bench, ranks, 1), sides(bench, ranks, lines), strict=True):
+        for short, full in zip(*(sides(bench, ranks, n, how) for n in (1, lines)), strict=True):
             launch = seconds(short, bench.work)
             taken.setdefault(full.name, []).append(seconds(full, bench.work) - launch)
             seen[full.name] = found = look(full, ranks)
@@ -123,9 +130,9 @@ def table(taken: dict[str, list[float]], seen: dict[str, Found], lines: int) -> 
 
 
 def main() -> None:
-    args = options(__doc__, hosts=4, ranks=8, lines=1_000_000, rounds=3)
+    args = options(__doc__, hosts=4, ranks=8, lines=1_000_000, rounds=3, how="blocks")
     with hosts(args.hosts, args.prefix) as bench:
-        measure(bench, args.ranks, args.lines, args.rounds)
+        measure(bench, args.ranks, args.lines, args.rounds, args.how)
     print(f"\n{args.ranks} ranks on {args.hosts} hosts, {args.lines} lines each; {load()}")
 
 
