@@ -124,6 +124,38 @@ def test_harmless_warnings_are_counted_and_not_shown():
     assert (run.hidden, run.tails[0]) == (1, ["epoch 1"])
 
 
+IPEX_SAYS = """\
+[W1120 13:17:57.548196549 OperatorEntry.cpp:218] Warning: Warning only once for all operators,  other operators may also be overridden.
+  Overriding a previously registered kernel for the same operator and the same dispatch key
+  operator: aten::_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1) -> Tensor
+    registered at /pytorch/build/aten/src/ATen/RegisterSchema.cpp:6
+  dispatch key: AutocastCPU
+  previous kernel: registered at /pytorch/aten/src/ATen/autocast_mode.cpp:327
+       new kernel: registered at /opt/workspace/ipex-cpu-dev/csrc/cpu/autocast/autocast_mode.cpp:112 (function operator())
+My guessed rank = 0
+W1120 13:18:09.003000 134 intel_extension_for_pytorch/utils/_logger.py:72] No CUDA runtime is found, using CUDA_HOME='/usr/local'
+2026-11-20 13:18:09,881 - _logger.py - IPEX - WARNING - 'fuse_update_step' will be deprecated in a future release of Intel
+"""  # noqa: E501  # as IPEX 2.8.0 said it
+
+
+@pytest.mark.parametrize("line", IPEX_SAYS.splitlines())
+def test_what_ipex_says_at_each_start_is_harmless(line):
+    run = state()
+    assert run.output(0, f"{line}\nepoch 1\n".encode()) == ["epoch 1"]
+    assert run.hidden == 1
+
+
+def test_what_only_looks_like_it_is_shown():
+    run = state()
+    lines = [
+        "dispatch key: mine",
+        "registered at 9 o'clock",
+        "IPEX - WARNING - hot",
+        "CUDA is gone",
+    ]
+    assert run.output(0, "".join(f"{line}\n" for line in lines).encode()) == lines
+
+
 # --- progress bars, floods, and torch-ccl's abort ------------------------------------------------
 
 

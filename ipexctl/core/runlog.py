@@ -24,10 +24,29 @@ _UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 
 
 # warnings that a healthy run prints; the viewer leaves them out and says how many
-_NOISE_WORDS = ("[c10d]", "[Gloo]")  # quicker to look for
 _NOISE = re.compile(
     r"\[c10d\] The hostname of the client socket cannot be retrieved"
     r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks"
+    # IPEX as it is imported, and its optimize()
+    r"|OperatorEntry\.cpp:\d+\] Warning: Warning only once for all operators"
+    r"|^  Overriding a previously registered kernel for the same operator"
+    r"|^  operator: aten::_addmm_activation|^  dispatch key: AutocastCPU$"
+    r"|^(?:    |  previous kernel: |       new kernel: )registered at /(?:pytorch|opt/workspace/ipex)"
+    r"|^My guessed rank = \d+$"
+    r"|intel_extension_for_pytorch/utils/_logger\.py:\d+\] No CUDA runtime is found"
+    r"|- IPEX - WARNING - '\w+' will be deprecated in a future release"
+)
+# quicker to look for: one of them is in every such line
+_NOISE_WORDS = (
+    "[c10d]",
+    "[Gloo]",
+    "OperatorEntry",
+    "egister",
+    "aten::_",
+    "AutocastCPU",
+    "guessed",
+    "IPEX",
+    "CUDA ",
 )
 
 
