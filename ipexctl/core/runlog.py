@@ -31,7 +31,7 @@ _NOISE = re.compile(
     r"|OperatorEntry\.cpp:\d+\] Warning: Warning only once for all operators"
     r"|^  Overriding a previously registered kernel for the same operator"
     r"|^  operator: aten::_addmm_activation|^  dispatch key: AutocastCPU$"
-    r"|^(?:    |  previous kernel: |       new kernel: )registered at /(?:pytorch|opt/workspace/ipex)"
+    r"|^ {2,7}(?:  |previous kernel: |new kernel: )registered at /(?:pytorch|opt/workspace/ipex)"
     r"|^My guessed rank = \d+$"
     r"|intel_extension_for_pytorch/utils/_logger\.py:\d+\] No CUDA runtime is found"
     r"|- IPEX - WARNING - '\w+' will be deprecated in a future release"
