@@ -7,19 +7,20 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ipexctl.core import choice, launch, mpi
-from ipexctl.core.choice import Wanted
+from ipexctl.core.choice import Choice, Wanted
 from ipexctl.core.data import Held
 from ipexctl.core.launch import Node, RunRequest
-from ipexctl.core.model import Host, HostDown
+from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan
 from ipexctl.core.outcome import (
     EXIT_HOST_FAILED,
+    Kept,
     RunResult,
     kept_plan,
     result_document,
@@ -38,6 +39,9 @@ from ipexctl.verbs.last import remember
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.watch import Chosen, Interrupts, Painter, View
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.session import Session
 
 HOST_SILENCE = 30.0
 EXIT_NOT_STARTED = 120
@@ -79,81 +83,123 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
     files = script.files(options)
     transport = AnyTransport(target, hosts)
     painter = Painter(Chosen(view, chosen) if chosen else view)
-    agents: dict[Host, Agent] = {}
-    held: dict[str, tuple[Held, ...]] = {}
+    work = _Run(target, options, script, files, transport, painter, interrupts)
     try:
-        for note in files.notes:
-            painter.note(note)
-        run_id = new_run_id()
-
-        def prepare(host: Host) -> Node:
-            agents[host] = reach(transport, host, target, options)
-            node = prepare_on(agents[host], options, run_id)
-            if options.data:
-                from ipexctl.verbs import data
-
-                held[host.name] = data.use(agents[host], root_of(host, options.root), options.data)
-            return node
-
-        threading.Thread(target=_load, daemon=True).start()
-        nodes = each(hosts.hosts, prepare, target)
-        for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
-            painter.note(text)
-        plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
-        if options.data:
-            from ipexctl.verbs import data
-
-            plan = data.planned(plan, held, options.data, dict(options.env))
-        choice.check(chosen, plan)
-        mpi.check_launcher(options.launcher, plan.mpi)
-        used = [h for h in agents if any(p.host == h.name for p in plan.hosts)]
-        from ipexctl.verbs import preflight
-        from ipexctl.verbs.session import Session
-
-        flight = preflight.Flight(
-            target, options.root, {h: nodes[h] for h in used}, agents,
-            force=options.force, among=options.ports is None,
-        )  # fmt: skip
-        preflight.check_model(script.argv, plan, files, flight, painter.note)
-        preflight.check(flight, painter.note)
-        painter.planned(run_id, plan)
-
-        def send(host: Host) -> sync.Sent:
-            return files.bring(agents[host], root_of(host, options.root), run_id)
-
-        sent = each(used, send, target)
-        painter.note(files.told(sum(s.bytes for s in sent.values())))
-        record = Record.make(Path.cwd(), run_id, limit=options.log_limit)
-        record.keep("plan.json", kept_plan(run_id, plan))
-        session = Session(
-            plan, run_id, options.root, options.host_timeout, painter, interrupts,
-            record, options.timeout, options.launcher, options.stall, dict(options.secret),
-            all_up=lambda: _spare(files, [(agents[h], root_of(h, options.root)) for h in used]),
-        )  # fmt: skip
-        result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
-        remember(hosts, _states(result), "run")
-        again = run_again(options.again, result)
-        kept = record.kept()
-        if record.folder and options.fetch:
-            there = {h: agents[h] for h in used if result.reachable(h.name)}
-            roots = {h.name: root_of(h, options.root) for h in used}
-            wish = results.Wish(script.fetched(options.fetch), run_id, roots, plan.hosts[0].host)
-            try:
-                outputs = results.bring(there, wish, record.folder, painter.note)
-            except KeyboardInterrupt:
-                outputs = ("outputs: interrupted; what is missing here is on the hosts",)
-            kept = replace(kept, outputs=outputs)
-        result = replace(result, kept=kept, again=again)
-        record.keep("result.json", result_document(result, failures()))
-        painter.result(result)
-        return result
+        return work.whole(hosts, chosen)
     except IpexctlError as e:
         raise spelled_error(e, target, options.root) from e.__cause__
     finally:
-        for agent in list(agents.values()):
+        work.close()
+
+
+@dataclass
+class _Run:
+    """One run from the first connection to its result."""
+
+    target: Target
+    options: RunOptions
+    script: Script
+    files: sync.Snapshot | sync.InPlace
+    transport: AnyTransport
+    painter: Painter
+    interrupts: Interrupts
+    run_id: str = field(default_factory=lambda: new_run_id())
+    agents: dict[Host, Agent] = field(default_factory=dict)
+    held: dict[str, tuple[Held, ...]] = field(default_factory=dict)  # data sets of each host
+
+    def whole(self, hosts: Inventory, chosen: Choice) -> RunResult:
+        for note in self.files.notes:
+            self.painter.note(note)
+        threading.Thread(target=_load, daemon=True).start()
+        nodes = each(hosts.hosts, self._prepare, self.target)
+        for text in (*other_pythons(self.agents.values()), *_borrowed(nodes.values())):
+            self.painter.note(text)
+        plan = self._plan(list(nodes.values()))
+        choice.check(chosen, plan)
+        used = [h for h in self.agents if any(p.host == h.name for p in plan.hosts)]
+        self._look(plan, {h: nodes[h] for h in used})
+        self.painter.planned(self.run_id, plan)
+        sent = each(used, self._send, self.target)
+        self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
+        record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
+        record.keep("plan.json", kept_plan(self.run_id, plan))
+        result = self._session(plan, record, used).drive(
+            {h.name: (self.agents[h], sent[h].cwd) for h in used}
+        )
+        remember(hosts, _states(result), "run")
+        again = run_again(self.options.again, result)
+        result = replace(result, kept=self._kept(result, plan, record, used), again=again)
+        record.keep("result.json", result_document(result, failures()))
+        self.painter.result(result)
+        return result
+
+    def close(self) -> None:
+        for agent in list(self.agents.values()):
             agent.close()
-        transport.close()
-        painter.close()
+        self.transport.close()
+        self.painter.close()
+
+    def _root(self, host: Host) -> str:
+        return root_of(host, self.options.root)
+
+    def _prepare(self, host: Host) -> Node:
+        self.agents[host] = reach(self.transport, host, self.target, self.options)
+        node = prepare_on(self.agents[host], self.options, self.run_id)
+        if wanted := self.options.data:
+            from ipexctl.verbs import data
+
+            self.held[host.name] = data.use(self.agents[host], self._root(host), wanted)
+        return node
+
+    def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
+        plan = launch.plan(nodes, request_of(self.options, self.script), self.run_id)
+        if wanted := self.options.data:
+            from ipexctl.verbs import data
+
+            plan = data.planned(plan, self.held, wanted, dict(self.options.env))
+        mpi.check_launcher(self.options.launcher, plan.mpi)
+        return plan
+
+    def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
+        """What would break it is told before anything is sent."""
+        from ipexctl.verbs import preflight
+
+        flight = preflight.Flight(
+            self.target, self.options.root, nodes, self.agents,
+            force=self.options.force, among=self.options.ports is None,
+        )  # fmt: skip
+        preflight.check_model(self.script.argv, plan, self.files, flight, self.painter.note)
+        preflight.check(flight, self.painter.note)
+
+    def _send(self, host: Host) -> sync.Sent:
+        return self.files.bring(self.agents[host], self._root(host), self.run_id)
+
+    def _session(self, plan: LaunchPlan, record: Record, used: Sequence[Host]) -> Session:
+        from ipexctl.verbs.session import Session
+
+        options = self.options
+        return Session(
+            plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
+            record, options.timeout, options.launcher, options.stall, dict(options.secret),
+            all_up=lambda: _spare(self.files, [(self.agents[h], self._root(h)) for h in used]),
+        )  # fmt: skip
+
+    def _kept(
+        self, result: RunResult, plan: LaunchPlan, record: Record, used: Sequence[Host]
+    ) -> Kept:
+        """What is here of the run: the logs, and the files that were asked for."""
+        kept = record.kept()
+        if not record.folder or not self.options.fetch:
+            return kept
+        there = {h: self.agents[h] for h in used if result.reachable(h.name)}
+        roots = {h.name: self._root(h) for h in used}
+        patterns = self.script.fetched(self.options.fetch)
+        wish = results.Wish(patterns, self.run_id, roots, plan.hosts[0].host)
+        try:
+            outputs = results.bring(there, wish, record.folder, self.painter.note)
+        except KeyboardInterrupt:
+            outputs = ("outputs: interrupted; what is missing here is on the hosts",)
+        return replace(kept, outputs=outputs)
 
 
 def _load() -> None:

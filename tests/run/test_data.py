@@ -15,6 +15,7 @@ from ipexctl.core.data import Held
 from ipexctl.core.model import Recap
 from ipexctl.core.sync import PACKED, Tree
 from ipexctl.errors import InputError, RunFailed
+from ipexctl.hosts.trees import FRAME
 from ipexctl.verbs import data
 from ipexctl.verbs.installing.work import Progress
 from ipexctl.verbs.target import Target
@@ -134,13 +135,14 @@ def test_a_new_version_takes_what_the_old_one_has_and_replaces_it(tmp_path: Path
 
 
 def test_a_push_that_was_cut_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    root, large = tmp_path / "root", os.urandom(2 * PACKED)
-    made(tmp_path / "set", large=large, x=b"1", y=b"2")
+    root, large = tmp_path / "root", os.urandom(2 * FRAME)
+    small = {f"f{i:02}": os.urandom(PACKED) for i in range(FRAME // PACKED + 2)}  # two frames
+    made(tmp_path / "set", large=large, **small)
     with pytest.raises(RuntimeError):
         data.push(Target(), tmp_path / "set", "", Progress(step=_cut_after(len(large))), str(root))
     assert not (root / "data/set/current").exists()
-    assert push(tmp_path / "set", root).sent <= 2
-    assert content(root / "data/set/current/files") == {"large": large, "x": b"1", "y": b"2"}
+    assert push(tmp_path / "set", root).sent <= len(small) * PACKED  # and so nothing of the large
+    assert content(root / "data/set/current/files") == {"large": large, **small}
 
 
 def _cut_after(size: int):
