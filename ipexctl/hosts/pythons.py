@@ -182,8 +182,9 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
     info = archive.gettarinfo(str(path), name)
     if info.islnk():  # the same file under two names: twice, so that neither needs the other
         info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
-    plain = {"uid": 0, "gid": 0, "uname": "", "gname": "", "mtime": 0}
-    info = info.replace(**plain, mode=0o755 if info.mode & 0o100 else 0o644, deep=False)  # type: ignore[arg-type]
+    info.uid = info.gid = info.mtime = 0
+    info.uname = info.gname = ""
+    info.mode = 0o755 if info.mode & 0o100 else 0o644
     if info.isreg():
         with path.open("rb") as file:
             archive.addfile(info, file)
