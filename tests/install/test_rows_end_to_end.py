@@ -62,7 +62,8 @@ class World:
     def root(self) -> Path:
         return self.folder / "root"
 
-    def stock(self, row: Row, python: str) -> None:
+    def stock(self, row: Row, python: str, *, away: bool = False) -> None:
+        """`away`: the hosts do not see this machine's files, so uv itself travels, not its path."""
         tag = python.replace(".", "")
         tag = f"cp{tag}-cp{tag}{'m' * (python in ('3.6', '3.7'))}-linux_x86_64"
         default = self.web.shelf(f"https://{DEFAULT}/simple")
@@ -75,7 +76,8 @@ class World:
         make_wheel(default, "psutil", "5.9", {"psutil.py": b""})
         standins.impi_rt(default, IMPI)
         standins.impi_rt(default, "2021.19.0", "libfabric>=2.6")
-        uv = f'#!/bin/sh\nexec {find_uv(os.environ)} "$@"\n'.encode()
+        program = Path(find_uv(os.environ))
+        uv = program.read_bytes() if away else f'#!/bin/sh\nexec {program} "$@"\n'.encode()
         files = {"uv-0.9.9.data/scripts/uv": uv}
         make_wheel(default, "uv", "0.9.9", files, tag="py3-none-manylinux_2_17_x86_64")
         make_wheel(default, "uv", "0.9.9", {}, tag=f"py3-none-{MAC}")

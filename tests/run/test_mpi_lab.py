@@ -99,7 +99,10 @@ def without(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> F
     fleet = Fleet(installed.lab, "none", hostfile(tmp_path_factory.mktemp("none"), "none"))
     for host, name in (("node01", "none"), ("node02", "none"), ("node03", "moved-none")):
         key = f"{HOME}/.{name}/envs/0123456789abcdef"
-        make = f"python3 -m venv --without-pip {key} && ln -s {key} {HOME}/.{name}/current"
+        make = (
+            f"python3 -m venv --without-pip {key} && ln -s {key} {HOME}/.{name}/current && "
+            f'echo \'{{"wheels": [], "blobs": []}}\' > {key}/.ipexctl-ok'
+        )
         done = installed.lab.run_in(host, ["/bin/sh", "-c", make], user="trainer")
         assert done.returncode == 0, done.stderr
     return fleet
