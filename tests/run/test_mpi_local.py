@@ -13,7 +13,8 @@ import pytest
 REPO = Path(__file__).parents[2]
 SCRIPT = (
     "import os, sys, torch\n"
-    "print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_ADDR'], sys.prefix)\n"
+    "names = ('RANK', 'WORLD_SIZE', 'MASTER_ADDR')\n"  # in one write: two ranks share the line
+    "sys.stdout.write(' '.join([os.environ[n] for n in names] + [sys.prefix]) + '\\n')\n"
     "sys.exit(int(os.environ['RANK']) * int(sys.argv[1]))\n"
 )
 
