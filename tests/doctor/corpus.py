@@ -169,7 +169,8 @@ END
         """
         sed -i '/localhost/d' /etc/hosts; echo '10.9.9.9 localhost' >> /etc/hosts
         printf 'hosts: files\\n' > /etc/nsswitch.conf
-        echo '29000 30000' > /proc/sys/net/ipv4/ip_local_port_range
+        # up to MASTER_PORT and no further: `names` drops answers to 29501-29599, too
+        echo '29001 29500' > /proc/sys/net/ipv4/ip_local_port_range
         echo 64 > /proc/sys/net/core/somaxconn
         ip link set eth0 mtu 1200
         ip link add docker0 type veth peer name inside
