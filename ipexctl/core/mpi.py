@@ -128,6 +128,10 @@ def flavour(found: Mpi) -> Flavour:
     return FLAVOURS["openmpi4" if old else found.flavour]
 
 
+def title(name: str) -> str:
+    return FLAVOURS[name].title if name else "no MPI"
+
+
 def wanted(word: str, of_table: str) -> str:
     """What --mpi means for the lock: a requirement, SYSTEM, or NONE."""
     if word == INTEL.name:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
+from ipexctl.core import mpi
 from ipexctl.core.checks.cluster import size
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, HostPlan, LaunchPlan
@@ -38,7 +39,8 @@ def lines(planned: Planned) -> Iterator[Text]:
     hosts = "1 host" if len(plan.hosts) == 1 else f"{len(plan.hosts)} hosts"
     ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
     master = f"{plan.master_addr}:{plan.master_port}"
-    yield Text(f"{ranks} on {hosts}, {plan.backend}, master {master}", "bold")
+    started = mpi.title(plan.mpi)
+    yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
     signs = set[str]()
     for group in _groups(planned):
         yield Text("")

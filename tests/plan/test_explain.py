@@ -32,7 +32,7 @@ def test_equal_hosts_are_drawn_once_and_every_variable_has_its_reason(shape):
     assert (
         shown
         == """\
-6 ranks on 3 hosts, ccl, master 10.0.0.1:29500
+6 ranks on 3 hosts, Intel MPI, ccl, master 10.0.0.1:29500
 
 node[01-02]: 2 ranks on each, 7 threads per rank, interface eth0
   socket 0  node 0   0000000c

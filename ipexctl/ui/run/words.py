@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ipexctl.core import mpi
 from ipexctl.core.fold import Group, ranges
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
@@ -82,7 +83,7 @@ def headline(run_id: str, plan: LaunchPlan) -> str:
     backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
     return (
         f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{many}, "
-        f"{backend} at {plan.master_addr}:{plan.master_port}"
+        f"{mpi.title(plan.mpi)}, {backend} at {plan.master_addr}:{plan.master_port}"
     )
 
 
