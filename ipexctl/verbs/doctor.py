@@ -148,7 +148,12 @@ def connect_all(
 ) -> tuple[list[Peer], list[HostDown]]:
     """Who reaches whom, and the hosts that were lost meanwhile."""
     where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}
-    beside_port = {n: s.facts.net.range_port for n, s in seen.items() if s.facts.net.range_port}
+    beside_port = {
+        n: s.facts.net.range_port
+        for n, s in seen.items()
+        # it listens where we came in, which others may not use: behind a forwarded port
+        if s.facts.net.range_port and where.get(n, ("", 0))[0] == s.facts.net.ssh_address
+    }
     able = [h for h in hosts if h.name in where and where[h.name][0]]
     plan = pairs([h.name for h in able])
     labels = {h.name for h in hosts if h.address}  # nobody is to resolve these

@@ -312,6 +312,18 @@ def test_our_own_known_hosts_counts_for_ssh_as_well(matrix, own_state):
     assert ask(transport, hosts[0], FAR) == matrix.lab._uid
 
 
+def test_a_host_behind_a_forwarded_port_is_not_called_closed(matrix):
+    """sshd there sees loopback, where others do not go; what it listens to beside is of no use."""
+    argv = [sys.executable, "-m", "ipexctl", "doctor", "--json", "-F", str(matrix.config())]
+    argv += ["-H", "behind-one,odd-port"]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, timeout=120)
+    document = json.loads(done.stdout)
+    assert [h["error"] for h in document["hosts"]] == [None, None]
+    numbers = {f["id"] for h in document["hosts"] for f in h["findings"]}
+    numbers |= {f["id"] for f in document["findings"]}
+    assert not numbers & {"NET-002", "NET-003", "NET-004"}
+
+
 # --- what hosts say is only text -----------------------------------------------------------------
 
 
