@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ipexctl.core.lock import Lock
 from ipexctl.core.requirements import NOTHING, Extra
@@ -74,7 +75,9 @@ def resolve(
     search = _Search([Uv(stack, indexes, environ) for stack in candidates], extra)
     solved = search.solved()
     stack = solved.uv.stack
-    found, (tool,) = _labelled(solved), _labelled(_tool(stack, indexes, environ))
+    with ThreadPoolExecutor(1) as pool:
+        tools = pool.submit(lambda: _labelled(_tool(stack, indexes, environ)))
+        found, (tool,) = _labelled(solved), tools.result()
     lock = Lock(
         row=stack.row.name,
         torch=stack.row.torch,
@@ -112,7 +115,7 @@ def _labelled(solved: _Solved) -> list[Found]:
 
 
 class _Search:
-    """For the stacks of one row, which differ in the Python. Indexes without answer: asked once."""
+    """For the stacks of one row, which differ in the Python."""
 
     def __init__(self, uvs: Sequence[Uv], extra: Extra) -> None:
         self._uvs = uvs
@@ -120,7 +123,6 @@ class _Search:
         self._indexes = uvs[0].indexes
         self._row = uvs[0].stack.row
         self._reasons: dict[tuple[str, str], list[str]] = {}
-        self._silent = self._without_answer()
 
     def solved(self) -> _Solved:
         """Each way for every Python before the next way: what the user set up comes first."""
@@ -155,7 +157,10 @@ class _Search:
             said.append(f"{index} has none that fits")
         return ", and ".join(said)
 
-    def _without_answer(self) -> frozenset[str]:
+    @cached_property
+    def _silent(self) -> frozenset[str]:
+        """Those that give no answer. An index that cannot be reached takes its time to say so, and
+        where the user's own indexes have everything nobody needs to know."""
         row = self._row
         pins = [of_torch(row)] + ([Pin(row.links, "links" in row.flat)] if row.links else [])
         if self._indexes.no_index:
@@ -179,7 +184,7 @@ class _Search:
     def _with_intel(self) -> Iterator[tuple[Uv, Pins]]:
         for uv in self._uvs:
             try:
-                yield uv, intel_pins(uv, self._silent)
+                yield uv, intel_pins(uv, self._silent if of_intel(uv.stack.row) else ())
             except Unresolved as e:
                 self._note("", uv, str(e))
 
