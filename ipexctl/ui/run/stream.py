@@ -35,7 +35,8 @@ class PlainView:
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.prefix = Prefixes(plan)
-        self.note(headline(run_id, plan))
+        soft = not self.console.is_terminal  # else it breaks between words
+        self.console.print(Text(headline(run_id, plan)), soft_wrap=soft)
         for text in plan.notes:
             self.note(text)
 
