@@ -13,6 +13,8 @@ from functools import cached_property
 
 import pathspec
 
+from ipexctl.core.sizes import human
+
 # never sent, whatever the ignore files say
 HISTORY = (".git", ".hg", ".svn", ".ipexctl")
 CACHES = ("__pycache__", "*.py[co]", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules")
@@ -163,14 +165,6 @@ def is_large(count: int, size: int) -> bool:
 def amount(count: int, size: int) -> str:
     files = f"{count:,} {'file' if count == 1 else 'files'}"
     return f"{files}, {human(size)}"
-
-
-def human(size: int) -> str:
-    """Bytes for people: 900 bytes, 12.3 kB, 4.5 MB, 1,234.5 GB."""
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= one:
-            return f"{size / one:,.1f} {unit}"
-    return f"{size} {'byte' if size == 1 else 'bytes'}"
 
 
 def largest(sizes: Iterable[tuple[str, int]]) -> str:

@@ -11,15 +11,12 @@ from ipexctl.core.changes import between
 from ipexctl.core.drift import Drift, usual
 from ipexctl.core.envs import Env, Shelf
 from ipexctl.core.inventory import fold
+from ipexctl.core.sizes import human
 from ipexctl.ui.console import stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.envs import Back, Compared, Kept, Removal, Removed
 
 T = TypeVar("T")
-
-
-def human(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 
 # --- env ls --------------------------------------------------------------------------------------

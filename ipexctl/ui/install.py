@@ -15,7 +15,7 @@ from ipexctl.core import mpi
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostRecap, Recap
 from ipexctl.core.rows import END_OF_LIFE
-from ipexctl.core.sizes import gigabytes, minutes
+from ipexctl.core.sizes import human, minutes
 from ipexctl.errors import InputError
 from ipexctl.ui.console import stderr_console, stdout_console
 from ipexctl.verbs.installing.work import Chosen, InstallReport, Planned, Progress, Step
@@ -48,8 +48,8 @@ def chosen_text(chosen: Chosen) -> str:
 def _cuda_lines(chosen: Chosen) -> list[str]:
     """What it costs, told whether or not somebody has agreed to it before."""
     lock, n = chosen.lock, len(chosen.hosts)
-    fetch = f"{gigabytes(chosen.to_fetch)} to fetch ({minutes(chosen.to_fetch)}), "
-    size = f"{gigabytes(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
+    fetch = f"{human(chosen.to_fetch)} to fetch ({minutes(chosen.to_fetch)}), "
+    size = f"{human(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
     line = f"torch {lock.version('torch')} is a CUDA build: {fetch * bool(chosen.to_fetch)}{size}"
     return [line, *([chosen.no_cpu_build] if chosen.no_cpu_build else [])]
 
@@ -73,8 +73,8 @@ def recap_lines(report: InstallReport) -> list[Text]:
     lines = host_lines(report.recaps)
     lines.append(
         Text(
-            f"{megabytes(report.fetched)} from package indexes, {megabytes(report.sent)} to hosts, "
-            + f"{megabytes(report.drawn)} from a host, " * bool(report.drawn)
+            f"{human(report.fetched)} from package indexes, {human(report.sent)} to hosts, "
+            + f"{human(report.drawn)} from a host, " * bool(report.drawn)
             + f"{report.seconds:.1f} s"
             + (" (rehearsal: nothing was changed)" * report.check)
         )
@@ -86,10 +86,6 @@ def _recap_line(recap: HostRecap, width: int) -> Text:
     line = Text(f"{recap.host:{width}}  ")
     line.append(f"{recap.state.value:11}", style=_COLOURS[recap.state])
     return line.append(f"  {recap.detail}")
-
-
-def megabytes(size: int) -> str:
-    return f"{size / 1e6:.0f} MB"
 
 
 def document(report: InstallReport) -> dict[str, Any]:
@@ -225,8 +221,8 @@ class View:
 
 def _counted(step: Step) -> str:
     if step.total:
-        return f"{step.text} {megabytes(step.done)} of {megabytes(step.total)}"
-    return f"{step.text} {megabytes(step.done)}" if step.done else step.text
+        return f"{step.text} {human(step.done)} of {human(step.total)}"
+    return f"{step.text} {human(step.done)}" if step.done else step.text
 
 
 def time_left(step: Step, there: int, seconds: float) -> str:

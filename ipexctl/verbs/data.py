@@ -10,7 +10,8 @@ from pathlib import Path
 from ipexctl.core import data as core
 from ipexctl.core.data import Held
 from ipexctl.core.model import Host, HostRecap, LaunchPlan, Recap
-from ipexctl.core.sync import Ignore, human
+from ipexctl.core.sizes import human
+from ipexctl.core.sync import Ignore
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts import trees
 from ipexctl.hosts.agent import Agent

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core import sync as core
+from ipexctl.core.sizes import human
 from ipexctl.core.sync import Ignore
 from ipexctl.errors import InputError
 from ipexctl.hosts import trees
@@ -62,7 +63,7 @@ class Snapshot:
         start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
         if not sent:
             return f"{what}: the hosts have all of it already{start}"
-        return f"{what}: {core.human(sent)} sent, all hosts together{start}"
+        return f"{what}: {human(sent)} sent, all hosts together{start}"
 
 
 @dataclass(frozen=True)

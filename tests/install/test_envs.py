@@ -115,7 +115,7 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     listed = ipexctl(shop, "env", "ls", "--root", str(root))
     assert listed.code == 0, listed.err
     head, *lines = listed.out.splitlines()
-    assert head.endswith(f": 3 environments in {root}, 0.0 MB of wheels")
+    assert head.endswith(f": 3 environments in {root}, 3.0 kB of wheels")
     assert [line.split() for line in lines] == [
         [A, "previous", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
         [B, "current", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],

@@ -11,7 +11,8 @@ from ipexctl.core.fold import ranges
 from ipexctl.core.inventory import fold
 from ipexctl.core.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.runlog import RankEnd, plain, unmarked
-from ipexctl.ui.run.words import clock, count, size
+from ipexctl.core.sizes import short
+from ipexctl.ui.run.words import clock, count
 
 MOST = 8  # ranks that are named
 
@@ -115,8 +116,8 @@ def _loads(hosts: Sequence[HostEnd]) -> list[str]:
 def _load(host: HostEnd) -> str:
     parts = [] if host.load.cpu is None else [f"CPUs {host.load.cpu:.0%} busy"]
     if host.load.used is not None:
-        whole = f" of {size(host.load.total)}" if host.load.total else ""
-        parts.append(f"memory {size(host.load.used)}{whole} at most")
+        whole = f" of {short(host.load.total)}" if host.load.total else ""
+        parts.append(f"memory {short(host.load.used)}{whole} at most")
     return ", ".join(parts)
 
 

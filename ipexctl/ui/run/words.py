@@ -11,6 +11,7 @@ from ipexctl.core.fold import Group, ranges
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.outcome import Load, Tally
+from ipexctl.core.sizes import short
 
 COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal numbers them
 RESET = "\x1b[0m"
@@ -37,15 +38,6 @@ def colour_of(rank: int) -> int:
 def closed(text: str) -> str:
     """Colours that a line leaves open end with it."""
     return text + RESET if "\x1b" in text else text
-
-
-def size(number: float) -> str:
-    """Bytes, as short as they can be read."""
-    for unit in ("B", "kB", "MB"):
-        if number < 999.5:
-            return f"{number:.0f} {unit}"
-        number /= 1000
-    return f"{number:.1f} GB" if number < 100 else f"{number:.0f} GB"
 
 
 class Prefixes:
@@ -129,7 +121,7 @@ def _span(low: float, high: float) -> str:
 
 def _load(load: Load) -> str:
     cpu = "?" if load.cpu is None else f"{load.cpu:.0%}"
-    return f"{cpu} {size(load.used)}" if load.used is not None else cpu
+    return f"{cpu} {short(load.used)}" if load.used is not None else cpu
 
 
 def _memory(load: Load) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ipexctl.core import lock as locks
 from ipexctl.core import requirements
 from ipexctl.core.lock import Lock, Package
-from ipexctl.core.sizes import gigabytes, minutes
+from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack import Stack
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts import resolver
@@ -44,8 +44,8 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
 def _only_cuda(found: Resolved, lacking: int) -> InputError:
     """Nobody can be asked, and -y is about what is usual: this is gigabytes for every host."""
     lock = found.lock
-    size = f"{gigabytes(lock.size)} for every host"
-    size += f", {gigabytes(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
+    size = f"{human(lock.size)} for every host"
+    size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
     return InputError(
         f"torch {lock.torch} can only be had as a CUDA build: {size}",
         why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.",
