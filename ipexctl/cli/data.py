@@ -19,8 +19,8 @@ from ipexctl.cli.options import (
     Root,
     SshConfig,
     TransportName,
+    end,
     make_target,
-    print_json,
 )
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ def push(
     )  # fmt: skip
     with View(quiet=json) as view:
         pushed = verb(target, folder, name, view.progress(), root)
-    if json:
-        print_json(pushed_document(pushed))
-    else:
-        show_pushed(pushed)
-    raise typer.Exit(pushed.exit_code)
+    end(pushed, pushed_document, show_pushed, json=json)
 
 
 @data_app.command()
@@ -90,11 +86,7 @@ def ls(
         only=(limit, exclude), ask_pass=ask_pass, transport=transport,
     )  # fmt: skip
     found = listed(target, root)
-    if json:
-        print_json(listed_document(found))
-    else:
-        show_listed(found)
-    raise typer.Exit(found.exit_code)
+    end(found, listed_document, show_listed, json=json)
 
 
 @data_app.command()
@@ -131,8 +123,4 @@ def rm(
         only=(limit, exclude), ask_pass=ask_pass, transport=transport,
     )  # fmt: skip
     done = remove(target, name, agreed, root)
-    if json:
-        print_json(removed_document(done))
-    else:
-        show_removed(done)
-    raise typer.Exit(done.exit_code)
+    end(done, removed_document, show_removed, json=json)

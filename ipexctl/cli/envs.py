@@ -19,6 +19,7 @@ from ipexctl.cli.options import (
     Root,
     SshConfig,
     TransportName,
+    end,
     make_target,
     print_json,
 )
@@ -52,11 +53,7 @@ def ls(
         only=(limit, exclude), ask_pass=ask_pass, transport=transport,
     )  # fmt: skip
     found = kept(target, root)
-    if json:
-        print_json(kept_document(found))
-    else:
-        show_kept(found)
-    raise typer.Exit(found.exit_code)
+    end(found, kept_document, show_kept, json=json)
 
 
 @env_app.command()
@@ -85,11 +82,7 @@ def diff(
         only=(limit, exclude), ask_pass=ask_pass, transport=transport,
     )  # fmt: skip
     compared = compare(target, root, full=full)
-    if json:
-        print_json(compared_document(compared))
-    else:
-        show_compared(compared)
-    raise typer.Exit(compared.exit_code)
+    end(compared, compared_document, show_compared, json=json)
 
 
 # what follows the command is the command's, also when it looks like an option
@@ -179,8 +172,4 @@ def rm(
         only=(limit, exclude), ask_pass=ask_pass, transport=transport,
     )  # fmt: skip
     done = remove(target, keys or (), agreed, root)
-    if json:
-        print_json(removed_document(done))
-    else:
-        show_removed(done)
-    raise typer.Exit(done.exit_code)
+    end(done, removed_document, show_removed, json=json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ from ipexctl.cli.options import (
     Root,
     SshConfig,
     TransportName,
+    end,
     make_target,
     print_json,
 )
@@ -154,31 +155,23 @@ def install(
         transport=transport,
     )
     if rollback:
-        raise typer.Exit(_rollback(target, root, check=check, json=json))
+        _rollback(target, root, check=check, json=json)
     if use_env:
-        raise typer.Exit(_use_env(target, UseEnv(use_env, root, mpi == "system", check), json=json))
+        _use_env(target, UseEnv(use_env, root, mpi == "system", check), json=json)
     with View(confirm=agreed, quiet=json) as view:
         report = verb(target, asked, view.progress())
-    if json:
-        print_json(document(report))
-    else:
-        show(report)
-    raise typer.Exit(report.exit_code)
+    end(report, document, show, json=json)
 
 
-def _rollback(target: Any, root: str, *, check: bool, json: bool) -> int:
+def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
     from ipexctl.ui.envs import back_document, show_back
     from ipexctl.verbs.envs import rollback
 
     back = rollback(target, root, check=check)
-    if json:
-        print_json(back_document(back))
-    else:
-        show_back(back)
-    return back.exit_code
+    end(back, back_document, show_back, json=json)
 
 
-def _use_env(target: Any, asked: UseEnv, *, json: bool) -> int:
+def _use_env(target: Any, asked: UseEnv, *, json: bool) -> NoReturn:
     from ipexctl.ui.install import View
     from ipexctl.ui.use_env import document, found_text, show
     from ipexctl.verbs.use_env import Progress
@@ -186,11 +179,7 @@ def _use_env(target: Any, asked: UseEnv, *, json: bool) -> int:
 
     with View(quiet=json) as view:
         used = verb(target, asked, Progress(lambda found: view.say(found_text(found)), view.step))
-    if json:
-        print_json(document(used))
-    else:
-        show(used)
-    return used.exit_code
+    end(used, document, show, json=json)
 
 
 def stacks(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
@@ -66,6 +67,25 @@ def make_target(
 def note(text: str) -> None:
     printable = "".join(c if c.isprintable() else "?" for c in text)
     print(f"ipexctl: note: {printable}", file=sys.stderr)
+
+
+class Done(Protocol):
+    @property
+    def exit_code(self) -> int: ...
+
+
+D = TypeVar("D", bound=Done)
+
+
+def end(
+    done: D, document: Callable[[D], object], show: Callable[[D], None], *, json: bool
+) -> NoReturn:
+    """A command's last words, and its exit code."""
+    if json:
+        print_json(document(done))
+    else:
+        show(done)
+    raise typer.Exit(done.exit_code)
 
 
 def print_json(document: object) -> None:
