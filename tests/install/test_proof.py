@@ -6,8 +6,12 @@ asked to do. That real IPEX passes is another matter: docs/install.md says what 
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import re
+import threading
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -122,3 +126,38 @@ def test_the_agent_proves_nothing_but_modules_that_are_there(
             agent.call("envs.prove", {**header, "modules": wanted})
     finally:
         agent.close()
+
+
+# --- two ranks that compile the same files -------------------------------------------------------
+
+
+def wait_for_bytecode(running: int):
+    """The proof's own function, on a host where so many processes want a CPU."""
+    tree = ast.parse((Path(__file__).parents[2] / "ipexctl/remote/proof.py").read_text())
+    texts = {n.targets[0].id: n.value for n in tree.body if isinstance(n, ast.Assign)}
+    functions = ast.parse(ast.literal_eval(texts["PROOF"]))
+    wanted = [n for n in functions.body if getattr(n, "name", "") == "wait_for_bytecode"]
+    there = {"os": os, "open": lambda path: StringIO(f"3.1 2.2 1.0 {running}/300 4711\n")}
+    exec(compile(ast.Module(wanted, []), "PROOF", "exec"), there)
+    return there["wait_for_bytecode"]
+
+
+def test_where_cpus_are_busy_the_second_rank_waits_for_what_the_first_compiles(tmp_path) -> None:
+    mark = tmp_path / "loaded"
+    wait = wait_for_bytecode(os.cpu_count() + 1)
+    waiting = threading.Thread(target=wait, args=(str(mark),), daemon=True)
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    mark.touch()
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
+def test_where_a_cpu_is_free_it_does_not_wait(tmp_path) -> None:
+    waiting = threading.Thread(
+        target=wait_for_bytecode(os.cpu_count()), args=(str(tmp_path / "never"),), daemon=True
+    )
+    waiting.start()
+    waiting.join(20)
+    assert not waiting.is_alive()
