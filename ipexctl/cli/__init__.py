@@ -48,24 +48,27 @@ def _root(
             raise
 
 
-for command in (
-    look.doctor,
-    look.explain,
-    hosts.hosts,
-    hosts.init,
-    hosts.config,
-    hosts.trust,
-    install.install,
-    install.stacks,
-    bundle.bundle,
-    run.shell,
+for command, brief in (
+    (look.doctor, "Look at all hosts: what would break or slow a training."),
+    (look.explain, "What a check or failure means, or what a log tells of."),
+    (hosts.hosts, "Whom a hostfile names, or it as another program's."),
+    (hosts.init, "Write a hostfile and ipexctl.toml here."),
+    (hosts.config, "The settings, and where each is from."),
+    (hosts.trust, "Show the hosts' SSH keys and remember those you accept."),
+    (install.install, "Put PyTorch and MPI on all hosts."),
+    (install.stacks, "The version table: what fits, and why the rest does not."),
+    (bundle.bundle, "All files of ipexctl.lock in one, for hosts without net."),
+    (run.shell, "Log in to a host, with the environment put there."),
 ):
-    app.command()(command)
+    app.command(short_help=brief)(command)
 # what follows the script is the script's, also when it looks like an option
-app.command(context_settings={"allow_interspersed_args": False})(run.run)
+app.command(
+    short_help="Run a PyTorch script on all hosts, with live output.",
+    context_settings={"allow_interspersed_args": False},
+)(run.run)
 app.add_typer(env_app, name="env")
 app.add_typer(data_app, name="data")
-app.add_typer(lab_app, name="lab")
+app.add_typer(lab_app, name="lab", short_help="Practice hosts on this machine (Linux, root).")
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def push(
 
 @data_app.command()
 def ls(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
     limit: Limit = None,

@@ -32,7 +32,7 @@ env_app = typer.Typer(
 
 @env_app.command()
 def ls(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
     limit: Limit = None,
@@ -58,7 +58,7 @@ def ls(
 
 @env_app.command()
 def diff(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Read every file, not only those with a new date.")
     ] = False,
@@ -127,16 +127,16 @@ def shell(
     root: Root = "~/.ipexctl",
 ) -> None:
     """A shell on one host with its environment active; fails where none is installed."""
-    from ipexctl.verbs.shell import attend
+    from ipexctl.verbs.shell import attend, narrowed
 
-    names = None if hostfile else [host]
-    target = make_target(hostfile, names, ssh_config, 1, ask_pass=ask_pass, transport=transport)
+    target = make_target(hostfile, None, ssh_config, 1, ask_pass=ask_pass, transport=transport)
+    target = target if hostfile else narrowed(target, host)
     raise typer.Exit(attend(target, host, (), root, None))
 
 
 @env_app.command()
 def rm(
-    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEYS]...")] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEYS")] = None,
     unused: Annotated[bool, typer.Option("--unused", help="All but current and previous.")] = False,
     hostfile: Hostfile = None,
     hosts: HostList = None,

@@ -184,7 +184,9 @@ def _use_env(target: Any, asked: UseEnv, *, json: bool) -> NoReturn:
 
 def stacks(
     python: Annotated[str, typer.Option("--python", help="Of the hosts: 3.11.")] = "",
-    isa: Annotated[str, typer.Option("--isa", help="sse, avx2, avx512 or amx.")] = "",
+    isa: Annotated[
+        str, typer.Option("--isa", help="x86-64-v2, avx2, avx512, avx512-bf16, amx.")
+    ] = "",
     glibc: Annotated[str, typer.Option("--glibc", help="Of the hosts: 2.28.")] = "",
     arch: Annotated[str, typer.Option("--arch", help="x86_64 or aarch64.")] = "",
     torch: Torch = "",

@@ -50,11 +50,13 @@ def doctor(
     ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take the last --fix back.")] = False,
     script: Annotated[
-        bool, typer.Option("--print", help="With --fix: print what needs root as a script.")
+        bool, typer.Option("--print", help="Print what needs root as a script.")
     ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     forks: Forks = 64,
-    verbose: Annotated[int, typer.Option("-v", count=True, help="Say why as well.")] = 0,
+    verbose: Annotated[
+        int, typer.Option("-v", count=True, show_default=False, help="Say why as well.")
+    ] = 0,
 ) -> None:
     """Look at all hosts: what each is, and what would break or slow a training."""
     from ipexctl.verbs.doctor import Options, examine
@@ -77,7 +79,7 @@ def doctor(
         from ipexctl.ui.doctor.fixes import show_scripts
 
         show_scripts(report, sys.stdout)
-        raise typer.Exit(0)
+        raise typer.Exit(report.exit_code if report.down else 0)
     if as_text:
         print(as_text(report))
     else:
@@ -118,7 +120,9 @@ def _formatter(name: str) -> Callable[[Any], str] | None:
 
 
 def explain(
-    what: Annotated[str, typer.Argument(metavar="ID|LOGFILE|-", help="A check, or a log.")],
+    what: Annotated[
+        str, typer.Argument(metavar="ID|NAME|LOGFILE|-", help="A check, a failure, or a log.")
+    ],
     json: Json = False,
 ) -> None:
     """Say what a check's id means, or which known failures a log (- is stdin) tells of."""

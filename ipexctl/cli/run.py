@@ -278,10 +278,10 @@ def shell(
     root: Root = "~/.ipexctl",
 ) -> None:
     """Log in to a host, with the environment that `install` put there."""
-    from ipexctl.verbs.shell import attend
+    from ipexctl.verbs.shell import attend, narrowed
 
-    names = None if hostfile else [host]
-    target = make_target(hostfile, names, ssh_config, 1, ask_pass=ask_pass, transport=transport)
+    target = make_target(hostfile, None, ssh_config, 1, ask_pass=ask_pass, transport=transport)
+    target = target if hostfile else narrowed(target, host)
     code = attend(
         target, host, tuple(command or ()), root, lambda text: print(text, file=sys.stderr)
     )

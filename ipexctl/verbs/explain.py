@@ -63,7 +63,7 @@ def _unknown(what: str, error: OSError) -> InputError:
     if _ID.fullmatch(what):
         hint = f"did you mean {', '.join(near)}?" if near else "docs/checks.md lists all ids"
         return InputError(f"there is no check {what}", hint=hint)
-    hint = f"did you mean {near[0]}?" if near else "ipexctl explain ID|LOGFILE|-"
+    hint = f"did you mean {near[0]}?" if near else "ipexctl explain ID|NAME|LOGFILE|-"
     return InputError(f"cannot read {what}", why=error.strerror or str(error), hint=hint)
 
 

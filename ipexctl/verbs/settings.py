@@ -22,7 +22,8 @@ VARIABLES = {
     "forks": ("IPEXCTL_FORKS",),
 }
 _MOST = 1 << 20
-_COMMANDS = ("doctor", "hosts", "init", "install", "run", "trust")
+_COMMANDS = ("doctor", "hosts", "init", "install", "run", "shell", "trust")
+_GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 
 
 def load(environ: Mapping[str, str] = os.environ, folder: Path | None = None) -> dict[str, Setting]:
@@ -90,7 +91,8 @@ def defaults(settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
     """
     common = {k: settings[k].value for k in ("ssh_config", "root", "forks") if k in settings}
     run = {k: settings[f"run.{k}"].value for k in ("n", "ppn") if f"run.{k}" in settings}
-    return {command: {**common, **(run if command == "run" else {})} for command in _COMMANDS}
+    groups = {group: dict.fromkeys(commands, common) for group, commands in _GROUPS.items()}
+    return {**dict.fromkeys(_COMMANDS, common), **groups, "run": {**common, **run}}
 
 
 def _read(path: Path) -> dict[str, Setting]:

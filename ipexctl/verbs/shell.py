@@ -57,6 +57,13 @@ def _way(target: Target) -> tuple[str, ...]:
     return options(replace(target, hosts=()))
 
 
+def narrowed(target: Target, name: str) -> Target:
+    """Where nobody named a hostfile, that of the settings counts if it has the host."""
+    if target.hostfile and any(host.name == name for host in whole(target).hosts):
+        return target
+    return replace(target, hostfile=None, hosts=(name,))
+
+
 def find(target: Target, name: str) -> Host:
     """The host of that name in the hostfile; without one, the name is all there is to know."""
     hosts = whole(target).hosts

@@ -9,15 +9,19 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.core import TyperGroup as Group
+from typer.main import get_command
 
+from ipexctl.cli import app
 from ipexctl.core.inventory import parse_hostfile
 from ipexctl.core.settings import Setting, parse_settings
 from ipexctl.errors import InputError
 from ipexctl.verbs.init import offered
 from ipexctl.verbs.last import known, remember
-from ipexctl.verbs.settings import load
+from ipexctl.verbs.settings import defaults, load
 
 ROOT = Path(__file__).parents[2]
 
@@ -148,6 +152,22 @@ def test_a_device_as_hostfile_is_refused_soon(shell):
 
 
 # --- settings ------------------------------------------------------------------------------------
+
+
+def test_every_command_with_such_an_option_takes_it_from_the_settings():
+    settings = parse_settings('root = "/scratch"\nforks = 3\nssh_config = "c"\n', "ipexctl.toml")
+    made = defaults(settings)
+
+    def look(command: Any, default: Any, path: str) -> int:
+        if isinstance(command, Group):
+            each = command.commands.items()
+            return sum(look(c, default.get(name, {}), f"{path} {name}") for name, c in each)
+        names = {p.name for p in command.params} & {"root", "forks", "ssh_config"}
+        if path.split()[1] not in ("bundle", "lab"):  # these ask no host
+            assert {n: default.get(n) for n in names} == {n: settings[n].value for n in names}, path
+        return len(names)
+
+    assert look(get_command(app), made, "ipexctl") > 30
 
 
 def test_the_nearest_setting_wins(shell):

@@ -22,7 +22,7 @@ from ipexctl.errors import InputError, Unreachable
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.terminal import _connection_class
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.verbs.shell import find, remote_line
+from ipexctl.verbs.shell import find, narrowed, remote_line
 from ipexctl.verbs.target import Target
 from tests.ssh.conftest import keygen
 
@@ -202,6 +202,15 @@ def test_a_name_that_is_not_in_the_hostfile_is_told(tmp_path):
     assert find(Target(hostfile), "node02").name == "node02"
     with pytest.raises(InputError, match="there is no host node03"):
         find(Target(hostfile), "node03")
+
+
+def test_the_hostfile_of_the_settings_counts_if_it_has_the_host(tmp_path):
+    (tmp_path / "hosts").write_text("there port=2222 user=me\nelsewhere\n")
+    target = Target(tmp_path / "hosts", (), None, 1)
+    assert find(narrowed(target, "there"), "there").port == 2222
+    assert narrowed(target, "new").hosts == ("new",)
+    assert find(narrowed(target, "new"), "new").port == 0
+    assert find(narrowed(Target(None, (), None, 1), "new"), "new").name == "new"
 
 
 def test_a_shell_is_for_one_host():

@@ -40,6 +40,8 @@ def show_scripts(report: Report, file: IO[str]) -> None:
     """For `sh`, so nothing but the script: one part for each group of hosts."""
     names = [h.name for h in report.hosts]
     parts = scripts(report.findings, names)
+    for down in report.down:
+        print(f"# not looked at: {plain(down.what)}", file=file)
     if not parts:
         print("# nothing needs root", file=file)
     if len(parts) > 1:
