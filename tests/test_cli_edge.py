@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer.main
 
 import ipexctl
 from ipexctl.cli import app
+from ipexctl.cli.run import _interrupts
 from ipexctl.errors import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK
 
 ROOT = Path(__file__).parent.parent
@@ -155,3 +157,15 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     done = _python("-c", _PLANTED.format(body="raise KeyboardInterrupt"), home=tmp_path)
     assert (done.returncode, done.stdout) == (EXIT_INTERRUPTED, "")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("handler", "counted"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])
+def test_a_run_under_nohup_outlives_its_terminal(handler, counted):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with _interrupts() as interrupts:
+            interrupts.armed = True
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert interrupts.count == counted
+    finally:
+        signal.signal(signal.SIGHUP, before)

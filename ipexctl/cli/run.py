@@ -228,7 +228,9 @@ def _interrupts() -> Iterator[Interrupts]:
     from ipexctl.verbs.watch import Interrupts
 
     interrupts = Interrupts()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
+        numbers.append(signal.SIGHUP)
     before = [signal.signal(number, interrupts.hit) for number in numbers]
     try:
         yield interrupts
