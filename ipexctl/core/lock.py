@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from ipexctl.core import toml
 from ipexctl.core.model import Blob
@@ -154,7 +157,8 @@ def parse(text: str, source: str) -> Lock:
         if raw["schema"] != SCHEMA:
             raise ValueError(f"schema {raw['schema']} is not {SCHEMA}")
         stack = raw["stack"]
-        packages = sorted((_package(p) for p in raw["package"]), key=lambda p: p.name)
+        packages = sorted((_wheel(p) for p in raw["package"]), key=lambda p: p.name)
+        _each_once(packages)
         return Lock(
             row=_text(stack["row"]),
             torch=_text(stack["torch"]),
@@ -162,7 +166,7 @@ def parse(text: str, source: str) -> Lock:
             python=_text(stack["python"]),
             platform=_text(stack["platform"]),
             packages=tuple(packages),
-            uv=_package(raw["uv"]),
+            uv=_wheel(raw["uv"]),
             requirements=tuple(_text(t) for t in stack.get("requirements", ())),
             constraints=tuple(_text(t) for t in stack.get("constraints", ())),
             cpython=_package(raw["cpython"], _CPYTHON) if "cpython" in raw else None,
@@ -178,7 +182,23 @@ def parse(text: str, source: str) -> Lock:
     )
 
 
-def _package(raw: Mapping[str, Any], form: re.Pattern[str] = _WHEEL) -> Package:
+def _each_once(packages: Sequence[Package]) -> None:
+    names = [canonicalize_name(p.name) for p in packages]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is there twice")
+
+
+def _wheel(raw: Mapping[str, Any]) -> Package:
+    """The hosts install what the file's name says, so nobody may read something else here."""
+    package = _package(raw, _WHEEL)
+    name, version, _, _ = parse_wheel_filename(package.file)
+    if (name, version) != (canonicalize_name(package.name), Version(package.version)):
+        raise ValueError(f"{package.file} is not {package.name} {package.version}")
+    return package
+
+
+def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
     name, version, file, sha256 = (_text(raw[n]) for n in ("name", "version", "file", "sha256"))
     size = raw["size"]
     if not isinstance(size, int) or size < 0:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.bundle import BLOCK, END, Member, blobs, header, lock_size, padding
-from ipexctl.core.lock import parse, render
+from ipexctl.core.lock import Lock, Package, parse, render
 from ipexctl.errors import InputError
 from ipexctl.hosts import archive
 from ipexctl.hosts.store import Store
@@ -274,24 +274,58 @@ def test_a_known_name_with_another_header_is_refused(
     assert why in refused.value.why
 
 
-def both_changed(path: Path) -> None:
-    """What somebody does who knows the format: another wheel, and the lock made to match it."""
+EVIL = Package("evil", "1.0", "evil-1.0-py3-none-any.whl", hashlib.sha256(b"evil").hexdigest(), 4)
+
+
+def another_wheel(lock: Lock) -> Lock:
+    changed = dataclasses.replace(lock.packages[0], sha256=EVIL.sha256, size=EVIL.size)
+    return dataclasses.replace(lock, packages=(changed, *lock.packages[1:]))
+
+
+def one_more(lock: Lock, **fields: str) -> Lock:
+    more = dataclasses.replace(EVIL, **fields)
+    return dataclasses.replace(lock, packages=(more, *lock.packages))
+
+
+def both_changed(path: Path, change: Callable[[Lock], Lock] = another_wheel) -> None:
+    """What somebody does who knows the format: the lock changed, and its files to match it."""
     data = path.read_bytes()
     size = lock_size(data[:BLOCK])
-    lock = parse(data[BLOCK : BLOCK + size].decode(), "")
+    before = parse(data[BLOCK : BLOCK + size].decode(), "")
+    lock = change(before)
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         contents = [tar.extractfile(m).read() for m in tar][1:]
-    evil_wheel = contents[0] + b"evil"
-    first = dataclasses.replace(
-        lock.packages[0], sha256=hashlib.sha256(evil_wheel).hexdigest(), size=len(evil_wheel)
-    )
-    lock = dataclasses.replace(lock, packages=(first, *lock.packages[1:]))
-    members = [("ipexctl.lock", render(lock).encode()), (f"blobs/{first.sha256}", evil_wheel)]
-    members += [
-        (f"blobs/{b.sha256}", c) for b, c in zip(blobs(lock)[1:], contents[1:], strict=True)
-    ]
+    known = {b.sha256: c for b, c in zip(blobs(before), contents, strict=True)}
+    known[EVIL.sha256] = b"evil"
+    ordered = dataclasses.replace(lock, packages=tuple(sorted(lock.packages, key=lambda p: p.name)))
+    members = [("ipexctl.lock", render(lock).encode())]
+    members += [(f"blobs/{b.sha256}", known[b.sha256]) for b in blobs(ordered)]
     parts = [header(Member(n, len(c))) + c + padding(len(c)) for n, c in members]
     path.write_bytes(b"".join(parts) + END)
+
+
+HIDDEN = [
+    ("twice", lambda lock: one_more(lock, name="numpy", version="2.0"), "is not numpy 2.0"),
+    ("more", one_more, "it has evil 1.0"),
+    ("a second uv", lambda lock: one_more(lock, name="uv", file="uv-1.0-py3-none-any.whl"),
+     "it has uv 1.0"),
+    ("later", lambda lock: dataclasses.replace(lock, requirements=("evil",)),
+     "requirements evil instead of none"),
+    ("held back", lambda lock: dataclasses.replace(lock, constraints=("numpy<1",)),
+     "constraints numpy<1 instead of none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "why"), [h[1:] for h in HIDDEN], ids=[h[0] for h in HIDDEN])
+def test_nothing_hides_in_the_lock_of_a_bundle(
+    bundled: Shop, change: Callable[[Lock], Lock], why: str
+) -> None:
+    here = (bundled.work / "ipexctl.lock").read_text()
+    both_changed(bundled.work / "here.tar", change)
+    refused = install(bundled)
+    assert (refused.code, why in refused.err) == (2, True), refused.err
+    assert (blobs_of(bundled), bundled.root.exists()) == (set(), False)
+    assert (bundled.work / "ipexctl.lock").read_text() == here
 
 
 def test_a_blob_and_the_lock_changed_together_are_refused_by_the_lock_here(bundled: Shop) -> None:

@@ -88,7 +88,7 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
             why="; ".join(found[:5]) + more,
             hint="--lock-sha256 HEX   # if this other lock is the one you mean",
         )
-    return lock
+    return core.with_sizes(own, lock)
 
 
 def _parsed(path: Path, text: bytes) -> Lock:
