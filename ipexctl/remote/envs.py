@@ -5,6 +5,7 @@ killed build left is removed by the next one. ROOT/current is a link, and all th
 """
 
 import fcntl
+import glob
 import json
 import os
 import re
@@ -37,13 +38,14 @@ BEAT = 5.0  # seconds between signs of life while waiting for the lock
 
 
 def op_state(call, header):
-    """{root, key, mpi} -> {root, built, proved, current, changed}: what is here of it."""
+    """{root, key, mpi} -> {root, built, mark, proved, current, changed}: what is here of it."""
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
     built = os.path.exists(os.path.join(env, OK))
     return {
         "root": root,
         "built": built,
+        "mark": mark_of(env),
         "proved": proved_with(env) == header["mpi"],
         "current": current(root),
         "changed": drift.changed(env) if built else [],
@@ -101,9 +103,13 @@ def op_switch(call, header):
     """{root, key} -> {changed, previous}. From now on `current` is this environment."""
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
-    if not os.path.exists(os.path.join(env, OK)):
-        raise Failure("the environment %s is not whole" % header["key"])
     with Locked(call, root):
+        if not os.path.exists(os.path.join(env, OK)) or proved_with(env) is None:
+            raise Failure(
+                "the environment %s is not whole and proved any more" % header["key"],
+                "another command removed it, or built it anew",
+                "run the same command again",
+            )
         before = current(root)
         if before == header["key"]:
             return {"changed": False, "previous": before}
@@ -147,8 +153,43 @@ def drop_aside(root):
     used = [current(root, name) for name in LINKS]
     for key in os.listdir(os.path.join(root, "envs")):
         path = os.path.join(root, "envs", key)
-        if KEY.match(key) and key not in used and (os.path.islink(path) or is_aside(root, key)):
+        if key in used or not KEY.match(key):
+            continue
+        if os.path.islink(path) or (is_aside(root, key) and not user_of(path)):
             remove(path)
+
+
+def user_of(env):
+    """A process of ours that has a file of the environment mapped."""
+    used = (said(os.path.join(env, OK)) or {}).get("use")  # links to somebody else's
+    signs = [os.path.realpath(path) + os.sep for path in (env, used) if path]
+    for path in glob.glob("/proc/[0-9]*/maps"):
+        try:
+            with open(path, errors="replace") as file:
+                if any(sign in line for line in file for sign in signs):
+                    return path.split("/")[2]
+        except OSError:
+            continue
+    return ""
+
+
+def said(path):
+    """A mark's content; None if it is not there, or is not one of ours."""
+    try:
+        with open(path) as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def mark_of(env):
+    """Which build it is: that mark is made once, as the last of its files. "" where none is."""
+    try:
+        found = os.lstat(os.path.join(env, OK))
+    except OSError:
+        return ""
+    return "%d-%d" % (found.st_ino, found.st_mtime_ns)
 
 
 def link(root, name, target):

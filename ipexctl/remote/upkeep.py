@@ -5,7 +5,6 @@ Only what has an environment's or a blob's name is ever removed; `current` and `
 
 import ctypes
 import glob
-import json
 import os
 import stat
 import time
@@ -89,16 +88,17 @@ def op_remove(call, header):
 
 
 def op_aside(call, header):
-    """{root, key} -> {}: what was changed by hand takes another name, so that KEY is free.
+    """{root, key, mark} -> {}: what was changed by hand takes another name, so that KEY is free.
 
-    `current` stays usable all the while. The next switch removes it.
+    `current` stays usable all the while. The next switch removes it. With another `mark` it is not
+    what was looked at: another install has built it anew meanwhile.
     """
     root = blobs.root_folder(header["root"])
     env = envs.env_folder(root, header["key"])
     with envs.Locked(call, root):
-        if os.path.islink(env) or not os.path.isdir(env):
+        if os.path.islink(env) or not os.path.isdir(env) or envs.mark_of(env) != header["mark"]:
             return {}
-        pid = user_of(env)
+        pid = envs.user_of(env)
         if pid:
             what = "process %s runs in %s, which is to be built anew" % (pid, env)
             raise Failure(what, "", "ipexctl install   # once it has ended")
@@ -123,7 +123,7 @@ def keys(root):
 
 
 def seen(env, sizes):
-    mark = said(os.path.join(env, envs.OK))
+    mark = envs.said(os.path.join(env, envs.OK))
     return {
         "key": os.path.basename(env),
         "whole": mark is not None,
@@ -133,16 +133,6 @@ def seen(env, sizes):
         "use": (mark or {}).get("use", ""),
         "changed": [] if mark is None else drift.changed(env),
     }
-
-
-def said(path):
-    """A mark's content; None if it is not there, or is not one of ours."""
-    try:
-        with open(path) as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def size_of(folder):
@@ -167,22 +157,8 @@ def needed(root, key, env):
             return "it is %s" % name
     if not os.path.lexists(env):
         return "it is not here"
-    pid = user_of(env)
+    pid = envs.user_of(env)
     return "process %s runs in it" % pid if pid else ""
-
-
-def user_of(env):
-    """A process of ours that has a file of the environment mapped."""
-    used = (said(os.path.join(env, envs.OK)) or {}).get("use")  # links to somebody else's
-    signs = [os.path.realpath(path) + os.sep for path in (env, used) if path]
-    for path in glob.glob("/proc/[0-9]*/maps"):
-        try:
-            with open(path, errors="replace") as file:
-                if any(sign in line for line in file for sign in signs):
-                    return path.split("/")[2]
-        except OSError:
-            continue
-    return ""
 
 
 def kept_blobs(root):
@@ -205,7 +181,7 @@ def idle_blobs(root, going):
     """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
     wanted = set()
     for key in keys(root):
-        mark = said(os.path.join(envs.env_folder(root, key), envs.OK))
+        mark = envs.said(os.path.join(envs.env_folder(root, key), envs.OK))
         if key in going or mark is None:
             continue
         if "blobs" not in mark:

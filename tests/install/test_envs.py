@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import mmap
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -224,6 +227,80 @@ def test_current_is_whole_at_every_moment_of_a_rollback(tmp_path: Path) -> None:
         watcher.join()
         agent.close()
     assert seen == {True}
+
+
+def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(tmp_path) -> None:
+    """`env rm` holds the lock, and removes what another install is about to switch to."""
+    root = made_up(tmp_path / "root", A, B, current=A)
+    lock = os.open(root / "envs" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    agent = connect(LocalTransport(), Host("here", local=True))
+    waits, said = threading.Event(), []
+
+    def switch() -> None:
+        try:
+            header = {"root": str(root), "key": B}
+            agent.call("envs.switch", header, on_event=lambda frame: waits.set())
+        except HostFailed as e:
+            said.append(e.what)
+
+    switching = threading.Thread(target=switch)
+    switching.start()
+    try:
+        assert waits.wait(20)
+        shutil.rmtree(root / "envs" / B)
+        os.close(lock)
+        switching.join(20)
+    finally:
+        agent.close()
+    assert said == [f"here: the environment {B} is not whole and proved any more"]
+    assert links(root) == (A, "")
+
+
+def test_what_was_not_proved_does_not_become_current(tmp_path: Path) -> None:
+    root = made_up(tmp_path / "root", A, B, current=A)
+    (root / "envs" / B / ".ipexctl-proved").unlink()
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        with pytest.raises(HostFailed, match="is not whole and proved any more"):
+            agent.call("envs.switch", {"root": str(root), "key": B})
+    finally:
+        agent.close()
+    assert links(root) == (A, "")
+
+
+def test_a_build_that_came_after_the_look_is_not_put_aside(tmp_path: Path) -> None:
+    """Two installs see the same damage: the second must not remove what the first has built."""
+    root = made_up(tmp_path / "root", A)
+    agent = connect(LocalTransport(), Host("here", local=True))
+    header = {"root": str(root), "key": A, "mpi": ""}
+    try:
+        seen = agent.call("envs.state", header).done["mark"]
+        (root / "envs" / A / ".ipexctl-ok").unlink()
+        (root / "envs" / A / ".ipexctl-ok").write_text("{}")
+        agent.call("upkeep.aside", {**header, "mark": seen})
+        assert (root / "envs" / A / "file").exists()
+        again = agent.call("envs.state", header).done["mark"]
+        agent.call("upkeep.aside", {**header, "mark": again})
+        assert not (root / "envs" / A).exists()
+    finally:
+        agent.close()
+
+
+def test_what_was_put_aside_stays_while_a_process_runs_in_it(tmp_path: Path) -> None:
+    root = made_up(tmp_path / "root", A, B, C, current=A)
+    (root / "envs" / C / ".ipexctl-aside").write_text("{}")
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        with open(root / "envs" / C / "file", "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            agent.call("envs.switch", {"root": str(root), "key": B})
+            assert (root / "envs" / C / "file").exists()
+            mapped.close()
+        agent.call("envs.switch", {"root": str(root), "key": A})
+        assert not (root / "envs" / C).exists()
+    finally:
+        agent.close()
 
 
 def shelf(current: str, previous: str, *broken: str) -> Shelf:

@@ -130,7 +130,7 @@ class _OneHost:
 
     def _make_room(self, state: State) -> None:
         if state.stale:
-            asked = {"root": state.root, "key": self._lock.key}
+            asked = {"root": state.root, "key": self._lock.key, "mark": state.mark}
             self._agent.call("upkeep.aside", asked, timeout=SILENCE, on_event=self._hear)
 
     def _bring(self, root: str) -> int:

@@ -142,7 +142,7 @@ class Work:
 @dataclass(frozen=True)
 class State:
     """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
-    built; `again`: it is to be built anew even so.
+    built; `again`: it is to be built anew even so; `mark`: which build it is.
     """
 
     root: str
@@ -152,6 +152,7 @@ class State:
     changed: tuple[Change, ...] = ()
     again: bool = False
     packages: tuple[tuple[str, str], ...] = ()  # of `current`
+    mark: str = ""
 
     @property
     def stale(self) -> bool:
@@ -167,7 +168,7 @@ def read_state(host: str, done: Mapping[str, Any], *, again: bool) -> State:
         raise HostFailed(f"{host}: its environment is not readable ({e})") from None
     return State(
         done["root"], done["built"], done["proved"], done["current"], changed, again,
-        tuple((name, version) for name, version in packages),
+        tuple((name, version) for name, version in packages), str(done["mark"]),
     )  # fmt: skip
 
 
