@@ -99,6 +99,33 @@ def test_a_lock_from_before_locks_told_is_read_and_names_the_same_environment() 
     assert (TOLD.key, LOCK.key) == (LOCK.key, parse(TEXT, "").key)
 
 
+# version, file as the default index or PyTorch's own name it, what it needs, CUDA or not
+BUILDS = [
+    ("2.13.0+cpu", "torch-2.13.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl", "numpy", False),
+    ("2.13.0", "torch-2.13.0-cp312-cp312-manylinux_2_28_x86_64.whl", "nvidia-cublas", True),
+    ("2.13.0", "torch-2.13.0-cp312-cp312-manylinux_2_28_aarch64.whl", "nvidia-cublas", True),
+    ("2.0.0", "torch-2.0.0-1-cp310-cp310-manylinux2014_aarch64.whl", "numpy", False),
+    ("2.0.1+cu118", "torch-2.0.1+cu118-cp310-cp310-linux_x86_64.whl", "numpy", True),
+    ("1.13.0", "torch-1.13.0-cp310-cp310-manylinux1_x86_64.whl", "nvidia-cublas-cu11", True),
+    ("1.12.1", "torch-1.12.1-cp38-cp38-manylinux1_x86_64.whl", "numpy", True),
+    ("1.12.1", "torch-1.12.1-cp310-cp310-manylinux2014_aarch64.whl", "numpy", False),
+    ("1.12.1+cpu", "torch-1.12.1+cpu-cp38-cp38-linux_x86_64.whl", "numpy", False),
+    ("1.12.1+cu113", "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl", "numpy", True),
+    ("1.12.1", "torch-1.12.1-cp38-cp38-linux_x86_64.whl", "numpy", False),  # somebody's own
+    ("1.12.1+cpu", "torch-1.12.1+cpu-cp38-cp38-manylinux2014_x86_64.whl", "numpy", False),
+    ("1.10.0", "torch-1.10.0-cp36-cp36m-manylinux1_x86_64.whl", "numpy", True),
+    ("1.13.0", "torch-1.13.0-cp38-cp38-manylinux2014_x86_64.whl", "numpy", False),
+]
+
+
+@pytest.mark.parametrize(("version", "file", "beside", "cuda"), BUILDS)
+def test_a_cuda_build_is_known_by_its_needs_its_version_or_its_age(
+    version: str, file: str, beside: str, cuda: bool
+) -> None:
+    torch = Package("torch", version, file, "a" * 64)
+    assert replace(LOCK, packages=(replace(NUMPY, name=beside), torch)).cuda is cuda
+
+
 BROKEN = [
     ("", "schema is missing"),
     ("schema = 2", "schema 2 is not 1"),

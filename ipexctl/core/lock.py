@@ -31,6 +31,9 @@ _WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl\Z")
 _CPYTHON = re.compile(r"cpython-3\.\d{1,3}(\.\d{1,3})?-(x86_64|aarch64)\.tar\.gz\Z")
 _PLATFORM = re.compile(r"(\w+)-manylinux_(\d{1,3})_(\d{1,3})")
 _SHA = re.compile(r"[0-9a-f]{64}\Z")
+# Before 1.13 the default index's torch has CUDA inside the wheel, and needs no nvidia packages.
+# PyTorch's CPU builds are +cpu and linux_x86_64; those for aarch64 are CPU builds anyhow.
+_CUDA_INSIDE = re.compile(r"torch-(0|1\.(\d|1[0-2]))(\.\d+)*-.*manylinux\w*_x86_64\.whl\Z")
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,20 @@ class Lock:
 
     @property
     def cuda(self) -> bool:
-        """Is torch a build for GPUs?"""
-        return any(p.name.startswith("nvidia-") for p in self.packages)
+        """Is torch a CUDA build? One that somebody has built themselves doesn't tell."""
+        return any(p.name.startswith("nvidia-") or _has_cuda(p) for p in self.packages)
 
     def version(self, name: str) -> str:
         """The locked version of a package, "" if it isn't in the lock."""
         return next((p.version for p in self.packages if p.name == name), "")
+
+
+def _has_cuda(package: Package) -> bool:
+    """Wheels with +cuNNN have it inside, or say so with nvidia packages, depending on their age."""
+    if package.name != "torch":
+        return False
+    built_for = package.version.partition("+")[2]
+    return built_for.startswith("cu") or bool(_CUDA_INSIDE.match(package.file))
 
 
 def hosts_of(lock: Lock) -> tuple[str, str]:

@@ -175,6 +175,25 @@ def test_each_package_comes_from_its_own_place(world: World, expected: tuple[str
 LAST = ROWS[-1]
 
 
+def test_an_old_torch_with_cuda_inside_is_told_where_no_cpu_build_is_to_be_had(
+    world: World,
+) -> None:
+    fill(world, ROWS[2])
+    root = world.folder / "served"
+    for made in (root / "cpu/torch").glob("*.whl"):
+        made.unlink()
+    page(root / "cpu/torch")
+    default = root / "default/torch"
+    for made in default.glob("*.whl"):
+        made.unlink()
+    make_wheel(default, "torch", "1.12.1", {}, tag="cp38-cp38-manylinux1_x86_64")
+    page(default)
+    found = world.resolve(world.stacks("ipex-1.12.300", "3.8"))
+    assert world.whence(found)["torch"] == "1.12.1 default"
+    assert found.lock.cuda
+    assert found.no_cpu_build.startswith("your indexes have no torch 1.12.1+cpu, and ")
+
+
 def test_the_users_own_folder_goes_before_intels_index(world: World) -> None:
     fill(world, LAST)
     own = world.folder / "own"
