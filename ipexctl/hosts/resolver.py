@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ipexctl.core.lock import Lock
+from ipexctl.core.lock import Lock, Package
 from ipexctl.core.requirements import NOTHING, Extra
 from ipexctl.core.rows import of_intel
 from ipexctl.core.stack import Stack, requirements
@@ -95,8 +95,12 @@ def resolve(
 
 def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved:
     """uv runs no Python, so its wheel may be for a newer one than the hosts'."""
-    uv = Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON)), indexes, environ)
+    uv = _for_tools(stack, indexes, environ)
     return _Solved(uv, _Way("uv"), ("uv",), {}, tuple(uv.compile(("uv",), {}, ALONE)))
+
+
+def _for_tools(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Uv:
+    return Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON)), indexes, environ)
 
 
 def _labelled(solved: _Solved) -> list[Found]:
@@ -284,20 +288,26 @@ def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> Inp
 
 def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
     """Where the files of a lock that is already there can be had: only the sha256 decides."""
-    uv = Uv(stack, indexes, environ)
-    urls: dict[str, str] = {}
+    uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
+    there: dict[str, Found] = {}  # by sha256
     reasons: list[str] = []
     for pins, options in _places_of(uv, lock, reasons):
-        lacking = [p for p in lock.files if p.sha256 not in urls]
-        exact = [f"{p.name}=={p.version}" for p in lacking]
-        kept = {name: pin for name, pin in pins.items() if name in {p.name for p in lacking}}
-        try:
-            urls |= {f.package.sha256: f.url for f in uv.compile(exact, kept, ALONE, *options)}
-        except Unresolved as e:
-            reasons.append(str(e))
-        if all(p.sha256 in urls for p in lock.files):
-            return urls
-    raise _not_located(lock, urls, reasons)
+        for asked, files in ((uv, lock.packages), (tools, (lock.uv,))):
+            try:
+                lacking = [p for p in files if p.sha256 not in there]
+                there |= {f.package.sha256: f for f in _offered(asked, lacking, pins, options)}
+            except Unresolved as e:
+                reasons.append(str(e))
+        if all(p.sha256 in there for p in lock.files):
+            return {p.sha256: there[p.sha256].url for p in lock.files}
+    raise _not_located(lock, there, reasons)
+
+
+def _offered(uv: Uv, files: Sequence[Package], pins: Pins, options: Sequence[str]) -> list[Found]:
+    """All wheels of these versions: the index may have others for the hosts by now."""
+    exact = [f"{p.name}=={p.version}" for p in files]
+    kept = {name: pin for name, pin in pins.items() if name in {p.name for p in files}}
+    return uv.wheels(exact, kept, ALONE, *options) if files else []
 
 
 def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
@@ -320,14 +330,15 @@ def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, t
         yield {**intel, "torch": of_torch(uv.stack.row)}, ANY_INDEX
 
 
-def _not_located(lock: Lock, urls: Urls, reasons: Sequence[str]) -> InputError:
+def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str]) -> InputError:
     hint = "rm ipexctl.lock   # resolves afresh"
-    lacking = [p for p in lock.files if p.sha256 not in urls]
-    if reasons and len(lacking) == len(lock.files):
+    names = {f.package.name for f in there.values()}
+    others = [p for p in lock.files if p.sha256 not in there and p.name in names]
+    if not others:
         what = "what ipexctl.lock names cannot be had from your indexes"
         return InputError(what, why="\n".join(dict.fromkeys(reasons)), hint=hint)
     return InputError(
-        f"your indexes have another {lacking[0].file} than ipexctl.lock",
-        why=f"nothing there has sha256 {lacking[0].sha256}",
+        f"your indexes have another {others[0].file} than ipexctl.lock",
+        why=f"nothing there has sha256 {others[0].sha256}",
         hint=hint,
     )

@@ -74,10 +74,12 @@ class Uv:
         *options: str,
         constraints: Sequence[str] = (),
     ) -> list[Found]:
-        """Every wheel of the resolution. Raises Unresolved with uv's words."""
-        text = project(wanted, pins, constraints)
-        lock = self._compile(text, "pylock.toml", "--format", "pylock.toml", *options)
-        return [_found(raw) for raw in toml.loads(lock)["packages"]]
+        """One wheel for each package of the resolution. Raises Unresolved with uv's words."""
+        return [wheels[0] for wheels in self._resolved(project(wanted, pins, constraints), options)]
+
+    def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[Found]:
+        """Every wheel of each package that the hosts can load. Raises Unresolved."""
+        return [w for wheels in self._resolved(project(wanted, pins), options) for w in wheels]
 
     def origins(
         self,
@@ -106,6 +108,10 @@ class Uv:
         except Unresolved as e:
             return not e.network
         return True
+
+    def _resolved(self, text: str, options: Sequence[str]) -> list[list[Found]]:
+        lock = self._compile(text, "pylock.toml", "--format", "pylock.toml", *options)
+        return [_found(raw) for raw in toml.loads(lock)["packages"]]
 
     def _compile(self, text: str, out: str, *options: str) -> str:
         return self._run(text, out, (*self.indexes.arguments(), *options), self._environ)
@@ -164,13 +170,18 @@ def read_origins(text: str) -> Origins:
     return Origins(tuple(indexes), each)
 
 
-def _found(raw: Mapping[str, Any]) -> Found:
-    wheel = (raw.get("wheels") or [{}])[0]
-    url = wheel.get("url") or _file_url(wheel.get("path", ""))
-    sha256 = wheel.get("hashes", {}).get("sha256", "")
-    if not url or not sha256:
+def _found(raw: Mapping[str, Any]) -> list[Found]:
+    wheels = [_wheel(raw, wheel) for wheel in raw.get("wheels", ())]
+    known = [w for w in wheels if w.url and w.package.sha256]
+    if not known:
         raise Unresolved(f"{raw['name']} {raw.get('version', '')} has no wheel with a sha256")
+    return known
+
+
+def _wheel(raw: Mapping[str, Any], wheel: Mapping[str, Any]) -> Found:
+    url = wheel.get("url") or _file_url(wheel.get("path", ""))
     file = wheel.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    sha256 = wheel.get("hashes", {}).get("sha256", "")
     return Found(Package(raw["name"], raw["version"], file, sha256, wheel.get("size", 0)), url)
 
 
