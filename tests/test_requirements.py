@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import pytest
 
 from ipexctl.core.requirements import Extra, Read, check, not_allowed, read
-from ipexctl.core.rows import Row
+from ipexctl.core.rows import Minor
+from ipexctl.core.stack import Stack
 from ipexctl.errors import InputError
 from ipexctl.verbs.versions import table
 
 A, B = "a" * 64, "b" * 64
+ENVIRON = {"TOKEN": "s3cret", "HERE": "/srv", "UNSET": ""}
 
 
 def files(texts: Mapping[str, str]) -> Read:
@@ -41,6 +44,12 @@ READ = {
         {"pyproject.toml": '[project]\nname = "x"\ndependencies = ["foo>1", "bar"]'},
         Extra(("bar", "foo>1")),
     ),
+    "variables in addresses, and nowhere else": (
+        {"d/r.txt": "-i https://me:${TOKEN}@i.invalid\n-f ${HERE}/w\n-f ${UNSET}/w\n-f $HERE\n"
+         "foo===${TOKEN}"},
+        Extra(("foo===${TOKEN}",), index_url="https://me:s3cret@i.invalid",
+              find_links=("/srv/w", "d/${UNSET}/w", "d/$HERE")),
+    ),
     "already so": ({"r.txt": "--only-binary :all:\n--require-hashes\nfoo"}, Extra(("foo",))),
 }  # fmt: skip
 
@@ -48,7 +57,7 @@ READ = {
 @pytest.mark.parametrize("case", READ)
 def test_is_read(case: str) -> None:
     texts, expected = READ[case]
-    assert read([next(iter(texts))], files(texts)) == expected
+    assert read([next(iter(texts))], files(texts), ENVIRON) == expected
 
 
 REFUSED = [
@@ -57,6 +66,7 @@ REFUSED = [
     ({"r.txt": "git+https://git.invalid/foo"}, "r.txt:1: 'git+https"),
     ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a place, not a package's name"),
     ({"r.txt": "# one\nfoo=1"}, "r.txt:2: 'foo=1' is no requirement"),
+    ({"r.txt": "foo; sys_platform ~= 'linux'"}, "r.txt:1: \"foo; sys_platform ~= 'linux'\" is no"),
     ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not understood here"),
     ({"r.txt": "-r r.txt"}, "r.txt names itself"),
     ({"pyproject.toml": "[tool.poetry]"}, "has no list of dependencies under"),
@@ -67,12 +77,14 @@ REFUSED = [
 @pytest.mark.parametrize(("texts", "what"), REFUSED)
 def test_what_cannot_be_locked_is_refused_with_its_place(texts: dict[str, str], what: str) -> None:
     with pytest.raises(InputError) as refused:
-        read([next(iter(texts))], files(texts))
+        read([next(iter(texts))], files(texts), ENVIRON)
     assert what in refused.value.what
 
 
-def row(name: str) -> Row:
-    return next(row for row in table() if row.name == name)
+def stacks(name: str, *pythons: Minor, arch: str = "x86_64") -> list[Stack]:
+    row = next(row for row in table() if row.name == name)
+    platform = f"{arch}-manylinux_2_28"
+    return [Stack(row, python, platform, "", (), "") for python in pythons or ((3, 11),)]
 
 
 AGREES = [
@@ -84,7 +96,7 @@ AGREES = [
 
 @pytest.mark.parametrize(("name", "text"), AGREES)
 def test_what_agrees_with_the_row_is_taken(name: str, text: str) -> None:
-    check(Extra((text,)), row(name))
+    check(Extra((text,)), stacks(name))
 
 
 CLASHES = [
@@ -100,7 +112,7 @@ CLASHES = [
 @pytest.mark.parametrize(("name", "text", "what", "hint"), CLASHES)
 def test_what_contradicts_the_row_is_refused(name: str, text: str, what: str, hint: str) -> None:
     with pytest.raises(InputError) as refused:
-        check(Extra((text,)), row(name))
+        check(Extra((text,)), stacks(name))
     assert refused.value.what.startswith(f"-r asks for {text}")
     assert what in refused.value.what
     assert refused.value.hint.startswith(hint)
@@ -108,7 +120,35 @@ def test_what_contradicts_the_row_is_refused(name: str, text: str, what: str, hi
 
 def test_a_constraint_that_contradicts_the_row_is_refused_too() -> None:
     with pytest.raises(InputError, match=r"-r asks for torch<2\.9, the stack has torch 2\.13\.0"):
-        check(Extra(constraints=("torch<2.9",)), row("torch-2.13"))
+        check(Extra(constraints=("torch<2.9",)), stacks("torch-2.13"))
+
+
+# marker, Pythons that the hosts share, architecture, is it for these hosts?
+MARKERS = [
+    ("sys_platform == 'darwin'", ((3, 11),), "x86_64", False),
+    ("sys_platform == 'linux'", ((3, 11),), "x86_64", True),
+    ("platform_system != 'Windows' and os_name == 'posix'", ((3, 11),), "x86_64", True),
+    ("platform_machine == 'aarch64'", ((3, 11),), "x86_64", False),
+    ("platform_machine == 'aarch64'", ((3, 11),), "aarch64", True),
+    ("platform_python_implementation == 'PyPy'", ((3, 11),), "x86_64", False),
+    ("python_version < '3.10'", ((3, 11),), "x86_64", False),
+    ("python_version < '3.10'", ((3, 9),), "x86_64", True),
+    ("python_version < '3.10'", ((3, 11), (3, 9)), "x86_64", False),  # 3.11 may be what it will be
+    ("python_version >= '3.9'", ((3, 11), (3, 9)), "x86_64", True),
+    ("extra == 'gpu'", ((3, 11),), "x86_64", False),
+]
+WRONG = ["torch==2.2.2", "intel_extension_for_pytorch"]
+
+
+@pytest.mark.parametrize(("marker", "pythons", "arch", "refused"), MARKERS)
+@pytest.mark.parametrize("text", WRONG)
+def test_only_what_holds_on_these_hosts_can_contradict_the_row(
+    text: str, marker: str, pythons: tuple[Minor, ...], arch: str, refused: bool
+) -> None:
+    extra = Extra((f"{text}; {marker}", "torch==2.13.0; sys_platform == 'linux'"))
+    expected = pytest.raises(InputError, match="-r asks for") if refused else nullcontext()
+    with expected:
+        check(extra, stacks("torch-2.13", *pythons, arch=arch))
 
 
 def test_only_hashes_that_the_file_allows_are_taken() -> None:

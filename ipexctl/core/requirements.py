@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.markers import Marker
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.core import toml
-from ipexctl.core.rows import IPEX, RESERVED, Row, of_intel
+from ipexctl.core.rows import IPEX, RESERVED, of_intel
+from ipexctl.core.stack import Stack
 from ipexctl.errors import InputError
 
 Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) -> (text, its path)
@@ -22,6 +24,7 @@ Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) ->
 _HASH = re.compile(r"\s--hash[= ]sha256:([0-9a-f]{64})(?!\S)")
 _OPTION = re.compile(r"(--?[a-z-]+)(?:[ =]+(.*))?\Z")
 _PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # no name begins so
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # what pip takes for one
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _INDEXES = {
     "-i": "index_url", "--index-url": "index_url", "--extra-index-url": "extra",
@@ -56,9 +59,10 @@ class _Line:
     hashes: tuple[str, ...] = ()
 
 
-def read(paths: Iterable[str], reader: Read) -> Extra:
+def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
     """Raises InputError with file:line."""
-    lines = [line for path in paths for line in _lines(path, "", "-r", reader, ())]
+    raw = (line for path in paths for line in _lines(path, "", "-r", reader, ()))
+    lines = [_addressed(line, environ) if line.kind in _INDEXES.values() else line for line in raw]
 
     def said(kind: str) -> list[str]:
         return list(dict.fromkeys(line.text for line in lines if line.kind == kind))
@@ -95,16 +99,21 @@ def _lines(
             word = _FILES[option[1]] if kind == "-r" else "-c"
             yield from _lines(option[2] or "", path, word, reader, (*within, path))
         elif option[1] in _INDEXES:
-            yield _Line(place, _INDEXES[option[1]], _beside(path, option[1], option[2] or ""))
+            yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
             raise InputError(f"{place}: {option[1]} is not understood here", hint=_hint(line))
 
 
-def _beside(path: str, option: str, place: str) -> str:
-    """A folder is relative to the file that names it."""
-    folder, slash, _ = path.rpartition("/")
-    relative = "://" not in place and not place.startswith("/")
-    return folder + slash + place if _INDEXES[option] == "find_links" and relative else place
+def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
+    """With its variables, as pip has it. A folder is relative to the file that names it.
+
+    Only addresses have variables: requirements go into the lock, where a password must not be.
+    """
+    text = _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], line.text)
+    folder, slash, _ = line.place.rpartition("/")
+    relative = "://" not in text and not text.startswith("/")
+    beside = folder + slash if line.kind == "find_links" and relative else ""
+    return replace(line, text=beside + text)
 
 
 def _hint(line: str) -> str:
@@ -132,7 +141,8 @@ def _requirement(place: str, kind: str, line: str) -> _Line:
     text = _HASH.sub("", line).strip()
     try:
         found = Requirement(text)
-    except InvalidRequirement as e:
+        _holds(found.marker, "3.11", "x86_64")  # or it compares what cannot be compared
+    except ValueError as e:
         if _PLACE.match(text):
             raise _no_name(place, text) from None
         raise InputError(f"{place}: {text!r} is no requirement", why=str(e)) from None
@@ -165,11 +175,17 @@ def _dependencies(text: str, path: str) -> list[str]:
     return [_requirement(path, "-r", text).text for text in found]
 
 
-def check(extra: Extra, row: Row) -> None:
-    """Raises InputError for what contradicts the row, before any index is asked."""
+def check(extra: Extra, candidates: Sequence[Stack]) -> None:
+    """Raises InputError for what contradicts the row, before any index is asked.
+
+    `candidates` are of one row. What holds for some of their Pythons alone is left to the resolver.
+    """
+    row = candidates[0].row
     fixed = {"torch": row.torch, **of_intel(row)}
     for text in (*extra.requirements, *extra.constraints):
         found = Requirement(text)
+        if not all(_holds(found.marker, s.python_text, s.arch) for s in candidates):
+            continue
         name = canonicalize_name(found.name)
         if name in RESERVED and name not in fixed and text in extra.requirements:
             raise InputError(
@@ -186,6 +202,20 @@ def check(extra: Extra, row: Row) -> None:
                 why=f"{row.title} is one row of the version table; its versions belong together",
                 hint=f"{option.get(name, 'ipexctl stacks')}; or leave that line out",
             )
+
+
+def _holds(marker: Marker | None, python: str, arch: str) -> bool:
+    """Is the requirement one for such hosts? uv takes the first patch release too."""
+    if marker is None:
+        return True
+    hosts = {
+        "implementation_name": "cpython", "implementation_version": f"{python}.0",
+        "os_name": "posix", "platform_machine": arch, "platform_python_implementation": "CPython",
+        "platform_release": "0", "platform_system": "Linux", "platform_version": "0",
+        "python_full_version": f"{python}.0", "python_version": python, "sys_platform": "linux",
+        "extra": "",
+    }  # fmt: skip
+    return marker.evaluate(hosts)
 
 
 def _number(requirement: Requirement) -> str:

@@ -42,6 +42,10 @@ class Stack:
     def python_text(self) -> str:
         return _dotted(self.python)
 
+    @property
+    def arch(self) -> str:
+        return self.platform.split("-")[0]
+
     def interpreter(self, host: str) -> str:
         return dict(self.interpreters)[host]
 

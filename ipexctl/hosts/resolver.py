@@ -204,13 +204,15 @@ class _Search:
 
 
 def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
+    named: Iterable[str] = ()
     if way.index:
         # the default index's builds of the others cannot load beside a CPU build of torch
         beside = [name for name in ("torchvision", "torchaudio") if extra.names(name)]
         pins = {**intel, **dict.fromkeys(["torch", *beside], way.index)}
     else:
         pins = {**intel, **(_home_of_torch(uv, way.torch) if way.last else {})}
-    named = (name for name in pins if name not in ("torch", *intel))
+        # uv heeds a pin only for what is asked for by its name
+        named = (name for name in pins if name not in ("torch", *intel))
     wanted = (way.torch, *named, *requirements(uv.stack), *extra.requirements)
     found = uv.compile(wanted, pins, constraints=extra.constraints)
     stray = strays((f.package for f in found), uv.stack.row, pins)

@@ -9,7 +9,7 @@ import pytest
 from ipexctl.core.lock import Lock, Package, parse
 from ipexctl.ui.install import ask, chosen_text, question
 from ipexctl.verbs.installing.work import Chosen
-from tests.install.conftest import Shop, make_wheel
+from tests.install.conftest import Shop, finish, make_wheel
 from tests.install.test_choice import chosen
 
 
@@ -91,6 +91,17 @@ def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop
     file.write_text("mine\n")
     assert shop.install("-r", "requirements.txt").states == ["changed"]
     assert parse(place.read_text(), "").version("mine") == "1.1"
+
+
+def test_a_file_as_windows_writes_it_may_name_folders_by_variables(shop: Shop) -> None:
+    own = shop.folder / "own"
+    own.mkdir()
+    make_wheel(own, "other", "3", {"other.py": b""})
+    text = "\ufeffother\r\n-f ${SHELF}/own\r\ntorch==2.2.2; sys_platform == 'win32'\r\n"
+    (shop.work / "requirements.txt").write_text(text, "utf-8")
+    shelf = {"SHELF": str(shop.folder)}
+    done = finish(shop.start("-r", "requirements.txt", "--check", environ=shelf))
+    assert (done.code, done.document["row"]) == (0, "torch-2.13"), done.err
 
 
 def test_what_contradicts_the_stack_is_told_with_its_file(shop: Shop) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.core.lock import parse, render
-from ipexctl.core.requirements import Extra
+from ipexctl.core.requirements import Extra, check
 from ipexctl.core.rows import Request
 from ipexctl.core.stack import choose
 from ipexctl.errors import InputError
@@ -55,6 +55,20 @@ def test_they_are_locked_with_the_stack_and_the_lock_says_what_was_asked(world: 
     assert 'requirements = [\n    "accelerate",\n    "helper",\n]' in text
     again = resolve(stacks, world.indexes(), world.environ(), extra)
     assert render(again.lock) == text
+
+
+def test_what_is_for_other_machines_is_asked_for_and_left_out(world: World) -> None:
+    extra = asked(
+        world, "accelerate; sys_platform == 'linux'", "nowhere==1; sys_platform == 'win32'",
+        "torch==2.2.2; sys_platform == 'darwin'", "torchvision; sys_platform == 'darwin'",
+    )  # fmt: skip
+    stacks = world.stacks("ipex-2.7.0", "3.12")
+    check(extra, stacks)
+    found = world.whence(resolve(stacks, world.indexes(), world.environ(), extra))
+    assert {name: found[name] for name in sorted(found) if name in ("accelerate", "torch")} == {
+        "accelerate": "1.2 default", "torch": "2.7.0+cpu cpu",
+    }  # fmt: skip
+    assert {"nowhere", "torchvision"} & set(found) == set()
 
 
 REFUSED = [

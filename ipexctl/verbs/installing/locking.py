@@ -25,7 +25,7 @@ from ipexctl.verbs.installing.work import Cuda, Step, Work
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
     """The lock in the folder if it is for one of these, else a fresh one (True)."""
     extra = needs.needed(work.asked.needs, old)
-    requirements.check(extra, candidates[0].row)
+    requirements.check(extra, candidates)
     for stack in candidates if old else ():
         if old and suits(old, stack) and needs.same(old, extra):
             needs.check_hashes(old, extra)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ CODE = (".py", ".cfg")
 def needed(files: Sequence[Path], old: Lock | None) -> Extra:
     """What the files ask for; without any, what the lock in the folder was made for."""
     if files:
-        return read([str(file) for file in files], _text)
+        return read([str(file) for file in files], _text, os.environ)
     return Extra(old.requirements, old.constraints) if old else NOTHING
 
 
@@ -50,7 +51,7 @@ def _text(name: str, asker: str) -> tuple[str, str]:
     if path.suffix in CODE:
         raise InputError(f"-r {path}: a requirements file or a pyproject.toml, please")
     try:
-        return path.read_text("utf-8"), str(path)
+        return path.read_text("utf-8-sig"), str(path)
     except (OSError, UnicodeDecodeError) as e:
         where = f", which {asker} names" if asker else ""
         raise InputError(f"cannot read {path}{where}", why=str(e)) from None
