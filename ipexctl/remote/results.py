@@ -62,7 +62,6 @@ def folder(h):
 def translated(pattern):
     """A glob as an expression: ** crosses folders, * does not; a folder means all that is in it."""
     out, i = "", 0
-    pattern = pattern.strip("/")
     while i < len(pattern):
         if pattern.startswith("**/", i):
             out, i = out + "(?:.*/)?", i + 3
@@ -70,6 +69,29 @@ def translated(pattern):
             out, i = out + ".*", i + 2
         elif pattern[i] in "*?":
             out, i = out + ("[^/]*" if pattern[i] == "*" else "[^/]"), i + 1
+        elif pattern[i] == "[" and end_of_set(pattern, i) > 0:
+            end = end_of_set(pattern, i)
+            out, i = out + one_of(pattern[i + 1 : end]), end + 1
         else:
             out, i = out + re.escape(pattern[i]), i + 1
     return "(?s)" + out + r"(?:/.*)?\Z"
+
+
+def end_of_set(pattern, i):
+    """Where the set that begins at `i` has its "]"; -1 where it has none. A first "]" is in it."""
+    return pattern.find("]", i + (3 if pattern.startswith("[!", i) else 2))
+
+
+def one_of(members):
+    """0-9a as an expression for one character; !0-9a for any other one. Never a slash."""
+    others = members.startswith("!")
+    found, rest = "", members[1:] if others else members
+    while rest:
+        size = 3 if rest[1:2] == "-" and len(rest) > 2 else 1
+        first, last = rest[0], rest[size - 1]
+        if first <= last:
+            found += "%s-%s" % (re.escape(first), re.escape(last))
+        rest = rest[size:]
+    if others:
+        return "[^/%s]" % found
+    return "(?!/)[%s]" % found if found else "(?!)"

@@ -6,7 +6,9 @@ from the hosts, so nothing is written outside of the outputs' folder and nothing
 
 from __future__ import annotations
 
+import glob
 import os
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,16 +41,21 @@ class Brought:
     refused: tuple[str, ...] = ()
 
 
-def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
+def check_patterns(option: str, patterns: Sequence[str]) -> None:
     """They are below the script's folder. Raises InputError."""
     for pattern in patterns:
         if pattern.startswith(("/", "~")) or ".." in pattern.split("/") or not pattern.strip("/"):
             raise InputError(
-                f"--fetch {pattern}: not below the folder of the script",
+                f"{option} {pattern}: not below the folder of the script",
                 why="only what ranks write into the run's own folder is brought back",
-                hint="let the script write to a folder beside it, and name that: --fetch out",
+                hint=f"let the script write to a folder beside it, and name that: {option} out",
             )
-    return tuple(patterns)
+
+
+def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """As seen from the top of what was sent, for ranks that start in `cwd`."""
+    paths = (posixpath.normpath(posixpath.join(glob.escape(cwd), pattern)) for pattern in patterns)
+    return tuple("**" if path == "." else path for path in paths)
 
 
 def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class RunOptions:
     log_limit: int | None = None
     shown: Wanted = Wanted()
     fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
+    outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
     force: bool = False  # start in spite of what the preflight sees
@@ -78,7 +79,8 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     hosts = inventory(target)
     chosen = choice.read(options.shown, hosts)
-    results.check_patterns(options.fetch)
+    results.check_patterns("--fetch", options.fetch)
+    results.check_patterns("--outputs", options.outputs)
     script = script_of(options)
     files = script.files(options)
     transport = AnyTransport(target, hosts)
@@ -189,11 +191,12 @@ class _Run:
     ) -> Kept:
         """What is here of the run: the logs, and the files that were asked for."""
         kept = record.kept()
-        if not record.folder or not self.options.fetch:
+        wanted = (*self.options.fetch, *self.options.outputs)
+        if not record.folder or not wanted:
             return kept
         there = {h: self.agents[h] for h in used if result.reachable(h.name)}
         roots = {h.name: self._root(h) for h in used}
-        patterns = self.script.fetched(self.options.fetch)
+        patterns = results.from_the_top(self.script.project.cwd, wanted)
         wish = results.Wish(patterns, self.run_id, roots, plan.hosts[0].host)
         try:
             outputs = results.bring(there, wish, record.folder, self.painter.note)
@@ -243,16 +246,12 @@ class Script:
     def files(self, options: RunOptions) -> sync.Snapshot | sync.InPlace:
         if options.send:
             return sync.take(self.project, options.confirm, os.environ)
-        if options.fetch:
+        if options.fetch or options.outputs:
             raise InputError(
                 "--fetch and --outputs do not go with --no-sync",
                 why="they bring files out of the folder of the run, which --no-sync does not make",
             )
         return sync.InPlace(self.project.start, "" if options.module else self.argv[0])
-
-    def fetched(self, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        """As the ranks see them: from where they start."""
-        return tuple(f"{self.project.cwd}/{pattern}".strip("/") for pattern in patterns)
 
 
 def script_of(options: RunOptions) -> Script:

@@ -223,7 +223,7 @@ def test_any_other_path_of_a_host_may_not(path):
 @pytest.mark.parametrize("pattern", ["/etc/passwd", "../x", "a/../../x", "~/x", "", "/"])
 def test_only_what_is_below_the_scripts_folder_can_be_fetched(pattern):
     with pytest.raises(InputError):
-        check_patterns([pattern])
+        check_patterns("--fetch", [pattern])
 
 
 # --- a terminal that is too slow -----------------------------------------------------------------
