@@ -27,7 +27,10 @@ def remember(hosts: Inventory, states: Mapping[str, str], command: str = "doctor
     """`states`: host -> ok, warn, fail, failed, unreachable, changed or skipped."""
     path = state_file()
     everything = _load(path)
-    key = _key(hosts)
+    try:
+        key = _key(hosts)
+    except OSError:  # the folder we are in is gone
+        return
     entry = everything.pop(key, {})
     entry["last"] = dict(states)
     if command == "doctor":

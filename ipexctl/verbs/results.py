@@ -61,7 +61,10 @@ def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
 def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> tuple[str, ...]:
     """In words: what came, and what did not."""
     outputs = folder / "outputs"
-    outputs.mkdir(mode=0o700)
+    try:
+        outputs.mkdir(mode=0o700)
+    except OSError as e:
+        return (f"outputs: could not be fetched ({e.strerror or e}); they are on the hosts",)
 
     def work(host: Host) -> Brought:
         below = outputs if host.name == wish.first else outputs / f"@{safe(host.name)}"

@@ -57,6 +57,18 @@ def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
     assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
 
 
+@pytest.mark.parametrize("gone", [".ipexctl", "."])
+def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(here, gone):
+    text = "import shutil, sys\nshutil.rmtree(sys.argv[1])\nsys.exit(7)\n"
+    (here / "code/tidy.py").write_text(text)
+    words = ("-n", "1", "--fetch", "out", "tidy.py", str(here / "code" / gone))
+    done = run(here, *words, active=str(here / "env"))
+    assert done.returncode == 7, done.stderr
+    why = "outputs: could not be fetched (No such file or directory); they are on the hosts"
+    assert why in done.stderr
+    assert "rank 0 on localhost exited with code 7" in done.stderr
+
+
 def test_the_script_for_one_machine_runs_the_ranks(here):
     printed = run(here, "--print-cmd", "train.py", "0", active=str(here / "env"))
     (here / "go.sh").write_text(printed.stdout)

@@ -92,7 +92,10 @@ def _card(result: RunResult) -> list[Text]:
 
 def _short(folder: str) -> str:
     """Below the folder that the user is in, where it is."""
-    below = os.path.relpath(folder)
+    try:
+        below = os.path.relpath(folder)
+    except OSError:  # the folder that the user is in is gone
+        return folder
     return folder if below.startswith("..") else below
 
 
