@@ -27,6 +27,7 @@ from ipexctl.cli.options import (
 from ipexctl.errors import InputError
 
 if TYPE_CHECKING:
+    from ipexctl.core.again import Typed
     from ipexctl.verbs.watch import Interrupts
 
 
@@ -156,7 +157,7 @@ def run(
         send=not no_sync,
         data=tuple(checked_name(name) for name in data or ()),
         confirm=_confirm(yes=yes),
-        again=tuple(sys.argv[1:]),
+        typed=_typed(sys.argv[1:], (script, *(args or ()))),
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
     target = make_target(
@@ -183,6 +184,12 @@ def run(
     with _interrupts() as interrupts:
         result = verb(target, options, view("json" if json else ui), interrupts)
     raise typer.Exit(result.exit_code)
+
+
+def _typed(words: list[str], own: tuple[str, ...]) -> Typed:
+    from ipexctl.core.again import Typed
+
+    return Typed(tuple(words[: len(words) - len(own)]), own)
 
 
 def _confirm(*, yes: bool) -> Callable[[str], bool]:

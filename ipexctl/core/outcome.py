@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core import causes, shell
+from ipexctl.core import causes
 from ipexctl.core.causes import Cause
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.runlog import RankEnd, RunState, plain, unmarked
@@ -67,6 +67,12 @@ class RunResult:
     ends: tuple[RankEnd, ...] = ()
     kept: Kept = Kept()
     again: str = ""  # the command that starts it again
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The hosts that ended the run by being lost."""
+        gone = self.ended_by == "host-lost"
+        return frozenset(h.host for h in self.hosts if gone and h.survivors is None)
 
     def reachable(self, host: str) -> bool:
         """Did the host say its last word of the run, so that it can be asked for more?"""
@@ -167,24 +173,6 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
         return None
     found = causes.match([*map(unmarked, map(plain, result.tail)), result.cause], known)
     return found.cause if found else None
-
-
-def run_again(words: Sequence[str], result: RunResult) -> str:
-    """The command as it was typed; without a host that was lost, and without values of --env."""
-    if not words:
-        return ""
-    shown, value = [], False
-    for word in words:
-        name, sign, _ = word.removeprefix("--env=").partition("=")
-        hide = sign and (value or word.startswith("--env="))
-        prefix = "--env=" if word.startswith("--env=") else ""
-        shown.append(f"{prefix}{name}=..." if hide else word)
-        value = word == "--env"
-    lost = [h.host for h in result.hosts if h.survivors is None]
-    if result.ended_by == "host-lost" and lost and len(lost) < len(result.hosts):
-        at = shown.index("run") + 1 if "run" in shown else 0
-        shown[at:at] = [word for host in lost for word in ("-x", host)]
-    return shell.quote(("ipexctl", *shown))
 
 
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:

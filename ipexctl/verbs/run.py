@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ipexctl.core import choice, launch, mpi
+from ipexctl.core import again, choice, launch, mpi
+from ipexctl.core.again import Typed
 from ipexctl.core.choice import Choice, Wanted
 from ipexctl.core.data import Held
 from ipexctl.core.launch import Node, RunRequest
@@ -24,9 +25,9 @@ from ipexctl.core.outcome import (
     RunResult,
     kept_plan,
     result_document,
-    run_again,
 )  # fmt: skip
 from ipexctl.core.plan.request import Ports
+from ipexctl.core.plan.share import fitting
 from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD, Agent, connect
 from ipexctl.hosts.fleet import fan_out
@@ -69,7 +70,7 @@ class RunOptions:
     data: tuple[str, ...] = ()  # names of data sets
     force: bool = False  # start in spite of what the preflight sees
     confirm: sync.Confirm = sync.never  # is asked before much is sent
-    again: tuple[str, ...] = ()  # the words of the command line
+    typed: Typed = Typed()
     ports: Ports | None = None
     launcher: str = mpi.AGENTS
     secret: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -129,8 +130,8 @@ class _Run:
             {h.name: (self.agents[h], sent[h].cwd) for h in used}
         )
         remember(hosts, _states(result), "run")
-        again = run_again(self.options.again, result)
-        result = replace(result, kept=self._kept(result, plan, record, used), again=again)
+        kept = self._kept(result, plan, record, used)
+        result = replace(result, kept=kept, again=self._again(result, list(nodes.values())))
         record.keep("result.json", result_document(result, failures()))
         self.painter.result(result)
         return result
@@ -185,6 +186,14 @@ class _Run:
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
             all_up=lambda: _spare(self.files, [(self.agents[h], self._root(h)) for h in used]),
         )  # fmt: skip
+
+    def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
+        lost = [node.host.name for node in nodes if node.host.name in result.lost]
+        left = [node for node in nodes if node.host.name not in lost]
+        if not lost or not left:
+            return again.command(self.options.typed, (), None)
+        fits = fitting(left, request_of(self.options, self.script))
+        return again.command(self.options.typed, lost, fits)
 
     def _kept(
         self, result: RunResult, plan: LaunchPlan, record: Record, used: Sequence[Host]

@@ -128,7 +128,8 @@ def test_values_of_env_are_seen_by_the_ranks_and_by_nobody_else(runner):
 
 @pytest.mark.parametrize(("host", "kind"), [("node01", "unplug"), ("node02", "freeze")])
 def test_a_host_that_falls_silent_is_the_cause(runner, host, kind):
-    run = runner.start("--host-timeout", "2", "-n", "3", str(runner.script(SLEEP)))
+    script = str(runner.script(SLEEP))
+    run = runner.start("--host-timeout", "2", "-n", "3", "-ppn", "1", script)
     up(run, 3)
     runner.lab.fault(host, kind)
     try:
@@ -139,6 +140,8 @@ def test_a_host_that_falls_silent_is_the_cause(runner, host, kind):
     assert result["cause"] == f"{host} was lost: no word from it for 2 s"
     survivors = {h["name"]: h["survivors"] for h in result["hosts"]}
     assert survivors == {**dict.fromkeys(runner.lab.hosts, 0), host: None}
+    assert result["again"].startswith(f"ipexctl run -x {host} -f ")
+    assert result["again"].endswith(f" -n 2 -ppn 1 {script}")
     assert runner.gone(run.run_id, seconds=10) == {}
 
 

@@ -19,7 +19,6 @@ from ipexctl.core.outcome import (
     first_cause,
     kept_plan,
     known_cause,
-    run_again,
     slowest,
 )
 from ipexctl.core.runlog import RankEnd, Usage
@@ -133,27 +132,16 @@ def result(**more):
     return RunResult("r1", 1, more.pop("ended_by", "rank-failed"), 1.0, made_plan(), hosts, **more)
 
 
+@pytest.mark.parametrize(("ended_by", "lost"), [("host-lost", {"n1"}), ("rank-failed", set())])
+def test_a_host_that_said_nothing_is_lost_only_where_that_ended_the_run(ended_by, lost):
+    assert result(ended_by=ended_by).lost == lost
+
+
 @pytest.mark.parametrize("hint", ["oom-rank", "oom-limit", "oom"])
 def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
     end = RankEnd(0, "n0", None, 9, hints=(hint,))
     known = known_cause(result(first=end, cause=f"rank 0 on n0 {end}"), failures())
     assert known.slug == "out-of-memory"
-
-
-@pytest.mark.parametrize(
-    ("words", "ended_by", "again"),
-    [
-        ("run -n 2 t.py --lr 1e-3", "rank-failed", "ipexctl run -n 2 t.py --lr 1e-3"),
-        ("run -n 2 t.py", "host-lost", "ipexctl run -x n1 -n 2 t.py"),
-        ("run --env T=secret --env=U=secret t.py", "", "ipexctl run --env T=... --env=U=... t.py"),
-        ("run --env T t.py A=1", "", "ipexctl run --env T t.py A=1"),
-        ("", "", ""),
-    ],
-)
-def test_the_command_to_run_it_again_keeps_secrets_and_leaves_lost_hosts_out(
-    words, ended_by, again
-):
-    assert run_again(words.split(), result(ended_by=ended_by)) == again
 
 
 # --- the folder here -----------------------------------------------------------------------------

@@ -24,18 +24,19 @@ def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
             raise InputError(f"{name} {value}: at least 1 is needed")
         if value is not None and value > MOST:
             raise InputError(f"{name} {value}: more than {MOST} ranks are not planned")
-    if ppn is not None:
-        return _fill([ppn] * len(nodes), n if n is not None else ppn * len(nodes), "-ppn")
-    own = [node.host.slots or topology.default_ranks(node.facts.cpu) for node in nodes]
+    limits, what = _limits(nodes, request)
     if n is None:
-        return own
-    slots = [node.host.slots for node in nodes]
-    if all(slots):
-        return _fill(own, n, "slots in the hostfile")
-    if any(slots):
-        return _fill(own, n, "slots in the hostfile, and NUMA nodes where it has none")
+        return limits
+    if what:
+        return _fill(limits, n, what)
     each, more = divmod(n, len(nodes))
     return [each + (1 if i < more else 0) for i in range(len(nodes))]
+
+
+def fitting(nodes: Sequence[Node], request: RunRequest) -> int | None:
+    """-n, or as much of it as these hosts hold."""
+    limits, what = _limits(nodes, request)
+    return min(request.n, sum(limits)) if request.n and what else request.n
 
 
 def notes(nodes: Sequence[Node], counts: Sequence[int], request: RunRequest) -> Iterator[str]:
@@ -52,6 +53,19 @@ def notes(nodes: Sequence[Node], counts: Sequence[int], request: RunRequest) -> 
     beyond = [node.host.name for node, count in together if 0 < node.host.slots < count]
     if beyond:
         yield f"-ppn {ppn} is more than the slots in the hostfile: {fold(beyond)}"
+
+
+def _limits(nodes: Sequence[Node], request: RunRequest) -> tuple[list[int], str]:
+    """What each host gets without -n, and by what it holds no more; "": -n alone decides."""
+    if request.ppn is not None:
+        return [request.ppn] * len(nodes), "-ppn"
+    own = [node.host.slots or topology.default_ranks(node.facts.cpu) for node in nodes]
+    slots = [node.host.slots for node in nodes]
+    if all(slots):
+        return own, "slots in the hostfile"
+    if any(slots):
+        return own, "slots in the hostfile, and NUMA nodes where it has none"
+    return own, ""
 
 
 def _fill(limits: list[int], n: int, what: str) -> list[int]:

@@ -1,0 +1,68 @@
+"""The command to start a run again: words that work when they are pasted."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.core.again import Typed, command
+from ipexctl.core.launch import Node, RunRequest, share_out
+from ipexctl.core.plan.share import fitting
+from tests.made import facts, host, prepared
+
+
+def typed(words: str) -> Typed:
+    """t.py is the script."""
+    options, _, args = words.partition(" t.py")
+    return Typed(tuple(options.split()), ("t.py", *args.split()))
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ("run -n 2 t.py --lr 1e-3", "run -n 2 t.py --lr 1e-3"),
+        ("run --env LR=0.1 --env=B=8 t.py", "run --env LR=0.1 --env=B=8 t.py"),
+        ("run --env HF_TOKEN=x --env=API_KEY=x t.py", "run --env HF_TOKEN --env=API_KEY t.py"),
+        ("run --env TOKEN t.py TOKEN=1", "run --env TOKEN t.py TOKEN=1"),
+        ("run t.py --env TOKEN=mine --env=KEY=mine", "run t.py --env TOKEN=mine --env=KEY=mine"),
+        ("run -i TOKEN=1 t.py", "run -i TOKEN=1 t.py"),
+    ],
+)
+def test_it_is_the_command_as_it_was_typed_without_values_of_secrets(words, again):
+    assert command(typed(words), (), None) == f"ipexctl {again}"
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ("run -n 12 t.py -n 12", "run -x n3 -n 8 t.py -n 12"),
+        ("run -np 12 -ppn 4 t.py", "run -x n3 -np 8 -ppn 4 t.py"),
+        ("run --np 12 t.py", "run -x n3 --np 8 t.py"),
+        ("run --np=12 t.py", "run -x n3 --np=8 t.py"),
+        ("run -n12 t.py", "run -x n3 -n8 t.py"),
+        ("run -f n12 t.py", "run -x n3 -f n12 t.py"),
+    ],
+)
+def test_it_leaves_lost_hosts_out_and_asks_for_what_the_others_hold(words, again):
+    assert command(typed(words), ("n3",), 8) == f"ipexctl {again}"
+
+
+def test_it_is_nothing_where_nobody_typed_a_command():
+    assert command(Typed(), ("n3",), 8) == ""
+
+
+@pytest.mark.parametrize(
+    ("slots", "n", "ppn", "fits"),
+    [
+        ((4, 4), 12, None, 8),
+        ((4, 4), 6, None, 6),
+        ((0, 0), 12, 4, 8),
+        ((4, 0), 12, None, 5),
+        ((0, 0), 12, None, 12),
+        ((4, 4), None, None, None),
+        ((0, 0), None, 4, None),
+    ],
+)
+def test_hosts_hold_what_a_run_on_them_would_not_be_refused_for(slots, n, ppn, fits):
+    nodes = [Node(host(f"n{i}", s), facts(f"n{i}"), prepared()) for i, s in enumerate(slots)]
+    assert fitting(nodes, RunRequest(("t.py",), n, ppn)) == fits
+    assert fits is None or sum(share_out(nodes, RunRequest(("t.py",), fits, ppn))) == fits
