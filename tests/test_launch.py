@@ -2,6 +2,7 @@ import pytest
 
 from ipexctl.core.launch import Node, RunRequest, plan, share_out
 from ipexctl.core.mpi import Launch, read_launch
+from ipexctl.core.printed import Printed, left_out, script
 from ipexctl.errors import InputError, RunFailed
 from tests.made import cpu, facts, host, prepared
 
@@ -105,6 +106,16 @@ def test_the_users_environment_wins_over_ours_but_not_over_the_ranks_numbers():
     made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "r1")
     env = made.rank_environment(made.hosts[0], made.hosts[0].ranks[0])
     assert (env["OMP_NUM_THREADS"], env["RANK"]) == ("7", "0")
+
+
+def test_numbers_of_ranks_that_the_user_gives_are_in_no_printed_script():
+    given = (("LOCAL_RANK", "99"), ("RANK", "99"), ("WORLD_SIZE", "99"), ("X", "99"))
+    made = plan(THREE, request(3, env=given), "r1")
+    passed = left_out(["RANK", "LOCAL_RANK=99", "X"])
+    text = script(Printed(made, {h.host: host(h.host) for h in made.hosts}, "/t", passed))
+    assert passed == ("X",)
+    assert "99" not in text
+    assert "export RANK=2; export WORLD_SIZE=3; export LOCAL_RANK=0;" in text
 
 
 def test_an_address_that_no_interface_has_is_refused():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ipexctl.core import mpi
 from ipexctl.core.model import Host, HostPlan, LaunchPlan
+from ipexctl.core.plan.variables import OWN
 from ipexctl.core.shell import quote
 from ipexctl.errors import InputError
 
@@ -192,4 +193,4 @@ def _without_mpi(printed: Printed) -> Iterator[str]:
 
 def left_out(words: Sequence[str]) -> tuple[str, ...]:
     """Of the words of --env, the names that came without a value: what is secret comes this way."""
-    return tuple(dict.fromkeys(word for word in words if "=" not in word))
+    return tuple(dict.fromkeys(word for word in words if "=" not in word and word not in OWN))

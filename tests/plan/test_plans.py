@@ -329,7 +329,6 @@ n1 lo threads=3
   r0 0-7 node 0
   MASTER_ADDR=node7
   MASTER_PORT=4000
-  RANK=7
   HF_HOME=/data/hf
 ! --env RANK: not used, as it differs in each rank
 ! --env MASTER_ADDR=node7 is used, the plan had 127.0.0.1

@@ -138,12 +138,13 @@ def _others(site: Site) -> Iterator[Variable]:
 
 
 def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
-    """The user's words win. What only the user has set comes last, without a reason."""
+    """The user's words win, but for what differs in each rank. What only the user has set comes
+    last, without a reason."""
     first = [
         Variable(v.name, asked[v.name], f"yours, with --env, in place of {v.value}")
         if v.name in asked and asked[v.name] != v.value
         else v
         for v in made
     ]
-    known = {v.name for v in made}
+    known = OWN | {v.name for v in made}
     return (*first, *(Variable(k, v, "") for k, v in asked.items() if k not in known))
