@@ -32,6 +32,7 @@ class Health:
     _spoke: dict[int, float] = field(default_factory=dict)
     _told: set[str | int] = field(default_factory=set)  # silent hosts, stopped ranks
     _stalled: set[int] = field(default_factory=set)
+    _ended: set[int] = field(default_factory=set)  # what is heard of them later is old
 
     def sample(self, host: str, sample: Sample) -> None:
         self.loads[host] = sample.load
@@ -41,10 +42,12 @@ class Health:
             self._peak[host] = max(self._peak.get(host, 0), sample.load.used)
         here = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
         self._stopped = {r: s for r, s in self._stopped.items() if r not in here}
-        self._stopped.update(sample.stopped)
+        self._stopped.update((r, s) for r, s in sample.stopped if r not in self._ended)
 
     def spoke(self, rank: int, now: float) -> list[str]:
         """The rank wrote something."""
+        if rank in self._ended:
+            return []
         self._spoke[rank] = now
         if rank in self._stalled:
             self._stalled.discard(rank)
@@ -52,6 +55,7 @@ class Health:
         return []
 
     def ended(self, rank: int) -> None:
+        self._ended.add(rank)
         for known in (self._stopped, self._spoke):
             known.pop(rank, None)
 

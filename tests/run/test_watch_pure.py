@@ -76,6 +76,16 @@ def test_ranks_without_output_are_told_of_only_when_asked():
         assert health.news(99.0, {}) == []
 
 
+def test_what_comes_after_a_ranks_end_does_not_make_it_live_again():
+    health = Health(made_plan(), 30, 5)
+    health.spoke(0, 0.0)
+    assert len(health.news(6.0, {})) == 1
+    health.ended(0)
+    assert health.spoke(0, 7.0) == []
+    health.sample("n0", Sample(Load(), ((0, 99.0),)))
+    assert (health.news(99.0, {}), health.frozen()) == ([], None)
+
+
 def test_many_stalled_ranks_are_one_note():
     health = Health(made_plan(12), 30, 5)
     for rank in range(12):
