@@ -8,7 +8,13 @@ from typing import Any
 from ipexctl.core import mpi, setvars
 from ipexctl.core.model import HostPlan, LaunchPlan, Prepared
 from ipexctl.core.plan import secret
-from ipexctl.core.plan.decide import decide, process_variables, rank_places, rank_variables
+from ipexctl.core.plan.decide import (
+    decide,
+    host_variables,
+    process_variables,
+    rank_places,
+    rank_variables,
+)
 from ipexctl.core.plan.request import Node as Node
 from ipexctl.core.plan.request import RunRequest as RunRequest
 from ipexctl.core.plan.share import share_out as share_out
@@ -82,7 +88,6 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
     variables, of_all = rank_variables(site, request), process_variables(request)
     prepared = node.prepared
     starter = mpi.row_of(prepared.mpi)
-    path = f"{dict(prepared.mpi_env)['PATH']}:{prepared.path}"
     return HostPlan(
         host=node.host.name,
         label=mpi.label(starter, node.host.name, index),
@@ -90,12 +95,7 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         prefix=prepared.prefix,
         nic=nic,
         ranks=rank_places(site, first_rank),
-        env=(
-            *((k, v) for k, v in prepared.mpi_env if k != "PATH"),
-            *mpi.nic_vars(starter, nic),
-            *((v.name, v.value) for v in of_all),
-            ("PATH", path),
-        ),
+        env=(*host_variables(site), *((v.name, v.value) for v in of_all)),
         rank_env=tuple((v.name, v.value) for v in variables),
         threads=site.places.threads,
         flags=tuple(flag for flag in FLAGS if flag in node.facts.cpu.flags),

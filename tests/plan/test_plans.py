@@ -340,6 +340,30 @@ n1 lo threads=3
             ("RANK", "7"), ("HF_HOME", "/data/hf"),
         ),
     ),
+    "the user's own paths": case(
+        "one core",
+        expected=LO + """1
+  r0 0 node 0
+  PATH=/opt/bin
+  I_MPI_PIN=1
+  I_MPI_ROOT=/home/trainer/.ipexctl/envs/abc
+! --env I_MPI_PIN=1 is used, the plan had 0
+! --env PATH=/opt/bin is used, the plan had /home/trainer/.ipexctl/envs/abc/bin:/usr/bin:/bin""",
+        why="the host's own variables and MPI's give way, too; what is the same needs no word",
+        env=(
+            ("PATH", "/opt/bin"), ("I_MPI_PIN", "1"),
+            ("I_MPI_ROOT", "/home/trainer/.ipexctl/envs/abc"),
+        ),
+    ),
+    "a path that is longer than a note": case(
+        "one core",
+        expected=LO + f"""1
+  r0 0 node 0
+  I_MPI_ROOT=/{"x" * 200}
+! --env I_MPI_ROOT=/{"x" * 96}... is used, the plan had /home/trainer/.ipexctl/envs/abc""",
+        why="it is cut in the note alone",
+        env=(("I_MPI_ROOT", "/" + "x" * 200),),
+    ),
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ipexctl.core import topology
+from ipexctl.core import mpi, topology
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import RankPlace
 from ipexctl.core.plan import network, ports, share, variables
@@ -13,6 +13,8 @@ from ipexctl.core.plan.request import Node, RunRequest
 from ipexctl.core.plan.secret import looks_secret
 from ipexctl.core.plan.variables import OWN, Backend, Site, Variable
 from ipexctl.errors import InputError
+
+LONGEST = 100  # characters of a value in a note
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,28 @@ def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
 
 def process_variables(request: RunRequest) -> tuple[Variable, ...]:
     """For MPI's own programs, too."""
+    made = _of_processes(request)
+    asked = dict(request.env)
+    return variables.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
+
+
+def _of_processes(request: RunRequest) -> tuple[Variable, ...]:
     bounded = ports.variables(request.ports) if request.ports else ()
-    made = (
+    return (
         Variable("I_MPI_PIN", "0", "the ranks are pinned by their wrapper, so not by MPI"),
         *(Variable(name, value, "--ports") for name, value in bounded),
     )
-    asked = dict(request.env)
-    return variables.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
+
+
+def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
+    """What processes on the host find their programs and libraries by."""
+    prepared = site.node.prepared
+    path = f"{dict(prepared.mpi_env)['PATH']}:{prepared.path}"
+    return (
+        *((k, v) for k, v in prepared.mpi_env if k != "PATH"),
+        *mpi.nic_vars(mpi.row_of(prepared.mpi), site.nic),
+        ("PATH", path),
+    )
 
 
 def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
@@ -145,13 +162,20 @@ def _overridden(
         yield f"--env {name}: not used, as it differs in each rank"
     planned = {name: [value] for name, value in master.items()}
     for site in sites:
-        for variable in variables.ours(site):
-            planned.setdefault(variable.name, []).append(variable.value)
+        ours = (*variables.ours(site), *_of_processes(request))
+        for name, value in (*((v.name, v.value) for v in ours), *host_variables(site)):
+            planned.setdefault(name, []).append(value)
     for name, values in planned.items():
         different = sorted({value for value in values if value != asked.get(name)})
         if name in asked and different:
-            yield f"--env {name}={asked[name]} is used, the plan had {' or '.join(different[:3])}"
+            had = " or ".join(map(_short, different[:3]))
+            yield f"--env {name}={_short(asked[name])} is used, the plan had {had}"
     yield from _comm_overlap(sites, asked.get("CCL_WORKER_AFFINITY", ""))
+
+
+def _short(value: str) -> str:
+    """Paths of libraries can be longer than a screen."""
+    return value if len(value) <= LONGEST else f"{value[: LONGEST - 3]}..."
 
 
 def _comm_overlap(sites: Sequence[Site], asked: str) -> Iterator[str]:
