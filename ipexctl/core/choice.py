@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ipexctl.core.model import Inventory, LaunchPlan
+from ipexctl.core.model import Host, Inventory, LaunchPlan
 from ipexctl.core.runlog import plain
-from ipexctl.core.select import select
+from ipexctl.core.select import Known, select
 from ipexctl.errors import InputError
 
 
@@ -48,9 +48,11 @@ class Wanted:
     exclude: tuple[str, ...] = ()
 
 
-def read(wanted: Wanted, inventory: Inventory) -> Choice:
+def read(wanted: Wanted, inventory: Inventory, known: Known) -> Choice:
     """Raises InputError. Hosts are named as for --limit."""
-    hosts = select(inventory, wanted.hosts).hosts if wanted.hosts else ()
+    hosts: tuple[Host, ...] = ()
+    if wanted.hosts:
+        hosts = select(inventory, wanted.hosts, known=known, option="--show-hosts").hosts
     return Choice(
         frozenset(rank_set(wanted.ranks)) if wanted.ranks is not None else frozenset(),
         frozenset(h.name for h in hosts),

@@ -28,13 +28,19 @@ def select(
     limit: Iterable[str],
     exclude: Iterable[str] = (),
     known: Known | None = None,
+    *,
+    option: str = "",
 ) -> Inventory:
-    """The hosts that are meant, in their order. Raises InputError, also for none."""
+    """The hosts that are meant, in their order. Raises InputError, also for none.
+
+    `option`: by which the patterns came, if not by --limit and -x.
+    """
     finder = _Finder(inventory, known or {})
-    names = finder.find(limit, "--limit") - finder.without(exclude)
+    names = finder.find(limit, option or "--limit") - finder.without(exclude)
     hosts = tuple(h for h in inventory.hosts if h.name in names)
     if not hosts:
-        raise InputError(f"--limit and -x leave no host of {inventory.source}", hint=finder.hint)
+        who = f"{option} leaves" if option else "--limit and -x leave"
+        raise InputError(f"{who} no host of {inventory.source}", hint=finder.hint)
     return replace(inventory, hosts=hosts)
 
 

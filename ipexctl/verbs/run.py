@@ -36,7 +36,7 @@ from ipexctl.verbs import results, sync
 from ipexctl.verbs.facts import ROOT, answer, question
 from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
-from ipexctl.verbs.last import remember
+from ipexctl.verbs.last import known, remember
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.watch import Chosen, Interrupts, Painter, View
@@ -79,7 +79,7 @@ class RunOptions:
 def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     hosts = inventory(target)
-    chosen = choice.read(options.shown, hosts)
+    chosen = choice.read(options.shown, hosts, known(hosts) if options.shown.hosts else {})
     results.check_patterns("--fetch", options.fetch)
     results.check_patterns("--outputs", options.outputs)
     script = script_of(options)

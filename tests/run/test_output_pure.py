@@ -97,6 +97,7 @@ def test_who_wrote_a_line_is_told_as_short_as_it_can_be():
 
 # --- the choice ----------------------------------------------------------------------------------
 
+KNOWN = {"healthy": None, "last-failed": frozenset(["node02"])}
 LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b[31mloss\x1b[0m 2")]
 
 
@@ -107,6 +108,7 @@ LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b
         (Wanted(ranks="0,2-7"), [0, 2]),
         (Wanted(hosts=("node02",)), [2]),
         (Wanted(hosts=("node*,!node01",)), [2]),
+        (Wanted(hosts=("@last-failed",)), [2]),
         (Wanted(include=("loss",)), [1, 2]),
         (Wanted(include=("^loss 2$",)), [2]),
         (Wanted(include=("loss", "step"), exclude=("nan",)), [0, 2]),
@@ -114,7 +116,7 @@ LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b
 )
 def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
     inventory = Inventory((host("node01"), host("node02")), "made")
-    chosen = choice.read(wanted, inventory)
+    chosen = choice.read(wanted, inventory, KNOWN)
     assert [r for h, r, text in LINES if chosen.source(h, r) and chosen.lines([text])] == left
 
 
@@ -127,16 +129,20 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
         (Wanted(ranks="-1"), "'-1' is no rank"),
         (Wanted(include=("(",)), "-i '(' is no regular expression"),
         (Wanted(hosts=("node07",)), "node07"),
+        (Wanted(hosts=("",)), "--show-hosts is empty"),
+        (Wanted(hosts=("node01,!node01",)), "--show-hosts leaves no host of made"),
+        (Wanted(hosts=("@last-failed",)), "--show-hosts leaves no host of made"),
+        (Wanted(hosts=("@healthy",)), "@healthy: nothing is known about these hosts yet"),
     ],
 )
 def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):
     with pytest.raises(InputError) as e:
-        choice.read(wanted, Inventory((host("node01"),), "made"))
+        choice.read(wanted, Inventory((host("node01"),), "made"), KNOWN)
     assert words in e.value.what
 
 
 def test_ranks_that_the_run_does_not_have_are_refused():
-    chosen = choice.read(Wanted(ranks="4-9"), Inventory((host("node01"),), "made"))
+    chosen = choice.read(Wanted(ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN)
     with pytest.raises(InputError, match="leave no rank"):
         choice.check(chosen, made_plan(4))
 
