@@ -126,7 +126,7 @@ def run(
 ) -> None:
     """Run a PyTorch script on all hosts with mpirun, with live output of every rank."""
     from ipexctl.core.choice import Wanted
-    from ipexctl.core.data import checked_name
+    from ipexctl.core.data import checked_names
     from ipexctl.core.plan import secret
     from ipexctl.core.plan.ports import read_ports
     from ipexctl.ui.run import view
@@ -155,7 +155,7 @@ def run(
         outputs=tuple(outputs or ()),
         force=force,
         send=not no_sync,
-        data=tuple(checked_name(name) for name in data or ()),
+        data=checked_names(data or ()),
         confirm=_confirm(yes=yes),
         typed=_typed(sys.argv[1:], (script, *(args or ()))),
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),

@@ -44,6 +44,19 @@ def checked_name(name: str) -> str:
     return name
 
 
+def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Each once. Two that ranks would find by the same variable do not go together."""
+    found: dict[str, str] = {}
+    for name in map(checked_name, names):
+        other = found.setdefault(variable(name), name)
+        if other != name:
+            raise InputError(
+                f"--data {other} --data {name}: ranks would find both by {variable(name)}",
+                hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
+            )
+    return tuple(found.values())
+
+
 def variable(name: str) -> str:
     return "IPEXCTL_DATA_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
@@ -88,7 +101,7 @@ def agreed(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
         e = RunFailed(
             f"the hosts do not all have the same {name}",
             why="\n".join(said),
-            hint=f"ipexctl data push DIR --as {name}   # to all hosts of this run",
+            hint="ipexctl data push DIR --as {name}   # to all hosts of this run",
         )
         e.slug = "data"
         raise e
