@@ -145,6 +145,7 @@ BROKEN = [
     (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
     (render(TOLD).replace('"own"', '"/opt/x"'), "index '/opt/x' of numpy is none of default"),
     (render(TOLD).replace('"numpy<3"', "3"), "3 is not text"),
+    (render(TOLD).replace('"numpy<3"', '"-e ."'), "-e ."),
     (TEXT + "<<<<<<< HEAD\n", "nvalid"),
     # tomli's own words before Python 3.11
     ("deep = " + "[" * 5000, "recursion" if sys.version_info >= (3, 11) else "nested"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -178,8 +179,8 @@ def parse(text: str, source: str) -> Lock:
             platform=_text(stack["platform"]),
             packages=tuple(packages),
             uv=_wheel(raw["uv"]),
-            requirements=tuple(_text(t) for t in stack.get("requirements", ())),
-            constraints=tuple(_text(t) for t in stack.get("constraints", ())),
+            requirements=tuple(_requirement(t) for t in stack.get("requirements", ())),
+            constraints=tuple(_requirement(t) for t in stack.get("constraints", ())),
             cpython=_package(raw["cpython"], _CPYTHON) if "cpython" in raw else None,
         )
     except KeyError as e:
@@ -223,6 +224,11 @@ def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
     if index not in ("", *INDEXES):
         raise ValueError(f"index {index!r} of {name} is none of {', '.join(INDEXES)}")
     return Package(name, version, file, sha256, size, index)
+
+
+def _requirement(value: Any) -> str:
+    Requirement(_text(value))
+    return str(value)
 
 
 def _text(value: Any) -> str:

@@ -33,6 +33,7 @@ class Stack:
     mpi: str
     interpreters: tuple[tuple[str, str], ...]
     reason: str
+    patch: int | None = None  # of the oldest of those Pythons
 
     @property
     def title(self) -> str:
@@ -45,6 +46,10 @@ class Stack:
     @property
     def arch(self) -> str:
         return self.platform.split("-")[0]
+
+    @property
+    def python_full(self) -> str:
+        return self.python_text + (f".{self.patch}" if self.patch is not None else "")
 
     def interpreter(self, host: str) -> str:
         return dict(self.interpreters)[host]
@@ -199,7 +204,14 @@ def _stacks(
                 (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
             ),
             reason=_reason(row, request, passed_over),
+            patch=_patch([pythons[minor] for pythons in each]),
         )
+
+
+def _patch(pythons: Sequence[Python]) -> int | None:
+    """torch 1.10 wants 3.6.2 or later, cryptography not 3.9.1: a minor version alone won't do."""
+    known = [p.version[2] for p in pythons if len(p.version) > 2]
+    return min(known, default=None)
 
 
 def _reason(row: Row, request: Request, passed_over: Sequence[Refused]) -> str:

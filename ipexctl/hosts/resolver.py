@@ -100,7 +100,7 @@ def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved
 
 
 def _for_tools(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Uv:
-    return Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON)), indexes, environ)
+    return Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON), patch=None), indexes, environ)
 
 
 def _labelled(solved: _Solved) -> list[Found]:

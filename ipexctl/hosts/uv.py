@@ -123,7 +123,7 @@ class Uv:
                 self._binary, "pip", "compile", "pyproject.toml", "--output-file", out,
                 "--quiet", "--no-header", "--only-binary", ":all:",
                 # else uv asks every Python that it finds here, each time, for seconds
-                "--python", sys.executable, "--python-version", self.stack.python_text,
+                "--python", sys.executable, "--python-version", self.stack.python_full,
                 "--python-platform", self.stack.platform,
                 *options,
             )  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 
 import pytest
 
@@ -91,6 +93,19 @@ def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop
     file.write_text("mine\n")
     assert shop.install("-r", "requirements.txt").states == ["changed"]
     assert parse(place.read_text(), "").version("mine") == "1.1"
+
+
+@pytest.mark.skipif(sys.version_info[2] == 0, reason="this Python is a first one of its minor")
+def test_the_patch_number_of_the_hosts_python_counts(shop: Shop) -> None:
+    """torch 1.10 is for 3.6.2 and later; a bare 3.6 is 3.6.0 to a resolver."""
+    later = "patchy; python_version == '3.{0}' and python_full_version > '3.{0}.0'"
+    make_wheel(shop.wheels, "patchy", "1.0", {"patchy.py": b""})
+    needs = tuple(later.format(minor) for minor in range(8, 20))
+    make_wheel(shop.wheels, "needing", "1.0", {"needing.py": b""}, needs)
+    (shop.work / "r.txt").write_text("needing\n")
+    done = shop.install("-r", "r.txt", "--python", os.path.realpath(sys.executable))
+    assert done.states == ["changed"], done.err
+    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("patchy") == "1.0"
 
 
 def test_a_file_as_windows_writes_it_may_name_folders_by_variables(shop: Shop) -> None:
