@@ -73,6 +73,12 @@ def test_what_ends_because_we_asked_is_no_failure():
     assert (run.first, run.lost) == (None, "")
 
 
+def test_a_lost_host_is_named_once():
+    run = state()
+    run.host_lost("n1", "n1: the connection is gone")
+    assert run.lost == "n1 was lost: the connection is gone"
+
+
 def test_a_lost_host_explains_the_ranks_that_fail_after_it():
     run = state()
     run.host_lost("n1", "no word from it for 30 s")

@@ -260,7 +260,7 @@ class RunState:
 
     def host_lost(self, host: str, why: str) -> None:
         if self._undecided:
-            self.lost = f"{host} was lost: {why}"
+            self.lost = f"{host} was lost: {why.removeprefix(f'{host}: ')}"
 
     def controller_away(self, seconds: float, lease: float) -> None:
         """We were suspended; what comes from the hosts now is about their ends, not the cause."""
