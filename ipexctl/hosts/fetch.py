@@ -5,11 +5,9 @@ Nothing here decides what to fetch; a file that hasn't the locked sha256 is thro
 
 from __future__ import annotations
 
-import base64
 import http.client
 import os
 import queue
-import ssl
 import tempfile
 import threading
 import time
@@ -21,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from ipexctl.core.fetching import Sample
@@ -30,11 +28,13 @@ from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, IpexctlError, NotHere
 from ipexctl.hosts.download import Broken, Download
 from ipexctl.hosts.indexes import Indexes
+from ipexctl.hosts.opener import Opener
 from ipexctl.hosts.store import Damaged, Store, hash_of
 
 CHUNK = 1 << 20
 ASK = 10  # for a file's size
 AT_ONCE = 4
+HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: what is here is not fetched twice"
 LOGIN = "--index-url https://USER:PASSWORD@HOST/...   # the index wants to know who asks"
 GONE = "rm -f ipexctl.lock   # the next install resolves afresh"
@@ -52,16 +52,14 @@ class FetchFailed(IpexctlError):
 class Fetcher:
     """`fetched`: bytes that came over the network; `done`: with what earlier tries had left."""
 
-    def __init__(self, store: Store, indexes: Indexes) -> None:
+    def __init__(
+        self, store: Store, indexes: Indexes, environ: Mapping[str, str] = os.environ
+    ) -> None:
         self.store = store
         self.fetched = self.done = 0
         self._counting = threading.Lock()
         self._over = threading.Event()
-        self._indexes = indexes
-        cafile = os.environ.get("SSL_CERT_FILE") or indexes.cert or None
-        context = ssl.create_default_context(cafile=cafile)
-        https = urllib.request.HTTPSHandler(context=context)
-        self._opener = urllib.request.build_opener(https)
+        self._opener = Opener(indexes, environ)
 
     def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
         """Afterwards all the files are in the store. After one failure no other is begun."""
@@ -96,7 +94,7 @@ class Fetcher:
                     self._copy(file, url, out)
                 else:
                     download = Download(self._opener.open)
-                    download.into(out, url, self._headers(url), lambda n: self._count(n, n))
+                    download.into(out, url, HEADERS, lambda n: self._count(n, n))
             except Broken as e:
                 what = f"{urlsplit(url).hostname} did not give {name}"
                 raise FetchFailed(what, why=str(e), hint="run the same command again") from None
@@ -119,7 +117,7 @@ class Fetcher:
 
     def _sample(self, url: str, size: int, seconds: float) -> Sample:
         began, came = time.monotonic(), 0
-        headers = {**self._headers(url), "Range": f"bytes=0-{size - 1}"}
+        headers = {**HEADERS, "Range": f"bytes=0-{size - 1}"}
         request = urllib.request.Request(url, headers=headers)
         try:
             with self._opener.open(request, timeout=seconds) as answer:
@@ -136,7 +134,7 @@ class Fetcher:
             return file
         if self.store.has(file.blob):
             return replace(file, size=self.store.path(file.blob).stat().st_size)
-        request = urllib.request.Request(url, headers=self._headers(url), method="HEAD")
+        request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
         try:
             with self._opener.open(request, timeout=ASK) as answer:
                 return replace(file, size=int(answer.headers.get("Content-Length") or 0))
@@ -178,11 +176,11 @@ class Fetcher:
 
         try:
             download = Download(self._opener.open)
-            download.into(out, url, self._headers(url), count)
+            download.into(out, url, HEADERS, count)
             if had and hash_of(out) != file.sha256:  # what was left was not of this file
                 out.truncate(0)
                 self._count(-had, 0)
-                download.into(out, url, self._headers(url), count)
+                download.into(out, url, HEADERS, count)
         except Broken as e:
             raise FetchFailed(
                 f"{urlsplit(url).hostname} did not give {file.file}",
@@ -205,16 +203,6 @@ class Fetcher:
                     out.write(chunk)
         except FileNotFoundError as e:
             raise InputError(f"{file.file} is gone from its folder", why=str(e)) from None
-
-    def _headers(self, url: str) -> dict[str, str]:
-        headers = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
-        host = urlsplit(url).hostname
-        for index in (self._indexes.index_url, *self._indexes.extra, *self._indexes.find_links):
-            known = urlsplit(index)
-            if known.username and known.hostname == host:
-                pair = f"{unquote(known.username)}:{unquote(known.password or '')}"
-                headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        return headers
 
 
 def _words(e: Broken, kept: int) -> str:

@@ -14,7 +14,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
@@ -25,12 +25,14 @@ class Fault:
     """What happens to the next `times` requests for a file.
 
     `cut` and `reset`: the connection ends after so many bytes, politely or not. `status`: that
-    answer instead. `other`: as many bytes, of another content. `silent`: no answer at all.
+    answer instead. `to`: that answer sends them there. `other`: as many bytes, of another content.
+    `silent`: no answer at all.
     """
 
     kind: str
     number: int = 0
     times: int = 1
+    to: str = ""
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Served:
         with self._lock:
             fault = self.faults.get(name, Fault(""))
             if fault.times > 1:
-                self.faults[name] = Fault(fault.kind, fault.number, fault.times - 1)
+                self.faults[name] = replace(fault, times=fault.times - 1)
             elif name in self.faults:
                 del self.faults[name]
                 self.faults.update({name: self.then.pop(name)} if name in self.then else {})
@@ -118,7 +120,7 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
                 told.over.wait()
                 self.close_connection = True
             elif fault.kind == "status":
-                self.say(fault.number, b"not now")
+                self.say(fault.number, b"not now", to=fault.to)
             elif self.path.startswith("/simple/"):
                 page = told.page(self.path.split("/")[2])
                 self.say(404 if page is None else 200, page or b"", "text/html")
@@ -131,8 +133,12 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
 
         do_HEAD = do_GET
 
-        def say(self, status: int, body: bytes, kind: str = "application/octet-stream") -> None:
+        def say(
+            self, status: int, body: bytes, kind: str = "application/octet-stream", to: str = ""
+        ) -> None:
             self.send_response(status)
+            if to:
+                self.send_header("Location", to)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -30,8 +30,8 @@ def server(tmp_path: Path) -> Iterator[Served]:
         yield told
 
 
-def fetch(server: Served, folder: Path, indexes: Indexes | None = None) -> tuple[Store, Fetcher]:
-    fetcher = Fetcher(Store(folder / "store"), indexes or Indexes())
+def fetch(server: Served, folder: Path) -> tuple[Store, Fetcher]:
+    fetcher = Fetcher(Store(folder / "store"), Indexes())
     fetcher.fetch([FILE], {FILE.sha256: f"{server.url}/files/{FILE.file}"}, lambda n: None)
     return fetcher.store, fetcher
 
@@ -125,11 +125,3 @@ def test_a_server_that_gives_nothing_is_given_up_after_three_tries(
     with (tmp_path / "out").open("a+b") as out, pytest.raises(Broken) as told:
         download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None)
     assert (str(told.value), waited) == (words, pauses)
-
-
-def test_what_an_index_address_says_about_the_user_goes_to_its_files_and_nowhere_else(
-    server: Served, tmp_path: Path
-) -> None:
-    fetch(server, tmp_path / "a", Indexes("http://me:p%40ss@127.0.0.1/simple"))
-    fetch(server, tmp_path / "b", Indexes("http://me:secret@other.invalid/simple"))
-    assert server.users == ["Basic bWU6cEBzcw==", ""]
