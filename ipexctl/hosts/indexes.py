@@ -1,4 +1,4 @@
-"""Where the user gets packages from: options, pip's environment and files, as uv's arguments.
+"""Where the user gets packages from: options, pip's environment and files, in uv's words.
 
 uv reads its own configuration (UV_*, uv.toml) itself, but not pip's. What is said for uv wins.
 """
@@ -32,17 +32,17 @@ class Indexes:
     no_index: bool = False
 
     def arguments(self) -> tuple[str, ...]:
-        """For `uv pip compile`. What doesn't exist here is left out, as pip does."""
-        args: list[str] = ["--no-index"] if self.no_index else []
-        if self.index_url and not self.no_index:
-            args += ["--default-index", self.index_url]
-        for url in self.extra if not self.no_index else ():
-            args += ["--index", url] if _exists(url) else []
-        for place in self.find_links:
-            args += ["--find-links", place] if _exists(place) else []
-        for host in self.trusted:
-            args += ["--allow-insecure-host", host]
-        return tuple(args)
+        """For `uv pip compile`, with `environ`. Everybody here can read these: no addresses."""
+        hosts = (word for host in self.trusted for word in ("--allow-insecure-host", host))
+        return (*(["--no-index"] if self.no_index else []), *hosts)
+
+    def environ(self) -> dict[str, str]:
+        """The addresses, for uv. What doesn't exist here is left out, as pip does."""
+        said = {"UV_FIND_LINKS": ",".join(filter(_exists, self.find_links))}
+        if not self.no_index:
+            said["UV_DEFAULT_INDEX"] = self.index_url
+            said["UV_INDEX"] = " ".join(filter(_exists, self.extra))
+        return {name: value for name, value in said.items() if value}
 
     def with_login(self, url: str) -> str:
         """As it was given, if it was: uv shows addresses without names and passwords."""

@@ -245,8 +245,8 @@ def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None
         return None  # all there is are the user's own folders
     reasons = []
     for place in places(uv.stack.row, name, uv.indexes):
-        where = place.url if place else "the default index"
-        if where in silent:
+        where = plain(place.url) if place else "the default index"
+        if place and place.url in silent:
             reasons.append(f"{where}: no answer")
             continue
         try:

@@ -25,6 +25,7 @@ TIMEOUT = 600
 ANY_INDEX = ("--index-strategy", "unsafe-first-match")
 ALONE = "--no-deps"
 _NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer")
+_LOGIN = re.compile(r"://[^\s/]*@")
 _NAMED = re.compile(r"([a-z0-9-]+)==")
 
 
@@ -60,7 +61,7 @@ class Uv:
         self.stack = stack
         self.indexes = indexes
         self._binary = find_uv(environ)
-        self._environ = dict(environ)
+        self._environ = {**environ, **indexes.environ()}
         if indexes.cert:
             self._environ.setdefault("SSL_CERT_FILE", indexes.cert)
         self._environ.setdefault("UV_HTTP_RETRIES", "2")
@@ -190,8 +191,8 @@ def _file_url(path: str) -> str:
 
 
 def _last_words(stderr: str) -> str:
-    # uv's hints are about its own options
-    told = stderr.partition("\nhint: ")[0]
+    # uv's hints are about its own options, and not every uv stars passwords in addresses
+    told = _LOGIN.sub("://", stderr.partition("\nhint: ")[0])
     text = " ".join([line.strip() for line in told.splitlines() if line.strip()][-4:])
     for noise in ("error: No solution found when resolving dependencies ", "cause: Because "):
         text = text.removeprefix(noise)

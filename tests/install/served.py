@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +39,8 @@ class Fault:
 class Served:
     """`seen`: every GET as (path, Range). `faults`: by file name; `then`: once those are over.
 
-    `only_heads`: addresses of clients that are told of wheels and not given them.
+    `only_heads`: addresses of clients that are told of wheels and not given them. `at_ask`: called
+    before every answer, while somebody waits for it.
     """
 
     folder: Path
@@ -50,6 +51,7 @@ class Served:
     only_heads: set[str] = field(default_factory=set)
     faults: dict[str, Fault] = field(default_factory=dict)
     then: dict[str, Fault] = field(default_factory=dict)
+    at_ask: Callable[[], object] = lambda: None
     over: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _hashes: dict[tuple[Path, int], str] = field(default_factory=dict)
@@ -111,6 +113,7 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            told.at_ask()
             if self.command == "GET":
                 told.seen.append((self.path, self.headers.get("Range", "")))
                 told.users.append(self.headers.get("Authorization", ""))

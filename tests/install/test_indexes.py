@@ -1,4 +1,4 @@
-"""pip's configuration as uv's arguments."""
+"""pip's configuration in uv's words."""
 
 from __future__ import annotations
 
@@ -68,13 +68,14 @@ def test_folders_that_are_not_there_are_left_out(tmp_path: Path) -> None:
         extra=(tmp_path.as_uri(), gone.as_uri(), "https://e.invalid"),
         find_links=(str(tmp_path), str(gone), "https://page.invalid"),
     )
-    assert indexes.arguments() == (
-        "--index", tmp_path.as_uri(), "--index", "https://e.invalid",
-        "--find-links", str(tmp_path), "--find-links", "https://page.invalid",
-    )  # fmt: skip
+    assert indexes.environ() == {
+        "UV_INDEX": f"{tmp_path.as_uri()} https://e.invalid",
+        "UV_FIND_LINKS": f"{tmp_path},https://page.invalid",
+    }
 
 
 def test_no_index_leaves_only_the_folders() -> None:
     indexes = Indexes("https://i.invalid", ("https://e.invalid",), ("https://p.invalid",),
                       no_index=True)  # fmt: skip
-    assert indexes.arguments() == ("--no-index", "--find-links", "https://p.invalid")
+    assert indexes.arguments() == ("--no-index",)
+    assert indexes.environ() == {"UV_FIND_LINKS": "https://p.invalid"}

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ipexctl.core.lock import Package
+from ipexctl.core.rows import Request
+from ipexctl.core.stack import choose
 from ipexctl.hosts.fetch import Fetcher
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.logins import Logins, Pair
+from ipexctl.hosts.pins import Pin
+from ipexctl.hosts.resolver import intel_pins
 from ipexctl.hosts.store import Store
+from ipexctl.hosts.uv import Unresolved, Uv
+from ipexctl.verbs.versions import table
+from tests.install.conftest import make_wheel
 from tests.install.served import Fault, Served, served
+from tests.test_stack import host
+from tests.test_table import AVX512
 
 CONTENT = b"a wheel"
 FILE = Package("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
@@ -101,3 +112,54 @@ def test_the_login_is_that_of_the_nearest_index(
     given: tuple[str, ...], url: str, pair: Pair | None
 ) -> None:
     assert Logins(Indexes(extra=given), {"NETRC": "/none"}).of(url) == pair
+
+
+# --- what uv is told, and what the user ----------------------------------------------------------
+
+STACK = choose([host("a", flags=AVX512)], Request(row="ipex-2.8.0"), table())[0]
+SECRET = "hidden-from-the-others"
+
+
+def children() -> Iterator[Path]:
+    """The processes of this one, as everybody on this machine can see them."""
+    for told in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            if f"\nPPid:\t{os.getpid()}\n" in told.read_text():
+                yield told.parent
+
+
+def uv_with(indexes: Indexes, tmp_path: Path) -> Uv:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))}
+    cache = {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_HTTP_RETRIES": "0"}
+    return Uv(STACK, indexes, {**kept, **cache})
+
+
+def test_uv_has_logins_where_only_this_user_can_read_them(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "a", "1", {})
+    seen: list[tuple[bool, int]] = []
+
+    def look() -> None:
+        for process in children():
+            with suppress(FileNotFoundError):  # it has ended
+                secret = SECRET.encode() in (process / "cmdline").read_bytes()
+                seen.append((secret, (process / "cwd").stat().st_mode & 0o777))
+
+    with served(wheels) as index:
+        index.at_ask = look
+        mine = index.index.replace("://", f"://me:{SECRET}@")
+        uv = uv_with(Indexes(mine, (mine,), (f"{mine}a/",)), tmp_path)
+        found = uv.compile(("a",), {"a": Pin(mine)})
+        assert [f.package.version for f in found] == ["1"]
+    assert set(seen) == {(False, 0o700)}
+    said = {"Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()}
+    assert set(index.users) - {""} == said
+
+
+def test_what_cannot_be_had_is_told_without_the_login(tmp_path: Path) -> None:
+    page = f"http://me:{SECRET}@127.0.0.1:1/wheels"
+    with pytest.raises(Unresolved) as told:
+        intel_pins(uv_with(Indexes(find_links=(page,)), tmp_path), [STACK.row.links])
+    assert "http://127.0.0.1:1/wheels" in str(told.value)
+    assert SECRET not in str(told.value)
