@@ -25,6 +25,7 @@ from ipexctl.core.model import Blob
 from ipexctl.core.rows import is_version
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.fetch import Fetcher
+from ipexctl.hosts.logins import bare
 from ipexctl.hosts.store import Store
 from ipexctl.hosts.uv import find_uv
 
@@ -57,6 +58,7 @@ def carried(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[str, 
     """Its archive is in the store afterwards. Raises InputError, NotHere, FetchFailed."""
     if "://" in where:
         found, name = _from_url(where, wanted, fetcher, environ)
+        where = bare(where)  # messages name it
     else:
         found, name = _from_path(Path(where).expanduser(), wanted, fetcher.store)
     version, arch = _inspect(fetcher.store.path(found), where)
@@ -132,13 +134,14 @@ def _from_url(
 
 def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
     """uv knows the names of all archives, and the mirror has them under the same ones."""
+    shown = bare(base)
     if not wanted.version:
-        raise InputError(f"{base} has many Pythons", hint="--python 3.11   # which of them")
+        raise InputError(f"{shown} has many Pythons", hint="--python 3.11   # which of them")
     command = [find_uv(environ), "--no-config", "python", "list", "--only-downloads"]
     command += ["--all-platforms", "--all-versions", "--output-format", "json", wanted.version]
     try:
         done = subprocess.run(
-            command, env={**environ, "UV_PYTHON_INSTALL_MIRROR": base}, capture_output=True,
+            command, env={**environ, "UV_PYTHON_INSTALL_MIRROR": shown}, capture_output=True,
             text=True, timeout=LIST_TIMEOUT, stdin=subprocess.DEVNULL, check=True,
         )  # fmt: skip
         known = json.loads(done.stdout)
@@ -146,9 +149,9 @@ def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
         raise NotHere("uv does not say which Pythons there are", why=str(e)) from None
     for one in known:
         kind = (one["implementation"], one["os"], one["libc"], one["variant"], one["arch"])
-        url = one["url"] or ""
-        if kind == ("cpython", "linux", "gnu", "default", wanted.arch) and url.startswith(base):
-            return str(url)
+        url = str(one["url"] or "")
+        if kind == ("cpython", "linux", "gnu", "default", wanted.arch) and url.startswith(shown):
+            return base + url.removeprefix(shown)
     raise InputError(f"uv knows no CPython {wanted.version} for {wanted.arch} on a mirror")
 
 

@@ -246,6 +246,22 @@ def test_a_mirror_is_asked_for_the_name_that_uv_knows(
         carried(url, Wanted(ARCH), fetcher, os.environ)
 
 
+def test_a_mirrors_login_is_used_and_not_told(
+    archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
+) -> None:
+    url = mirror[0].replace("://", "://me:secret@")
+    minor = ".".join(archive.name.removeprefix("cpython-").split(".")[:2])
+    assert carried(url, Wanted(ARCH, minor), fetcher, os.environ).sha256 == digest(archive)
+    other = "aarch64" if ARCH == "x86_64" else "x86_64"
+    for asked, wanted, said in (
+        (url, Wanted(ARCH), f"{mirror[0]} has many Pythons"),
+        (f"{url}/{archive.name}", Wanted(other), f"{mirror[0]}/{archive.name} is CPython"),
+    ):
+        with pytest.raises(InputError) as refused:
+            carried(asked, wanted, fetcher, os.environ)
+        assert refused.value.what.startswith(said)
+
+
 def test_an_address_is_fetched_and_its_sha256_counts(
     archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
 ) -> None:
