@@ -26,6 +26,7 @@ from ipexctl.core.fetching import Sample
 from ipexctl.core.lock import Lock, Package
 from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, IpexctlError, NotHere
+from ipexctl.hosts import logins
 from ipexctl.hosts.download import Broken, Download
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.opener import Opener
@@ -36,9 +37,8 @@ ASK = 10  # for a file's size
 AT_ONCE = 4
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: what is here is not fetched twice"
-LOGIN = "--index-url https://USER:PASSWORD@HOST/...   # the index wants to know who asks"
 GONE = "rm -f ipexctl.lock   # the next install resolves afresh"
-HINTS = {401: LOGIN, 403: LOGIN, 404: GONE, 410: GONE}
+HINTS = {401: logins.HINT, 403: logins.HINT, 404: GONE, 410: GONE}
 
 OnBytes = Callable[[int], None]
 
@@ -96,8 +96,10 @@ class Fetcher:
                     download = Download(self._opener.open)
                     download.into(out, url, HEADERS, lambda n: self._count(n, n))
             except Broken as e:
-                what = f"{urlsplit(url).hostname} did not give {name}"
-                raise FetchFailed(what, why=str(e), hint="run the same command again") from None
+                host = urlsplit(url).hostname
+                what = f"{host} did not give {name}"
+                hint = logins.HINT if e.status in (401, 403) else "run the same command again"
+                raise FetchFailed(what, why=str(e), hint=hint.format(host)) from None
             except OSError as e:
                 raise NotHere(f"cannot keep {name} here", why=e.strerror or str(e)) from None
             out.seek(0)
@@ -182,10 +184,11 @@ class Fetcher:
                 self._count(-had, 0)
                 download.into(out, url, HEADERS, count)
         except Broken as e:
+            host = urlsplit(url).hostname
             raise FetchFailed(
-                f"{urlsplit(url).hostname} did not give {file.file}",
+                f"{host} did not give {file.file}",
                 why=_words(e, out.seek(0, os.SEEK_END)),
-                hint=HINTS.get(e.status, AGAIN),
+                hint=HINTS.get(e.status, AGAIN).format(host),
             ) from None
 
     def _count(self, done: int, fetched: int) -> None:

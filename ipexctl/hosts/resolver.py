@@ -18,6 +18,7 @@ from ipexctl.core.requirements import NOTHING, Extra
 from ipexctl.core.rows import of_intel
 from ipexctl.core.stack import Stack, requirements
 from ipexctl.errors import InputError
+from ipexctl.hosts import logins
 from ipexctl.hosts.indexes import Indexes, plain
 from ipexctl.hosts.pins import Pin, Pins, of_torch, places, strays
 from ipexctl.hosts.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
@@ -259,19 +260,16 @@ def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None
 
 def _cannot_be_had(stack: Stack, why: str) -> InputError:
     row = stack.row
+    title = row.title if row.ipex else f"torch {row.torch}"
     hint = (
         "--extra-index-url URL or --find-links FOLDER   # one that has torch "
         f"{row.torch}+cpu; or another --torch or --python"
     )
-    if not row.ipex:
-        return InputError(
-            f"torch {row.torch} cannot be had for {stack.platform}", why=why, hint=hint
-        )
-    return InputError(
-        f"{row.title} cannot be had for {stack.platform}",
-        why=why,
-        hint="--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX",
-    )
+    if row.ipex:
+        hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
+    if "401 Unauthorized" in why:
+        hint = logins.HINT.format("HOST")
+    return InputError(f"{title} cannot be had for {stack.platform}", why=why, hint=hint)
 
 
 def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:

@@ -26,6 +26,7 @@ ANY_INDEX = ("--index-strategy", "unsafe-first-match")
 ALONE = "--no-deps"
 _NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer")
 _LOGIN = re.compile(r"://[^\s/]*@")
+_REFUSED = re.compile(r"An index[^(\n]* \(([^)\s]+)\).*\b(401 Unauthorized|403 Forbidden)")
 _NAMED = re.compile(r"([a-z0-9-]+)==")
 
 
@@ -192,10 +193,11 @@ def _file_url(path: str) -> str:
 
 def _last_words(stderr: str) -> str:
     # uv's hints are about its own options, and not every uv stars passwords in addresses
-    told = _LOGIN.sub("://", stderr.partition("\nhint: ")[0])
+    told, _, hints = _LOGIN.sub("://", stderr).partition("\nhint: ")
     text = " ".join([line.strip() for line in told.splitlines() if line.strip()][-4:])
     for noise in ("error: No solution found when resolving dependencies ", "cause: Because "):
         text = text.removeprefix(noise)
     text = text.replace("ipexctl-environment depends on", "this stack needs")
     text = text.partition(", we can conclude that your requirements are unsatisfiable")[0]
-    return text[:600] or "uv failed without a word"
+    refused = "".join(f"; {url} answered {words}" for url, words in _REFUSED.findall(hints))
+    return text[:600] + refused[:300] or "uv failed without a word"

@@ -39,8 +39,9 @@ class Fault:
 class Served:
     """`seen`: every GET as (path, Range). `faults`: by file name; `then`: once those are over.
 
-    `only_heads`: addresses of clients that are told of wheels and not given them. `at_ask`: called
-    before every answer, while somebody waits for it.
+    `wanted`: without this Authorization nobody gets anything. `only_heads`: addresses of clients
+    that are told of wheels and not given them. `at_ask`: called before every answer, while somebody
+    waits for it.
     """
 
     folder: Path
@@ -48,6 +49,7 @@ class Served:
     ranges: bool = True
     seen: list[tuple[str, str]] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
+    wanted: str = ""
     only_heads: set[str] = field(default_factory=set)
     faults: dict[str, Fault] = field(default_factory=dict)
     then: dict[str, Fault] = field(default_factory=dict)
@@ -119,7 +121,9 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
                 told.users.append(self.headers.get("Authorization", ""))
             name = unquote(self.path).rpartition("/files/")[2]
             fault = told.fault_of(name)
-            if fault.kind == "silent":
+            if told.wanted and self.headers.get("Authorization") != told.wanted:
+                self.say(401, b"who are you?")
+            elif fault.kind == "silent":
                 told.over.wait()
                 self.close_connection = True
             elif fault.kind == "status":
