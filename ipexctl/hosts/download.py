@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
@@ -19,16 +21,21 @@ _FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
 
 
 class Broken(Exception):
-    """The server's fault or the network's, in words. `status` 0: it was no answer of HTTP."""
+    """The server's fault or the network's, in words. `status` 0: it was no answer of HTTP.
 
-    def __init__(self, words: str, status: int = 0, pause: float | None = None) -> None:
+    `untrusted`: the host whose certificate is not one to go by.
+    """
+
+    def __init__(
+        self, words: str, status: int = 0, pause: float | None = None, *, untrusted: str = ""
+    ) -> None:
         super().__init__(words)
-        self.status, self.pause = status, pause
+        self.status, self.pause, self.untrusted = status, pause, untrusted
 
     @property
     def final(self) -> bool:
         """Asking again is of no use."""
-        return self.status in _FINAL
+        return bool(self.untrusted) or self.status in _FINAL
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,10 @@ class Download:
         except TimeoutError:
             raise Broken(f"no answer for {self.timeout:.0f} s") from None
         except urllib.error.URLError as e:
+            if isinstance(e.reason, ssl.SSLCertVerificationError):
+                host = urlsplit(e.filename or request.full_url).hostname or ""
+                words = f"the certificate of {host} is not good: {e.reason.verify_message}"
+                raise Broken(words, untrusted=host) from None
             timed_out = isinstance(e.reason, TimeoutError)
             raise Broken(
                 f"no answer for {self.timeout:.0f} s" if timed_out else str(e.reason)

@@ -28,7 +28,7 @@ from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, IpexctlError, NotHere
 from ipexctl.hosts import logins
 from ipexctl.hosts.download import Broken, Download
-from ipexctl.hosts.indexes import Indexes
+from ipexctl.hosts.indexes import CERT_HINT, Indexes
 from ipexctl.hosts.opener import Opener
 from ipexctl.hosts.store import Damaged, Store, hash_of
 
@@ -38,7 +38,6 @@ AT_ONCE = 4
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: what is here is not fetched twice"
 GONE = "rm -f ipexctl.lock   # the next install resolves afresh"
-HINTS = {401: logins.HINT, 403: logins.HINT, 404: GONE, 410: GONE}
 
 OnBytes = Callable[[int], None]
 
@@ -96,10 +95,9 @@ class Fetcher:
                     download = Download(self._opener.open)
                     download.into(out, url, HEADERS, lambda n: self._count(n, n))
             except Broken as e:
-                host = urlsplit(url).hostname
-                what = f"{host} did not give {name}"
-                hint = logins.HINT if e.status in (401, 403) else "run the same command again"
-                raise FetchFailed(what, why=str(e), hint=hint.format(host)) from None
+                what = f"{urlsplit(url).hostname} did not give {name}"
+                hint = _hint(e, url) or "run the same command again"
+                raise FetchFailed(what, why=str(e), hint=hint) from None
             except OSError as e:
                 raise NotHere(f"cannot keep {name} here", why=e.strerror or str(e)) from None
             out.seek(0)
@@ -184,11 +182,10 @@ class Fetcher:
                 self._count(-had, 0)
                 download.into(out, url, HEADERS, count)
         except Broken as e:
-            host = urlsplit(url).hostname
             raise FetchFailed(
-                f"{host} did not give {file.file}",
+                f"{urlsplit(url).hostname} did not give {file.file}",
                 why=_words(e, out.seek(0, os.SEEK_END)),
-                hint=HINTS.get(e.status, AGAIN).format(host),
+                hint=_hint(e, url) or (GONE if e.status in (404, 410) else AGAIN),
             ) from None
 
     def _count(self, done: int, fetched: int) -> None:
@@ -210,6 +207,13 @@ class Fetcher:
 
 def _words(e: Broken, kept: int) -> str:
     return f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e)
+
+
+def _hint(e: Broken, url: str) -> str:
+    """For what no second try would change."""
+    if e.untrusted:
+        return CERT_HINT.format(e.untrusted)
+    return logins.HINT.format(urlsplit(url).hostname) if e.status in (401, 403) else ""
 
 
 def sized(lock: Lock, store: Store) -> Lock:

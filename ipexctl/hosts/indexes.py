@@ -9,6 +9,7 @@ import configparser
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from urllib.request import url2pathname
 
 from ipexctl.errors import InputError
 
+CERT_HINT = "PIP_CERT=FILE   # of the CA that {0} has its certificate from; or PIP_TRUSTED_HOST={0}"
 _SECTIONS = ("global", "install")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
@@ -44,6 +46,10 @@ class Indexes:
             said["UV_INDEX"] = " ".join(filter(_exists, self.extra))
         return {name: value for name, value in said.items() if value}
 
+    def trusts(self, url: str) -> bool:
+        """Is this one of the sites whose certificate need not be a good one?"""
+        return any(host == "*" or _is_at(url, host) for host in self.trusted)
+
     def with_login(self, url: str) -> str:
         """As it was given, if it was: uv shows addresses without names and passwords."""
         given = {plain(known): known for known in (self.index_url, *self.extra)}
@@ -54,6 +60,18 @@ def plain(url: str) -> str:
     """Without what does not make it another index."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+def _is_at(url: str, host: str) -> bool:
+    """`host`: with a port it means that one, and with a scheme that one."""
+    with suppress(ValueError):
+        site, known = urlsplit(url), urlsplit(host if "://" in host else f"//{host}")
+        return (
+            site.hostname == known.hostname
+            and known.scheme in ("", site.scheme)
+            and known.port in (None, site.port or 443)
+        )
+    return False
 
 
 def from_pip(environ: Mapping[str, str]) -> Indexes:
@@ -77,6 +95,8 @@ def from_pip(environ: Mapping[str, str]) -> Indexes:
 def merged(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexes:
     """Options first; then what the user told uv, by leaving pip's word on the same thing out."""
 
+    insecure = environ.get("UV_INSECURE_HOST", "").split()
+
     def uv_knows(*names: str) -> bool:
         return any(environ.get(name) for name in names)
 
@@ -90,7 +110,7 @@ def merged(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexe
             absolute(p) for p in options.find_links + (() if links_known else pip.find_links)
         ),
         cert=options.cert or pip.cert,
-        trusted=pip.trusted,
+        trusted=tuple(insecure) or pip.trusted,
         no_index=pip.no_index and not options.index_url,
     )
 

@@ -19,7 +19,7 @@ from ipexctl.core.rows import of_intel
 from ipexctl.core.stack import Stack, requirements
 from ipexctl.errors import InputError
 from ipexctl.hosts import logins
-from ipexctl.hosts.indexes import Indexes, plain
+from ipexctl.hosts.indexes import CERT_HINT, Indexes, plain
 from ipexctl.hosts.pins import Pin, Pins, of_torch, places, strays
 from ipexctl.hosts.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
 
@@ -269,6 +269,8 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
         hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
     if "401 Unauthorized" in why:
         hint = logins.HINT.format("HOST")
+    elif "invalid peer certificate" in why:
+        hint = CERT_HINT.format("HOST")
     return InputError(f"{title} cannot be had for {stack.platform}", why=why, hint=hint)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
+import ssl
 import struct
+import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -96,11 +98,15 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, address: str = "127.0.0.1") -> Iterator[Served]:
+def served(
+    folder: Path, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> Iterator[Served]:
     told = Served(folder)
-    http = ThreadingHTTPServer((address, 0), _handler(told))
-    http.daemon_threads = True
+    http = _Server((address, 0), _handler(told))
     told.url = f"http://{address}:{http.server_port}"
+    if tls:
+        http.socket = tls.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
+        told.url = f"https://{address}:{http.server_port}"
     threading.Thread(target=http.serve_forever, daemon=True).start()
     try:
         yield told
@@ -108,6 +114,15 @@ def served(folder: Path, address: str = "127.0.0.1") -> Iterator[Served]:
         told.over.set()
         http.shutdown()
         http.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Clients hang up where a certificate does not suit them."""
+        if not isinstance(sys.exc_info()[1], ssl.SSLError):
+            super().handle_error(*_)
 
 
 def _handler(told: Served) -> type[BaseHTTPRequestHandler]:

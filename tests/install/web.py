@@ -75,7 +75,7 @@ def index(shelf: Path) -> None:
 def web(folder: Path, sites: list[str]) -> Iterator[Web]:
     made = Web(folder)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(*_certificates(folder, sites))
+    tls.load_cert_chain(*certificates(folder, sites))
     proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _proxy(made, tls))
     proxy.daemon_threads = True
     made.url = f"http://127.0.0.1:{proxy.server_port}"
@@ -121,7 +121,7 @@ def _proxy(made: Web, tls: ssl.SSLContext) -> type[http.server.BaseHTTPRequestHa
     return Proxy
 
 
-def _certificates(folder: Path, sites: list[str]) -> tuple[Path, Path]:
+def certificates(folder: Path, sites: list[str]) -> tuple[Path, Path]:
     """A CA, and one certificate for all the sites: (chain, key)."""
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "CA of a test")])

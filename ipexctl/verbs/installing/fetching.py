@@ -17,6 +17,7 @@ from ipexctl.hosts import carriers
 from ipexctl.hosts.carriers import SAMPLE, SAMPLE_SECONDS, Fetching, Push, Tell, counter
 from ipexctl.hosts.fetch import Fetcher, sized
 from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.logins import Logins
 from ipexctl.hosts.resolver import Resolved, Urls
 from ipexctl.hosts.store import Room, absent, default_store
@@ -83,18 +84,21 @@ def _lacking(work: Work, lock: Lock, todo: States, forks: int) -> frozenset[str]
 def _shares(work: Work, found: Resolved, lacking: frozenset[str]) -> _Shares:
     files = [p for p in found.lock.files if p.sha256 in lacking and p != found.lock.cpython]
     urls = urls_of(work, found) if files else {}
-    logins = Logins(indexes_of(work), os.environ)
-    why_not = {p: _why_not(p, urls[p.sha256], logins) for p in files}
+    indexes = indexes_of(work)
+    logins = Logins(indexes, os.environ)
+    why_not = {p: _why_not(p, urls[p.sha256], logins, indexes) for p in files}
     theirs = tuple(p for p, reason in why_not.items() if not reason)
     return _Shares(theirs, urls, tuple(dict.fromkeys(r for r in why_not.values() if r)))
 
 
-def _why_not(file: Package, url: str, logins: Logins) -> str:
+def _why_not(file: Package, url: str, logins: Logins, indexes: Indexes) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         return "some are in a folder of this machine"
     if logins.wants(url):
         return f"{parts.hostname} may want a login, and logins stay on this machine"
+    if parts.scheme == "https" and indexes.trusts(url):
+        return f"{parts.hostname} is trusted without a certificate, and only by this machine"
     return "" if file.size else f"{parts.hostname} does not tell how long its files are"
 
 
