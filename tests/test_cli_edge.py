@@ -99,6 +99,8 @@ WRONG = [
     ),
     pytest.param(("doctor", "-f", "README.md", "-H", "a"), "-f", id="hosts given twice"),
     pytest.param(("run", "-f", "no-such-file", "train.py"), "no-such-file", id="run without hosts"),
+    pytest.param(("run", "x" * 300), "there is no script xxx", id="a script of too long a name"),
+    pytest.param(("data", "push", "x" * 300), "x is not a folder", id="data of too long a name"),
     pytest.param(("install", "-f", "no-such-file"), "no-such-file", id="install without hosts"),
 ]
 

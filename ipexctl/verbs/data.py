@@ -63,7 +63,7 @@ class Removed:
 
 def push(target: Target, folder: Path, name: str, progress: Progress, root: str = ROOT) -> Pushed:
     """Makes the folder a data set of that name ("": as the folder is called) on every host."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError(f"{folder} is not a folder", hint="ipexctl data push DIR")
     folder = folder.resolve()
     if why := refused(folder):

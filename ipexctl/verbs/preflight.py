@@ -67,7 +67,7 @@ def check_model(
         return
     project = files.project
     sources = core.Sources(
-        here=(project.start / name).exists(),
+        here=os.path.exists(project.start / name),
         sent=[f.path for f in files.bundle.tree.files],
         cwd=project.cwd,
         hub="HF_HOME" in dict(plan.hosts[0].rank_env),

@@ -272,8 +272,8 @@ def script_of(options: RunOptions) -> Script:
     if not options.send:  # it need not be here
         start = given.parent if given.is_absolute() and here not in given.parents else here
         return Script(sync.Project(start), (_named(given, start), *options.args))
-    if not given.is_file():
-        folder = given.is_dir()
+    if not os.path.isfile(given):
+        folder = os.path.isdir(given)
         raise InputError(
             f"{options.script} is a folder" if folder else f"there is no script {options.script}",
             why="the script itself is needed" if folder else f"looked in {here}",

@@ -70,7 +70,7 @@ def project_file(folder: Path) -> Path | None:
     ssh_config may name programs: a file that somebody else put into /tmp must not count.
     """
     here = folder / PROJECT_FILE
-    if here.is_file():
+    if os.path.isfile(here):
         return here
     for parent in folder.parents:
         path = parent / PROJECT_FILE
@@ -79,7 +79,7 @@ def project_file(folder: Path) -> Path | None:
                 return path
         except OSError:
             return None
-        if (parent / ".git").exists() or parent == Path.home():
+        if os.path.exists(parent / ".git") or parent == Path.home():
             return None
     return None
 

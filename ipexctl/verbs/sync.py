@@ -138,7 +138,7 @@ def never(question: str) -> bool:
 
 def _git_root(folder: Path) -> Path | None:
     """Of a work tree of its own, or of one beside others, where .git is a file."""
-    return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), None)
+    return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
 
 
 def refused(folder: Path) -> str:
@@ -150,7 +150,7 @@ def refused(folder: Path) -> str:
         return "it is the root of the file system"
     if folder in home.parents:
         return "your home folder is in it"
-    return "there is a .ssh folder in it" if (folder / ".ssh").exists() else ""
+    return "there is a .ssh folder in it" if os.path.exists(folder / ".ssh") else ""
 
 
 def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core import launch
 from ipexctl.core import preflight as core
 from ipexctl.core.checks import catalogue
-from ipexctl.core.launch import Node
+from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import ClockFacts, Facts, Host, Peer, Severity
 from ipexctl.core.preflight import Judged, Sources
 from ipexctl.errors import RunFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs import preflight as verb
+from ipexctl.verbs.sync import Project, never, take
 from ipexctl.verbs.target import Target
 from tests import made
 from tests.checks.hosts import GIB, MIB, ROWS, clean, part
@@ -104,6 +106,16 @@ ALONE = part("net", default_nic="")
 def test_a_model_that_no_host_can_get_is_told(name, sources, change, said) -> None:
     text = core.model_warning(name, sources, two(change))
     assert said in text if said else text == ""
+
+
+def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
+    argv = ("t.py", "--model", "x" * 300)
+    node = Node(made.host("node01"), clean(), made.prepared())
+    plan = launch.plan([node], RunRequest(argv, 1), "r1")
+    files = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/nonexistent"})
+    said: list[str] = []
+    verb.check_model(argv, plan, files, verb.Flight(Target(), "", {}, {}), said.append)
+    assert said == []
 
 
 def test_the_same_hosts_are_known_until_they_boot_or_change_their_environment() -> None:
