@@ -14,7 +14,7 @@ from ipexctl.core.sync import MAX_FILES, PACKED, File, Tree, link_stays
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.hashes import Hashes
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.hosts.transport import Channel, LocalTransport
 from ipexctl.verbs import sync
 from ipexctl.verbs.folder import Reader, Walk
 from ipexctl.verbs.sync import Project, always, never, project_of, take
@@ -256,6 +256,13 @@ def agent() -> Iterator[Agent]:
     agent.close()
 
 
+class Limited(LocalTransport):
+    """Its processes write 4096 bytes into a file, and no more."""
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        return super().open(host, f"ulimit -f 8; {command}", timeout)
+
+
 def seen(work: Path) -> dict[bytes, object]:
     found: dict[bytes, object] = {}
     for top, folders, files in os.walk(os.fsencode(work)):
@@ -331,6 +338,15 @@ def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(age
     }  # fmt: skip
     assert (work / "a.py").stat().st_ino == mark
     assert list((tmp_path / root / "blobs/spare").iterdir()) == []
+
+
+def test_a_file_of_which_the_disk_takes_only_a_part_is_an_error(agent, tmp_path) -> None:
+    folder, root = fill(tmp_path / "p", {"a.py": "x" * 5000}), tmp_path / "root"
+    taken(folder).bring(agent, str(root), "run-1")
+    limited = connect(Limited(), Host("here", local=True))
+    with pytest.raises(HostFailed, match=r"cannot write to .*: File too large"):
+        taken(folder).bring(limited, str(root), "run-2")
+    limited.close()
 
 
 def test_what_was_damaged_on_a_host_is_sent_again(agent: Agent, tmp_path: Path) -> None:

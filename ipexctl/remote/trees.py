@@ -279,7 +279,7 @@ def place(root, packs, path, sha, size, mode):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         if size <= PACKED:
-            os.write(fd, packs.content(sha)) if size else None
+            put(fd, packs.content(sha) if size else b"")
         else:
             copy(blobs.path_of(root, sha), fd, sha)
     finally:
@@ -299,12 +299,17 @@ def copy(path, fd, sha):
         digest = hashlib.sha256()
         for chunk in iter(lambda: source.read(1 << 20), b""):
             digest.update(chunk)
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(fd, view) :]
+            put(fd, chunk)
     if digest.hexdigest() != sha:
         blobs.unlink(path)
         raise damaged(path)
+
+
+def put(fd, data):
+    """All of it: one write may take only a part."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def link(work, name, target):
