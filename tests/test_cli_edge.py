@@ -116,6 +116,16 @@ def test_wrong_input_is_explained_on_stderr_and_ends_with_2(
     assert not (ROOT / "hacked").exists()
 
 
+def test_a_script_that_is_not_sent_ends_the_run_before_any_host_is_asked(tmp_path: Path) -> None:
+    script = tmp_path / "project" / "try.py"
+    script.parent.mkdir()
+    script.touch()
+    (script.parent / ".gitignore").write_text("try.py\n")
+    done = _ipexctl("run", "-H", "nowhere.invalid", str(script), home=tmp_path / "home")
+    assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
+    assert "the script try.py is not sent to the hosts\n  why: left out by try.py in" in done.stderr
+
+
 # Every way out of main(), reached by a command made for it.
 _PLANTED = """
 import sys

@@ -60,12 +60,19 @@ def data_secret(name: str) -> bool:
 @dataclass(frozen=True)
 class _Rules:
     base: str  # the folder of the ignore file: "" or "pkg/"
+    name: str  # of that file
+    lines: tuple[str, ...]
     spec: pathspec.GitIgnoreSpec
     opened: tuple[str, ...]  # folders that a `!` names, and those above them
 
     def says(self, path: str) -> bool | None:
         """None: nothing. `path` is below base; that of a folder ends with a slash."""
         return self.spec.check_file(path[len(self.base) :]).include
+
+    def line(self, path: str) -> str:
+        """The one that says it."""
+        index = self.spec.check_file(path[len(self.base) :]).index
+        return "" if index is None else self.lines[index].strip()
 
 
 @dataclass(frozen=True)
@@ -87,12 +94,24 @@ class Ignore:
             path.removeprefix(r.base) in r.opened for r in self.ours if path.startswith(r.base)
         )
 
+    def why(self, path: str) -> tuple[str, bool]:
+        """The line that leaves it out, in words ("": none does), and whether it is one of ours."""
+        for rules in (*reversed(self.ours), *reversed(self.git)):
+            if (said := rules.says(path)) is not None:
+                told = f"{rules.line(path)} in {rules.name}" if said else ""
+                return told, rules in self.ours
+        return "", False
+
     def within(self, base: str, git: str, ours: str) -> Ignore:
         """With the texts of the ignore files in the folder `base`."""
-        return Ignore(
-            (*self.git, *([_rules(base, git)] if git.strip() else ())),
-            (*self.ours, *([_rules(base, ours)] if ours.strip() else ())),
-        )
+        found = self.also(git, base, f"{base}.gitignore")
+        rules = [_rules(base, f"{base}.ipexctlignore", ours)] if ours.strip() else []
+        return Ignore(found.git, (*found.ours, *rules))
+
+    def also(self, git: str, base: str, name: str) -> Ignore:
+        """With the text of one more file of Git's."""
+        rules = [_rules(base, name, git)] if git.strip() else []
+        return Ignore((*self.git, *rules), self.ours)
 
 
 def _said(rules: Sequence[_Rules], path: str) -> bool | None:
@@ -100,11 +119,11 @@ def _said(rules: Sequence[_Rules], path: str) -> bool | None:
     return next((said for said in found if said is not None), None)
 
 
-def _rules(base: str, text: str) -> _Rules:
-    lines = text.splitlines()
+def _rules(base: str, name: str, text: str) -> _Rules:
+    lines = tuple(line for line in text.splitlines() if line)
     named = (line[1:].strip().strip("/") for line in lines if line.startswith("!"))
     opened = {f"{above}/" for path in named for above in _above(path)}
-    return _Rules(base, pathspec.GitIgnoreSpec.from_lines(lines), tuple(sorted(opened)))
+    return _Rules(base, name, lines, pathspec.GitIgnoreSpec.from_lines(lines), tuple(opened))
 
 
 def _above(path: str) -> Iterable[str]:

@@ -93,8 +93,7 @@ class Walk:
         if base and not inherited:
             self.found.folders.append(base[:-1])
         if not self._everything and not names.isdisjoint((".gitignore", ".ipexctlignore")):
-            texts = (self._text(base + n) for n in (".gitignore", ".ipexctlignore"))
-            ignore = ignore.within(base, *texts)
+            ignore = _within(self._top, base, ignore)
         for entry in items:
             try:
                 self._one(entry, base + entry.name, ignore, inherited)
@@ -148,11 +147,35 @@ class Walk:
         else:
             self.found.outside.append(path)
 
-    def _text(self, path: str) -> str:
+
+def _within(top: str, base: str, ignore: Ignore) -> Ignore:
+    def text(name: str) -> str:
         try:
-            return (Path(self._top) / path).read_text("utf-8", "replace")
+            return Path(f"{top}/{base}{name}").read_text("utf-8", "replace")
         except OSError:
             return ""
+
+    return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
+
+
+def left_out(top: Path, path: str, ignore: Ignore) -> tuple[str, str]:
+    """Of a file that a walk did not find: why, and what to do about it."""
+    base, *below = "", *path.split("/")
+    for i, name in enumerate(below):
+        ignore = _within(os.fspath(top), base, ignore)
+        base += name + "/" * (i < len(below) - 1)
+        if never(name):
+            why = "may hold secrets" if secret(name) else "is a name of history or caches"
+            return f"{name} {why}: it is never sent", "give it another name, or another place"
+        rule, ours = ignore.why(base)
+        if rule and ours:
+            more = "" if base.endswith("/") else f", or write below it: !{path}"
+            return f"left out by {rule}", f"take that line out{more}"
+        if rule:
+            return f"left out by {rule}", f"write into {top / '.ipexctlignore'}: !{path}"
+        if any(os.path.exists(top / base / sign) for sign in SIGNS):
+            return f"{base} is a Python environment, which is never sent", "put it elsewhere"
+    return f"it is not among the files of {top}", ""
 
 
 class Reader:

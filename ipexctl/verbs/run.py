@@ -254,7 +254,10 @@ class Script:
 
     def files(self, options: RunOptions) -> sync.Snapshot | sync.InPlace:
         if options.send:
-            return sync.take(self.project, options.confirm, os.environ)
+            snapshot = sync.take(self.project, options.confirm, os.environ)
+            if not options.module:
+                sync.check_sent(snapshot, self.argv[0], os.environ)
+            return snapshot
         if options.fetch or options.outputs:
             raise InputError(
                 "--fetch and --outputs do not go with --no-sync",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from ipexctl.errors import InputError
 from ipexctl.hosts import trees
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.hashes import hashes_of
-from ipexctl.verbs.folder import Listing, Reader, Walk
+from ipexctl.verbs.folder import Listing, Reader, Walk, left_out
 
 Confirm = Callable[[str], bool]
 
@@ -126,6 +128,15 @@ def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snap
     return Snapshot(project, trees.Bundle(reader.tree(found), reader), tuple(notes))
 
 
+def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> None:
+    """Raises InputError when the script itself, named as from where ranks start, stays here."""
+    project = snapshot.project
+    path = posixpath.normpath(posixpath.join(project.cwd, script))
+    if all(file.path != path for file in snapshot.bundle.tree.files):
+        why, hint = left_out(project.folder, path, _outer(project, environ))
+        raise InputError(f"the script {script} is not sent to the hosts", why=why, hint=hint)
+
+
 def always(question: str) -> bool:
     """The answer of -y."""
     return True
@@ -158,13 +169,11 @@ def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
     if not project.git:
         return Ignore()
     config = environ.get("XDG_CONFIG_HOME") or os.fspath(Path.home() / ".config")
-    texts = []
+    found = Ignore()
     for path in (Path(config) / "git/ignore", project.folder / ".git/info/exclude"):
-        try:
-            texts.append(path.read_text("utf-8", "replace"))
-        except OSError:
-            continue
-    return Ignore().within("", "\n".join(texts), "")
+        with suppress(OSError):
+            found = found.also(path.read_text("utf-8", "replace"), "", os.fspath(path))
+    return found
 
 
 def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
