@@ -15,7 +15,7 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
 @pytest.mark.parametrize(
     ("header", "body", "event"),
     [
-        ({"event": "ready"}, b"", events.Ready()),
+        ({"event": "ready", "env_file": "/t/env"}, b"", events.Ready("/t/env")),
         ({"event": "pong"}, b"", events.Pong()),
         ({"event": "launch", "key": 1, "argv": ["a"]}, b"", events.LaunchAsked(1, ("a",))),
         ({"event": "unlaunch", "key": 1}, b"", events.LaunchGone(1)),

@@ -24,7 +24,9 @@ class BadEvent(Exception):
 
 @dataclass(frozen=True)
 class Ready:
-    """The host waits for its processes."""
+    """The host waits for its processes. Its programs' environment is in `env_file` there."""
+
+    env_file: str
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ def _swept(header: Mapping[str, Any]) -> Event:
 
 
 _READERS: Mapping[str, _Reader] = {
-    "ready": lambda host, ranks, header, body: Ready(),
+    "ready": lambda host, ranks, header, body: Ready(_text(header, "env_file")),
     "pong": lambda host, ranks, header, body: Pong(),
     "launch": _launch,
     "unlaunch": lambda host, ranks, header, body: LaunchGone(_whole(header, "key")),

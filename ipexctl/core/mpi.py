@@ -299,11 +299,11 @@ class Launch:
     argv: tuple[str, ...]
 
 
-def over_ssh(launch: Launch, to: Host, run_dir: str) -> tuple[str, ...]:
-    """The same daemon by node0's own ssh. Its environment is in a file which the agent there wrote.
+def over_ssh(launch: Launch, to: Host, env_file: str) -> tuple[str, ...]:
+    """The same daemon by node0's own ssh. Its environment is in a file that the agent there wrote.
     The account's shell may be any.
     """
-    line = f"{quote(('.', f'{run_dir}/env.sh'))} && exec {quote(launch.argv)}"
+    line = f"{quote(('.', env_file))} && exec {quote(launch.argv)}"
     return (
         "ssh", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
         "-o", "ConnectTimeout=15",

@@ -89,7 +89,7 @@ class HostRun:
             start_thread(self.watch_lease)
             start_thread(self.follower.loop)
             start_thread(self.sampler.loop, lambda: self.over)
-            self.call.emit({"event": "ready"})
+            self.call.emit({"event": "ready", "env_file": self.env_file()})
             self.orders()
             return {"survivors": len(self.end()), "logs": self.logs}
         finally:
@@ -370,7 +370,10 @@ class HostRun:
                 "export %s=%s\n" % (name, shlex.quote(value))
                 for name, value in sorted(self.program_env().items())
             )
-            write(os.path.join(self.dir, "env.sh"), text, 0o600)
+            write(self.env_file(), text, 0o600)
+
+    def env_file(self):
+        return os.path.join(self.scratch, "env.sh")
 
 
 def write(path, text, mode):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from ipexctl.core import events, mpi
 from ipexctl.core.runlog import Lines, RunState, ended
@@ -54,7 +53,7 @@ class Daemons:
             return
         if self.launcher == mpi.SSH and wanted.host != self._node0:
             to = self.links[wanted.host]
-            argv = mpi.over_ssh(wanted, to.agent.host, str(PurePosixPath(to.work).parent))
+            argv = mpi.over_ssh(wanted, to.agent.host, to.env_file)
             self.tell(name, {"ssh": key, "argv": list(argv)})
             return
         self._started[key] = wanted.host

@@ -16,7 +16,7 @@ class Link:
     work: str
     ranks: frozenset[int]
     number: int = 0
-    ready: bool = False
+    env_file: str = ""  # on the host; it is ready
     heard: float = 0.0  # any word
     moved: float = 0.0  # any word but that it is alive
     unshown: int = 0  # bytes of output on their way to the eyes

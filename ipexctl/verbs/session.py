@@ -254,8 +254,8 @@ class Session:
 
     def _event(self, name: str, link: Link, event: Event) -> None:
         match event:
-            case events.Ready():
-                self._ready(link)
+            case events.Ready(env_file):
+                self._ready(link, env_file)
             case events.LaunchAsked(key, argv):
                 self.daemons.asked_for(name, key, argv)
             case events.LaunchGone(key):
@@ -296,10 +296,10 @@ class Session:
                 self.broken = self.broken or f"{name}: {what}"
                 link.lost = True
 
-    def _ready(self, link: Link) -> None:
-        if not link.ready:
-            link.ready = True
-            if all(link.ready for link in self.links.values()):
+    def _ready(self, link: Link, env_file: str) -> None:
+        if not link.env_file:
+            link.env_file = env_file
+            if all(link.env_file for link in self.links.values()):
                 self.daemons.start()
 
     def _rank_ended(self, name: str, event: events.RankEnded) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +13,11 @@ from ipexctl.core import mpi
 from ipexctl.core.launch import Node, RunRequest, plan
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.mpi import Launch, read_launch
+from ipexctl.core.runlog import RunState
 from ipexctl.core.software import Mpi
 from ipexctl.errors import RunFailed
+from ipexctl.verbs.daemons import Daemons
+from ipexctl.verbs.link import Link
 from tests.made import facts, host, prepared
 
 P = "/home/trainer/.ipexctl/envs/abc"
@@ -141,6 +147,24 @@ def test_a_daemon_is_started_by_its_words_with_its_own_hosts_settings(found, arg
     program, *rest = expected.split()
     asked = read_launch(planned(found), argv)
     assert asked == Launch("node02", (f"{OTHER}/bin/{program}", *rest))
+
+
+def test_by_ssh_a_daemon_reads_the_file_that_its_own_host_has_named():
+    told: list[tuple[str, Mapping[str, object]]] = []
+    links = {
+        name: Link(SimpleNamespace(host=host(name)), "/repo/jobs", frozenset(), env_file=path)
+        for name, path in (("node01", "/tmp/a/env.sh"), ("node02", "/tmp/it's/env.sh"))
+    }
+    state = RunState(planned(MPICH))
+    daemons = Daemons(
+        state, mpi.SSH, links, lambda *order: told.append(order), print, lambda seconds: None
+    )
+    daemons.asked_for("node01", 1, FROM_MPICH)
+    ((name, order),) = told
+    *ssh, line = order["argv"]
+    assert (name, order["ssh"], ssh[0], ssh[-1]) == ("node01", 1, "ssh", "node02")
+    inner = shlex.split(shlex.split(line)[-1])
+    assert inner[:5] == [".", "/tmp/it's/env.sh", "&&", "exec", f"{OTHER}/bin/hydra_pmi_proxy"]
 
 
 @pytest.mark.parametrize(

@@ -188,13 +188,18 @@ def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
         (with_keys.home(host) / "a b").mkdir(exist_ok=True)
         shutil.copy(script[0], with_keys.home(host) / "a b")
     (with_keys.home("node01") / "go.sh").write_text(text)
+    (tmp_path / "jobs").mkdir()
     by_hand = ["env", "SECRET=hush", "sh", f"{HOME}/go.sh", f"{HOME}/a b"]
     done = runner.lab.run_in("node01", by_hand, user="trainer", timeout=60)
     expected = [f"{r} it's $x hsuh ['a b', '$(id)']" for r in range(3)]
     assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
 
-    done = runner.plain("--launcher", "ssh", *words, *script, SECRET="hush")
-    assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
+    (tmp_path / ".git").mkdir()  # so ranks start below the top of what is sent
+    below = shutil.move(script[0], tmp_path / "jobs" / "a.py")
+    in_place = ["--no-sync", *words, f"{HOME}/a b/script.py"]
+    for more in ([*words, str(below)], in_place):
+        done = runner.plain("--launcher", "ssh", *more, *script[1:], SECRET="hush")
+        assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
     sshd = Path(runner.lab.hosts["node02"].sshd_log).read_text()
     assert f"from {runner.lab.hosts['node01'].address}" in sshd
 
