@@ -342,7 +342,8 @@ def test_a_snapshot_is_on_the_host_as_it_is_here(agent: Agent, tmp_path: Path) -
             file.write(b"odd")
     snapshot = taken(folder, cwd="a/b")
     there = snapshot.bring(agent, str(tmp_path / "root"), "20261120-000000-aaaaaa")
-    assert there == sync.Sent(f"{tmp_path}/root/runs/20261120-000000-aaaaaa/work/a/b", PACKED + 6)
+    cwd = f"{tmp_path}/root/runs/20261120-000000-aaaaaa/work/a/b"
+    assert there == sync.Sent(cwd, PACKED + 6, there.mark)
     assert seen(tmp_path / "root/runs/20261120-000000-aaaaaa/work") == {
         **dict.fromkeys(odd, (384, b"odd")),
         b"a": "folder", b"a/b": "folder", b"empty": "folder", b"link": b"a/b",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from ipexctl.core.model import Blob
 from ipexctl.core.sync import PACKED, File, Tree
-from ipexctl.errors import HostFailed, InputError
+from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.hosts import store
 from ipexctl.hosts.agent import Agent, failure
 
@@ -69,8 +70,23 @@ def bring(
     `module` of remote/ says what becomes of it. `on_bytes` hears of every byte that is there now.
     Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
     """
+    header = {**asked, "key": bundle.tree.key}
+    try:
+        return _bring(agent, bundle, header, module, on_bytes)
+    except BaseException:
+        with suppress(IpexctlError):  # a host with the same home may wait for what this one makes
+            agent.start(f"{module}.drop", header)
+        raise
+
+
+def _bring(
+    agent: Agent,
+    bundle: Bundle,
+    header: Mapping[str, Any],
+    module: str,
+    on_bytes: store.OnBytes,
+) -> Brought:
     tree = bundle.tree
-    header = {**asked, "key": tree.key}
     done = agent.call(f"{module}.make", header, timeout=SILENCE).done
     if done.get("lacks"):
         number = agent.start(f"{module}.make", header, zlib.compress(tree.manifest, 1))

@@ -354,6 +354,20 @@ def lock(fd):
     return True
 
 
+def waited(call, fd, seconds=None):
+    """Locks it once nobody else holds it, and says meanwhile that it waits. False: too long."""
+    began = time.time()
+    told = 0.0
+    while not lock(fd):
+        if seconds is not None and time.time() > began + seconds:
+            return False
+        if time.time() - told > BEAT:
+            told = time.time()
+            call.emit({"event": "waiting"})
+        time.sleep(0.2)
+    return True
+
+
 def remove_dead_parts(parts):
     """What a killed writer left. The minute's age covers the moment between open and lock."""
     for name in os.listdir(parts):

@@ -24,6 +24,7 @@ trees = globals()["agent"].module("trees")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 SHORT = 16
 held = []  # type: list[int]  # the locks of the versions that the run of this agent uses
+making = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, from op_make to op_fill
 sure = set()  # type: set[bytes]  # paths of a version in the making that this agent has looked at
 
 
@@ -39,12 +40,11 @@ def op_make(call, h):
     tree = trees.manifest(root, h["key"], call.body)
     if tree is None:
         return {"lacks": True}
-    part = Part(root, top, h["key"], tree)
-    try:
-        missing = part.missing(call)
-        return {"missing": missing} if missing else part.finish(call, h["hub"])
-    finally:
-        part.close()
+    part = claimed(call, root, top, h["key"], tree)
+    if part is None:
+        return dict(seen(top, h["key"][:SHORT]), same=True)
+    missing = part.missing(call)
+    return {"missing": missing} if missing else part.finish(call, h["hub"])
 
 
 def op_fill(call, h):
@@ -54,13 +54,18 @@ def op_fill(call, h):
     if tree is None:
         raise Failure("the list of files is gone", "", "run the same command again")
     expected = blobs.wanted({"blobs": h["files"]})
-    part = Part(root, home(root, h["name"]), h["key"], tree)
-    try:
-        part.missing(call)
-        part.take(call, expected)
-        return part.finish(call, h["hub"])
-    finally:
+    part = making[home(root, h["name"]), h["key"]]
+    part.missing(call)
+    part.take(call, expected)
+    return part.finish(call, h["hub"])
+
+
+def op_drop(call, h):
+    """The same arguments: it will not be filled. Who waits for it makes it."""
+    part = making.get((home(blobs.root_folder(h["root"]), h["name"]), h["key"]))
+    if part is not None:
         part.close()
+    return {}
 
 
 def op_list(call, h):
@@ -99,12 +104,16 @@ def op_remove(call, h):
     top = home(root, h["name"], make=False)
     if not os.path.isdir(top):
         return {"removed": None, "used": 0}
-    size = sum(seen(top, version)["bytes"] for version in versions(top))
-    used = forgotten(top, "")
-    if used:
-        return {"removed": None, "used": used}
-    blobs.unlink(os.path.join(top, "current"))
-    removed(top)
+    with open(os.path.join(root, "data", ".lock"), "w") as lock:
+        blobs.waited(call, lock.fileno())  # for another host with the same home
+        if not os.path.isdir(top):
+            return {"removed": None, "used": 0}
+        size = sum(seen(top, version)["bytes"] for version in versions(top))
+        used = forgotten(top, "")
+        if used:
+            return {"removed": None, "used": used}
+        blobs.unlink(os.path.join(top, "current"))
+        removed(top)
     return {"removed": size, "used": 0}
 
 
@@ -173,19 +182,44 @@ def hub_of(path):
 # --- a version that is being made ----------------------------------------------------------------
 
 
+def claimed(call, root, top, key, tree):
+    """The version in the making, ours alone; None when it is whole, whoever has made it."""
+    while current(top) != key[:SHORT]:
+        try:
+            part = making.get((top, key)) or Part(root, top, key, tree)
+        except FileNotFoundError:
+            continue  # its maker has just given it its name
+        blobs.waited(call, part.lock)
+        if part.is_named() and key[:SHORT] not in versions(top):
+            making[top, key] = part
+            return part
+        named = part.is_named()
+        part.close()
+        if named:  # and the version is there: an older one that a run uses, or just made
+            shutil.rmtree(part.path, ignore_errors=True)
+            pointed(top, key[:SHORT])
+    return None
+
+
 class Part:
-    """ROOT/data/NAME/.KEY, ours alone while we write to it."""
+    """ROOT/data/NAME/.KEY; whoever holds its lock writes to it."""
 
     def __init__(self, root, top, key, tree):
         self.root, self.top, self.key, self.tree = root, top, key, tree
         self.path = blobs.folder(top, "." + key[:SHORT])
         self.files = os.fsencode(blobs.folder(self.path, "files"))
         self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        if not locked(self.lock, fcntl.LOCK_EX):
-            os.close(self.lock)
-            raise Failure("another push of the same data is under way", "", "wait for its end")
+
+    def is_named(self):
+        """Whoever had it before may have finished it, or removed it."""
+        try:
+            path = os.path.join(self.path, "lock")
+            return os.path.samestat(os.fstat(self.lock), os.lstat(path))
+        except OSError:
+            return False
 
     def close(self):
+        making.pop((self.top, self.key), None)
         os.close(self.lock)
 
     def missing(self, call):
@@ -272,6 +306,7 @@ class Part:
         for _, sha, size, _ in self.tree["files"]:
             if size > trees.PACKED:
                 blobs.unlink(blobs.path_of(self.root, sha))  # its place is here now
+        self.close()
         forgotten(self.top, version)
         return dict(seen(self.top, version), same=False)
 
@@ -315,7 +350,7 @@ def linked(source, path):
 
 
 def pointed(top, version):
-    fresh = os.path.join(top, ".current.%d" % os.getpid())
+    fresh = os.path.join(top, ".current.%s" % os.urandom(8).hex())
     os.symlink(version, fresh)
     os.rename(fresh, os.path.join(top, "current"))
 
@@ -328,14 +363,14 @@ def forgotten(top, keep):
             continue
         path = os.path.join(top, version)
         lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            if locked(lock, fcntl.LOCK_EX):
-                os.unlink(os.path.join(path, "tree"))  # from now on it is no version
-                removed(path)
-            else:
-                used += 1
-        finally:
-            os.close(lock)
+        free = locked(lock, fcntl.LOCK_EX)
+        if free:
+            blobs.unlink(os.path.join(path, "tree"))  # from now on it is no version
+        os.close(lock)  # before it is removed: NFS keeps what is open, and the folder around it
+        if free:
+            removed(path)
+        else:
+            used += 1
     return used
 
 

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import stat
-import time
 import zipfile
 
 agent = globals()["agent"]  # put there by remote/main.py
@@ -34,7 +33,6 @@ ASIDE = ".ipexctl-aside"
 LINKS = ("current", "previous")
 BUILD_TIMEOUT = 1800
 LOCK_TIMEOUT = 1800
-BEAT = 5.0  # seconds between signs of life while waiting for the lock
 
 
 def op_state(call, header):
@@ -219,16 +217,9 @@ class Locked:
 
     def __enter__(self):
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.time() + LOCK_TIMEOUT
-        told = 0.0
-        while not blobs.lock(self.fd):
-            if time.time() > deadline:
-                os.close(self.fd)
-                raise Failure("another install has held %s for too long" % self.path)
-            if time.time() - told > BEAT:
-                told = time.time()
-                self.call.emit({"event": "waiting"})
-            time.sleep(0.2)
+        if not blobs.waited(self.call, self.fd, LOCK_TIMEOUT):
+            os.close(self.fd)
+            raise Failure("another install has held %s for too long" % self.path)
         return self
 
     def __exit__(self, *_):

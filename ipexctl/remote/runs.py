@@ -79,11 +79,12 @@ class HostRun:
     def serve(self):
         self.helpers.set_subreaper()  # whatever loses its parent here stays below us, and is found
         try:
-            self.scratch = tempfile.mkdtemp(prefix="ipexctl-")
+            self.scratch = scratch_folder()
             listener = self.listen()
             self.write_programs()
         except OSError as e:
-            raise Failure("cannot write to %s: %s" % (self.dir, e.strerror or e)) from None
+            where = os.path.dirname(e.filename or "") or self.dir
+            raise Failure("cannot write to %s: %s" % (where, e.strerror or e)) from None
         try:
             start_thread(self.accept, listener)
             start_thread(self.watch_lease)
@@ -94,7 +95,6 @@ class HostRun:
             return {"survivors": len(self.end()), "logs": self.logs}
         finally:
             listener.close()
-            remove(self.socket_path)
 
     def orders(self):
         """Until all is over, or the controller is gone."""
@@ -167,9 +167,7 @@ class HostRun:
     # -- the socket --
 
     def listen(self):
-        self.socket_path = os.path.join(self.dir, "socket")
-        if len(self.socket_path) > 100:  # the kernel's limit is 107 bytes
-            self.socket_path = os.path.join(self.scratch, "socket")
+        self.socket_path = os.path.join(self.scratch, "socket")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self.socket_path)
         os.chmod(self.socket_path, stat.S_IRUSR | stat.S_IWUSR)
@@ -377,8 +375,17 @@ class HostRun:
 
 
 def write(path, text, mode):
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as f:
+    """Whole at any time: hosts with one home write the same texts to the same places."""
+    part = "%s.%s" % (path, os.urandom(8).hex())
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as f:
         f.write(text)
+    os.rename(part, path)
+
+
+def scratch_folder():
+    """Of this host alone, be its home shared or not; a socket's path has 107 bytes at most."""
+    usual = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="ipexctl-", dir=usual if len(usual) < 80 else "/tmp")
 
 
 def alive(pid):
@@ -398,10 +405,3 @@ def start_thread(target, *args):
     thread = threading.Thread(target=target, args=args)
     thread.daemon = True
     thread.start()
-
-
-def remove(path):
-    try:
-        os.unlink(path)
-    except OSError:
-        pass  # the user's script may have removed it

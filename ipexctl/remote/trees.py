@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import struct
 import time
 import zlib
@@ -25,14 +26,21 @@ KEPT = 30 * 86400
 HEAD = struct.Struct(">4sI")
 MAGIC = b"ipx1"
 CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and xfs
+claims = {}  # type: dict[str, int]  # folders that this agent makes now, and their locks
 
 
 def op_make(call, h):
     """{root, run_id, key, cwd}, body: the manifest, or nothing if it should be known here.
 
-    -> {work, cwd} once all is there; {lacks: true} without the manifest; {missing: [index, ...]}
+    -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: [index, ...]}
+
+    Hosts with one home share the run's folder. Who comes first makes it, from here to the end of
+    op_fill; the others wait. They all find the same mark.
     """
     root = blobs.root_folder(h["root"])
+    run = run_folder(h)
+    if not claimed(call, run):
+        return place_of(run, h)
     tree = manifest(root, h["key"], call.body)
     if tree is None:
         return {"lacks": True}
@@ -44,7 +52,7 @@ def op_make(call, h):
     ]
     if missing:
         return {"missing": missing}
-    return laid_out(root, tree, packs, h)
+    return laid_out(root, run, tree, packs, h)
 
 
 def op_fill(call, h):
@@ -53,6 +61,7 @@ def op_fill(call, h):
     Each frame has {"files": n, "z": whether it is compressed} and the bytes of the next n files.
     """
     root = blobs.root_folder(h["root"])
+    run = run_folder(h)
     tree = manifest(root, h["key"], b"")
     if tree is None:
         raise Failure("the list of files is gone", "", "run the same command again")
@@ -63,7 +72,15 @@ def op_fill(call, h):
             add_pack(root, expected, contents(call, expected))
     except OSError as e:
         raise unwritable(e, root, sum(size for _, size in expected)) from None
-    return laid_out(root, tree, Packs(root), h)
+    return laid_out(root, run, tree, Packs(root), h)
+
+
+def op_drop(call, h):
+    """The same arguments: it will not be filled. Who waits for it makes it."""
+    lock = claims.pop(run_folder(h), None)
+    if lock is not None:
+        os.close(lock)
+    return {}
 
 
 def op_spare(call, h):
@@ -238,19 +255,56 @@ def written(path, datas, head=b""):
 # --- laying out ----------------------------------------------------------------------------------
 
 
-def laid_out(root, tree, packs, h):
-    run_id = globals()["agent"].module("runs").run_id(h)
-    work = os.fsencode(blobs.folder(root, "runs", run_id, "work"))
+def run_folder(h):
+    root = blobs.root_folder(h["root"])
+    return blobs.folder(root, "runs", globals()["agent"].module("runs").run_id(h))
+
+
+def claimed(call, run):
+    """Is it ours to make the files of this run? Else they are here."""
+    if run not in claims:
+        lock = os.open(os.path.join(run, "mark"), os.O_RDWR | os.O_CREAT, 0o600)
+        blobs.waited(call, lock)
+        claims[run] = lock
+    if os.path.isdir(os.path.join(run, "work")):
+        os.close(claims.pop(run))
+        return False
+    return True
+
+
+def laid_out(root, run, tree, packs, h):
     size = sum(size for _, _, size, _ in tree["files"])
     blobs.need_space(root, size, len(tree["files"]))
+    work = os.fsencode(os.path.join(run, "work"))
+    part = work + b"." + os.urandom(8).hex().encode()
     try:
-        before = spares.taken(root, h["key"], tree, work)
-        change(root, packs, work, before or spares.EMPTY, tree)
-        cwd = inside(work, h["cwd"]) if h["cwd"] else work
-        os.makedirs(cwd, 0o700, exist_ok=True)
+        os.mkdir(part, 0o700)
+        before = spares.taken(root, h["key"], tree, part)
+        change(root, packs, part, before or spares.EMPTY, tree)
+        os.makedirs(inside(part, h["cwd"]) if h["cwd"] else part, 0o700, exist_ok=True)
+        os.pwrite(claims[run], os.urandom(8).hex().encode(), 0)
+        named(part, work)
     except OSError as e:
         raise unwritable(e, root, size) from None
-    return {"work": os.fsdecode(work), "cwd": os.fsdecode(cwd)}
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    os.close(claims.pop(run))
+    return place_of(run, h)
+
+
+def named(part, work):
+    try:
+        os.rename(part, work)
+    except OSError:
+        if not os.path.isdir(work):  # on a filesystem without locks another host was first
+            raise
+
+
+def place_of(run, h):
+    work = os.fsencode(os.path.join(run, "work"))
+    cwd = inside(work, h["cwd"]) if h["cwd"] else work
+    with open(os.path.join(run, "mark")) as file:
+        return {"cwd": os.fsdecode(cwd), "mark": file.read()}
 
 
 def change(root, packs, work, old, new):

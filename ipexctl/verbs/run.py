@@ -119,18 +119,19 @@ class _Run:
             self.painter.note(text)
         plan = self._plan(list(nodes.values()))
         choice.check(chosen, plan)
-        used = [h for h in self.agents if any(p.host == h.name for p in plan.hosts)]
+        known = {h.name: h for h in self.agents}
+        used = [known[p.host] for p in plan.hosts]
         self._look(plan, {h: nodes[h] for h in used})
         self.painter.planned(self.run_id, plan)
         sent = each(used, self._send, self.target)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
-        result = self._session(plan, record, used).drive(
+        result = self._session(plan, record, sent).drive(
             {h.name: (self.agents[h], sent[h].cwd) for h in used}
         )
         remember(hosts, _states(result), "run")
-        kept = self._kept(result, plan, record, used)
+        kept = self._kept(result, plan, record, sent)
         result = replace(result, kept=kept, again=self._again(result, list(nodes.values())))
         record.keep("result.json", result_document(result, failures()))
         self.painter.result(result)
@@ -177,14 +178,14 @@ class _Run:
     def _send(self, host: Host) -> sync.Sent:
         return self.files.bring(self.agents[host], self._root(host), self.run_id)
 
-    def _session(self, plan: LaunchPlan, record: Record, used: Sequence[Host]) -> Session:
+    def _session(self, plan: LaunchPlan, record: Record, sent: Mapping[Host, sync.Sent]) -> Session:
         from ipexctl.verbs.session import Session
 
-        options = self.options
+        options, makers = self.options, _apart(sent)
         return Session(
             plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
-            all_up=lambda: _spare(self.files, [(self.agents[h], self._root(h)) for h in used]),
+            all_up=lambda: _spare(self.files, [(self.agents[h], self._root(h)) for h in makers]),
         )  # fmt: skip
 
     def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
@@ -196,15 +197,16 @@ class _Run:
         return again.command(self.options.typed, lost, fits)
 
     def _kept(
-        self, result: RunResult, plan: LaunchPlan, record: Record, used: Sequence[Host]
+        self, result: RunResult, plan: LaunchPlan, record: Record, sent: Mapping[Host, sync.Sent]
     ) -> Kept:
         """What is here of the run: the logs, and the files that were asked for."""
         kept = record.kept()
         wanted = (*self.options.fetch, *self.options.outputs)
         if not record.folder or not wanted:
             return kept
-        there = {h: self.agents[h] for h in used if result.reachable(h.name)}
-        roots = {h.name: self._root(h) for h in used}
+        reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
+        there = {h: self.agents[h] for h in _apart(reachable)}
+        roots = {h.name: self._root(h) for h in there}
         patterns = results.from_the_top(self.script.project.cwd, wanted)
         wish = results.Wish(patterns, self.run_id, roots, plan.hosts[0].host)
         try:
@@ -218,6 +220,14 @@ def _load() -> None:
     """What is needed once the hosts have answered: imported while they start their Pythons."""
     import ipexctl.verbs.preflight
     import ipexctl.verbs.session  # noqa: F401
+
+
+def _apart(sent: Mapping[Host, sync.Sent]) -> list[Host]:
+    """One of those that share the run's folder, as they share their home: the first."""
+    first: dict[str, Host] = {}
+    for host, one in sent.items():
+        first.setdefault(one.mark or f"of {host.name}", host)
+    return list(first.values())
 
 
 def _spare(files: sync.Snapshot | sync.InPlace, roots: Sequence[tuple[Agent, str]]) -> None:

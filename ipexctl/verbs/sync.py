@@ -39,6 +39,7 @@ class Project:
 class Sent:
     cwd: str  # there
     bytes: int = 0  # that the host did not have
+    mark: str = ""  # of the folder: hosts with one home have the same one
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Snapshot:
         """Makes the snapshot on the host."""
         asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
         brought = trees.bring(agent, self.bundle, asked)
-        return Sent(str(brought.done["cwd"]), brought.sent)
+        return Sent(str(brought.done["cwd"]), brought.sent, str(brought.done["mark"]))
 
     def spare(self, agent: Agent, root: str) -> None:
         """For the next run; the host makes it while this one computes."""

@@ -195,10 +195,12 @@ def test_what_a_run_uses_stays(tmp_path: Path) -> None:
         assert (kept.exit_code, kept.recaps[0].detail) == (1, "stays: a run is using it")
         push(made(tmp_path / "set", x=b"2"), root)
         assert content(Path(one.path)) == {"x": b"1"}
+        assert push(made(tmp_path / "set", x=b"1"), root).exit_code == 0  # back to it
+        assert content(root / "data/set/current/files") == {"x": b"1"}
     finally:
         agent.close()
     assert data.remove(Target(), "set", lambda going: True, str(root)).exit_code == 0
-    assert os.listdir(root / "data") == []
+    assert not (root / "data/set").exists()
     with pytest.raises(InputError, match="no host has data called set"):
         data.remove(Target(), "set", lambda going: True, str(root))
 
