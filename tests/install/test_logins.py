@@ -207,33 +207,28 @@ def test_who_has_no_login_is_told_where_it_belongs(server: Served, tmp_path: Pat
 # --- what uv is told, and what the user ----------------------------------------------------------
 
 
-def children() -> Iterator[Path]:
-    """The processes of this one, as everybody on this machine can see them."""
+def resolving() -> Iterator[tuple[bytes, int]]:
+    """Each uv that this process has started: what everybody here can see of it, and the mode of
+    its folder."""
     for told in Path("/proc").glob("[0-9]*/status"):
-        with suppress(OSError):
-            if f"\nPPid:\t{os.getpid()}\n" in told.read_text():
-                yield told.parent
+        with suppress(OSError):  # it has ended
+            command = (told.parent / "cmdline").read_bytes()
+            if f"\nPPid:\t{os.getpid()}\n" in told.read_text() and b"\0compile\0" in command:
+                yield command, (told.parent / "cwd").stat().st_mode & 0o777
 
 
 def test_uv_has_logins_where_only_this_user_can_read_them(tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     make_wheel(wheels, "a", "1", {})
-    seen: list[tuple[bool, int]] = []
-
-    def look() -> None:
-        for process in children():
-            with suppress(FileNotFoundError):  # it has ended
-                secret = SECRET.encode() in (process / "cmdline").read_bytes()
-                seen.append((secret, (process / "cwd").stat().st_mode & 0o777))
-
+    seen: list[tuple[bytes, int]] = []
     with served(wheels) as index:
-        index.at_ask = look
+        index.at_ask = lambda: seen.extend(resolving())
         mine = index.index.replace("://", f"://me:{SECRET}@")
         uv = Uv(STACK, Indexes(mine, (mine,), (f"{mine}a/",)), for_uv(tmp_path))
         found = uv.compile(("a",), {"a": Pin(mine)})
         assert [f.package.version for f in found] == ["1"]
-    assert set(seen) == {(False, 0o700)}
+    assert {(SECRET.encode() in command, mode) for command, mode in seen} == {(False, 0o700)}
     said = {"Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()}
     assert set(index.users) - {""} == said
 
