@@ -43,7 +43,7 @@ while 'sources' in asked:  # our own program comes first
     asked = read()
 number = asked['id']
 """
-READY = "say({'event': 'ready'})\n"
+READY = "say({'event': 'ready', 'env_file': '/e'})\n"
 END = """
 wait_for('stop')
 say({'event': 'swept', 'survivors': 0})
@@ -107,7 +107,7 @@ def drive(folder, texts, *, view=None, host_timeout=5.0):
     ],
 )
 def test_what_no_host_of_ours_sends_ends_the_run_and_names_the_host(tmp_path, says, why):
-    result = drive(tmp_path, [GOOD, f"say({{'event': 'ready'}})\n{says}\ntime.sleep(60)\n"])
+    result = drive(tmp_path, [GOOD, f"{READY}{says}\ntime.sleep(60)\n"])
     assert (result.exit_code, result.ended_by) == (121, "host-lost")
     assert result.cause.startswith("n1 was lost: ")
     assert why in result.cause
