@@ -274,15 +274,26 @@ def first(*found: Nic) -> Change:
 
 
 DOCKER = Nic("docker0", True, 1500, ("172.17.0.1",))
-STORAGE = Nic("eth1", True, 1500, ("192.168.5.5",))
 SAME = software(prefix(TORCH, mpi=WHOLE), current=Current(ENV, True, True, 0))
 
 
-def test_bridges_of_containers_are_a_note_and_other_twins_a_warning():
-    bridge = three(node01=first(DOCKER), node02=second(DOCKER))
-    assert seen(*bridge) == [("NET-012", "note", "", "172.17.0.1 is docker0 on node[01-02]")]
-    twins = three(node01=first(STORAGE), node02=second(STORAGE))
-    assert seen(*twins) == [("NET-012", "warn", "", "192.168.5.5 is eth1 on node[01-02]")]
+@pytest.mark.parametrize(
+    ("twin", "severity"),
+    [
+        (DOCKER, "note"),
+        (Nic("nerdctl0", True, 1500, ("10.4.0.1",)), "note"),
+        (Nic("cbr0", True, 1500, ("10.88.0.1",)), "note"),
+        (Nic("incusbr0", True, 1500, ("10.77.0.1",)), "note"),
+        (Nic("idrac", True, 1500, ("169.254.0.2",)), "note"),
+        (Nic("enx7ed30aef7a8b", True, 1500, ("169.254.95.120",)), "note"),
+        (Nic("eth1", True, 1500, ("192.168.5.5",)), "warn"),
+    ],
+    ids=lambda v: v.name if isinstance(v, Nic) else v,
+)
+def test_twins_inside_the_hosts_are_a_note_and_others_a_warning(twin, severity):
+    hosts = three(node01=first(twin), node02=second(twin))
+    evidence = f"{twin.addresses[0]} is {twin.name} on node[01-02]"
+    assert seen(*hosts) == [("NET-012", severity, "", evidence)]
 
 
 def test_a_host_with_loopback_alone_cannot_train_with_others():

@@ -14,7 +14,9 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Nic, Severity
 
 MASTER_PORT = 29500
-_VIRTUAL = re.compile(r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy)")
+_VIRTUAL = re.compile(
+    r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy|nerdctl|cbr0|incus)"
+)
 
 
 def _peer_nic(facts: Facts) -> Nic | None:
@@ -58,7 +60,8 @@ def only_loopback(cluster: Cluster) -> Iterator[Sight]:
     title="several hosts have the same address",
     severity=(Severity.WARN, Severity.NOTE),
     seen="one address on the interfaces of several hosts: note for bridges of containers and VMs "
-    "(docker0, virbr0), warn for any other",
+    "(docker0, virbr0) and for 169.254.x.y (the interface to the host's own BMC), warn for any "
+    "other",
     why="MPI and gloo may choose it, and then each host reaches itself: a silent hang with ranks "
     "at 90 % CPU. `ipexctl run` names the interface.",
     fix="by hand: export FI_TCP_IFACE, GLOO_SOCKET_IFNAME and I_MPI_HYDRA_IFACE (ip -br address)",
@@ -75,10 +78,10 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
         if len(hosts) < 2 or loopback(address) or address in peers:
             continue  # one machine under two names has a finding of its own
         names = sorted({name for _, name in places})
-        bridges = all(_VIRTUAL.match(n) for n in names)
+        inside = _address(address).is_link_local or all(_VIRTUAL.match(n) for n in names)
         yield Sight(
             f"{address} is {' and '.join(names)} on {fold(hosts)}",
-            severity=Severity.NOTE if bridges else Severity.WARN,
+            severity=Severity.NOTE if inside else Severity.WARN,
         )
 
 
