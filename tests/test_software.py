@@ -148,6 +148,12 @@ def test_of_secrets_only_the_names_are_told(monkeypatch, tmp_path):
     assert told == dict.fromkeys(told)
     assert env["OMP_NUM_THREADS"] == "4"
     assert "HF_TOKEN" not in env
+
+
+def test_what_intels_scripts_leave_behind_is_told(monkeypatch, tmp_path):
+    names = ("ONEAPI_ROOT", "SETVARS_COMPLETED", "CMPLR_ROOT", "MKLROOT", "I_MPI_ROOT", "CCL_ROOT")
+    found = look(monkeypatch, tmp_path, **dict.fromkeys(names, "/opt/intel"))
+    assert {name: dict(found.env).get(name) for name in names} == dict.fromkeys(names, "/opt/intel")
     assert "canary" not in repr(found)
 
 

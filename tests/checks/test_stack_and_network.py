@@ -230,6 +230,38 @@ def test_a_patch_release_is_a_warning_where_it_is_used():
     assert ("SOFT-002", "warn") in {f[:2] for f in seen(change(clean()))}
 
 
+_COMPILER = "source /opt/intel/oneapi/compiler/latest/env/vars.sh"
+_MPI = "source /opt/intel/oneapi/mpi/latest/env/vars.sh"
+_ALL = "source /opt/intel/oneapi/setvars.sh --force"
+
+
+@pytest.mark.parametrize(
+    ("line", "there", "found"),
+    [
+        (_ALL, "", True),
+        (_ALL, "CCL_ROOT", False),
+        (_ALL, "SETVARS_COMPLETED", False),
+        (_ALL, "ONEAPI_ROOT", False),
+        (_ALL, "CMPLR_ROOT", False),
+        (_ALL, "MKLROOT", False),
+        (_MPI, "", True),
+        (_MPI, "CMPLR_ROOT", True),
+        (_MPI, "I_MPI_ROOT", False),
+        (". ~/intel/ccl/2021.15/env/vars.sh", "", True),
+        (". ~/intel/ccl/2021.15/env/vars.sh", "CCL_ROOT", False),
+        ("source /opt/intel/impi/2018.4/intel64/bin/mpivars.sh", "", True),
+        (_COMPILER, "", False),
+        (_COMPILER.replace("compiler", "mkl"), "", False),
+        (_COMPILER.replace("compiler", "tbb"), "", False),
+    ],
+)
+def test_a_script_has_no_effect_where_nothing_is_left_of_what_it_sets(line, there, found):
+    left = ((there, "/opt/intel/oneapi"),) if there else ()
+    change = software(startup=((".bashrc", line),), env=left)
+    expected = [("MPI-016", "warn", "node01", f"~/.bashrc: {line}")] if found else []
+    assert seen(change(clean())) == expected
+
+
 def test_accelerate_beside_ipex_needs_its_key():
     keys = ("distributed_type", "num_machines")
     change = software(

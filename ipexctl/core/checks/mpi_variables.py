@@ -171,11 +171,22 @@ def _script(line: str) -> str:
     return found[0] if found else "setvars.sh"
 
 
+# Scripts that set MPI or oneCCL up, and a variable of what each of them leaves behind. An
+# installation need not have all parts: setvars.sh is known by any. Those of the compiler, MKL and
+# others set neither MPI nor oneCCL, and are no trouble of ours.
+_OF_MPI = ("I_MPI_ROOT", "CCL_ROOT")
+_LEFT = (
+    (r"setvars\.sh", (*_OF_MPI, "SETVARS_COMPLETED", "ONEAPI_ROOT", "CMPLR_ROOT", "MKLROOT")),
+    (r"mpivars\.sh|/(mpi|ccl)/\S*env/vars\.sh", _OF_MPI),
+)
+
+
 @host_check(
     "MPI-016",
     title="Intel's script has no effect for commands over SSH",
     severity=BY_HAND,
-    seen="a start-up file sources setvars.sh, and neither I_MPI_ROOT nor CCL_ROOT is set",
+    seen="a start-up file sources setvars.sh, or env/vars.sh of MPI or oneCCL, and nothing of what "
+    "it sets is there (I_MPI_ROOT, CCL_ROOT; of setvars.sh also SETVARS_COMPLETED and others)",
     why="~/.bashrc returns early for shells that are not interactive, and ~/.profile is not read "
     "at all; mpirun by hand then finds nothing on this host: `libccl.so.1` or `libmpi.so.12: "
     "cannot open shared object file`.",
@@ -183,10 +194,9 @@ def _script(line: str) -> str:
 )
 @by_hand
 def no_effect(facts: Facts) -> Iterator[Sight]:
-    if variable(facts, "I_MPI_ROOT") or variable(facts, "CCL_ROOT"):
-        return
     for file, line in facts.software.startup if facts.software else ():
-        if _sourced(line):
+        left = next((names for script, names in _LEFT if re.search(script, line)), ())
+        if _sourced(line) and left and not any(variable(facts, name) for name in left):
             yield Sight(f"~/{file}: {line}")
 
 
