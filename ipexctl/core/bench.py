@@ -36,7 +36,7 @@ class HostBench:
     threads: int | None = None
     fp32: float | None = None  # 1e9 operations per second
     bf16: float | None = None
-    copy: float | None = None  # 1e9 bytes per second, read and written
+    copy: float | None = None  # 1e9 bytes per second, read and written; None where memory is short
     amx: str = ""
     onednn: str = ""  # the instruction set oneDNN says it uses
     cpuinfo_mounted: bool = False  # then the flags may not be the CPU's own

@@ -169,6 +169,41 @@ def test_a_torch_that_cannot_be_imported_is_told_with_its_words(
     assert (found.status, why in found.why) == (status, True), found
 
 
+# What the child needs of torch, with times in which it soon ends.
+STUB = """
+import contextlib, time
+class Tensor:
+    copy_ = lambda self, other: time.sleep(0.001)
+class backends:
+    class mkldnn:
+        verbose = contextlib.nullcontext
+ones = empty = lambda *size, dtype=None: Tensor()
+mm = lambda a, b: time.sleep(0.005)
+set_num_threads = lambda count: None
+inference_mode = contextlib.nullcontext
+bfloat16 = float32 = None
+__version__ = "2.13.0"
+"""
+# A machine whose page cache holds nearly all memory, which therefore is available and not free.
+MEMORY = """
+import builtins, io, sys
+real, own = open, "MemFree: 1024 kB\\nMemAvailable: {} kB\\n"
+builtins.open = lambda path, *a: io.StringIO(own) if path == "/proc/meminfo" else real(path, *a)
+sys.path.insert(0, {!r})
+exec(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(("kib", "measured"), [(2 << 20, True), ((2 << 20) - 1, False)])
+def test_a_copy_in_memory_has_its_full_size_or_is_left_out(agent, tmp_path, kib, measured):
+    (tmp_path / "torch.py").write_text(STUB)
+    (tmp_path / "machine.py").write_text(MEMORY.format(kib, str(tmp_path)))
+    python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 {tmp_path}/machine.py "$3"\n')
+    done = agent.call("bench.host", {"python": python, "timeout": 60}, timeout=60).done
+    found = bench.host_bench("here", done)
+    assert (found.status, found.copy is not None) == ("ok", measured), found
+
+
 def test_a_guest_without_the_token_gets_nothing(agent):
     import socket
 
