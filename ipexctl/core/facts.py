@@ -161,6 +161,14 @@ def loopback(address: str) -> bool:
     return ip.is_loopback
 
 
+@cache
+def public(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_global
+    except ValueError:
+        return False
+
+
 def is_address(name: str) -> bool:
     return bool(_address(name))
 

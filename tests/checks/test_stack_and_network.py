@@ -410,12 +410,36 @@ def test_names_that_resolve_rightly_or_were_not_asked_are_fine():
          ("NET-008", "note", "", "node02 unknown on node01")),
         (peer("node01", "node02", resolved=("10.9.9.9",)),
          ("NET-009", "warn", "node01", "node02 is 10.9.9.9")),
+        (peer("node01", "node02", resolved=("10.9.9.9", "8.8.4.4")),
+         ("NET-009", "warn", "node01", "node02 is 10.9.9.9")),
+        (peer("node01", "node02", resolved=("8.8.4.4",)),
+         ("NET-009", "note", "node01", "node02 is 8.8.4.4")),
         (peer("node01", "node02", in_range="Connection refused"),
          ("NET-004", "warn", "node02", "node01 to 10.0.0.2: Connection refused")),
     ],
 )  # fmt: skip
 def test_what_a_try_between_hosts_tells(bad, expected):
     assert seen(*three(), peers=(bad, peer("node03", "node02"))) == [expected]
+
+
+@pytest.mark.parametrize(("own", "severity"), [("8.8.8.8", "warn"), ("2600:1f18::2", "note")])
+def test_a_public_name_is_wrong_where_the_host_has_another_public_address(own, severity):
+    """Of the same kind: private IPv4 beside public IPv6 is usual in clouds."""
+    change = second(Nic("eth1", True, 1500, (own,)))
+    tries = (peer("node01", "node02", resolved=("8.8.4.4",)),)
+    found = seen(*three(node02=change), peers=tries)
+    assert found == [("NET-009", severity, "node01", "node02 is 8.8.4.4")]
+
+
+def test_names_that_are_translated_and_names_that_are_wrong_are_told_apart():
+    tries = (
+        peer("node01", "node02", resolved=("8.8.4.4",)),
+        peer("node01", "node03", resolved=("10.9.9.9",)),
+    )
+    assert seen(*three(), peers=tries) == [
+        ("NET-009", "warn", "node01", "node03 is 10.9.9.9"),
+        ("NET-009", "note", "node01", "node02 is 8.8.4.4"),
+    ]
 
 
 # --- all of them ---------------------------------------------------------------------------------

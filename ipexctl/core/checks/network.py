@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.facts import loopback, peer_address
+from ipexctl.core.facts import loopback, peer_address, public
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer, Severity
 
@@ -217,23 +218,44 @@ def unknown_names(cluster: Cluster) -> Sight | None:
 @cluster_check(
     "NET-009",
     title="a host's name means another address on other hosts",
-    severity=Severity.WARN,
-    seen="the inventory's name resolves elsewhere to an address that is not that host's",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the inventory's name resolves elsewhere to an address that is not that host's (note: to "
+    "a public one, and all of that host's are private)",
     why="What is started by hand on one host reaches another host, or nobody. Two sources of names "
     "contradict each other (/etc/hosts and DNS).",
 )
 def wrong_names(cluster: Cluster) -> list[Sight]:
     own = {f.host: {a for n in f.net.nics for a in n.addresses} | {peer_address(f)}
            for f in cluster.hosts}  # fmt: skip
-    wrong: dict[str, list[Peer]] = {}
+    wrong: dict[tuple[str, bool], list[Peer]] = {}
     for peer in cluster.peers:
-        if peer.resolved and not own.get(peer.target, set()) & set(peer.resolved):
-            wrong.setdefault(peer.source, []).append(peer)
-    return [
-        Sight(
-            ", ".join(f"{p.target} is {p.resolved[0]}" for p in peers[:4] if p.resolved),
-            host=source,
-            fix=f"in /etc/hosts of {source}: {peers[0].address} {peers[0].target}",
-        )
-        for source, peers in wrong.items()
-    ]
+        addresses = own.get(peer.target, set())
+        if peer.resolved and not addresses & set(peer.resolved):
+            kind = _translated(peer.resolved, addresses)
+            wrong.setdefault((peer.source, kind), []).append(peer)
+    return [_wrong(source, peers, translated) for (source, translated), peers in wrong.items()]
+
+
+def _translated(resolved: Sequence[str], own: set[str]) -> bool:
+    """Public addresses of a host that itself has only private ones of the same kind, IPv4 or 6."""
+    kinds = {":" in address for address in resolved}
+    mine = [address for address in own if (":" in address) in kinds]
+    return all(map(public, resolved)) and not any(map(public, mine))
+
+
+def _wrong(source: str, peers: Sequence[Peer], translated: bool) -> Sight:
+    sight = Sight(
+        ", ".join(f"{p.target} is {p.resolved[0]}" for p in peers[:4] if p.resolved),
+        host=source,
+        fix=f"in /etc/hosts of {source}: {peers[0].address} {peers[0].target}",
+    )
+    if not translated:
+        return sight
+    return replace(
+        sight,
+        severity=Severity.NOTE,
+        title="a host's name means its public address on other hosts",
+        why="The host has private addresses alone: in a cloud the public one is translated on the "
+        "way. What is started by hand with that name leaves the private network, and firewalls "
+        "mostly stop it. `ipexctl run` hands out the hosts' own addresses.",
+    )
