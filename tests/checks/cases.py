@@ -44,8 +44,8 @@ _NO_BF16 = "Made CPU: no avx512_bf16, amx_bf16 in /proc/cpuinfo"
 _SMT = tuple(Cpu(i, i % 4, 0, 0) for i in range(8))
 
 
-def _address(text: str) -> Change:
-    nics = (Nic("eth0", True, 1500, (text,)),)
+def _address(text: str, *more: str) -> Change:
+    nics = (Nic("eth0", True, 1500, (text, *more)),)
     return part("net", ssh_address=text, hostname_addresses=(text,), nics=nics)
 
 
@@ -255,11 +255,8 @@ ONE_HOST = [
     Case(
         "SYS-009", "note", state("system", jobs=(("SLURM_JOB_ID", "77"),)), "SLURM_JOB_ID=77"
     ),
-    Case(
-        "SEC-001", "warn",
-        _address("8.8.4.4"),
-        "8.8.4.4",
-    ),
+    Case("SEC-001", "warn", _address("8.8.4.4"), "8.8.4.4"),
+    Case("SEC-001", "note", _address("2600:1f18::2", "10.0.0.1"), "2600:1f18::2"),
     Case(
         "CLOCK-001", "warn", whole(clock=ClockFacts(3600.0, 0.01)),
         "60 min ahead of this machine (±0.010 s)",

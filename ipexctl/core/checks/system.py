@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Sequence
 
@@ -204,8 +203,9 @@ def in_a_job(facts: Facts) -> Sight | None:
 @host_check(
     "SEC-001",
     title="training would go over a public address",
-    severity=Severity.WARN,
-    seen="the address by which the other hosts reach it is a public one",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the address by which the other hosts reach it is a public one (note: of IPv6, where "
+    "nearly all are)",
     why="gloo and MPI neither authenticate nor encrypt: whoever reaches their ports can read "
     "gradients or break the run.",
     fix="name the hosts by private addresses, or allow their ports between the hosts alone "
@@ -213,11 +213,9 @@ def in_a_job(facts: Facts) -> Sight | None:
 )
 def public_address(facts: Facts) -> Sight | None:
     address = of.peer_address(facts)
-    try:
-        public = bool(address) and ipaddress.ip_address(address).is_global
-    except ValueError:
+    if not of.public(address):
         return None
-    return Sight(address) if public else None
+    return Sight(address, severity=Severity.NOTE if ":" in address else Severity.WARN)
 
 
 @cluster_check(
