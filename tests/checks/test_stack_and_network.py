@@ -422,13 +422,21 @@ def test_what_a_try_between_hosts_tells(bad, expected):
     assert seen(*three(), peers=(bad, peer("node03", "node02"))) == [expected]
 
 
-@pytest.mark.parametrize(("own", "severity"), [("8.8.8.8", "warn"), ("2600:1f18::2", "note")])
-def test_a_public_name_is_wrong_where_the_host_has_another_public_address(own, severity):
+@pytest.mark.parametrize(
+    ("own", "resolved", "severity"),
+    [
+        ("8.8.8.8", "8.8.4.4", "warn"),
+        ("2600:1f18::2", "8.8.4.4", "note"),
+        ("fd00::2", "2600:1f18::9", "note"),
+        ("10.1.0.2", "2600:1f18::9", "warn"),
+    ],
+)
+def test_a_public_name_is_translated_where_the_host_has_only_private_ones(own, resolved, severity):
     """Of the same kind: private IPv4 beside public IPv6 is usual in clouds."""
     change = second(Nic("eth1", True, 1500, (own,)))
-    tries = (peer("node01", "node02", resolved=("8.8.4.4",)),)
+    tries = (peer("node01", "node02", resolved=(resolved,)),)
     found = seen(*three(node02=change), peers=tries)
-    assert found == [("NET-009", severity, "node01", "node02 is 8.8.4.4")]
+    assert found == [("NET-009", severity, "node01", f"node02 is {resolved}")]
 
 
 def test_names_that_are_translated_and_names_that_are_wrong_are_told_apart():

@@ -239,8 +239,8 @@ def wrong_names(cluster: Cluster) -> list[Sight]:
 def _translated(resolved: Sequence[str], own: set[str]) -> bool:
     """Public addresses of a host that itself has only private ones of the same kind, IPv4 or 6."""
     kinds = {":" in address for address in resolved}
-    mine = [address for address in own if (":" in address) in kinds]
-    return all(map(public, resolved)) and not any(map(public, mine))
+    mine = [a for a in own if (":" in a) in kinds and not loopback(a)]
+    return all(map(public, resolved)) and bool(mine) and not any(map(public, mine))
 
 
 def _wrong(source: str, peers: Sequence[Peer], translated: bool) -> Sight:
