@@ -63,6 +63,7 @@ class System:
     remove_ipc: bool | None = None
     linger: bool | None = None
     rdma: tuple[str, ...] = ()  # devices
+    infiniband: tuple[str, ...] = ()  # those of them with an active port of InfiniBand or OPA
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ def _system(raw: Mapping[str, Any]) -> System:
         remove_ipc=truth(raw.get("remove_ipc")),
         linger=truth(raw.get("linger")),
         rdma=texts(raw.get("rdma")),
+        infiniband=texts(raw.get("infiniband")),
     )
 
 

@@ -102,6 +102,7 @@ def _system(fs, of, live):
     env = os.environ if live else {}
     systemd = os.path.isdir(fs + "/run/systemd/system")
     logind = _logind(fs, of) if systemd else {}
+    devices = sorted(_names(fs + "/sys/class/infiniband"))
     return {
         "bits": 64 if sys.maxsize > 1 << 32 else 32,
         "container": _container(fs, of, env),
@@ -111,8 +112,19 @@ def _system(fs, of, live):
         "kill_user_processes": _yes(logind.get("KillUserProcesses", "no")) if systemd else None,
         "remove_ipc": _yes(logind.get("RemoveIPC", "yes")) if systemd else None,
         "linger": _linger(fs) if systemd and live else None,
-        "rdma": sorted(_names(fs + "/sys/class/infiniband")),
+        "rdma": devices,
+        "infiniband": [name for name in devices if _infiniband(fs, of, name)],
     }
+
+
+def _infiniband(fs, of, device):
+    """Drivers of plain Ethernet cards make RDMA devices as well: the link of a port tells."""
+    folder = "/sys/class/infiniband/%s/ports/" % device
+    ports = [folder + port for port in _names(fs + folder)]
+    return any(
+        of(port + "/link_layer") == "InfiniBand" and of(port + "/state").endswith(": ACTIVE")
+        for port in ports
+    )
 
 
 def _container(fs, of, env):

@@ -186,8 +186,12 @@ ONE_HOST = [
         "ulimit -n is 32 (hard 32), 1 ranks",
     ),
     Case(
-        "LIM-002", "warn", state("system", rdma=("mlx5_0",)),
+        "LIM-002", "warn", state("system", rdma=("bnxt_re0", "mlx5_0"), infiniband=("mlx5_0",)),
         "ulimit -l is 8 MiB, devices mlx5_0",
+    ),
+    Case(
+        "LIM-002", "note", state("system", rdma=("bnxt_re0", "irdma0")),
+        "ulimit -l is 8 MiB, devices bnxt_re0, irdma0",
     ),
     Case(
         "LIM-003", "warn", state("limits", nproc=Limit(100, 100)), "ulimit -u is 100, 4 CPUs"
@@ -292,7 +296,8 @@ HARMLESS = {
     "a few huge pages": part("mem", huge=1 * GIB),
     "root with a small nproc": both(whole(uid=0), state("limits", nproc=Limit(3, 3))),
     "RDMA with unlimited memlock": both(
-        state("system", rdma=("mlx5_0",)), state("limits", memlock=Limit(1 << 62, 1 << 62))
+        state("system", rdma=("mlx5_0",), infiniband=("mlx5_0",)),
+        state("limits", memlock=Limit(1 << 62, 1 << 62)),
     ),
     "core files that a program takes": state("limits", core=Limit(1 << 62, 1 << 62)),
     "KillUserProcesses with linger": state("system", kill_user_processes=True, linger=True),

@@ -143,6 +143,30 @@ def test_the_tightest_limit_of_processes_counts_and_rdma_devices_are_named(agent
     assert (condition.limits.pids, condition.system.rdma) == (512, ("mlx5_0",))
 
 
+@pytest.mark.parametrize(
+    ("layer", "state", "expected"),
+    [
+        ("InfiniBand", "4: ACTIVE", ("dev0",)),
+        ("InfiniBand", "1: DOWN", ()),
+        ("InfiniBand", "5: ACTIVE_DEFER", ()),
+        ("Ethernet", "4: ACTIVE", ()),
+    ],
+)
+def test_a_device_is_infiniband_by_the_link_of_its_active_port(
+    agent, tmp_path, layer, state, expected
+):
+    ports = "sys/class/infiniband/dev0/ports"
+    files = {
+        f"{ports}/1/link_layer": "Ethernet\n",
+        f"{ports}/1/state": "4: ACTIVE\n",
+        f"{ports}/2/link_layer": f"{layer}\n",
+        f"{ports}/2/state": f"{state}\n",
+        "sys/class/infiniband/dev1/node_type": "1: CA",
+    }
+    system = read(agent, tmp_path, files).condition.system
+    assert (system.rdma, system.infiniband) == (("dev0", "dev1"), expected)
+
+
 def test_this_machine_tells_its_limits_and_its_temporary_folder(agent):
     facts = probe_and_listen(agent, listen=False)[0]
     limits = facts.condition.limits
@@ -178,12 +202,12 @@ def test_junk_in_any_place_is_unknown(junk):
         "power": ("governors", "turbo", "max_khz", "throttled"),
         "kernel": ("numa_balancing", "zone_reclaim", "overcommit"),
         "limits": ("nofile", "memlock", "pids", "as", "cpu"),
-        "system": ("bits", "jobs", "session", "netns", "rdma", "linger"),
+        "system": ("bits", "jobs", "session", "netns", "rdma", "infiniband", "linger"),
     }
     raw = {part: dict.fromkeys(fields, junk) for part, fields in names.items()}
     got = parse(raw)
     empty = Condition(Power(), Kernel(), Limits(), System())
-    texts = replace(got.power, governors=()), replace(got.system, rdma=(), jobs=())
+    texts = replace(got.power, governors=()), replace(got.system, rdma=(), infiniband=(), jobs=())
     assert (got.kernel, got.limits, *texts) == (
         empty.kernel, empty.limits, empty.power, empty.system,
     )  # fmt: skip

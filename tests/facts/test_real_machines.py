@@ -40,7 +40,11 @@ def facts(agent, tmp_path_factory) -> dict[str, Facts]:
 def _probed(agent: Agent, real: Real, tree: Path) -> Facts:
     """What is recorded comes from the tree; what only a live host can tell is a clean host's."""
     own = probe_and_listen(agent, listen=False, fs=str(real.machine.write(tree)))[0]
-    system = replace(clean().condition.system, rdma=own.condition.system.rdma)
+    system = replace(
+        clean().condition.system,
+        rdma=own.condition.system.rdma,
+        infiniband=own.condition.system.infiniband,
+    )
     return replace(
         clean(),
         kernel=real.kernel,

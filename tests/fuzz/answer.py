@@ -43,7 +43,8 @@ ANSWER: dict[str, Any] = {
                    "core": [-1, -1], "as": [1 << 30, 1 << 30], "cpu": [60, 60], "pids": 100},
         "system": {"bits": 64, "container": "docker", "netns": 1, "jobs": [["SLURM_JOB_ID", "1"]],
                    "session": True, "kill_user_processes": True, "remove_ipc": True,
-                   "linger": False, "rdma": ["mlx5_0"]}},
+                   "linger": False, "rdma": ["mlx5_0"],
+                   "infiniband": ["mlx5_0"]}},
     "software": {
         "prefixes": [{"path": "/e", "kind": "ipexctl", "python": "3.11", "cuda": False,
                       "packages": {"torch": "2.8.0+cpu", "impi-rt": "2021.16", "numpy": "2.0"},

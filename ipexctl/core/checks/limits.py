@@ -36,17 +36,20 @@ def open_files(cluster: Cluster) -> list[Sight]:
 @host_check(
     "LIM-002",
     title="little memory may be locked, and there is RDMA",
-    severity=Severity.WARN,
-    seen="an InfiniBand, RoCE or OPA device, and ulimit -l below 1 GiB",
-    why="RDMA registers the memory it sends from. With a low limit MPI aborts or falls back to "
-    "TCP. Without such a device the limit does not matter.",
+    severity=(Severity.NOTE, Severity.WARN),
+    seen="ulimit -l is below 1 GiB: warn with an active port of InfiniBand or OPA, note with any "
+    "other RDMA device (drivers of Ethernet cards make some as well)",
+    why="RDMA registers the memory it sends from. With a low limit MPI by hand aborts or falls "
+    "back to TCP. `ipexctl run` uses TCP, where the limit does not matter.",
 )
 def locked_memory(facts: Facts) -> Sight | None:
-    limit, devices = facts.condition.limits.memlock, facts.condition.system.rdma
+    limit, system = facts.condition.limits.memlock, facts.condition.system
+    devices = system.infiniband or system.rdma
     if not limit or not devices or limit.soft >= GIB:
         return None
     return Sight(
         f"ulimit -l is {size(limit.soft)}, devices {', '.join(devices)}",
+        severity=Severity.WARN if system.infiniband else Severity.NOTE,
         fix=f"echo '{facts.user or '*'} - memlock unlimited' | sudo tee {_CONF}",
     )
 
