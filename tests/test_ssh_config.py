@@ -149,6 +149,26 @@ def test_the_hostfile_goes_before_ssh_config(config_file):
     ]
 
 
+@pytest.mark.parametrize("program", [pytest.param("ssh", marks=needs_ssh), None])
+def test_the_user_and_port_of_one_host_are_no_other_hosts(config_file, program):
+    path = config_file("Host special\n Port 2201\nHost *\n User carol\n")
+    hosts = [
+        Host("node1", user="ann", port=2222),
+        Host("node2"),
+        Host("node3", address="10.0.0.3", port=7),
+        Host("node4", user="bob"),
+        Host("special", user="ann"),
+    ]
+    answers = SshConfig(path, program=program).answers(hosts)
+    assert [(a.name, a.hostname, a.user, a.port) for a in answers.values()] == [
+        ("node1", "node1", "ann", 2222),
+        ("node2", "node2", "carol", 22),
+        ("node3", "10.0.0.3", "carol", 7),
+        ("node4", "node4", "bob", 22),
+        ("special", "special", "ann", 2201),
+    ]
+
+
 @needs_ssh
 def test_a_mistake_in_ssh_config_is_told_in_the_words_of_ssh(config_file):
     path = config_file("Host a\n Nonsense yes\n")

@@ -50,7 +50,7 @@ class SshConfig:
 
         A host with an address is asked about by that: it is what ssh would be given.
         """
-        asked = {h: replace(h, name=h.address or h.name) for h in hosts}
+        asked = {h: self._question(h) for h in hosts}
         wanted = list(dict.fromkeys(asked.values()))
         if self._ssh is None:
             found = {h: self._without_ssh(h) for h in wanted}
@@ -68,6 +68,14 @@ class SshConfig:
         """Hosts that have a `Host` line of their own, in its order."""
         lines = (s.conditions[-1] for s in self._config.settings if s.conditions)
         return tuple(dict.fromkeys(p for line in lines for p in line if not set(p) & set("*?!")))
+
+    def _question(self, host: Host) -> Host:
+        """Where only names decide, nothing but the name: no host must get another's user or port.
+
+        Elsewhere a `Match` may look at the user, and ssh has to know it.
+        """
+        name = host.address or host.name
+        return Host(name) if self._config.plain else replace(host, name=name)
 
     def _by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
         classes: dict[tuple[bool, ...], list[Host]] = {}
