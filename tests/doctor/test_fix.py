@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from ipexctl.core import fix
+from ipexctl.core.condition import Limit
 from ipexctl.core.model import Finding, Severity
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
+from tests.checks.hosts import clean, findings, state
 from tests.doctor.test_doctor_lab import doctor
 from tests.test_agent import HERE
 
@@ -196,6 +198,15 @@ def commands(text: str) -> list[str]:
 def test_only_plain_commands_stand_in_the_script(text, expected):
     wanted = text if expected is None else expected
     assert commands(text) == ([wanted] if wanted else [])
+
+
+def test_limits_share_a_file_and_none_takes_anothers_line_away():
+    few = state("limits", nofile=Limit(256, 4096), nproc=Limit(100, 100))(clean())
+    lines = [line for f in findings(few) for line in commands(f.fix)]
+    assert lines == [
+        "echo 'trainer - nofile 65536' | sudo tee -a /etc/security/limits.d/90-training.conf",
+        "echo 'trainer - nproc 65536' | sudo tee -a /etc/security/limits.d/90-training.conf",
+    ]
 
 
 def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():

@@ -7,8 +7,9 @@ from ipexctl.core.checks.cluster import GIB, Cluster, size
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.condition import NO_LIMIT
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.shell import quote
 
-_CONF = "/etc/security/limits.d/90-training.conf, then log in again"
+_CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alone
 
 
 @cluster_check(
@@ -26,7 +27,7 @@ def open_files(cluster: Cluster) -> list[Sight]:
             f"ulimit -n is {limit.soft} (hard {_number(limit.hard)}), {cluster.ranks} ranks",
             host=facts.host,
             severity=Severity.FAIL if limit.hard < cluster.ranks + 64 else Severity.WARN,
-            fix=f"echo '{facts.user or '*'} - nofile 65536' | sudo tee {_CONF}",
+            fix=_allow(facts, "nofile 65536"),
         )
         for facts in cluster.hosts
         if (limit := facts.condition.limits.nofile) and limit.soft < needed
@@ -50,7 +51,7 @@ def locked_memory(facts: Facts) -> Sight | None:
     return Sight(
         f"ulimit -l is {size(limit.soft)}, devices {', '.join(devices)}",
         severity=Severity.WARN if system.infiniband else Severity.NOTE,
-        fix=f"echo '{facts.user or '*'} - memlock unlimited' | sudo tee {_CONF}",
+        fix=_allow(facts, "memlock unlimited"),
     )
 
 
@@ -70,7 +71,7 @@ def processes(facts: Facts) -> Sight | None:
     return Sight(
         f"ulimit -u is {limit.soft}, {cpus} CPUs",
         severity=Severity.FAIL if limit.soft < cpus else Severity.WARN,
-        fix=f"echo '{facts.user or '*'} - nproc 65536' | sudo tee {_CONF}",
+        fix=_allow(facts, "nproc 65536"),
     )
 
 
@@ -137,6 +138,12 @@ def core_files(facts: Facts) -> Sight | None:
     if not limit or limit.soft < GIB or not pattern or pattern.startswith("|"):
         return None
     return Sight(f"ulimit -c is {_number(limit.soft)}, core_pattern is {pattern}")
+
+
+def _allow(facts: Facts, what: str) -> str:
+    """Adds a line to the file: other limits have theirs there, and one twice does no harm."""
+    line = quote(("echo", f"{facts.user or '*'} - {what}"))
+    return f"{line} | sudo tee -a {_CONF}   (then log in again)"
 
 
 def _number(value: int) -> str:
