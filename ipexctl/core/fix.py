@@ -68,6 +68,10 @@ def _texts(rows: Any) -> tuple[str, ...]:
 
 # --- what needs root -----------------------------------------------------------------------------
 
+# One step that fails must not keep the others from being done. No `exit`: some paste this.
+_START = ("bad=", 'failed() { echo "$1: failed" >&2; bad=1; }')
+_END = ('test -z "$bad"',)
+
 
 def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[list[str], str]]:
     """A shell script for each group of hosts that need the same. For reading, then for root."""
@@ -85,7 +89,7 @@ def _script(names: Sequence[str], lines: Sequence[str]) -> str:
         f"# for {_comment(fold(names))}",
         "# written by `ipexctl doctor --fix --print`: read it, then run it there as a user of sudo",
     )
-    return "\n".join([*head, "set -eu", *lines]) + "\n"
+    return "\n".join([*head, *_START, *lines, "", *_END]) + "\n"
 
 
 def _script_of(finding: Finding) -> list[str]:
@@ -97,12 +101,18 @@ def _script_of(finding: Finding) -> list[str]:
     choice = sum(bool(c) for c in commands) > 1
     found = ["", f"# {finding.id} {_comment(finding.title)}"]
     for line, command in zip(lines, commands, strict=True):
-        found.append(command if command and not choice else f"#   {_comment(line)}")
+        live = command and not choice
+        found.append(f"{command} || failed {finding.id}" if live else f"#   {_comment(line)}")
     return found
 
 
 def _command(line: str) -> str:
-    """The first of the alternatives in a line that can stand in a script; "" for none."""
+    """The first of the alternatives in a line that can stand in a script; "" for none.
+
+    What is right only under a condition is for a person to decide.
+    """
+    if "(unless " in line:
+        return ""
     for part in re.split(r" {3}(?:or {3})?| # ", line):
         steps = part.strip().split(" && ")
         if all(_SAFE.fullmatch(step) and not _BLANK.search(step) for step in steps):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,14 @@ def finding(text: str, host: str = "n1", severity: Severity = Severity.WARN) -> 
 
 def commands(text: str) -> list[str]:
     found = fix.scripts([finding(text)], ["n1"])
-    lines = found[0][1].splitlines()[3:] if found else []
-    return [line for line in lines if line and not line.startswith("#")]
+    return live(found[0][1]) if found else []
+
+
+def live(script: str) -> list[str]:
+    """The commands that mend something, without what makes them a script."""
+    steps = [line.partition(" || failed ") for line in script.splitlines()]
+    assert not [line for line, _, of in steps if line.startswith(("sudo ", "echo ")) and not of]
+    return [line for line, _, of in steps if of]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +200,7 @@ def commands(text: str) -> list[str]:
         ("sudo chmod 1777 /tmp; sudo reboot", ""),
         ("sudo chmod 1777 /tmp && sudo reboot", ""),
         ("sudo chmod 1777 /tmp\nsudo reboot", "sudo chmod 1777 /tmp"),
+        ("sudo sysctl vm.nr_hugepages=0   (unless a database needs them)", ""),
     ],
 )
 def test_only_plain_commands_stand_in_the_script(text, expected):
@@ -207,6 +215,43 @@ def test_limits_share_a_file_and_none_takes_anothers_line_away():
         "echo 'trainer - nofile 65536' | sudo tee -a /etc/security/limits.d/90-training.conf",
         "echo 'trainer - nproc 65536' | sudo tee -a /etc/security/limits.d/90-training.conf",
     ]
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [
+        ("intel_pstate", ["echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"]),
+        ("intel_cpufreq", ["echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"]),
+        ("acpi-cpufreq", ["echo 1 | sudo tee /sys/devices/system/cpu/cpufreq/boost"]),
+        ("amd-pstate-epp", ["echo 1 | sudo tee /sys/devices/system/cpu/cpufreq/boost"]),
+        ("", []),
+    ],
+)
+def test_turbo_is_switched_on_where_the_driver_has_its_switch(driver, expected):
+    slow = state("power", driver=driver, status="", governors=(), turbo=False)(clean())
+    (found,) = findings(slow)
+    assert (found.id, commands(found.fix)) == ("PWR-002", expected)
+
+
+def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path):
+    sudo = tmp_path / "sudo"
+    sudo.write_text('#!/bin/sh\nexec "$@"\n')
+    sudo.chmod(0o755)
+    made, none = tmp_path / "made", tmp_path / "none"
+    found = [
+        replace(finding(text), id=number)
+        for number, text in (
+            ("A-001", f"echo 1 | sudo tee {none}/x"),
+            ("B-001", f"sudo mkdir -p {none}/a && sudo chmod 700 {none}/b"),
+            ("C-001", f"sudo mkdir {made}"),
+        )
+    ]
+    [(_, script)] = fix.scripts(found, ["n1"])
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LC_ALL": "C"}
+    done = subprocess.run(["sh"], input=script, capture_output=True, text=True, env=env)
+    told = [line for line in done.stderr.splitlines() if line.endswith(": failed")]
+    assert (told, done.returncode) == (["A-001: failed", "B-001: failed"], 1)
+    assert made.is_dir()
 
 
 def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
@@ -224,7 +269,8 @@ def test_words_of_a_host_cannot_leave_the_comment():
         "X-001", Severity.WARN, "n1", "t\nreboot", "e", "w", "sudo x\x0b\r\u2028reboot"
     )
     [(_, text)] = fix.scripts([hostile], ["n1"])
-    assert [x for x in text.splitlines() if x and not x.startswith("#")] == ["set -eu"]
+    lines = [x for x in text.splitlines() if x and not x.startswith("#")]
+    assert lines == ["bad=", 'failed() { echo "$1: failed" >&2; bad=1; }', 'test -z "$bad"']
 
 
 # --- as a user -----------------------------------------------------------------------------------

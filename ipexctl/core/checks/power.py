@@ -9,6 +9,9 @@ from ipexctl.core.model import Facts, Severity
 CAP = 0.9
 HOT = 100  # times since boot; a few are normal
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+_INTEL = "intel_pstate", "intel_cpufreq"  # one driver: its active and its passive mode
+_TURBO = "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo   (or in the firmware)"
+_BOOST = f"echo 1 | sudo tee {_CPUFREQ}/boost   (or in the firmware)"
 
 
 @host_check(
@@ -34,12 +37,14 @@ def slow_governor(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0",
     why="Training stays at the base frequency: 20 to 40 % slower on most processors.",
-    fix="echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo   or   "
-    "echo 1 | sudo tee /sys/devices/system/cpu/cpufreq/boost   (or in the firmware)",
+    fix=f"{_TURBO}\n{_BOOST}",
 )
 def no_turbo(facts: Facts) -> Sight | None:
     power = facts.condition.power
-    return Sight(f"driver {power.driver or 'unknown'}") if power.turbo is False else None
+    if power.turbo is not False:
+        return None
+    own = _TURBO if power.driver in _INTEL else _BOOST
+    return Sight(f"driver {power.driver}", fix=own) if power.driver else Sight("driver unknown")
 
 
 @host_check(
