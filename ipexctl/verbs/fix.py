@@ -12,7 +12,7 @@ from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, worst_exit
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.facts import ROOT
-from ipexctl.verbs.target import AnyTransport, Target, inventory
+from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 
 _QUIET = 60.0
 
@@ -36,13 +36,13 @@ class FixReport:
 def mend(target: Target, agree: Callable[[Sequence[Plan]], bool], root: str = ROOT) -> FixReport:
     """`agree` sees every host's plan before anything is changed anywhere."""
     with _Hosts(target) as hosts:
-        found = hosts.ask("fixes.look", {h: {"root": root} for h in hosts.agents})
+        found = hosts.ask("fixes.look", {h: {"root": root_of(h, root)} for h in hosts.agents})
         plans = tuple(fix.plan(h.name, raw) for h, raw in found.items())
         wanted = {p.host: tuple(c.key for c in p.changes) for p in plans if p.changes}
         if not wanted or not agree(plans):
             return FixReport(plans, (), tuple(hosts.down), agreed=not wanted)
         asked: dict[Host, dict[str, object]] = {
-            h: {"root": root, "keys": wanted[h.name]} for h in found if h.name in wanted
+            h: {"root": root_of(h, root), "keys": wanted[h.name]} for h in found if h.name in wanted
         }
         done = hosts.ask("fixes.apply", asked)
         results = tuple(fix.done(h.name, raw) for h, raw in done.items())
@@ -52,7 +52,7 @@ def mend(target: Target, agree: Callable[[Sequence[Plan]], bool], root: str = RO
 def undo(target: Target, root: str = ROOT) -> FixReport:
     """Takes back the newest --fix of each host."""
     with _Hosts(target) as hosts:
-        done = hosts.ask("fixes.undo", {h: {"root": root} for h in hosts.agents})
+        done = hosts.ask("fixes.undo", {h: {"root": root_of(h, root)} for h in hosts.agents})
         results = tuple(fix.done(h.name, raw) for h, raw in done.items())
         return FixReport((), results, tuple(hosts.down))
 

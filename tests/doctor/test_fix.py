@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from ipexctl.core.condition import Limit
 from ipexctl.core.model import Finding, Severity
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.fix import mend
+from ipexctl.verbs.fix import undo as take_back
+from ipexctl.verbs.target import Target
 from tests.checks.hosts import clean, findings, state
 from tests.doctor.test_doctor_lab import doctor
 from tests.test_agent import HERE
@@ -153,6 +156,35 @@ def test_a_root_that_others_can_write_to_is_closed_and_opened_again(agent, place
     assert root.stat().st_mode & 0o777 == 0o755
     undo(agent, place)
     assert root.stat().st_mode & 0o777 == 0o775
+
+
+def test_every_host_is_mended_and_taken_back_in_its_own_root(tmp_path, monkeypatch):
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text('#!/bin/sh\n[ "$1" = -G ] || { for last; do :; done; exec sh -c "$last"; }\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    roots = [tmp_path / name for name in ("own", "usual")]
+    for root in roots:
+        root.mkdir()
+        root.chmod(0o775)
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text(f"n1 root={roots[0]}\nn2\n")
+    target = Target(hostfile, transport="openssh")
+
+    def only_modes(plans: Sequence[fix.Plan]) -> bool:
+        if any(keys(plan) != ["root-mode"] for plan in plans):
+            pytest.skip("a training left files in this machine's own /dev/shm")
+        return True
+
+    mended = mend(target, only_modes, str(roots[1]))
+    assert [(d.host, Path(d.record).parent.parent) for d in mended.done] == [
+        ("n1", roots[0]),
+        ("n2", roots[1]),
+    ]
+    assert [root.stat().st_mode & 0o777 for root in roots] == [0o755, 0o755]
+    assert [d.host for d in take_back(target, str(roots[1])).done] == ["n1", "n2"]
+    assert [root.stat().st_mode & 0o777 for root in roots] == [0o775, 0o775]
 
 
 # --- what needs root -----------------------------------------------------------------------------
