@@ -124,7 +124,8 @@ def _command(line: str) -> str:
 _WORD = r"(?:[A-Za-z0-9_./:=,@%+-]*'[A-Za-z0-9_./:=,@%+ *-]*'|[A-Za-z0-9_./:=,@%+-]+)"
 _PROGRAMS = "apt-get|dnf|zypper|sysctl|chmod|cpupower|timedatectl|loginctl|install|mkdir|mount|ip"
 _SAFE = re.compile(
-    rf"sudo (?:{_PROGRAMS})(?: {_WORD})+|echo (?:{_WORD} ?)+\| sudo tee(?: -a)? [A-Za-z0-9_./-]+"
+    rf"sudo (?:{_PROGRAMS})(?: {_WORD})+"
+    rf"|echo {_WORD}(?: {_WORD})* \| sudo tee(?: -a)? [A-Za-z0-9_./-]+"
 )
 _BLANK = re.compile(r"\b(?:NIC|IFACE|NAME|USER|ADDRESS|PATH|FOLDER)\b|\.\.\.(?: |$)")
 

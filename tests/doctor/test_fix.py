@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -238,6 +239,14 @@ def live(script: str) -> list[str]:
 def test_only_plain_commands_stand_in_the_script(text, expected):
     wanted = text if expected is None else expected
     assert commands(text) == ([wanted] if wanted else [])
+
+
+@pytest.mark.parametrize("word", ["a" * 28, "a''" * 26, "a " * 50_000])
+def test_a_long_word_of_a_host_is_judged_soon(word):
+    texts = f"echo {word}! | sudo tee /x", f"sudo chmod {word}!"
+    began = time.process_time()
+    assert [commands(text) for text in texts] == [[], []]
+    assert time.process_time() - began < 10
 
 
 def test_limits_share_a_file_and_none_takes_anothers_line_away():
