@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.model import Host
-from ipexctl.core.ssh_config import Answer, Me, expand, parse_config, parse_jump, read_answer
+from ipexctl.core.ssh_config import (
+    Answer,
+    Me,
+    expand,
+    parse_config,
+    parse_jump,
+    proxy_command,
+    read_answer,
+)
 from ipexctl.errors import InputError
 from ipexctl.hosts.ssh.config import SshConfig
 
@@ -215,6 +223,36 @@ ME = Me("bob", "/home/bob", 1000, "desk.example", {"X": "/x"})
 )
 def test_tokens_are_expanded_like_ssh_does(value, expanded):
     assert expand(value, ANSWER, ME) == expanded
+
+
+@pytest.mark.parametrize(
+    ("value", "command"),
+    [
+        ("~/bin/way %r@%h:%p", "~/bin/way ann@n1.example:2201"),
+        ("way ${X:-x} '${X}' ~ %%h", "way ${X:-x} '${X}' ~ %h"),
+        ("~", "~"),
+    ],
+)
+def test_a_proxy_command_is_the_shells_but_for_the_tokens(value, command):
+    assert proxy_command(replace(ANSWER, proxy_command=value), ME) == command
+
+
+@needs_ssh
+def test_a_proxy_command_says_what_it_says_under_ssh(config_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINE", "a b")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    out = tmp_path / "out"
+    words = "\"${MINE}\" '${MINE}' ${NONE:-none} ~ %h %p %%h"
+    command = f"printf '[%%s]' {words} | tee {out}"  # ssh ends it when its output ends
+    path = config_file(f"Host *\n HostName 10.0.0.9\n ProxyCommand {command}\n")
+    config = SshConfig(path)
+    [answer] = config.answers([Host("node1")]).values()
+    real = ["ssh", "-n", "-F", path, "node1"]
+    subprocess.run(real, capture_output=True, check=False)
+    expected = out.read_text()
+    ours = ["/bin/sh", "-c", f"exec {proxy_command(answer, config.me)}"]
+    assert subprocess.run(ours, capture_output=True, text=True, check=True).stdout == expected
+    assert expected.startswith("[a b][${MINE}][none]")
 
 
 @pytest.mark.parametrize(

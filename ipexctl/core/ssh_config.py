@@ -252,10 +252,18 @@ class Me:
 
 
 def expand(value: str, answer: Answer, me: Me) -> str:
-    """~, ${VARIABLE} and %-tokens in a path or a ProxyCommand. Unknown tokens stay as they are."""
+    """~, ${VARIABLE} and %-tokens in a path. Unknown tokens stay as they are."""
     if value == "~" or value.startswith("~/"):
         value = me.home + value[1:]
-    value = _VARIABLE.sub(lambda m: me.env.get(m[1], ""), value)
+    return _tokens(_VARIABLE.sub(lambda m: me.env.get(m[1], ""), value), answer, me)
+
+
+def proxy_command(answer: Answer, me: Me) -> str:
+    """The ProxyCommand for the user's shell, which sees to ~ and ${VARIABLE} itself."""
+    return _tokens(answer.proxy_command, answer, me)
+
+
+def _tokens(value: str, answer: Answer, me: Me) -> str:
     tokens = {
         "%": "%",
         "d": me.home,

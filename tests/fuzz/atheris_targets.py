@@ -119,8 +119,9 @@ def ssh_config_(data: bytes) -> None:
     ):
         config.host_class(answer.name)
         ssh_config.for_another(answer, config, "node2")
-        for value in (*answer.identity_files, answer.proxy_command, answer.identity_agent):
+        for value in (*answer.identity_files, answer.identity_agent):
             ssh_config.expand(value, answer, ME)
+        ssh_config.proxy_command(answer, ME)
         for hop in answer.proxy_jump:
             ssh_config.parse_jump(hop)
 

@@ -15,7 +15,15 @@ from ipexctl.core import facts
 from ipexctl.core.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
 from ipexctl.core.model import Host
 from ipexctl.core.ssh_cert import objection, parse_certificate
-from ipexctl.core.ssh_config import Me, expand, own_answer, parse_config, parse_jump, read_answer
+from ipexctl.core.ssh_config import (
+    Me,
+    expand,
+    own_answer,
+    parse_config,
+    parse_jump,
+    proxy_command,
+    read_answer,
+)
 from ipexctl.errors import HostFailed, IpexctlError, printable
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.frames import BadFrame, Decoder, encode
@@ -73,8 +81,9 @@ def test_a_line_of_nonsense_takes_nothing_from_the_others(text):
 def test_any_answer_of_ssh_g_is_read(text):
     answer = read_answer(text, "node1")
     assert answer.name == "node1"
-    for value in (answer.hostname, *answer.identity_files, answer.proxy_command):
+    for value in (answer.hostname, *answer.identity_files):
         expand(value, answer, ME)
+    proxy_command(answer, ME)
     for hop in answer.proxy_jump:
         parse_jump(hop)
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from ipexctl.core.known_hosts import Standing, lookup_names
 from ipexctl.core.model import Host
 from ipexctl.core.ssh_cert import parse_certificate
-from ipexctl.core.ssh_config import Answer, expand, parse_jump
+from ipexctl.core.ssh_config import Answer, parse_jump, proxy_command
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.hosts.ssh.channel import SshChannel, execute
 from ipexctl.hosts.ssh.config import SshConfig
@@ -148,7 +148,7 @@ class SshTransport:
         if hops:
             wire = self._through(answer, hops, deadline)
         elif answer.proxy_command:
-            wire = dial_command(expand(answer.proxy_command, answer, self._config.me))
+            wire = dial_command(proxy_command(answer, self._config.me))
         else:
             wire = dial(answer, deadline)
         try:
