@@ -73,6 +73,17 @@ def test_a_revoked_authority_vouches_for_nobody(make_sshd, transport, tmp_path):
     assert error.what == "n: its host key is revoked"
 
 
+def test_revoked_host_keys_of_ssh_config_may_name_an_authority(make_sshd, transport, tmp_path):
+    sshd, authority = certified(make_sshd, tmp_path)
+    revoked = tmp_path / "authority.pub"
+    config = sshd.config(
+        "n", known=f"@cert-authority * {authority}\n", more=f"  RevokedHostKeys {revoked}\n"
+    )
+    error = refusal(transport(config, "n"), "n", HostKeyChanged)
+    assert error.what == "n: its host key is revoked"
+    assert error.why.endswith(f"is revoked in {revoked}:1")
+
+
 def test_an_authority_for_other_hosts_does_not_vouch(make_sshd, transport, tmp_path):
     sshd, authority = certified(make_sshd, tmp_path)
     known = f"@cert-authority *.example.com {authority}\n"

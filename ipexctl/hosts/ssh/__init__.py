@@ -231,7 +231,7 @@ class SshTransport:
         cert = parse_certificate(blob)
         if cert:
             key_type, blob = cert.key_type, cert.key
-        verdict = self._known.revoked(answer, blob)
+        verdict = self._known.revoked(answer, (blob, cert.authority) if cert else (blob,))
         if cert and not verdict:
             vouched = judge_certificate(answer, known, names, cert)
             verdict = vouched if vouched.standing is not Standing.UNKNOWN else None

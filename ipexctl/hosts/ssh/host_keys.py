@@ -8,6 +8,7 @@ import os
 import shlex
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,13 +69,14 @@ class KnownFiles:
                 self._sets[paths] = KnownHosts(e for p in paths for e in self._entries(p))
             return self._sets[paths]
 
-    def revoked(self, answer: Answer, blob: bytes) -> Verdict | None:
-        """RevokedHostKeys of ssh_config, when it is a plain list of keys."""
+    def revoked(self, answer: Answer, blobs: Collection[bytes]) -> Verdict | None:
+        """RevokedHostKeys of ssh_config, when it is a plain list of keys. `blobs`: the host's key,
+        and that of who signed it."""
         if not answer.revoked_keys:
             return None
         path = Path(expand(answer.revoked_keys, answer, self._me))
         lines = _revoked_lines(answer, path)
-        hits = tuple(line for line in lines if _decode(line.key) == blob)
+        hits = tuple(line for line in lines if _decode(line.key) in blobs)
         return Verdict(Standing.REVOKED, hits) if hits else None
 
     def _entries(self, path: str) -> tuple[Entry, ...]:
