@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import getpass
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -309,6 +310,51 @@ def test_the_agents_other_keys_are_left_alone_when_ssh_config_says_so(sshd, tran
     config = sshd.config("n", more=f"  IdentityAgent {agent['SSH_AUTH_SOCK']}\n")
     why = refusal(transport(config, "n"), "n").why.splitlines()
     assert why == ["there is no key to try", f"no such key file: {sshd.folder}/id"]
+
+
+def three_useless_keys(sshd, agent, only):
+    """An ssh_config with three keys that nobody allows, before the one that would be let in."""
+    names = [sshd.folder / f"useless{i}" for i in range(3)]
+    for name in names:
+        keygen(name)
+    config = sshd.config("n")
+    files = "".join(f"  IdentityFile {name}\n" for name in names)
+    text = config.read_text().replace(f"  IdentityFile {sshd.folder}/id\n", files)
+    text = text.replace("IdentitiesOnly yes", f"IdentitiesOnly {only}")
+    config.write_text(text + f"  IdentityAgent {agent['SSH_AUTH_SOCK']}\n")
+    return config
+
+
+def test_the_agents_keys_go_before_those_that_are_files_only(make_sshd, transport, agent):
+    sshd = make_sshd("MaxAuthTries 3")
+    add(agent, sshd.folder / "id")
+    config = three_useless_keys(sshd, agent, "no")
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+    assert "Failed publickey" not in sshd.log
+
+
+def test_a_host_that_hangs_up_before_all_keys_were_tried_is_told(make_sshd, transport, agent):
+    sshd = make_sshd("MaxAuthTries 3")
+    config = three_useless_keys(sshd, agent, "yes")
+    config.write_text(config.read_text() + f"  IdentityFile {sshd.folder}/id\n")
+    error = refusal(transport(config, "n"), "n")
+    assert error.what == "n: the host hung up after 3 keys"
+    assert error.why.splitlines()[1] == f"not tried: {sshd.folder}/id"
+    assert error.hint.endswith("under Host n: IdentityFile THE-RIGHT-KEY and IdentitiesOnly yes")
+
+
+def test_a_certificate_that_ssh_config_names_goes_first(sshd, transport, agent, tmp_path):
+    for name in ("ca", "other"):
+        keygen(tmp_path / name)
+    argv = ["ssh-keygen", "-q", "-s", f"{tmp_path}/ca", "-I", "x", "-n", "somebody"]
+    subprocess.run([*argv, f"{sshd.folder}/id.pub"], check=True, capture_output=True)
+    add(agent, tmp_path / "other")
+    config = sshd.config("n", more=f"  CertificateFile {sshd.folder}/id-cert.pub\n")
+    text = config.read_text().replace("IdentitiesOnly yes", "IdentitiesOnly no")
+    config.write_text(text + f"  IdentityAgent {agent['SSH_AUTH_SOCK']}\n")
+    assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
+    tried = re.findall("(?:Failed|Accepted) publickey for .* ssh2: (\\S+)", sshd.log)
+    assert tried == ["ED25519-CERT", "ED25519", "ED25519"]
 
 
 # --- the network ---------------------------------------------------------------------------------

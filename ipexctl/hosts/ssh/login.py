@@ -94,8 +94,11 @@ class KeyRing:
     def _collect(
         self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
     ) -> Candidates:
+        """In ssh's order: sshd hangs up after a few keys (MaxAuthTries), so those that somebody
+        put into the agent go before files that only lie there."""
         held, skipped = _agent_keys(agent)
-        keys: list[_Candidate] = []
+        named: list[_Candidate] = []  # by ssh_config, and in the agent
+        alone: list[_Candidate] = []  # in a file only
         locked: list[str] = []
         for path in files:
             if path == "none":
@@ -105,16 +108,18 @@ class KeyRing:
             in_agent = [k for k in held if blob and k.bare == blob]
             held = [k for k in held if k not in in_agent]
             for usable in [key] if key else in_agent:
-                keys += _with_certificates(path, usable, (f"{path}-cert.pub", *certificates))
+                kind = named if in_agent else alone
+                kind += _with_certificates(path, usable, (f"{path}-cert.pub", *certificates))
             if reason and not key and not in_agent:
                 skipped.append(reason)
                 locked += [path] if "ssh-add" in reason else []
-        if not only:
-            for other in held:
-                keys += _with_certificates(f"agent: {other.comment}", other, certificates)
-        named = [path for path in files if path != "none"]
-        if named and not keys and not skipped:
-            skipped.append(f"no such key file: {', '.join(named)}")
+        for other in [] if only else held:
+            named += _with_certificates(f"agent: {other.comment}", other, certificates)
+        rank = {path: number for number, path in enumerate(certificates)}
+        keys = sorted([*named, *alone], key=lambda c: rank.get(c.label, len(rank)))
+        paths = [path for path in files if path != "none"]
+        if paths and not keys and not skipped:
+            skipped.append(f"no such key file: {', '.join(paths)}")
         return Candidates(tuple(keys), tuple(skipped), tuple(locked))
 
 
@@ -195,7 +200,7 @@ def _with_certificates(label: str, key: Any, files: tuple[str, ...]) -> list[_Ca
     bare = copy.copy(key)
     bare.public_blob = None
     found = []
-    for path in files:
+    for path in dict.fromkeys(files):
         blob = _public_blob(path)
         cert = parse_certificate(blob)
         if cert and cert.key == (key.bare if isinstance(key, _AgentKey) else bare.asbytes()):
@@ -231,6 +236,9 @@ def authenticate(link: Link, candidates: Candidates, deadline: float, password: 
             login.attempt("the password", _password, password)
         if "password" not in login.allowed and "keyboard-interactive" in login.allowed:
             login.attempt("the password, when asked", _interactive, password)
+    untried = candidates.keys[len(login.tried) :]
+    if untried and not link.transport.is_active():
+        raise _hung_up(login, untried)
     if not login.done:
         raise _auth_failed(login, candidates.skipped, with_password=password is not None)
 
@@ -322,6 +330,17 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
         f"{answer.name}: the login as {answer.user} failed",
         why="\n".join(why),
         hint=_login_hint(login, skipped, with_password=with_password),
+    )
+
+
+def _hung_up(login: _Login, untried: Sequence[_Candidate]) -> Unreachable:
+    answer, count = login.link.answer, len(login.tried)
+    return Unreachable(
+        f"{answer.name}: the host hung up after {count} {'key' if count == 1 else 'keys'}",
+        why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(c.label for c in untried)}\n"
+        "sshd lets nobody try more keys than MaxAuthTries",
+        hint=f"in ssh_config, under Host {answer.name}: IdentityFile THE-RIGHT-KEY"
+        " and IdentitiesOnly yes",
     )
 
 
