@@ -60,6 +60,57 @@ def test_a_failure_is_known_by_its_own_words(cause: Cause):
         ("bash: line 1: prted: command not found", "orted-not-found"),
         ("Error: unable to connect from \"node1\" to \"vm\"; getaddrinfo returned error -3",
          "name-unknown"),
+        ("bash: mpirun: command not found", "mpirun-not-found"),
+        ("sh: 1: mpiexec: not found", "mpirun-not-found"),
+        ("OFI addrinfo() failed (ofi_init.c:1427:open_fabric:No data available)",
+         "no-fabric-provider"),
+        ("ann@node02: Permission denied (password).", "ssh-no-key"),
+        ("ann@node02: Permission denied (gssapi-keyex,gssapi-with-mic).", "ssh-no-key"),
+        ("torch.distributed.DistStoreError: Timed out after 3 seconds waiting for clients. 1/2"
+         " clients joined.", "ranks-missing"),
+        ("torch.distributed.DistStoreError: wait timeout after 1000ms, keys: /x", "ranks-missing"),
+        ("[1120 10:00:00] Memory cgroup out of memory: Killed process 1234 (python)",
+         "out-of-memory"),
+        ("numpy.core._exceptions._ArrayMemoryError: Unable to allocate 80.0 GiB for an array",
+         "out-of-memory"),
+        ("MemoryError", "out-of-memory"),
+        ("[rank3]: MemoryError", "out-of-memory"),
+        ("[1,0]<stderr>:MemoryError", "out-of-memory"),
+        ("[default0]:MemoryError", "out-of-memory"),
+        ("node02: MemoryError: Unable to allocate 80.0 GiB", "out-of-memory"),
+        ("ImportError: libtorch_cpu.so: failed to map segment from shared object: Cannot allocate"
+         " memory", "out-of-memory"),
+        ("ImportError: main.so: failed to map segment from shared object", "noexec"),
+        ("  exitcode  : -9 (pid: 1234)", "killed"),
+        ("failed (exitcode: -9) local_rank: 0 (pid: 1234) of binary: /usr/bin/python3", "killed"),
+        ("  traceback : Signal 9 (SIGKILL) received by PID 1234", "killed"),
+        ("=   KILLED BY SIGNAL: 9 (Killed)", "killed"),
+        ("YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)", "killed"),
+        ("RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed. ", "killed"),
+        ("RuntimeError: DataLoader worker (pid(s) 1234) is killed by signal: Killed.", "killed"),
+        ("  traceback : Signal 4 (SIGILL) received by PID 1234", "cpu-too-old"),
+        ("  traceback : Signal 11 (SIGSEGV) received by PID 1234", "segmentation-fault"),
+        ("ImportError: _C.so: undefined symbol: _ZTVN5torch3jit6MethodE", "abi-mismatch"),
+        ("undefined symbol: _ZNK2at6Tensor4dataEv", "abi-mismatch"),
+        ("ModuleNotFoundError: No module named 'numpy._core'", "other-version"),
+        ("ModuleNotFoundError: No module named 'transformers.deepspeed'", "other-version"),
+        ("ModuleNotFoundError: No module named 'intel_extension_for_pytorch.llm'",
+         "other-version"),
+        ("AttributeError: module 'torch.nn' has no attribute 'RMSNorm'", "other-version"),
+        ("/usr/bin/python3: No module named accelerate", "torch-not-installed"),
+        ("(ModuleNotFoundError: No module named 'torch')", "torch-not-installed"),
+        ("OSError: [Errno 30] Read-only file system: '/tmp/x'", "temporary-folder"),
+        ("touch: cannot touch '/var/tmp/x': Read-only file system", "temporary-folder"),
+        ("OSError: [Errno 98] Address already in use", "master-port-taken"),
+        ("listen tcp :29500: bind: address already in use", "master-port-taken"),
+        ("[c10d] The client socket has failed to connect to [::1]:29500 (errno: 111 - Connection"
+         " refused).", "master-loopback"),
+        ("[c10d] The client socket has failed to connect to [::ffff:127.0.0.1]:29500 (errno: 111 -"
+         " Connection refused).", "master-loopback"),
+        ("[c10d] The client socket has failed to connect to [2001:db8::1]:29500 (errno: 113 - No"
+         " route to host).", "master-unreachable"),
+        ("[c10d] The client socket has failed to connect to [fd00::12]:29500 (errno: 113 - No route"
+         " to host).", "master-unreachable"),
         ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "host-key"),
     ],
 )  # fmt: skip
@@ -76,6 +127,14 @@ def test_other_words_for_a_failure_are_known_too(line: str, slug: str):
         "MPI startup(): I_MPI_THREAD_SPLIT=1 is incompatible with I_MPI_THREAD_MAX=1",
         "Loaded model from /data/No module/checkpoint not found: starting anew",
         "interface version 2",
+        "[c10d] The client socket has failed to connect to [localhost]:29500 (errno: 99 - Cannot"
+        " assign requested address).",
+        "undefined symbol: _ZN2cv3MatC1Ev",
+        "srun: error: node02: task 3: Exited with exit code 1",
+        "INFO: address already in use by tokenizer",
+        "no SIGILL seen, no SIGBUS either",
+        "OutOfMemoryErrors: 0",
+        "  exitcode  : 9 (pid: 1234)",
         "",
     ],
 )
@@ -148,3 +207,23 @@ def test_a_warning_is_not_why_a_program_ended():
         causes.match([warning, "ModuleNotFoundError: No module named 'torch'"], failures())
         is not None
     )
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "[W1120 10:00:00.123456789 socket.cpp:755] [c10d] The IPv6 network addresses of (node01,"
+        " 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+        "[rank1]:[W1120 10:00:00.1 socket.cpp:755] [c10d] (gai error: Name or service not known)",
+        "[W ProcessGroupGloo.cpp:695] Warning: Unable to resolve hostname to a (local) address."
+        " Using the loopback address as fallback. (function operator())",
+        "W1120 10:00:00.123000 4711 site-packages/torch/x.py:7] Temporary failure in name"
+        " resolution",
+    ],
+)
+def test_what_a_library_warns_of_counts_only_where_nothing_else_does(notice):
+    alone = causes.match([notice], failures())
+    assert alone and not alone.cause.weak  # the warning is about something, which is not weak
+    for error in ("ModuleNotFoundError: No module named 'torch'", "Segmentation fault"):
+        found = causes.match([notice, error], failures())
+        assert found and found.line == error

@@ -19,6 +19,8 @@ from ipexctl.core import toml
 MAX_LINE = 2000
 _BLOCK = 500  # lines
 _WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program went on after it
+# torch's: [W1120 10:00:00.1 socket.cpp:755] ..., [W socket.cpp:663] ..., W1120 10:00:00.1 42 run.py:7]
+_NOTICE = re.compile(r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]")
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,16 @@ _UNSEEN = """\
 
 
 def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
-    """Why something ended: the first cause that is not weak, else the first. No warning is one."""
-    first = None
+    """Why something ended: the first cause that is not weak, else the first, else what a library
+    warned of. No warning of Python is one."""
+    best: tuple[int, Match] | None = None
     for found in _found((line for line in lines if not _WARNING.search(line)), known):
-        if not found.cause.weak:
+        rank = 2 if _NOTICE.search(found.line) else int(found.cause.weak)
+        if not rank:
             return found
-        first = first or found
-    return first
+        if best is None or rank < best[0]:
+            best = rank, found
+    return best[1] if best else None
 
 
 def matches(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
