@@ -49,6 +49,9 @@ CONFIGS = {
     " HostKeyAlias cluster\n RevokedHostKeys /r\n",
     "files named by the host": "UserKnownHostsFile /known/%h\n",
     "timeouts and families": "Host gpu*\n ConnectTimeout 7\n AddressFamily inet6\n",
+    "times": "Host gpu*\n ConnectTimeout 1m30s\nHost *\n ConnectTimeout none\n",
+    "the first proxy counts": "Host node1\n ProxyCommand none\nHost gpu1\n ProxyJump none\n"
+    "Host node* gpu*\n ProxyJump bastion\nHost *\n ProxyCommand nc %h %p\n",
     "match": "Host gpu1\n User ann\nMatch host node1\n User bob\nMatch all\n Port 2201\n",
     "match exec": 'Match exec "test %n = node2"\n User carl\n',
     "ipv6": "Host ::1 fe80::*\n User ann\n",
@@ -201,6 +204,18 @@ def test_match_needs_the_ssh_program(config_file):
 def test_numbers_that_only_look_like_some_leave_the_defaults():
     answer = read_answer("port ²\nconnecttimeout ³\n", "node1")
     assert (answer.port, answer.connect_timeout) == (22, None)
+
+
+@pytest.mark.parametrize("program", [pytest.param("ssh", marks=needs_ssh), None])
+def test_names_of_files_may_have_spaces(config_file, program):
+    text = (
+        'Host n\n UserKnownHostsFile "/my dir/kh" "~/k h" /x\nHost m\n UserKnownHostsFile /a /b\n'
+    )
+    config = SshConfig(config_file(text), program=program and Path(shutil.which(program) or ""))
+    n, m = Host("n"), Host("m")
+    answers = {h: comparable(a, config.me) for h, a in config.answers([n, m]).items()}
+    assert answers[n].user_known_hosts == ("/my dir/kh", f"{config.me.home}/k h", "/x")
+    assert answers[m].user_known_hosts == ("/a", "/b")
 
 
 def test_an_include_of_itself_ends():

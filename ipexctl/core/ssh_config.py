@@ -21,6 +21,9 @@ MAX_INCLUDE_DEPTH = 16
 MAX_INCLUDES = 4096  # files that include each other multiply long before they are too deep
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
 _NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit takes more than int does
+_TIME_PIECE = re.compile(r"([0-9]{1,9})([smhdwSMHDW]?)")
+_TIME = re.compile(f"(?:{_TIME_PIECE.pattern}){{1,9}}")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 # ssh -G prints these with their tokens unexpanded; `expand` does it later, for each host.
@@ -170,13 +173,13 @@ def _is_plain(setting: Setting) -> bool:
 # --- what ssh -G says ----------------------------------------------------------------------------
 
 
-def read_answer(output: str, name: str) -> Answer:
-    """The output of `ssh -G NAME`."""
+def read_answer(output: str, name: str, config: Config = Config((), plain=True)) -> Answer:
+    """The output of `ssh -G NAME`. It has no quotes: `config` tells names with spaces."""
     values: dict[str, list[str]] = {}
     for line in output.splitlines():
         key, _, value = line.partition(" ")
         values.setdefault(key.lower(), []).append(value)
-    return _answer(name, {key: tuple(found) for key, found in values.items()})
+    return _answer(name, {key: tuple(found) for key, found in values.items()}, config)
 
 
 def own_answer(config: Config, name: str, local_user: str) -> Answer:
@@ -184,12 +187,13 @@ def own_answer(config: Config, name: str, local_user: str) -> Answer:
     keys = {s.key for s in config.settings}
     values = {key: config.values(name, key) for key in keys}
     values = {key: found for key, found in values.items() if found}
+    values.pop(_later_proxy(config, name), None)
     for key in values:
         if key != "proxycommand":
             values[key] = tuple(" ".join(_words(value)) for value in values[key])
     template = values.get("hostname", (name,))[0]
     values["hostname"] = (_hostname(template, name),)
-    answer = _answer(name, values)
+    answer = _answer(name, values, config)
     unsaid = {
         field: getattr(DEFAULTS, field) for key, field in _DEFAULTED.items() if key not in values
     }
@@ -210,12 +214,44 @@ def _hostname(template: str, name: str) -> str:
     return expanded if ":" in expanded else expanded.lower()
 
 
-def _answer(name: str, values: Mapping[str, tuple[str, ...]]) -> Answer:
+def _later_proxy(config: Config, name: str) -> str:
+    """Of ProxyCommand and ProxyJump the first counts; ssh lets only `ProxyJump none` pass."""
+    for s in config.settings:
+        if all(host_matches(c, name) for c in s.conditions):
+            if s.key == "proxycommand":
+                return "proxyjump"
+            if s.key == "proxyjump":
+                return "" if s.value.lower() == "none" else "proxycommand"
+    return ""
+
+
+def _file_names(value: str, key: str, config: Config) -> tuple[str, ...]:
+    """Several names in one value: as they were quoted in the text that it comes from."""
+    for setting in config.settings:
+        if setting.key == key:
+            words = [(".*" if w.startswith("~") else "", w) for w in _words(setting.value)]
+            pattern = " ".join(f"({home}{re.escape(w[bool(home) :])})" for home, w in words)
+            found = re.fullmatch(pattern, value)
+            if found:
+                return found.groups()
+    return tuple(value.split())
+
+
+def _seconds(text: str) -> float | None:
+    """As ssh writes times: 90, 1m30s; None for what is none."""
+    if not _TIME.fullmatch(text):
+        return None
+    return float(sum(int(n) * _UNITS[unit.lower()] for n, unit in _TIME_PIECE.findall(text)))
+
+
+def _answer(name: str, values: Mapping[str, tuple[str, ...]], config: Config) -> Answer:
     def first(key: str) -> str:
         value = values.get(key, ("",))[0]
         return "" if value.lower() == "none" and key != "identityagent" else value
 
-    timeout = first("connecttimeout")
+    def files(key: str) -> tuple[str, ...]:
+        return _file_names(first(key), key, config)
+
     port = first("port")
     return Answer(
         name,
@@ -226,14 +262,14 @@ def _answer(name: str, values: Mapping[str, tuple[str, ...]]) -> Answer:
         certificate_files=values.get("certificatefile", ()),
         identities_only=first("identitiesonly").lower() in ("yes", "true"),
         identity_agent=first("identityagent"),
-        user_known_hosts=tuple(first("userknownhostsfile").split()),
-        global_known_hosts=tuple(first("globalknownhostsfile").split()),
+        user_known_hosts=files("userknownhostsfile"),
+        global_known_hosts=files("globalknownhostsfile"),
         revoked_keys=first("revokedhostkeys"),
         proxy_jump=tuple(hop.strip() for hop in first("proxyjump").split(",") if hop.strip()),
         proxy_command=first("proxycommand"),
         host_key_alias=first("hostkeyalias"),
         address_family=first("addressfamily") or "any",
-        connect_timeout=float(timeout) if _NUMBER.fullmatch(timeout) else None,
+        connect_timeout=_seconds(first("connecttimeout")),
     )
 
 

@@ -125,7 +125,7 @@ class SshConfig:
                 why=done.stderr.decode("utf-8", "replace").strip(),
                 hint=" ".join([*argv[:2], *argv[3:], host.name]),
             )
-        return read_answer(done.stdout.decode("utf-8", "replace"), host.name)
+        return read_answer(done.stdout.decode("utf-8", "replace"), host.name, self._config)
 
     def _without_ssh(self, host: Host) -> Answer:
         if any(s.key == "match" for s in self._config.settings):
