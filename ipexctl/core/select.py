@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from ipexctl.core.inventory.faults import meant
 from ipexctl.core.inventory.render import members
@@ -111,18 +112,24 @@ class _Finder:
                     hint="ipexctl doctor   # looks at them, and remembers",
                 )
             return hosts & frozenset(self._names.values())
-        if name not in self._groups:
-            near = meant(name, [*self._groups, *self._known])
-            raise InputError(f"there is no group {name!r}{near}", hint=self.hint)
-        return self._groups[name]
+        found = frozenset[str]()
+        for each in [name] if name in self._groups else self._written_out(name):
+            groups = self._groups_like(each)
+            if not groups:
+                near = meant(each, [*self._groups, *self._known])
+                raise InputError(f"there is no group {each!r}{near}", hint=self.hint)
+            found = found.union(*groups)
+        return found
 
-    def _pattern(self, item: str) -> frozenset[str]:
+    def _written_out(self, item: str) -> list[str]:
         try:
-            wanted = expand(item) if "[" in item or "]" in item else [item]
+            return expand(item) if "[" in item or "]" in item else [item]
         except BadRange as e:
             raise InputError(e.what, hint=e.hint or self.hint) from None
+
+    def _pattern(self, item: str) -> frozenset[str]:
         found: set[str] = set()
-        for name in wanted:
+        for name in self._written_out(item):
             hosts = self._matching(name)
             if not hosts:
                 near = meant(name, [*self._names, *self._groups])
@@ -131,10 +138,23 @@ class _Finder:
         return frozenset(found)
 
     def _matching(self, name: str) -> frozenset[str]:
-        if "*" not in name and "?" not in name:
+        groups = self._groups_like(name)
+        if not _is_wild(name):  # a group goes before a host of the same name
             host = self._names.get(name.lower())
-            return frozenset([host]) if host else frozenset()
-        matches = re.compile(fnmatch.translate(re.sub(r"\*+", "*", name.lower()))).match
-        hosts = {real for lower, real in self._names.items() if matches(lower)}
-        groups = [hosts for group, hosts in self._groups.items() if matches(group.lower())]
+            return groups[0] if groups else frozenset([host] if host else [])
+        hosts = {real for lower, real in self._names.items() if _wild(name)(lower)}
         return frozenset(hosts).union(*groups)
+
+    def _groups_like(self, name: str) -> list[frozenset[str]]:
+        if not _is_wild(name):
+            return [self._groups[name]] if name in self._groups else []
+        return [hosts for group, hosts in self._groups.items() if _wild(name)(group.lower())]
+
+
+def _is_wild(name: str) -> bool:
+    return "*" in name or "?" in name
+
+
+@cache
+def _wild(name: str) -> Callable[[str], object]:
+    return re.compile(fnmatch.translate(re.sub(r"\*+", "*", name.lower()))).match

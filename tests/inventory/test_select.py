@@ -27,6 +27,7 @@ db
 """,
     "hf",
 )
+RACKS = parse_hostfile("[rack1]\na\n[rack2]\nb\nc\n[rack10]\nd\n[row]\nrack9\n", "hf")
 KNOWN = {"healthy": frozenset(["node1", "data", "gone"]), "last-failed": None}
 EVERYBODY = "head fe80::1 node1 node2 node3 node4 data"
 
@@ -70,6 +71,28 @@ def test_a_pattern_means_these_hosts(patterns, names):
 
 
 @pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("rack[1-2]", "a b c"),
+        ("rack[1,9]", "a rack9"),
+        ("@rack[1-2]", "a b c"),
+        ("@rack[1:2]", "a b c"),
+        ("@rack*", "a b c d"),
+        ("@rack?", "a b c"),
+        ("@r*:!@rack[1-2]", "d rack9"),
+    ],
+)
+def test_a_pattern_may_mean_several_groups(pattern, names):
+    assert " ".join(h.name for h in select(RACKS, (pattern,)).hosts) == names
+
+
+def test_a_group_missing_from_several_is_named():
+    for pattern in ("@rack[9-10]", "@rack[8-9]"):
+        with pytest.raises(InputError, match="there is no group 'rack"):
+            select(RACKS, (pattern,))
+
+
+@pytest.mark.parametrize(
     ("patterns", "what"),
     [
         ("nodo1", "no host or group matches 'nodo1' (did you mean 'node1'?)"),
@@ -78,6 +101,7 @@ def test_a_pattern_means_these_hosts(patterns, names):
         ("all:!bad", "no host or group matches 'bad'"),
         ("@wb", "there is no group 'wb' (did you mean 'web'?)"),
         ("@node1", "there is no group 'node1'"),
+        ("@node*", "there is no group 'node*'"),
         ("@last-failed", "@last-failed: nothing is known about these hosts yet"),
         ("", "--limit is empty"),
         (" , :", "--limit is empty"),
