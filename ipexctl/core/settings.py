@@ -63,8 +63,13 @@ def checked(key: str, value: Any, origin: str) -> Any:
 
 def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
     for name, value in table.items():
-        if not _NAME.fullmatch(name) or not isinstance(value, str | int) or value is True:
-            raise InputError(f"{origin}: run.env has names, and values that are text or numbers")
+        if not _NAME.fullmatch(name) or not isinstance(value, str | int) or isinstance(value, bool):
+            raise InputError(
+                f"{origin}: run.env has names, and values that are text or numbers",
+                hint=f'{name} = "{int(value)}"   or in the words that its program knows'
+                if isinstance(value, bool)
+                else "",
+            )
     return {name: str(value) for name, value in table.items()}
 
 

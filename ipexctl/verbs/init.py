@@ -80,10 +80,14 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
 
 
 def offered(ssh_config: Path | None) -> tuple[str, ...]:
-    """Names of ssh_config that are one host each, not patterns."""
+    """Names of ssh_config that are one host each, not patterns; Node1 and node1 are one."""
     from ipexctl.hosts.ssh.config import SshConfig
 
-    return tuple(name for name in SshConfig(ssh_config).names() if _is_name(name))
+    names = (name for name in SshConfig(ssh_config).names() if _is_name(name))
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return tuple(found.values())
 
 
 def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:

@@ -6,6 +6,7 @@ A flag on the command line goes before all of them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ VARIABLES = {
     "forks": ("IPEXCTL_FORKS",),
 }
 _MOST = 1 << 20
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _COMMANDS = ("doctor", "hosts", "init", "install", "run", "shell", "trust")
 _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 
@@ -106,9 +108,21 @@ def _read(path: Path) -> dict[str, Setting]:
     found = parse_settings(text, _shown(path))
     for key in PATHS:
         if key in found:
-            value = str(path.parent / Path(found[key].value).expanduser())
-            found[key] = Setting(key, value, found[key].origin)
+            found[key] = _from_folder(path.parent, found[key])
     return found
+
+
+def _from_folder(folder: Path, setting: Setting) -> Setting:
+    """A path is written as seen from the file that it stands in."""
+    try:
+        value = str(folder / Path(setting.value).expanduser())
+    except RuntimeError:
+        user = setting.value.partition("/")[0]
+        raise InputError(
+            f"{setting.origin}: {setting.key}: there is no user for {user} here",
+            hint=f"write ./{setting.value} for a file of that name",
+        ) from None
+    return Setting(setting.key, value, setting.origin)
 
 
 def _shown(path: Path) -> str:
@@ -125,6 +139,6 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
         name = next((name for name in names if environ.get(name)), None)
         if name:
             text = environ[name]
-            value = int(text) if key == "forks" and text.isascii() and text.isdigit() else text
+            value = int(text) if key == "forks" and _NUMBER.fullmatch(text) else text
             found[key] = Setting(key, checked(key, value, name), name)
     return found

@@ -246,6 +246,19 @@ def test_a_wrong_project_file_stops_every_command_but_help(shell):
     assert shell("doctor", "--help").returncode == 0
 
 
+def test_a_home_of_nobody_is_wrong_input(shell):
+    shell.write("ipexctl.toml", '# mine\nhostfile = "~nobodyx/hosts"\n')
+    done = shell("hosts")
+    assert done.returncode == 2
+    assert "ipexctl.toml:2: hostfile: there is no user for ~nobodyx here" in done.stderr
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "²", "0", "-1"])
+def test_a_number_that_is_none_is_wrong_input(digits, shell):
+    with pytest.raises(InputError, match="forks must be a whole number"):
+        load({"XDG_CONFIG_HOME": "/nowhere", "IPEXCTL_FORKS": digits}, shell.folder)
+
+
 def test_a_project_file_above_that_is_somebody_elses_does_not_count(shell, tmp_path):
     if os.getuid():
         pytest.skip("needs root, to give a file away")
@@ -296,6 +309,11 @@ SSH = "Host *\n  User x\nHost node1 node2\n  Port 22\nHost gate !bad w?ld -x\n  
 def test_names_of_ssh_config_are_offered_but_not_its_patterns(tmp_path):
     (tmp_path / "config").write_text(SSH)
     assert offered(tmp_path / "config") == ("node1", "node2", "gate")
+
+
+def test_names_that_differ_in_their_case_only_are_offered_once(tmp_path):
+    (tmp_path / "config").write_text("Host Node1\n Port 1\nHost node1 b\n Port 2\n")
+    assert offered(tmp_path / "config") == ("Node1", "b")
 
 
 def test_init_writes_files_that_are_read_again(shell):
