@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.inventory.render import members
+from ipexctl.core.inventory.ansible_ini import is_ini
+from ipexctl.core.inventory.render import members, render
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
 
@@ -105,6 +107,54 @@ def test_what_is_not_used_is_said():
     )
 
 
+LISTED = """\
+[aaa]
+h slots=2 ansible_password="a\\"b"
+[zzz]
+h
+[all:children]
+aaa
+[aaa:vars]
+ansible_user=aaa
+[zzz:vars]
+ansible_user="zzz" # the last one
+ansible_port='22' # hello
+"""
+
+
+def test_a_group_is_below_all_whether_listed_there_or_not(tmp_path):
+    (host,) = parse_hostfile(LISTED, "hf").hosts
+    assert (host.user, host.port, host.slots) == ("zzz", 22, 2)
+    theirs = ansible_inventory(LISTED, tmp_path)["hosts"]["h"]
+    assert (theirs["ansible_user"], int(theirs["ansible_port"])) == ("zzz", 22)
+    assert theirs["ansible_password"] == 'a"b'
+
+
+def test_a_python_found_by_env_is_its_name():
+    text = '[a]\nx ansible_python_interpreter="/usr/bin/env python3"\n'
+    assert parse_hostfile(text, "hf").hosts[0].python == "python3"
+
+
+@pytest.mark.parametrize("name", ["1st", "_x", "a-f", "2024.rack", "10_0"])
+def test_a_group_may_begin_with_a_number(name):
+    found = parse_hostfile(f"[{name}]\nx\n", "hf")
+    assert members(found) == {name: ("x",)}
+    assert members(parse_hostfile(render(found, "ansible").text, "hf")) == members(found)
+
+
+@pytest.mark.parametrize(("text", "names"), [("[1-3]\n", "1 2 3"), ("[fe80::1]\n", "fe80::1")])
+def test_a_range_and_an_address_are_no_group(text, names):
+    with suppress(InputError):  # as hosts they are judged elsewhere
+        assert " ".join(h.name for h in parse_hostfile(text, "hf").hosts) == names
+    assert not is_ini(text)
+
+
+def test_the_hint_about_a_template_shows_what_it_is():
+    with pytest.raises(InputError) as e:
+        parse_hostfile("[a]\nx ansible_host={{y}}\n", "hf")
+    assert e.value.hint.startswith("ansible all -i FILE -m debug -a var=ansible_host ")
+
+
 @pytest.mark.parametrize("text", [INI, YAML.replace("!vault |", "|")], ids=["ini", "yaml"])
 def test_ansible_itself_sees_the_same(text, tmp_path):
     theirs = ansible_inventory(text, tmp_path)
@@ -164,6 +214,7 @@ def _walk(found: dict, group: str) -> list[str]:
         ("[a:children]\nbb\n[b]\nx", "hf:2:1: there is no group 'bb' (did you mean 'b'?)"),
         ("[a:children]\nb\n[b:children]\na\n[c]\nx", "hf:1:1: the group 'a' is inside of itself"),
         ("[a:children]\na\n[c]\nx", "hf:1:1: the group 'a' is inside of itself"),
+        ("[all:children]\nbb\n[b]\nx", "hf:2:1: there is no group 'bb' (did you mean 'b'?)"),
         ("[a:children]\nall\n[c]\nx", "hf:2:1: 'all' cannot be inside of another group"),
         ("[a]\nx ansible_host='{{ y }}'", None),
         ("[a]\nx ansible_port=0", "hf:2:3: ansible_port: '0' is not a port"),

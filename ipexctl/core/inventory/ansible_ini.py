@@ -16,14 +16,18 @@ from ipexctl.core.inventory.lines import (
 )
 from ipexctl.core.inventory.variables import Value
 from ipexctl.core.model import Host, Inventory, Place
+from ipexctl.core.nodeset import is_range
 
-SECTION = re.compile(r"[ \t]*\[([A-Za-z_][A-Za-z0-9_.-]*)(?::([A-Za-z]*))?\][ \t]*(?:[#;].*)?")
+_SECTION = re.compile(
+    r"[ \t]*\[([A-Za-z0-9_][\w.-]*)(?::([A-Za-z]*))?\][ \t]*(?:[#;].*)?", re.ASCII
+)
 _KINDS = ("hosts", "children", "vars")
 _VARIABLE = re.compile(r"[ \t]*([A-Za-z_][A-Za-z0-9_-]*)[ \t]*=[ \t]*(.*?)[ \t]*")
+_QUOTED = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*")[ \t]*\#.*""")
 
 
 def is_ini(text: str) -> bool:
-    return any(SECTION.fullmatch(line) for _, line in numbered(text))
+    return any(_section(line) for _, line in numbered(text))
 
 
 def parse_ini(text: str, source: str) -> Inventory:
@@ -31,7 +35,7 @@ def parse_ini(text: str, source: str) -> Inventory:
     name, kind = "ungrouped", "hosts"
     for number, raw in numbered(text):
         place = Place(source, number, len(raw) - len(raw.lstrip(" \t")) + 1)
-        section = SECTION.fullmatch(raw)
+        section = _section(raw)
         if section:
             name, kind = section[1], _kind(section[2], place)
             draft.group(name, place, defined=kind != "vars")
@@ -47,6 +51,15 @@ def parse_ini(text: str, source: str) -> Inventory:
     return draft.finish()
 
 
+def _section(line: str) -> re.Match[str] | None:
+    """Not an address, and not a range of numbers: those name hosts."""
+    found = _SECTION.fullmatch(line)
+    name = found[1] if found else ""
+    if name[:1].isdigit() and (is_range(name) or not name.strip(".-0123456789")):
+        return None
+    return found
+
+
 def _kind(text: str | None, place: Place) -> str:
     if text is not None and text not in _KINDS:
         what = f"{text!r} is not a kind of section{meant(text, _KINDS)}"
@@ -60,7 +73,10 @@ def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
     match = _VARIABLE.fullmatch(raw)
     if not match:
         raise Bad(f"not of the form NAME=VALUE in [{name}:vars]").placed(place)
-    text = match[2] if match[2].startswith(("'", '"')) else match[2].partition(" #")[0].rstrip()
+    quoted = _QUOTED.fullmatch(match[2])
+    text = quoted[1] if quoted else match[2]
+    if not text.startswith(("'", '"')):
+        text = text.partition(" #")[0].rstrip()
     draft.groups[name].values[match[1]] = Value(unquoted(text), place)
 
 

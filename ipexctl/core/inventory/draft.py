@@ -101,7 +101,7 @@ class Draft:
                 if child not in self.groups or not self.groups[child].defined:
                     near = meant(child, self.groups)
                     raise Bad(f"there is no group {child!r}{near}").placed(place)
-        depth = dict.fromkeys(self.groups, 1)
+        depth = {name: int(name != "all") for name in self.groups}  # below all, listed there or not
         waiting = dict.fromkeys(self.groups, 0)
         for group in self.groups.values():
             for child in group.children:

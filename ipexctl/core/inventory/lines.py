@@ -16,9 +16,9 @@ from ipexctl.errors import InputError
 
 LONGEST_LINE = 4096
 _TOKEN = re.compile(
-    r"""[ \t]+|(?P<comment>\#.*)|(?P<word>(?:[^ \t"'\#]|'[^']*'|"[^"]*")+)|.""", re.S
+    r"""[ \t]+|(?P<comment>\#.*)|(?P<word>(?:[^ \t"'\#]|'[^']*'|"(?:[^"\\]|\\.)*")+)|.""", re.S
 )
-_QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
+_QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)\"""")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ def options(line: Line) -> list[tuple[str, Value]]:
 
 
 def unquoted(value: str) -> str:
-    return _QUOTED.sub(lambda m: m[1] or m[2] or "", value)
+    """As a shell does it: in double quotes, \\ keeps a quote or itself."""
+    return _QUOTED.sub(lambda m: m[1] or re.sub(r'\\(["\\])', r"\1", m[2] or ""), value)
 
 
 def _read(line: Line) -> Iterator[_Named]:

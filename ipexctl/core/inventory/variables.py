@@ -42,6 +42,7 @@ class Value:
 def _python(text: str) -> str:
     if text in _FINDS_ITSELF:
         return ""
+    text = re.sub(r"^/usr/bin/env +", "", text)
     if not _PYTHON.fullmatch(text):
         raise Bad(f"{text!r} is not the path of a Python", hint="such as: python=/usr/bin/python3")
     return text
@@ -146,6 +147,6 @@ def _text(key: str, value: Value) -> str:
     if "{{" in value.text or "{%" in value.text:
         raise Bad(
             "a Jinja template, which is not evaluated here",
-            hint="ansible-inventory --list --yaml   # shows what Ansible makes of it",
+            hint=f"ansible all -i FILE -m debug -a var={key}   # shows what Ansible makes of it",
         )
     return value.text
