@@ -19,7 +19,7 @@ from ipexctl.core import toml
 MAX_LINE = 2000
 _BLOCK = 500  # lines
 _WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program went on after it
-# torch's: [W1120 10:00:00.1 socket.cpp:755] ..., [W socket.cpp:663] ..., W1120 10:00:00.1 42 run.py:7]
+# torch's: [W1120 10:00:00.1 socket.cpp:755], [W socket.cpp:663], W1120 10:00:00.1 42 run.py:7]
 _NOTICE = re.compile(r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]")
 
 
