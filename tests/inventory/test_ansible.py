@@ -149,10 +149,18 @@ def test_a_range_and_an_address_are_no_group(text, names):
     assert not is_ini(text)
 
 
-def test_the_hint_about_a_template_shows_what_it_is():
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("[a]\nx ansible_host={{y}}\n", "  # "),
+        ("all:\n  hosts:\n    a: {ansible_host: !vault x}\n", "--ask-vault-pass  "),
+    ],
+)
+def test_the_hint_about_a_template_or_vault_shows_the_value(text, options):
     with pytest.raises(InputError) as e:
-        parse_hostfile("[a]\nx ansible_host={{y}}\n", "hf")
-    assert e.value.hint.startswith("ansible all -i FILE -m debug -a var=ansible_host ")
+        parse_hostfile(text, "my hf")
+    command = "ansible all -i 'my hf' -m debug -a var=ansible_host "
+    assert e.value.hint.startswith(command + options)
 
 
 @pytest.mark.parametrize("text", [INI, YAML.replace("!vault |", "|")], ids=["ini", "yaml"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,10 +144,13 @@ def _field(key: str) -> tuple[str, Callable[[str], Any] | None]:
 
 def _text(key: str, value: Value) -> str:
     if value.text is None:
-        raise Bad(value.odd or "a plain value is needed")
+        vault = _shown(key, value, " --ask-vault-pass") if "vault" in value.odd else ""
+        raise Bad(value.odd or "a plain value is needed", hint=vault)
     if "{{" in value.text or "{%" in value.text:
-        raise Bad(
-            "a Jinja template, which is not evaluated here",
-            hint=f"ansible all -i FILE -m debug -a var={key}   # shows what Ansible makes of it",
-        )
+        raise Bad("a Jinja template, which is not evaluated here", hint=_shown(key, value))
     return value.text
+
+
+def _shown(key: str, value: Value, options: str = "") -> str:
+    file = shlex.quote(value.place.source) if value.place else "FILE"
+    return f"ansible all -i {file} -m debug -a var={key}{options}   # shows what to write here"
