@@ -340,7 +340,9 @@ def test_a_host_that_hangs_up_before_all_keys_were_tried_is_told(make_sshd, tran
     error = refusal(transport(config, "n"), "n")
     assert error.what == "n: the host hung up after 3 keys"
     assert error.why.splitlines()[1] == f"not tried: {sshd.folder}/id"
-    assert error.hint.endswith("under Host n: IdentityFile THE-RIGHT-KEY and IdentitiesOnly yes")
+    assert error.hint.endswith(
+        "under Host n: IdentityFile THE-RIGHT-KEY (or none) and IdentitiesOnly yes"
+    )
 
 
 def test_a_certificate_that_ssh_config_names_goes_first(sshd, transport, agent, tmp_path):

@@ -228,17 +228,18 @@ def _public_blob(path: str) -> bytes:
 def authenticate(link: Link, candidates: Candidates, deadline: float, password: str | None) -> None:
     """Every key in turn, then the password the user gave, until one is taken."""
     login = _Login(link, deadline)
-    for candidate in candidates.keys:
-        if login.takes("publickey"):
-            login.attempt(candidate.label, _public_key, candidate.key)
+    waiting = list(candidates.keys)
+    while waiting and login.takes("publickey"):
+        candidate = waiting.pop(0)
+        login.attempt(candidate.label, _public_key, candidate.key)
+    untried = [c.label for c in waiting] + ["the password"] * (password is not None)
+    if untried and login.tried and not link.transport.is_active():
+        raise _hung_up(login, untried)
     if password is not None:
         if login.takes("password"):
             login.attempt("the password", _password, password)
         if "password" not in login.allowed and "keyboard-interactive" in login.allowed:
             login.attempt("the password, when asked", _interactive, password)
-    untried = candidates.keys[len(login.tried) :]
-    if untried and not link.transport.is_active():
-        raise _hung_up(login, untried)
     if not login.done:
         raise _auth_failed(login, candidates.skipped, with_password=password is not None)
 
@@ -333,14 +334,14 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
     )
 
 
-def _hung_up(login: _Login, untried: Sequence[_Candidate]) -> Unreachable:
+def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
     answer, count = login.link.answer, len(login.tried)
     return Unreachable(
         f"{answer.name}: the host hung up after {count} {'key' if count == 1 else 'keys'}",
-        why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(c.label for c in untried)}\n"
+        why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(untried)}\n"
         "sshd lets nobody try more keys than MaxAuthTries",
         hint=f"in ssh_config, under Host {answer.name}: IdentityFile THE-RIGHT-KEY"
-        " and IdentitiesOnly yes",
+        " (or none) and IdentitiesOnly yes",
     )
 
 
