@@ -228,6 +228,13 @@ def test_settings_have_types_and_places():
         ("hostfile = ''\n", "t:1: hostfile must be text in quotes"),
         ("run = 3\n", "t:1: 'run' is not a setting (did you mean 'run.n'?)"),
         ("[run.env]\n'a-b' = 1\n", "t:1: run.env has names, and values that are text or numbers"),
+        *(
+            (
+                f"[run]\nenv = {{ A = {word} }}\n",
+                "t:2: run.env has names, and values that are text or numbers",
+            )
+            for word in ("false", "true", "1.5")
+        ),
         ("a = ", "t: this is not TOML"),
         ("a = " + "[" * 100000, "t: this is not TOML"),
     ],
