@@ -156,4 +156,9 @@ def _exists(place: str) -> bool:
 
 
 def absolute(place: str) -> str:
-    return place if "://" in place else str(Path(place).expanduser().absolute())
+    return place if "://" in place else str(expanded(place).absolute())
+
+
+def expanded(place: str) -> Path:
+    """Path's own raises for ~nobody."""
+    return Path(os.path.expanduser(place))  # noqa: PTH111

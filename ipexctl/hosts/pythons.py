@@ -25,6 +25,7 @@ from ipexctl.core.model import Blob
 from ipexctl.core.rows import is_version
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.fetch import Fetcher
+from ipexctl.hosts.indexes import expanded
 from ipexctl.hosts.logins import bare
 from ipexctl.hosts.store import Store
 from ipexctl.hosts.uv import find_uv
@@ -60,7 +61,7 @@ def carried(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[str, 
         found, name = _from_url(where, wanted, fetcher, environ)
         where = bare(where)  # messages name it
     else:
-        found, name = _from_path(Path(where).expanduser(), wanted, fetcher.store)
+        found, name = _from_path(expanded(where), wanted, fetcher.store)
     version, arch = _inspect(fetcher.store.path(found), where)
     said = _ARCHIVE.search(name) or _UNPACKED.search(name)
     if said and is_version(said[1], version):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.hosts.indexes import Indexes, from_pip, merged
+from ipexctl.hosts.indexes import Indexes, absolute, from_pip, merged
 
 PIP_CONF = """
 [global]
@@ -79,3 +79,8 @@ def test_no_index_leaves_only_the_folders() -> None:
                       no_index=True)  # fmt: skip
     assert indexes.arguments() == ("--no-index",)
     assert indexes.environ() == {"UV_FIND_LINKS": "https://p.invalid"}
+
+
+def test_the_home_of_nobody_is_only_a_folder_that_is_not_there() -> None:
+    assert absolute("~nobody-of-that-name/wheels").endswith("/~nobody-of-that-name/wheels")
+    assert absolute("~/wheels") == str(Path.home() / "wheels")
