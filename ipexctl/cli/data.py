@@ -36,8 +36,8 @@ data_app = typer.Typer(
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Instead of the folder's name.")
-    ] = "",
+        str | None, typer.Option("--as", metavar="NAME", help="Instead of the folder's name.")
+    ] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
     limit: Limit = None,
@@ -116,7 +116,7 @@ def rm(
     def agreed(going: Listed) -> bool:
         if not (yes or json):
             show_going(going)
-        return yes or ask(sys.stdin)
+        return yes or ask(sys.stdin, "Remove this? [y/N] ")
 
     target = make_target(
         hostfile, hosts, ssh_config, forks,

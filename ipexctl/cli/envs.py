@@ -165,7 +165,7 @@ def rm(
     def agreed(removals: Sequence[Removal]) -> bool:
         if not (yes or check or json):
             show_going(removals)
-        return not check and (yes or ask(sys.stdin))
+        return not check and (yes or ask(sys.stdin, "Remove this? [y/N] "))
 
     target = make_target(
         hostfile, hosts, ssh_config, forks,

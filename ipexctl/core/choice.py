@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ipexctl.core.model import Host, Inventory, LaunchPlan
 from ipexctl.core.runlog import plain
 from ipexctl.core.select import Known, select
+from ipexctl.core.shell import quote
 from ipexctl.errors import InputError
 
 
@@ -93,5 +94,5 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
         raise InputError(
             f"{option} {text!r} is no regular expression",
             why=str(e),
-            hint=f"{option} {re.escape(text)!r}   if it is meant as plain text",
+            hint=f"{option} {quote((re.escape(text),))}   # if it is meant as plain text",
         ) from None

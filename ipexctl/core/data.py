@@ -20,7 +20,10 @@ _REPOSITORY = re.compile(r"(hub/)?(models|datasets|spaces)--[^/]+/snapshots(/|$)
 
 @dataclass(frozen=True)
 class Held:
-    """A data set as one host has it. `hub`: the HF_HOME that it makes, "" for other data."""
+    """A data set as one host has it. `hub`: the HF_HOME that it makes, "" for other data.
+
+    `version` is "" where none is whole; files and bytes are then what is on the disk.
+    """
 
     name: str
     version: str
@@ -28,7 +31,8 @@ class Held:
     bytes: int
     path: str
     hub: str = ""
-    old: int = 0  # versions that a run still uses
+    old: int = 0  # versions besides, which runs used when this one came
+    parts: int = 0  # what pushes have left that were cut, or are at work
 
 
 Variables = tuple[tuple[str, str, str], ...]  # name, value, why
@@ -75,15 +79,15 @@ def read_held(said: Any) -> Held:
     name, version, path, hub = (said.get(k) for k in ("name", "version", "path", "hub"))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError("a name")
-    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+    if not isinstance(version, str) or not (_VERSION.fullmatch(version) or version == ""):
         raise ValueError("a version")
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         raise ValueError("a path")
     if not isinstance(hub, str) or hub not in ("", path, posixpath.dirname(path)):
         raise ValueError("a hub")
-    numbers = (said.get("files"), said.get("bytes"), said.get("old", 0))
-    files, size, old = (n if isinstance(n, int) and n >= 0 else 0 for n in numbers)
-    return Held(name, version, files, size, path, hub, old)
+    numbers = (said.get(k) for k in ("files", "bytes", "old", "parts"))
+    files, size, old, parts = (n if isinstance(n, int) and n >= 0 else 0 for n in numbers)
+    return Held(name, version, files, size, path, hub, old, parts)
 
 
 def agreed(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
@@ -101,7 +105,7 @@ def agreed(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
         e = RunFailed(
             f"the hosts do not all have the same {name}",
             why="\n".join(said),
-            hint="ipexctl data push DIR --as {name}   # to all hosts of this run",
+            hint=f"ipexctl data push DIR --as {name}   # to all hosts of this run",
         )
         e.slug = "data"
         raise e

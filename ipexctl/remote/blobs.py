@@ -160,7 +160,10 @@ def is_whole(path, sha):
 
 def stamp(fd):
     """A file that is touched has another one."""
-    found = os.fstat(fd)
+    return stamp_of(os.fstat(fd))
+
+
+def stamp_of(found):
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 

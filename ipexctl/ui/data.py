@@ -41,20 +41,24 @@ def pushed_document(pushed: Pushed) -> dict[str, Any]:
 
 def listed_text(listed: Listed) -> str:
     """Hosts that have the same version of the same are said once."""
-    groups: dict[tuple[str, str], tuple[Held, list[str]]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for host, held in listed.hosts:
         for one in held:
-            groups.setdefault((one.name, one.version), (one, []))[1].append(host)
+            groups.setdefault((one.name, one.version, _what(one)), []).append(host)
     if not groups:
         return "no data on these hosts; ipexctl data push DIR puts some there\n"
-    width = max(len(name) for name, _ in groups)
-    lines = []
-    for (name, version), (one, hosts) in sorted(groups.items()):
-        kind = ", hub cache" if one.hub else ""
-        lines.append(
-            f"{name:{width}}  {version}  {amount(one.files, one.bytes)}{kind}  {fold(hosts)}"
-        )
-    return "".join(f"{line}\n" for line in lines)
+    width = max(len(name) for name, _, _ in groups)
+    return "".join(
+        f"{name:{width}}  {version or 'not whole':16}  {what}  {fold(hosts)}\n"
+        for (name, version, what), hosts in sorted(groups.items())
+    )
+
+
+def _what(one: Held) -> str:
+    said = [amount(one.files, one.bytes), *(["hub cache"] if one.hub else [])]
+    said += [f"{one.old} older version{'s' * (one.old != 1)}"] if one.old else []
+    said += [f"{one.parts} push{'es' * (one.parts != 1)} not finished"] if one.parts else []
+    return ", ".join(said)
 
 
 def show_listed(listed: Listed) -> None:

@@ -239,12 +239,16 @@ def question(chosen: Chosen) -> str:
 
 
 def ask(stdin: TextIO, question: str = "Go on? [Y/n] ") -> bool:
-    """What somebody at a terminal says; saying nothing is a yes where the question has a big Y."""
+    """What somebody at a terminal says. Enter is a yes where the question has a big Y, and no
+    answer at all (Ctrl-D) a no."""
     if not stdin.isatty():
         raise InputError(
             "nothing was changed: nobody is there to ask",
             hint="the same command with -y does it; with --check --diff it says what",
         )
     stderr_console().print(question, end="", markup=False)
-    said = stdin.readline().strip().lower()
-    return said in ("y", "yes") or (not said and "[Y/" in question)
+    said = stdin.readline()
+    if not said:
+        stderr_console().print()
+    word = said.strip().lower()
+    return word in ("y", "yes") or (said != "" and not word and "[Y/" in question)

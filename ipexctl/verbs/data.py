@@ -61,14 +61,16 @@ class Removed:
         return exit_code(self.recaps)
 
 
-def push(target: Target, folder: Path, name: str, progress: Progress, root: str = ROOT) -> Pushed:
-    """Makes the folder a data set of that name ("": as the folder is called) on every host."""
+def push(
+    target: Target, folder: Path, name: str | None, progress: Progress, root: str = ROOT
+) -> Pushed:
+    """Makes the folder a data set of that name (None: as the folder is called) on every host."""
     if not os.path.isdir(folder):
         raise InputError(f"{folder} is not a folder", hint="ipexctl data push DIR")
     folder = folder.resolve()
     if why := refused(folder):
         raise InputError(f"{folder} is not sent to other machines: {why}")
-    name = core.checked_name(name or folder.name)
+    name = core.checked_name(folder.name if name is None else name)
     progress.step(Step("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
     reader = Reader(folder, hashes_of(folder, os.environ))
@@ -88,12 +90,22 @@ def push(target: Target, folder: Path, name: str, progress: Progress, root: str 
             held = _held(host, brought.done)
             sent[host.name] = brought.sent
             same = brought.done.get("same") is True
-            what = "was there already" if same else f"{human(brought.sent)} sent"
+            what = _told(brought)
             return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, f"{what}: {held.path}")
 
         recaps = fleet.each(one)
         ordered = fleet.ordered({**recaps, **fleet.down})
     return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, sum(sent.values()), ordered)
+
+
+def _told(brought: trees.Brought) -> str:
+    if brought.done.get("same") is True:
+        return "was there already"
+    n = brought.done.get("mended")
+    if isinstance(n, int) and n > 0:
+        was = "1 file was" if n == 1 else f"{n} files were"
+        return f"{was} changed or missing there, {human(brought.sent)} sent"
+    return f"{human(brought.sent)} sent"
 
 
 def _heard(host: str, total: int, progress: Progress) -> Callable[[int], None]:
@@ -151,6 +163,8 @@ def _removed(host: Host, done: Mapping[str, object]) -> HostRecap:
         return HostRecap(host.name, Recap.CHANGED, f"{human(size)} removed")
     if done.get("used"):
         return HostRecap(host.name, Recap.FAILED, "stays: a run is using it")
+    if done.get("pushed"):
+        return HostRecap(host.name, Recap.FAILED, "stays: it is being pushed")
     return HostRecap(host.name, Recap.OK, "was not there")
 
 

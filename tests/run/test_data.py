@@ -6,16 +6,21 @@ import os
 import stat
 import subprocess
 import sys
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ipexctl.core import data as core
 from ipexctl.core.data import Held
-from ipexctl.core.model import Recap
-from ipexctl.core.sync import PACKED, Tree
+from ipexctl.core.model import Host, Recap
+from ipexctl.core.sync import PACKED, File, Tree
 from ipexctl.errors import InputError, RunFailed
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import LocalTransport
 from ipexctl.hosts.trees import FRAME
+from ipexctl.ui.data import listed_text
 from ipexctl.verbs import data
 from ipexctl.verbs.installing.work import Progress
 from ipexctl.verbs.target import Target
@@ -81,6 +86,7 @@ def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
     hosts = {"n1": [held("x")], "n2": [held("x", "b" * 16)], "n3": [held("y")], "n4": [held("x")]}
     with pytest.raises(RunFailed) as e:
         core.agreed(["x"], hosts)
+    assert e.value.hint == "ipexctl data push DIR --as x   # to all hosts of this run"
     assert e.value.why.splitlines() == [
         f"n[1,4]: {'a' * 16}",
         f"n2: {'b' * 16}",
@@ -92,7 +98,7 @@ def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
 # --- on a host -----------------------------------------------------------------------------------
 
 
-def push(folder: Path, root: Path, name: str = "") -> data.Pushed:
+def push(folder: Path, root: Path, name: str | None = None) -> data.Pushed:
     return data.push(Target(), folder, name, Progress(), str(root))
 
 
@@ -147,7 +153,9 @@ def test_a_push_that_was_cut_goes_on_where_it_stopped(tmp_path: Path) -> None:
     small = {f"f{i:02}": os.urandom(PACKED) for i in range(FRAME // PACKED + 2)}  # two frames
     made(tmp_path / "set", large=large, **small)
     with pytest.raises(RuntimeError):
-        data.push(Target(), tmp_path / "set", "", Progress(step=_cut_after(len(large))), str(root))
+        data.push(
+            Target(), tmp_path / "set", None, Progress(step=_cut_after(len(large))), str(root)
+        )
     assert not (root / "data/set/current").exists()
     assert push(tmp_path / "set", root).sent <= len(small) * PACKED  # and so nothing of the large
     assert content(root / "data/set/current/files") == {"large": large, **small}
@@ -170,7 +178,7 @@ def test_a_hub_cache_keeps_its_links_and_leaves_its_token_here(tmp_path: Path) -
     said: list[str] = []
     root = tmp_path / "root"
     for folder in ("hf", "hf/hub"):
-        pushed = data.push(Target(), tmp_path / folder, "", Progress(say=said.append), str(root))
+        pushed = data.push(Target(), tmp_path / folder, None, Progress(say=said.append), str(root))
         assert pushed.exit_code == 0
     assert said == ["never sent, as they may hold secrets: token"]
     ((_, found),) = data.listed(Target(), str(root)).hosts
@@ -181,28 +189,140 @@ def test_a_hub_cache_keeps_its_links_and_leaves_its_token_here(tmp_path: Path) -
         assert (model.is_symlink(), model.read_bytes()) == (True, b"weights")
 
 
-def test_what_a_run_uses_stays(tmp_path: Path) -> None:
-    from ipexctl.core.model import Host
-    from ipexctl.hosts.agent import connect
-    from ipexctl.hosts.transport import LocalTransport
+def remove(root: Path, name: str = "set") -> tuple[int, str]:
+    done = data.remove(Target(), name, lambda going: True, str(root))
+    return done.exit_code, done.recaps[0].detail
 
+
+def listed(root: Path) -> list[Held]:
+    ((_, found),) = data.listed(Target(), str(root)).hosts
+    return list(found)
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    made = connect(LocalTransport(), Host("here", local=True))
+    yield made
+    made.close()
+
+
+def test_what_a_run_uses_stays_and_all_else_of_it(agent: Agent, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    push(made(tmp_path / "set", x=b"1"), root)
-    agent = connect(LocalTransport(), Host("here", local=True))
-    try:
-        (one,) = data.use(agent, str(root), ["set", "nothing"])
-        kept = data.remove(Target(), "set", lambda going: True, str(root))
-        assert (kept.exit_code, kept.recaps[0].detail) == (1, "stays: a run is using it")
-        push(made(tmp_path / "set", x=b"2"), root)
-        assert content(Path(one.path)) == {"x": b"1"}
-        assert push(made(tmp_path / "set", x=b"1"), root).exit_code == 0  # back to it
-        assert content(root / "data/set/current/files") == {"x": b"1"}
-    finally:
-        agent.close()
-    assert data.remove(Target(), "set", lambda going: True, str(root)).exit_code == 0
+    first = push(made(tmp_path / "set", x=b"1"), root)
+    (one,) = data.use(agent, str(root), ["set", "nothing"])
+    assert remove(root) == (1, "stays: a run is using it")
+    second = push(made(tmp_path / "set", x=b"2"), root)
+    assert remove(root) == (1, "stays: a run is using it")  # an older version
+    assert [(d.version, d.old) for d in listed(root)] == [(second.version, 1)]
+    assert content(root / "data/set/current/files") == {"x": b"2"}
+    assert content(Path(one.path)) == {"x": b"1"}
+    assert push(made(tmp_path / "set", x=b"1"), root).version == first.version  # back to it
+    assert content(root / "data/set/current/files") == {"x": b"1"}
+    agent.close()
+    assert agent.channel.exit_status(10) is not None
+    assert remove(root) == (0, "1 byte removed")
     assert not (root / "data/set").exists()
     with pytest.raises(InputError, match="no host has data called set"):
-        data.remove(Target(), "set", lambda going: True, str(root))
+        remove(root)
+
+
+def test_what_is_not_whole_is_listed_and_removed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    push(made(tmp_path / "set", x=b"1"), root)
+    (root / "data/set/current").unlink()
+    (root / "data/other/.0123456789abcdef/files").mkdir(parents=True)
+    (root / "data/other/.0123456789abcdef/files/part").write_bytes(b"123")
+    assert [(d.name, d.version, d.bytes, d.old, d.parts) for d in listed(root)] == [
+        ("other", "", 3, 0, 1), ("set", "", 1, 1, 0),
+    ]  # fmt: skip
+    text = listed_text(data.listed(Target(), str(root)))
+    assert text == (
+        "other  not whole         1 file, 3 bytes, 1 push not finished  localhost\n"
+        "set    not whole         1 file, 1 byte, 1 older version  localhost\n"
+    )
+    assert (remove(root), remove(root, "other")[0]) == ((0, "1 byte removed"), 0)
+    assert os.listdir(root / "data") == [".lock"]
+
+
+def test_a_push_removes_what_cut_ones_have_left(agent: Agent, tmp_path: Path) -> None:
+    root, key = tmp_path / "root", "a" * 64
+    tree = Tree((), (File("x", 1, "b" * 64, False),))
+    asked = {"root": str(root), "name": "set", "hub": "", "key": tree.key}
+    number = agent.start("data.make", asked, zlib.compress(tree.manifest))
+    assert agent.wait(number).done == {"missing": [0]}
+    (cut := root / "data/set" / f".{key[:16]}").mkdir()
+    assert remove(root) == (1, "stays: it is being pushed")
+    version = push(made(tmp_path / "set", x=b"1"), root).version
+    assert (cut.exists(), [d.parts for d in listed(root)]) == (False, [1])
+    agent.close()
+    assert agent.channel.exit_status(10) is not None
+    assert push(made(tmp_path / "set", x=b"2"), root).exit_code == 0
+    assert [d.parts for d in listed(root)] == [0]
+    (broken := root / "data/set" / version).mkdir()  # a removal that was cut
+    (broken / "files").mkdir()
+    assert push(made(tmp_path / "set", x=b"1"), root).version == version
+
+
+def overwritten(path: Path, content: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+def test_what_was_changed_on_the_host_is_mended_and_not_passed_on(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * PACKED)
+    all_of_it = {"a": b"small", "b": b"small", "gone": b"12", "large": large}
+    folder = made(tmp_path / "set", **all_of_it)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("a")
+    push(folder, root)
+    here = root / "data/set/current/files"
+    overwritten(here / "a", b"SMALL")  # and so b, as they are one
+    overwritten(here / "large", bytes(2 * PACKED))
+    os.utime(here / "large", (0, 0))
+    other = push(folder, root, "other")
+    assert (other.sent, content(root / "data/other/current/files")) == (
+        5 + len(large), {**all_of_it, "link": b"small"},
+    )  # fmt: skip
+    (here / "gone").unlink()
+    (here / "link").unlink()
+    (here / "empty").rmdir()
+    mended = push(folder, root)
+    assert (mended.sent, mended.recaps[0].state) == (0, Recap.CHANGED)
+    assert mended.recaps[0].detail.startswith("5 files were changed or missing there, 0 bytes")
+    assert content(here) == {**all_of_it, "link": b"small"}
+    assert ((here / "link").is_symlink(), (here / "empty").is_dir()) == (True, True)
+    assert (here / "large").stat().st_ino == (root / "data/other/current/files/large").stat().st_ino
+    assert sorted(os.listdir(root / "data/set")) == sorted(["current", mended.version])
+    (root / "data/other/current/files/gone").unlink()
+    (here / "gone").unlink()
+    assert (push(folder, root).sent, content(here)["gone"]) == (2, b"12")
+    assert push(folder, root).recaps[0].state == Recap.OK
+
+
+def test_a_date_alone_is_no_change(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    push(made(tmp_path / "set", x=b"1"), root)
+    (root / "data/set/current/files/x").touch()
+    assert push(tmp_path / "set", root).recaps[0].state == Recap.OK
+
+
+def test_each_file_keeps_its_own_mode(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * PACKED)
+    tools = made(tmp_path / "tools", tool=b"#!", large=large, same=b"#!", largest=large)
+    for name in ("tool", "large"):
+        (tools / name).chmod(0o755)
+    assert push(tools, root).sent == 2 + len(large)
+    assert push(made(tmp_path / "plain", tool=b"#!", large=large), root).sent == 0
+
+    def modes(name: str) -> dict[str, int]:
+        files = root / "data" / name / "current/files"
+        return {p.name: stat.S_IMODE(p.stat().st_mode) for p in files.iterdir()}
+
+    wanted = {"tool": 0o555, "large": 0o555, "same": 0o444, "largest": 0o444}
+    assert (modes("tools"), modes("plain")) == (wanted, {"tool": 0o444, "large": 0o444})
+    (root / "data/tools/current/files/same").chmod(0o777)
+    assert push(tools, root).exit_code == push(tmp_path / "plain", root).exit_code == 0
+    assert (modes("tools"), modes("plain")) == (wanted, {"tool": 0o444, "large": 0o444})
 
 
 def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
@@ -217,6 +337,8 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         return done.stdout
 
     assert run("ls") == "no data on these hosts; ipexctl data push DIR puts some there\n"
+    with pytest.raises(AssertionError, match="'' is not a name for data"):
+        run("push", "set", "--as", "")
     assert "next: ipexctl run --data small SCRIPT" in run("push", "set", "--as", "small")
     assert run("ls").split()[0] == "small"
     assert "removed" in run("rm", "small", "-y")
