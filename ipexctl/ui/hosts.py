@@ -9,6 +9,7 @@ from typing import TextIO
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.settings import Setting
+from ipexctl.errors import InputError
 from ipexctl.verbs.init import Started
 
 _COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root", "groups")
@@ -40,7 +41,11 @@ def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False)
 def ask_which(names: Sequence[str], asked: TextIO, out: TextIO) -> str:
     print(f"hosts in ssh_config: {fold(names)}", file=out)
     print("Which of them? [all, or as for --limit: node*,!login] ", end="", file=out, flush=True)
-    return asked.readline().strip() or "all"
+    said = asked.readline()
+    if not said:  # Ctrl-D
+        print(file=out)
+        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+    return said.strip() or "all"
 
 
 def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:

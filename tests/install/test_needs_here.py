@@ -72,6 +72,11 @@ def test_a_cuda_build_needs_a_yes_and_all_else_a_no(told: Chosen, said: str, agr
     assert ask(Terminal(said + "\n"), question(told)) is agreed
 
 
+@pytest.mark.parametrize("told", [with_cuda(), with_cuda("none")])
+def test_the_end_of_what_is_typed_is_a_no(told: Chosen) -> None:
+    assert ask(Terminal(""), question(told)) is False
+
+
 def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop: Shop) -> None:
     for version in ("1.0", "1.1"):
         make_wheel(shop.wheels, "mine", version, {"mine.py": b""}, ("other",))
