@@ -4,8 +4,7 @@ import os
 import re
 import stat
 
-Failure = globals()["Failure"]  # these two are put there by remote/main.py
-blobs = globals()["agent"].module("blobs")
+blobs = globals()["agent"].module("blobs")  # put there by remote/main.py
 runs = globals()["agent"].module("runs")
 
 CHUNK = 256 * 1024
@@ -32,26 +31,36 @@ def op_list(call, h):
 
 
 def op_read(call, h):
-    """{root, run_id, path, offset, length} -> the bytes as events, then {}"""
+    """{root, run_id, path, offset, length} -> the bytes as events, then {refused: why, or ""}"""
     work = folder(h)
     full = runs.inside(work, h["path"])
     if os.path.realpath(os.path.dirname(full)) != os.path.dirname(full):
-        raise Failure("%s is reached through a link" % h["path"])
+        return {"refused": "reached through a link"}
     try:
         fd = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as e:
-        raise Failure("cannot read %s: %s" % (h["path"], e.strerror)) from None
+        return {"refused": e.strerror}
     try:
         at, end = h["offset"], h["offset"] + h["length"]
         while at < end:
-            data = os.pread(fd, min(CHUNK, end - at), at)
+            data = read(fd, min(CHUNK, end - at), at)
+            if isinstance(data, str):
+                return {"refused": data}
             if not data:
                 break
             call.emit({"event": "part"}, data)
             at += len(data)
     finally:
         os.close(fd)
-    return {}
+    return {"refused": ""}
+
+
+def read(fd, count, at):
+    """The bytes; or why there are none, as text."""
+    try:
+        return os.pread(fd, count, at)
+    except OSError as e:
+        return e.strerror
 
 
 def folder(h):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host, HostDown
-from ipexctl.errors import HostFailed, InputError
+from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
@@ -39,6 +39,8 @@ class Brought:
     files: int = 0
     size: int = 0
     refused: tuple[str, ...] = ()
+    matched: bool = False
+    ended: str = ""  # why the rest of this host's files did not come
 
 
 def check_patterns(option: str, patterns: Sequence[str]) -> None:
@@ -71,15 +73,17 @@ def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) ->
         return _bring(agents[host], wish, below, note)
 
     outcomes = fan_out(tuple(agents), work, forks=16)
-    brought = {h.name: o for h, o in outcomes.items() if isinstance(o, Brought) and o.files}
-    words = [f"could not fetch: {o.what}" for o in outcomes.values() if isinstance(o, HostDown)]
-    for outcome in outcomes.values():
-        words += outcome.refused if isinstance(outcome, Brought) else ()
-    if not brought:
-        return (f"outputs: no file matches {' '.join(wish.patterns)}", *words)
-    files, size = (sum(getattr(b, k) for b in brought.values()) for k in ("files", "size"))
+    brought = [o for o in outcomes.values() if isinstance(o, Brought)]
+    ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
+    words = [f"could not fetch: {end}" for end in ends if end]
+    words += [text for b in brought for text in b.refused]
+    files, size = sum(b.files for b in brought), sum(b.size for b in brought)
+    if not files:
+        known = len(brought) == len(outcomes) and not any(b.matched for b in brought)
+        none = f"no file matches {' '.join(wish.patterns)}" if known else "nothing was fetched"
+        return (f"outputs: {none}", *words)
     many = "file" if files == 1 else "files"
-    amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} bytes"
+    amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
     return (f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})", *words)
 
 
@@ -90,7 +94,8 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
         files = [(str(path), int(size)) for path, size in done["files"]]
     except (KeyError, TypeError, ValueError):
         raise HostFailed(f"{agent.host.name}: its list of files is not readable") from None
-    total, refused = 0, []
+    count, total = 0, 0
+    refused: list[str] = []
     if sum(size for _, size in files) > 100e6:
         note(f"fetching {sum(s for _, s in files) / 1e6:.0f} MB from {agent.host.name}")
     for path, size in files:
@@ -99,12 +104,14 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
             continue
         try:
             _read(agent, {**asked, "path": path}, size, below / path)
-            total += size
+            count, total = count + 1, total + size
         except OSError as e:
-            refused.append(f"{agent.host.name}: {path} was not taken ({e.strerror})")
+            refused.append(f"{agent.host.name}: {path} was not taken ({e.strerror or e})")
+        except IpexctlError as e:
+            return Brought(count, total, tuple(refused), True, e.what)
     if done.get("more") is True:
         refused.append(f"{agent.host.name}: more than {len(files)} files match; the rest is there")
-    return Brought(len(files) - len(refused), total, tuple(refused))
+    return Brought(count, total, tuple(refused), bool(files))
 
 
 def is_inside(path: str) -> bool:
@@ -130,6 +137,11 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
     try:
         for offset in range(0, size, PIECE):
             wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
-            agent.call("results.read", wanted, on_event=part)
+            done = agent.call("results.read", wanted, on_event=part).done
+            if why := done.get("refused"):
+                raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
+    except BaseException:
+        target.unlink(missing_ok=True)  # it is not what is there
+        raise
     finally:
         os.close(fd)

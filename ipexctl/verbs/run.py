@@ -202,8 +202,10 @@ class _Run:
         """What is here of the run: the logs, and the files that were asked for."""
         kept = record.kept()
         wanted = (*self.options.fetch, *self.options.outputs)
-        if not record.folder or not wanted:
+        if not wanted:
             return kept
+        if not record.folder:
+            return replace(kept, outputs=("outputs: not fetched, as nothing is kept here",))
         reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
         there = {h: self.agents[h] for h in _apart(reachable)}
         roots = {h.name: self._root(h) for h in there}

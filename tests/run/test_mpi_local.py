@@ -69,6 +69,13 @@ def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(her
     assert "rank 0 on localhost exited with code 7" in done.stderr
 
 
+def test_a_folder_that_cannot_be_made_is_said_to_cost_what_is_fetched(here):
+    (here / "code/.ipexctl").write_text("")
+    done = run(here, "--fetch", "out", "train.py", "0", active=str(here / "env"))
+    assert done.returncode == 0, done.stderr
+    assert "outputs: not fetched, as nothing is kept here" in done.stderr
+
+
 def test_the_script_for_one_machine_runs_the_ranks(here):
     printed = run(here, "--print-cmd", "train.py", "0", active=str(here / "env"))
     (here / "go.sh").write_text(printed.stdout)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ipexctl.core.model import Host
-from ipexctl.errors import InputError
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.errors import InputError, Unreachable
+from ipexctl.hosts.agent import Agent, Reply, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.results import check_patterns, from_the_top
+from ipexctl.verbs.results import Wish, bring, check_patterns, from_the_top
 
 RUN = "20261120-122117-df9ddb"
 FILES = (
@@ -89,3 +92,77 @@ def test_a_refusal_names_the_option_that_was_typed(option):
         check_patterns(option, ["out", "../x"])
     assert refused.value.what == f"{option} ../x: not below the folder of the script"
     assert refused.value.hint.endswith(f"{option} out")
+
+
+@dataclass
+class Losing:
+    """An agent on whose host something happens between the list of files and their bytes."""
+
+    agent: Agent
+    event: Callable[[str], None]
+
+    @property
+    def host(self) -> Host:
+        return self.agent.host
+
+    def call(self, op: str, args: dict[str, object], **options) -> Reply:
+        if op == "results.read":
+            self.event(str(args["path"]))
+        return self.agent.call(op, args, **options)
+
+
+@pytest.fixture
+def brought(agent: Agent, tmp_path: Path) -> Callable[..., list[object]]:
+    """In words, and what is here then."""
+
+    def ask(pattern: str, event: Callable[[str], None], *names: str) -> list[object]:
+        work, folder = tmp_path / "runs" / RUN / "work", tmp_path / "here"
+        work.mkdir(parents=True)
+        folder.mkdir()
+        for name in names:
+            (work / name).write_text(name)
+        wish = Wish((pattern,), RUN, {"here": str(tmp_path)}, "here")
+        losing: Any = Losing(agent, event)
+        words = bring({agent.host: losing}, wish, folder, lambda text: None)
+        found = {p.name: p.read_text() for p in (folder / "outputs").rglob("*")}
+        return [words[0].replace(f"{os.path.relpath(folder)}/", ""), *words[1:], found]
+
+    return ask
+
+
+def test_a_file_that_cannot_be_read_costs_no_other(brought, tmp_path):
+    def gone(path: str) -> None:
+        (tmp_path / "runs" / RUN / "work/b").unlink(missing_ok=True)
+
+    assert brought("*", gone, "a", "b", "c") == [
+        "outputs: outputs (2 files, 2 bytes)",
+        "here: b was not taken (on the host: No such file or directory)",
+        {"a": "a", "c": "c"},
+    ]
+
+
+def test_files_of_which_none_came_are_not_said_to_be_none(brought, tmp_path):
+    def gone(path: str) -> None:
+        (tmp_path / "runs" / RUN / "work/b").unlink()
+
+    assert brought("b", gone, "b") == [
+        "outputs: nothing was fetched",
+        "here: b was not taken (on the host: No such file or directory)",
+        {},
+    ]
+
+
+def test_no_match_is_told(brought):
+    assert brought("*.pt", print, "b") == ["outputs: no file matches *.pt", {}]
+
+
+def test_a_host_that_is_lost_on_the_way_gives_what_came_before(brought):
+    def lost(path: str) -> None:
+        if path == "b":
+            raise Unreachable("here: the connection is gone")
+
+    assert brought("*", lost, "a", "b", "c") == [
+        "outputs: outputs (1 file, 1 byte)",
+        "could not fetch: here: the connection is gone",
+        {"a": "a"},
+    ]
