@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import ipexctl
 ROOT = Path(__file__).parent.parent
 VENDORS_MAY = ("ipexctl/core/stacks.toml", "docs/stacks.md")
 LONGEST = 500
+SAID = ("what", "why", "hint")
 
 
 def _hosts(*parts: tuple[str, str]) -> str:
@@ -106,6 +108,57 @@ def test_no_source_file_is_longer_than_one_can_read() -> None:
         and (lines := len((ROOT / name).read_text("utf-8").splitlines())) >= LONGEST
     }
     assert long == {}
+
+
+def _forgotten_f(source: str) -> list[str]:
+    """Texts of errors with a {name} in them that nobody fills in."""
+    tree = ast.parse(source)
+    said = [k.value for k in ast.walk(tree) if isinstance(k, ast.keyword) and k.arg in SAID]
+    said += [a for r in ast.walk(tree) if isinstance(r, ast.Raise) for a in _arguments(r.exc)]
+    filled = {
+        id(part)
+        for text in (node for one in said for node in ast.walk(one))
+        if isinstance(text, ast.JoinedStr | ast.Attribute)  # f"..." and "...".format
+        for part in ast.walk(text)
+    }
+    texts = (node for one in said for node in ast.walk(one) if isinstance(node, ast.Constant))
+    return sorted(
+        {
+            f"{text.lineno}: {text.value}"
+            for text in texts
+            if isinstance(text.value, str)
+            and id(text) not in filled
+            and re.search(r"\{[a-z_]\w*\}", text.value)
+        }
+    )
+
+
+def _arguments(call: ast.expr | None) -> list[ast.expr]:
+    return call.args if isinstance(call, ast.Call) else []
+
+
+def test_no_text_of_an_error_lacks_its_f() -> None:
+    found = {
+        name: lines
+        for name in _tracked()
+        if name.startswith("ipexctl/") and name.endswith(".py")
+        and (lines := _forgotten_f((ROOT / name).read_text("utf-8")))
+    }  # fmt: skip
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('raise E(f"no {x}", hint="push {name}")', ["1: push {name}"]),
+        ('raise E("no {x}")', ["1: no {x}"]),
+        ('e = E(what, why="a" if b else "{c}" + f"{d}")', ["1: {c}"]),
+        ('E(what, hint="{a}".format(a=1), why=f"{b}{{c}} {d:{e}}")', []),
+        ('raise E("- {name: node2}", why="{}")', []),
+    ],
+)
+def test_a_forgotten_f_is_found(source: str, lines: list[str]) -> None:
+    assert _forgotten_f(source) == lines
 
 
 def test_an_installed_package_has_every_file(tmp_path: Path) -> None:

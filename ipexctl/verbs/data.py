@@ -23,6 +23,8 @@ from ipexctl.verbs.installing.work import Progress, Step
 from ipexctl.verbs.sync import refused
 from ipexctl.verbs.target import Target, root_of
 
+WAY_OUT = "make it readable, or push a copy of the folder without it: all of a data set goes"
+
 
 @dataclass(frozen=True)
 class Pushed:
@@ -73,7 +75,7 @@ def push(
     name = core.checked_name(folder.name if name is None else name)
     progress.step(Step("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
-    reader = Reader(folder, hashes_of(folder, os.environ))
+    reader = Reader(folder, hashes_of(folder, os.environ), WAY_OUT)
     bundle = trees.Bundle(reader.tree(found), reader)
     tree = bundle.tree
     if not tree.files:

@@ -27,6 +27,7 @@ from ipexctl.hosts.hashes import Hashes, Stamp, stamp
 
 HELD = 64 << 20  # bytes of small files kept in memory between reading and sending
 SHOWN = 3
+IGNORE = "name in .ipexctlignore what the run does not need"
 
 Found = tuple[str, os.stat_result]
 
@@ -179,10 +180,14 @@ def left_out(top: Path, path: str, ignore: Ignore) -> tuple[str, str]:
 
 
 class Reader:
-    """Contents by hash. Of a file that grows, what was there when it was listed counts."""
+    """Contents by hash. Of a file that grows, what was there when it was listed counts.
 
-    def __init__(self, folder: Path, hashes: Hashes) -> None:
+    `way_out` is what to do about files that cannot be read.
+    """
+
+    def __init__(self, folder: Path, hashes: Hashes, way_out: str = IGNORE) -> None:
         self._top = os.fspath(folder)
+        self._way_out = way_out
         self._hashes = hashes
         self._held: dict[str, bytes] = {}
         self._room = HELD
@@ -198,7 +203,7 @@ class Reader:
             except OSError as e:
                 unreadable.append((path, e.strerror or str(e)))
         if unreadable:
-            raise cannot_read(self._top, unreadable)
+            raise cannot_read(self._top, unreadable, self._way_out)
         self._hashes.save()
         holders = {
             path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(found.links))
@@ -269,12 +274,8 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def cannot_read(folder: str, unreadable: list[tuple[str, str]]) -> InputError:
+def cannot_read(folder: str, unreadable: list[tuple[str, str]], way_out: str) -> InputError:
     shown = [f"{printable(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
     if more := len(unreadable) - len(shown):
         shown.append(f"and {more} more")
-    return InputError(
-        f"cannot read all of {folder}",
-        why="\n".join(shown),
-        hint="name in .ipexctlignore what the run does not need",
-    )
+    return InputError(f"cannot read all of {folder}", why="\n".join(shown), hint=way_out)

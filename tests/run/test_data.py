@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import stat
 import subprocess
 import sys
@@ -15,13 +16,15 @@ import pytest
 from ipexctl.core import data as core
 from ipexctl.core.data import Held
 from ipexctl.core.model import Host, Recap
-from ipexctl.core.sync import PACKED, File, Tree
+from ipexctl.core.sync import PACKED, File, Ignore, Tree
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.hashes import Hashes
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.hosts.trees import FRAME
 from ipexctl.ui.data import listed_text
 from ipexctl.verbs import data
+from ipexctl.verbs.folder import Reader, Walk
 from ipexctl.verbs.installing.work import Progress
 from ipexctl.verbs.target import Target
 
@@ -299,6 +302,17 @@ def test_what_was_changed_on_the_host_is_mended_and_not_passed_on(tmp_path: Path
     assert push(folder, root).recaps[0].state == Recap.OK
 
 
+def test_a_file_that_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
+    made(tmp_path / "set", x=b"1")
+    reader = Reader(tmp_path / "set", Hashes(None), data.WAY_OUT)
+    found = Walk(tmp_path / "set", everything=True).run(Ignore())
+    (tmp_path / "set/x").unlink()
+    with pytest.raises(InputError) as e:
+        reader.tree(found)
+    assert (e.value.why, e.value.hint) == ("x: No such file or directory", data.WAY_OUT)
+    assert ".ipexctlignore" not in data.WAY_OUT
+
+
 def test_a_date_alone_is_no_change(tmp_path: Path) -> None:
     root = tmp_path / "root"
     push(made(tmp_path / "set", x=b"1"), root)
@@ -329,10 +343,12 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     root = str(tmp_path / "root")
     made(tmp_path / "set", x=b"123")
 
-    def run(*words: str) -> str:
+    def run(*words: str, stdin: int = subprocess.DEVNULL) -> str:
         argv = [sys.executable, "-m", "ipexctl", "data", *words, "--root", root]
         env = {**os.environ, "PYTHONPATH": str(REPO)}
-        done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, env=env)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, cwd=tmp_path, env=env, stdin=stdin
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -341,4 +357,10 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         run("push", "set", "--as", "")
     assert "next: ipexctl run --data small SCRIPT" in run("push", "set", "--as", "small")
     assert run("ls").split()[0] == "small"
+    for typed in (b"\n", b"\x04"):
+        ours, theirs = pty.openpty()
+        os.write(ours, typed)
+        assert run("rm", "small", stdin=theirs) == "nothing was removed\n"
+        os.close(ours)
+        os.close(theirs)
     assert "removed" in run("rm", "small", "-y")

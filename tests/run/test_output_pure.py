@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import shlex
 
 import pytest
 
@@ -139,6 +141,13 @@ def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):
     with pytest.raises(InputError) as e:
         choice.read(wanted, Inventory((host("node01"),), "made"), KNOWN)
     assert words in e.value.what
+
+
+def test_the_hint_for_plain_text_can_be_pasted():
+    with pytest.raises(InputError) as e:
+        choice.read(Wanted(include=("(it's",)), Inventory((host("node01"),), "made"), KNOWN)
+    option, text = shlex.split(e.value.hint, comments=True)
+    assert (option, re.search(text, "(it's")[0]) == ("-i", "(it's")
 
 
 def test_ranks_that_the_run_does_not_have_are_refused():
