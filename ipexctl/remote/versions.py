@@ -34,9 +34,10 @@ def names(root):
 def rooms(top):
     """Versions, those in the making, and what was left of either."""
     try:
-        return [n for n in os.listdir(top) if ROOM.match(n)]
+        found = [n for n in os.listdir(top) if ROOM.match(n)]
     except OSError:
         return []
+    return [n for n in found if os.path.isdir(os.path.join(top, n))]
 
 
 def whole(top):

@@ -355,8 +355,9 @@ def test_init_replaces_nothing_unasked(shell):
 
 @pytest.mark.parametrize(
     ("typed", "code", "written"),
-    [("node*\nyes\n", 0, "node1\nnode2\n"), ("\nno\n", 2, "old\n"), ("nobody\n", 2, "old\n")],
-)
+    [("node*\nyes\n", 0, "node1\nnode2\n"), ("\nno\n", 2, "old\n"), ("nobody\n", 2, "old\n"),
+     ("\x04yes\n", 2, "old\n")],
+)  # fmt: skip
 def test_init_asks_on_a_terminal(shell, typed, code, written):
     shell.write("config", SSH)
     shell.write("hostfile", "old\n")
