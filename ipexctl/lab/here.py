@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ipexctl.errors import NotHere
+from ipexctl.errors import InputError, NotHere
 from ipexctl.lab.spec import LabSpec
 from ipexctl.lab.text import PATH
 
@@ -41,6 +41,18 @@ def check(spec: LabSpec, *, platform: str = sys.platform, path: str = PATH) -> N
         raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc")
     if "overlay" not in kinds.read_text().split():
         raise NotHere("a lab needs the overlay file system", hint="modprobe overlay")
+
+
+def process(pid: int) -> int:
+    """A descriptor that tells of the process's end. InputError where there is no such process."""
+    try:
+        if pid < 1:
+            raise ProcessLookupError
+        return os.pidfd_open(pid)
+    except (OSError, OverflowError):
+        raise InputError(
+            f"--owner {pid}: there is no such process", hint="ipexctl lab up --owner $$"
+        ) from None
 
 
 def _has_rights() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +16,8 @@ from typing import Any
 
 import ipexctl
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
-from ipexctl.lab import here, network, shapes, text
+from ipexctl.lab import folders, here, network, shapes, text
+from ipexctl.lab.folders import state_root
 from ipexctl.lab.spec import FAULTS, LabSpec
 
 _ERRORS: dict[str, type[IpexctlError]] = {"input": InputError, "not-here": NotHere}
@@ -68,7 +68,9 @@ class Lab:
         machine = shapes.read_machine()
         for host in spec.hosts:
             shapes.covers(host, machine)
-        folder = (root or state_root()) / spec.name
+        if owner is not None:
+            os.close(here.process(owner))
+        folder = folders.place(spec.name, root)
         lock = _take(folder, tries=5)
         if lock is None:
             raise InputError(
@@ -76,9 +78,7 @@ class Lab:
                 hint=f"end it with: ipexctl lab down --name {spec.name}, or give another --name",
             )
         try:
-            _clear(folder)
-            folder.mkdir(mode=0o700)
-            (folder / "spec.json").write_text(json.dumps(spec.to_json()))
+            folders.make(folder, json.dumps(spec.to_json()))
             _start_watchdog(folder, lock, owner or 0)
         finally:
             os.close(lock)
@@ -87,9 +87,9 @@ class Lab:
     @classmethod
     def open(cls, name: str, *, root: Path | None = None) -> Lab:
         """The running lab of that name."""
-        folder = (root or state_root()) / name
+        folder = folders.place(name, root)
         if not is_up(folder) or not (folder / "state.json").exists():
-            why = "its watchdog has ended" if folder.exists() and remove_dead(folder) else ""
+            why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = "start it with: ipexctl lab up" + ("" if name == "lab" else f" --name {name}")
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint)
         state = json.loads((folder / "state.json").read_text())
@@ -193,16 +193,10 @@ class Lab:
         return _ask(self.folder, {"op": op, **rest})
 
 
-def state_root() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(base).absolute() / "ipexctl" / "labs"
-
-
 def names(root: Path | None = None) -> list[str]:
     """Labs that are up; what dead ones left in the state folder is removed."""
     base = root or state_root()
-    found = sorted(p.name for p in base.iterdir() if p.is_dir()) if base.is_dir() else []
-    return [name for name in found if not remove_dead(base / name)]
+    return [name for name in folders.labs_in(base) if not remove_dead(base / name)]
 
 
 def is_up(folder: Path) -> bool:
@@ -218,7 +212,7 @@ def remove_dead(folder: Path) -> bool:
     lock = _take(folder)
     if lock is None:
         return False
-    _clear(folder)
+    folders.clear(folder)
     _lock_path(folder).unlink(missing_ok=True)
     os.close(lock)
     return True
@@ -250,11 +244,6 @@ def _take(folder: Path, tries: int = 1) -> int | None:
         if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
             return lock
         os.close(lock)
-
-
-def _clear(folder: Path) -> None:
-    """What a dead lab left: only files, the kernel has removed everything else."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start_watchdog(folder: Path, lock: int, owner: int) -> None:

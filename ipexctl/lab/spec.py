@@ -51,7 +51,7 @@ class LabSpec:
 
     def checked(self) -> LabSpec:
         """The same with every host named, or InputError."""
-        _need(_NAME, self.name, "lab name", "lower-case letters, digits and '-', at most 32")
+        check_name(self.name)
         if self.user not in USERS:
             raise InputError(f"unknown user '{self.user}'", hint="use trainer or root")
         _need(_RATE, self.uplink, "link rate", "such as 100mbit")
@@ -80,6 +80,15 @@ class LabSpec:
     def from_json(cls, data: dict[str, Any]) -> LabSpec:
         hosts = tuple(HostSpec(**{**h, "nics": tuple(h["nics"])}) for h in data["hosts"])
         return cls(**{**data, "hosts": hosts})
+
+
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def check_name(text: str) -> None:
+    """InputError for what is no name of a lab: it becomes the name of a folder."""
+    _need(_NAME, text, "lab name", "lower-case letters, digits and '-', at most 32")
 
 
 def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpec, ...]:

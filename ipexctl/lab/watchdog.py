@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.lab import boots, faults, network, plan
+from ipexctl.lab import boots, faults, folders, here, network, plan
 from ipexctl.lab.boots import Running
 from ipexctl.lab.spec import LabSpec
 
@@ -97,7 +96,7 @@ class Watchdog:
         for pid in [*pids, self.switch]:
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        folders.clear(self.folder)
 
 
 def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:
@@ -150,10 +149,10 @@ def main(folder: Path, ready: int, owner: int) -> int:
     os.chdir(folder)
     listener.bind("control.sock")
     listener.listen(16)
-    watch = os.pidfd_open(owner) if owner else 0
     spec = LabSpec.from_json(json.loads((folder / "spec.json").read_text()))
     dog = None
     try:
+        watch = here.process(owner) if owner else 0
         dog = Watchdog(folder, spec)
         dog.open()
         os.write(ready, b'{"ok": null}\n')

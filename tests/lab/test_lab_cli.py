@@ -54,6 +54,9 @@ def test_a_lab_lives_from_up_to_down(lab_cli):
         (("up", "--host", "node07:isa=amx"), 2, "no host 'node07' in this lab"),
         (("up", "--flat", "--isa", "amx"), 2, "a flat lab has no shapes"),
         (("up", "--host", "node01:sockets=4096"), 2, "cannot be made of"),
+        (("up", "--owner", "99999999"), 2, "--owner 99999999: there is no such process"),
+        (("up", "--owner", "-5"), 2, "--owner -5: there is no such process"),
+        (("up", "--owner", "0"), 2, "--owner 0: there is no such process"),
     ],
 )
 def test_mistakes_are_explained_without_a_traceback(lab_cli, words, code, message):
@@ -63,6 +66,48 @@ def test_mistakes_are_explained_without_a_traceback(lab_cli, words, code, messag
         True,
         False,
     )
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("down",), ("shell", "h"), ("fault", "h", "kill"), ("heal", "h")]
+)
+@pytest.mark.parametrize("name", ["{victim}", "../../../victim", "..", ".", "a/../../../../victim"])
+def test_what_is_no_name_of_a_lab_is_refused_and_nothing_removed(lab_cli, tmp_path, words, name):
+    (tmp_path / "ipexctl" / "labs" / "a").mkdir(parents=True)
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "spec.json").write_text("theirs")
+    done = lab_cli(*words, "--name", name.format(victim=victim))
+    assert (done.returncode, "is no lab name" in done.stderr) == (2, True)
+    assert (victim / "spec.json").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("words", [("down", "--name", "mine"), ("down", "--all"), ("status",)])
+def test_only_what_a_lab_has_made_is_taken_for_a_dead_lab(lab_cli, tmp_path, words):
+    labs = tmp_path / "ipexctl" / "labs"
+    (labs / "mine").mkdir(parents=True)
+    (labs / "mine" / "thesis").write_text("theirs")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "spec.json").write_text("{}")
+    (labs / "link").symlink_to(tmp_path / "victim")
+    (labs / "dead" / "hosts").mkdir(parents=True)
+    (labs / "dead" / "spec.json").write_text("{}")
+    (labs / "dead" / "hosts" / "out").symlink_to(tmp_path / "victim")
+    lab_cli(*words)
+    lab_cli("status", "--name", "link")
+    lab_cli("status", "--name", "dead")
+    assert (labs / "mine" / "thesis").read_text() == "theirs"
+    assert (tmp_path / "victim" / "spec.json").exists()
+    assert not (labs / "dead").exists()
+
+
+def test_a_lab_is_not_made_where_something_else_lies(lab_cli, tmp_path):
+    theirs = tmp_path / "ipexctl" / "labs" / "mine"
+    theirs.mkdir(parents=True)
+    (theirs / "thesis").write_text("theirs")
+    done = lab_cli("up", "--name", "mine", "--owner", str(os.getpid()))
+    assert (done.returncode, "is in the way" in done.stderr) == (2, True)
+    assert (theirs / "thesis").read_text() == "theirs"
 
 
 @pytest.mark.parametrize(
