@@ -14,7 +14,14 @@ import typer.main
 import ipexctl
 from ipexctl.cli import app
 from ipexctl.cli.run import _interrupts
-from ipexctl.errors import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK
+from ipexctl.errors import (
+    EXIT_BUG,
+    EXIT_FAILED,
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_UNREACHABLE,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -124,6 +131,54 @@ def test_a_script_that_is_not_sent_ends_the_run_before_any_host_is_asked(tmp_pat
     done = _ipexctl("run", "-H", "nowhere.invalid", str(script), home=tmp_path / "home")
     assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
     assert "the script try.py is not sent to the hosts\n  why: left out by try.py in" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("to", "code", "said"),
+    [
+        (">/dev/full", EXIT_FAILED, "ipexctl: stdout: No space left on device\n"),
+        (">&-", EXIT_OK, ""),
+        ("<&- >&- 2>&-", EXIT_OK, ""),
+        ("| true", EXIT_FAILED, ""),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["stacks", "explain disk-full"])
+def test_a_stdout_that_takes_nothing_is_no_bug_of_ours(
+    to: str, code: int, said: str, unbuffered: str, command: str, tmp_path: Path
+) -> None:
+    line = f"{sys.executable} -m ipexctl {command} {to}"
+    script = f"({line}; exit ${{PIPESTATUS[0]}})"
+    done = subprocess.run(
+        ["bash", "-c", script if "|" in to else line],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONUNBUFFERED": unbuffered},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "latin-1"},
+    ],
+)
+def test_a_stdout_that_cannot_spell_it_shows_a_question_mark(
+    spelling: dict[str, str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ipexctl", "doctor", "-H", "nowhere.invalid"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **spelling},
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, b"Traceback" in done.stderr) == (EXIT_UNREACHABLE, False)
+    assert b"0 of 1 host can train" in done.stdout
 
 
 # Every way out of main(), reached by a command made for it.

@@ -1,9 +1,20 @@
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ipexctl.core.launch import Node, RunRequest, plan
-from ipexctl.core.runlog import Lines, RankEnd, RunState, clean, ended, unmarked
+from ipexctl.core.runlog import (
+    MAX_LINE,
+    Lines,
+    RankEnd,
+    RunState,
+    clean,
+    ended,
+    plain,
+    unmarked,
+)
 from tests.made import facts, host, prepared
 
 
@@ -55,6 +66,49 @@ def test_a_line_without_end_does_not_grow_for_ever():
     assert len(lines.end()[0]) == 200_000 - 3 * 65536
 
 
+RED, OFF = "\x1b[38;5;196m", "\x1b[0m"
+WORDS = [
+    RED,
+    OFF,
+    "ü你",
+    "\x1b",
+    "\x1b[",
+    "\x1b[3",
+    "m",
+    "x",
+    "\t",
+    "\x1b[2J",
+    f"\x1b[{'1;' * 99}m",
+    "\n",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    before=st.integers(MAX_LINE - 80, MAX_LINE + 4),
+    words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12),
+    steps=st.lists(st.integers(1, MAX_LINE), max_size=4),
+    end=st.sampled_from(["", "\n"]),
+)
+def test_no_line_is_too_long_or_has_a_piece_of_a_colour_in_it(before, words, steps, end):
+    data = ("x" * before + "".join(words) + "x" * MAX_LINE + end).encode()
+    lines, out, at = Lines(), [], 0
+    for step in [*steps, len(data)]:
+        out += lines.feed(data[at : at + step])
+        at += step
+    out += lines.end()
+    assert max(map(len, out)) <= MAX_LINE
+    assert [t for t in out if not plain(t).isprintable()] == []
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("before", range(MAX_LINE - 12, MAX_LINE + 2))
+def test_a_long_line_is_cut_beside_a_colour_and_beside_a_letter(before, end):
+    lines = Lines()
+    out = lines.feed(("x" * before + RED + "你" + OFF + "x" * MAX_LINE + end).encode())
+    assert plain("".join([*out, *lines.end()])) == "x" * before + "你" + "x" * MAX_LINE
+
+
 def test_the_first_rank_to_fail_is_the_cause_and_the_others_are_victims():
     run = state()
     run.rank_ended(RankEnd(2, "n2", 3))
@@ -93,6 +147,14 @@ def test_what_follows_the_first_cause_does_not_replace_it():
     run.host_lost("n1", "gone")
     run.controller_away(40, 30)
     assert (run.mpi, run.first, run.lost) == ("mpirun ended with code 1", None, "")
+
+
+def test_what_ends_because_we_asked_is_told_apart():
+    run = state()
+    run.rank_ended(RankEnd(0, "n0", 1))
+    run.stopping = True
+    run.rank_ended(RankEnd(1, "n0", lost=True))
+    assert run.asked == {1}
 
 
 def test_of_mpis_programs_the_one_that_was_killed_is_the_cause():

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from ipexctl import __version__
-from ipexctl.cli import bundle, hosts, install, look, run
+from ipexctl.cli import bundle, hosts, install, look, run, streams
 from ipexctl.cli.data import data_app
 from ipexctl.cli.envs import env_app
 from ipexctl.cli.lab import lab_app
-from ipexctl.errors import EXIT_BUG, EXIT_INTERRUPTED, InputError, IpexctlError
+from ipexctl.errors import EXIT_BUG, EXIT_FAILED, EXIT_INTERRUPTED, InputError, IpexctlError
 
 app = typer.Typer(
     name="ipexctl",
@@ -73,18 +73,26 @@ app.add_typer(lab_app, name="lab", short_help="Practice hosts on this machine (L
 
 def main() -> None:
     """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
+    streams.prepare()
     try:
-        app(
-            args=install.bare_ipex(run.long_dashes(sys.argv[1:])),
-            prog_name="ipexctl",
-            standalone_mode=True,
-        )
+        try:
+            app(
+                args=install.bare_ipex(run.long_dashes(sys.argv[1:])),
+                prog_name="ipexctl",
+                standalone_mode=True,
+            )
+        finally:
+            sys.stdout.flush()
     except IpexctlError as e:
         _explain(e)
         sys.exit(e.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except Exception:
+    except Exception as e:
+        if trouble := streams.stdout_trouble(e):
+            if not streams.nobody_reads(trouble):
+                _explain(IpexctlError(f"stdout: {trouble.strerror}"))
+            sys.exit(EXIT_FAILED)
         import traceback
 
         traceback.print_exc()

@@ -23,7 +23,7 @@ class Ending:
 
 
 def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunResult:
-    state.first = first_cause(state.first, state.ends.values(), state.tails, known)
+    state.first = first_cause(state.first, state.ends.values(), state.tails, known, state.asked)
     ended_by, code, cause = verdict(
         state, stopped_by=ending.stopped_by, broken=ending.broken, refused=ending.refused
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,17 +125,21 @@ def first_cause(
     ends: Iterable[RankEnd],
     tails: Mapping[int, Sequence[str]],
     known: tuple[Cause, ...],
+    asked: Container[int] = (),
 ) -> RankEnd | None:
     """The first rank that failed; if it only tells that a peer was gone, the first that does not.
 
-    The news of two hosts can overtake each other; a rank's own last words cannot.
+    The news of two hosts can overtake each other; a rank's own last words cannot. One that was
+    killed needs none, but for the `asked`: those that ended only after we ended them.
     """
     failed = [e for e in ends if not e.ok]
     if first is None or not _only_tells_of_a_peer(tails.get(first.rank, ()), known):
         return first
     for end in failed:
         tail = tails.get(end.rank, ())
-        if any(t.strip() for t in tail) and not _only_tells_of_a_peer(tail, known):
+        killed = end.lost or end.signal is not None
+        by_itself = end.rank not in asked if killed else any(t.strip() for t in tail)
+        if by_itself and not _only_tells_of_a_peer(tail, known):
             return end
     return first
 

@@ -12,13 +12,15 @@ MAX_LINE = 64 * 1024
 TAIL = 20  # lines of each rank that are remembered
 # colour passes; every other escape sequence and control character of a rank's output does not
 _ESCAPE = re.compile(
-    r"\x1b\[[0-9;:]*m"  # kept below
+    r"\x1b\[[0-9;:]{0,64}m"  # kept below
     r"|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[P^_X][^\x1b]*(?:\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]"
     r"|[\u202a-\u202e\u2066-\u2069]"
 )
+_LONGEST = 67  # of a colour
+_FINAL = re.compile(rb"[^0-9;:]")  # the end of a colour, or what shows that it is none
 _MARK = re.compile(r"^\[rank\d+\]: ")
-_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 _PLAIN = bytes([0x0A, *range(0x20, 0x7F)])
 _UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -77,8 +79,9 @@ class Lines:
         lines = _texts(whole) if newline else []
         rest = _last_state(rest)
         while len(rest) > MAX_LINE:
-            lines += _texts(rest[:MAX_LINE])
-            rest = rest[MAX_LINE:]
+            cut = _cut(rest)
+            lines += _texts(rest[:cut])
+            rest = rest[cut:]
         self._rest = rest
         return lines
 
@@ -125,8 +128,26 @@ def _is_plain(block: bytes) -> bool:
     return not block.translate(None, _PLAIN)
 
 
+def _cut(rest: bytes) -> int:
+    """Where to cut a line without end: in no character, and in no colour."""
+    cut = MAX_LINE
+    while cut > MAX_LINE - 3 and rest[cut] & 0xC0 == 0x80:
+        cut -= 1
+    escape = rest.rfind(b"\x1b", max(1, cut - _LONGEST), cut)
+    whole = escape < 0 or _FINAL.search(rest, escape + 2, cut)
+    return cut if whole else escape
+
+
 def _pieces(line: str) -> list[str]:
-    return [line[i : i + MAX_LINE] for i in range(0, len(line) or 1, MAX_LINE)]
+    """Of a clean line; a colour stays in one piece."""
+    pieces = []
+    while len(line) > MAX_LINE:
+        escape = line.rfind("\x1b", MAX_LINE - _LONGEST, MAX_LINE)
+        colour = _COLOUR.match(line, escape) if escape >= 0 else None
+        cut = escape if colour and colour.end() > MAX_LINE else MAX_LINE
+        pieces.append(line[:cut])
+        line = line[cut:]
+    return [*pieces, line]
 
 
 def _text(line: str) -> str:
@@ -204,6 +225,7 @@ class RunState:
     _streams: dict[int, Lines] = field(default_factory=dict)
     interrupted: bool = False
     stopping: bool = False  # what ends from now on ends because we asked for it
+    asked: set[int] = field(default_factory=set)  # ranks that ended then
     first: RankEnd | None = None
     lost: str = ""  # which host was lost, and how we know
     mpi: str = ""  # how mpirun or a daemon of its ended before the ranks did
@@ -253,6 +275,8 @@ class RunState:
 
     def rank_ended(self, end: RankEnd) -> None:
         self.ends[end.rank] = end
+        if self.stopping or self.interrupted or self.timeout:
+            self.asked.add(end.rank)
         if not end.ok and self._undecided:
             self.first = end
         if end.rank in self._silent:

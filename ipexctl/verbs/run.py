@@ -85,7 +85,7 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
     script = script_of(options)
     files = script.files(options)
     transport = AnyTransport(target, hosts)
-    painter = Painter(Chosen(view, chosen) if chosen else view)
+    painter = Painter(Chosen(view, chosen) if chosen else view, target.note)
     work = _Run(target, options, script, files, transport, painter, interrupts)
     try:
         return work.whole(hosts, chosen)

@@ -192,7 +192,7 @@ class Session:
 
     def _heed_interrupts(self) -> None:
         if self.painter.gone and not self.interrupts.count:
-            self.interrupts.count, self.interrupts.last = 1, "a closed stdout"
+            self.interrupts.count, self.interrupts.last = 1, self.painter.why
         if self.interrupts.count == self.seen_interrupts or self.state.stopping:
             return
         first, self.seen_interrupts = not self.seen_interrupts, self.interrupts.count

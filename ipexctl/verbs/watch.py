@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +15,7 @@ from ipexctl.core.choice import Choice
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.outcome import RunResult, Tally
 
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 BACKLOG = 256 * 1024  # characters that wait for a terminal; what is more is not drawn
 
 
@@ -94,9 +97,12 @@ class Painter:
     counted instead, and stands in the files.
     """
 
-    def __init__(self, view: View) -> None:
-        self.view = view
+    def __init__(self, view: View, tell: Callable[[str], None] = lambda text: None) -> None:
+        """`tell` is called when the view itself can say nothing any more."""
+        self.view, self.tell = view, tell
         self.gone = False  # nobody reads the ranks' output any more
+        self.why = "a closed stdout"
+        self._full = False
         self.on_shown: Callable[[], None] = lambda: None
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -203,8 +209,19 @@ class Painter:
         while (work := self._todo.get()) is not None:
             try:
                 work()
-            except OSError:
-                self.gone = True
+            except OSError as e:
+                self._failed(e)
             except BaseException as e:
                 self._bug = self._bug or e
                 self.gone = True
+
+    def _failed(self, error: OSError) -> None:
+        """A full disk is no reader that has left: the run goes on, and hosts keep its lines."""
+        if error.errno not in _DISK_FULL:
+            self.gone = True
+            if error.errno != errno.EPIPE:
+                self.why = f"stdout, which cannot be written ({error.strerror or error})"
+        elif not self._full:
+            self._full = True
+            with suppress(OSError):
+                self.tell(f"stdout: {error.strerror}; the run goes on, its lines are in its logs")

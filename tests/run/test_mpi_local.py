@@ -32,13 +32,17 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(here: Path, *words: str, active: str) -> subprocess.CompletedProcess[str]:
+def run(
+    here: Path, *words: str, active: str, to: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
+    """`to`: where sh sends its stdout instead of to us."""
     kept = {n: v for n, v in os.environ.items() if n in ("LANG", "TMPDIR")}
     env = {"HOME": str(here / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO), **kept}
+    argv = [sys.executable, "-m", "ipexctl", "run", "-n", "2", *words]
     return subprocess.run(
-        [sys.executable, "-m", "ipexctl", "run", "-n", "2", *words],
+        ["/bin/sh", "-c", f'exec "$@" {to}', "sh", *argv],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=here / "code", timeout=60,
-        env={**env, "VIRTUAL_ENV": active},
+        env={**env, "VIRTUAL_ENV": active, **more},
     )  # fmt: skip
 
 
@@ -51,6 +55,25 @@ def test_the_active_environment_is_used_and_named(here):
     assert f"nothing is installed here, so {here}/env/bin/python3 is used" in done.stderr
     assert "ranks are started without MPI" in done.stderr
     assert "processes left on the hosts: 0" in done.stderr
+
+
+def test_a_run_goes_on_when_the_disk_of_its_stdout_is_full(here):
+    done = run(here, "train.py", "0", active=str(here / "env"), to=">/dev/full")
+    assert (done.returncode, done.stderr.count("stdout: No space left on device")) == (0, 1)
+    assert "done: 2 ranks on 1 host" in done.stderr
+
+
+@pytest.mark.parametrize("ui", ["auto", "plain", "stream", "json"])
+def test_a_run_without_stdout_is_a_run(here, ui):
+    done = run(here, "--ui", ui, "train.py", "0", active=str(here / "env"), to=">&-")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+
+def test_what_stdout_cannot_spell_ends_no_run(here):
+    (here / "code/train.py").write_text("print('\\u4f60')\n")
+    to_latin = {"PYTHONIOENCODING": "latin-1"}
+    done = run(here, "train.py", "0", active=str(here / "env"), **to_latin)
+    assert (done.returncode, "localhost r00 | ?\n" in done.stdout) == (0, True)
 
 
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):

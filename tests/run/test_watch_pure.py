@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import threading
 
@@ -122,6 +124,26 @@ A, B, C = RankEnd(0, "n0", 1), RankEnd(1, "n1", 1), RankEnd(2, "n0", 3)
 )
 def test_a_rank_that_only_tells_of_a_lost_peer_is_not_the_cause(tails, cause):
     assert first_cause(A, [A, B, C], tails, failures()) == cause
+
+
+KILLED, ABORTED = RankEnd(1, "n1", lost=True), RankEnd(1, "n1", None, 6)
+
+
+@pytest.mark.parametrize(
+    ("ends", "tails", "asked", "cause"),
+    [
+        ([A, KILLED], {0: GONE}, set(), KILLED),  # its killer left it no last words
+        ([A, KILLED], {0: GONE, 1: ["step 7"]}, set(), KILLED),
+        ([A, KILLED], {0: GONE}, {1}, A),  # the killer was us
+        ([A, KILLED], {0: GONE, 1: ["step 7"]}, {1}, A),
+        ([A, ABORTED], {0: GONE, 1: GONE}, set(), A),  # a victim too, by its own words
+        ([A, KILLED], {0: ["ValueError: x"]}, set(), A),
+        ([A, KILLED, C], {0: GONE, 2: ["ValueError: x"]}, {1}, C),
+        ([A, C], {0: GONE, 2: ["ValueError: x"]}, {2}, C),  # its own words, only late
+    ],
+)
+def test_a_killed_rank_is_the_cause_without_a_word_unless_we_killed_it(ends, tails, asked, cause):
+    assert first_cause(A, ends, tails, failures(), asked) == cause
 
 
 def test_ranks_that_say_the_same_are_alike_whatever_their_numbers():
@@ -272,3 +294,36 @@ def test_a_pipe_holds_the_hosts_back_and_misses_nothing():
     view.go.set()
     painter.close()
     assert (len(view.seen), painter.shown()) == (1000, {"n0": 1_000_000})
+
+
+class Broken(Slow):
+    """Every line of it fails like this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(lossy=False)
+        self.number = number
+
+    def lines(self, host, rank, texts):
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.parametrize(
+    ("number", "why", "told"),
+    [
+        (errno.EPIPE, "a closed stdout", []),
+        (errno.EIO, "stdout, which cannot be written (Input/output error)", []),
+        (
+            errno.ENOSPC,
+            "",
+            ["stdout: No space left on device; the run goes on, its lines are in its logs"],
+        ),
+    ],
+)
+def test_only_a_reader_that_left_ends_a_run_and_not_a_full_disk(number, why, told):
+    said: list[str] = []
+    painter = Painter(Broken(number), said.append)
+    for _ in range(3):
+        painter.output("n0", 0, ["x"], 10)
+    painter.close()
+    assert (painter.why if painter.gone else "", said) == (why, told)
+    assert painter.shown() == {"n0": 30}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from typing import TYPE_CHECKING
 
 from ipexctl.errors import InputError
@@ -19,8 +17,6 @@ KINDS = ("auto", "stream", "plain", "json", "tui")
 
 def view(kind: str = "auto") -> View:
     """What `--ui` asks for; `auto` is a stream in a terminal, and plain in a pipe or in CI."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a rank may print what this terminal has not
     if kind not in KINDS:
         raise InputError(f"--ui {kind}: there is no such view", hint=f"--ui {'|'.join(KINDS)}")
     if kind == "json":
