@@ -74,7 +74,8 @@ class OpenSshTransport:
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
         """RemoteTransport.attend; ssh itself says what is wrong."""
         argv = self._argv(host, timeout, "-t" if pty else "-T")
-        return subprocess.call((*argv, "--", host.address or host.name, command))
+        code = subprocess.call((*argv, "--", host.address or host.name, command))
+        return code if code >= 0 else 128 - code
 
     def close(self) -> None:
         return None

@@ -41,7 +41,8 @@ def attend(
     host = find(target, name)
     if host.local:
         env = installed(LocalTransport(), host, root, target.connect_timeout, note)
-        return subprocess.call(("/bin/sh", "-c", remote_line(env, command)))
+        code = subprocess.call(("/bin/sh", "-c", remote_line(env, command)))
+        return code if code >= 0 else 128 - code
     transport = over_ssh(target, (host,))
     try:
         env = installed(transport, host, root_of(host, root), target.connect_timeout, note)

@@ -129,6 +129,43 @@ def test_a_command_runs_in_the_environment_and_its_exit_code_is_ours(lab, kind):
     )
 
 
+ENDINGS = [
+    (["sh", "-c", "kill -9 $$"], 137, ""),
+    (["sh", "-c", "kill -TERM $$"], 143, ""),
+    (["printf", "\udcff"], 0, "\ufffd"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), ENDINGS)
+def test_a_command_ends_as_a_shell_has_it_and_gets_its_bytes_as_they_are(lab, words, code, said):
+    argv = shell(lab, "--", *words)
+    done = subprocess.run(argv, capture_output=True, cwd=REPO, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr) == (
+        code,
+        said,
+        b"",
+    )
+
+
+@pytest.mark.parametrize(("words", "code", "said"), ENDINGS)
+def test_a_command_on_this_machine_ends_in_the_same_way(tmp_path, words, code, said):
+    (tmp_path / "hostfile").write_text("here ansible_connection=local\n")
+    argv = [*IPEXCTL, "shell", "here", "-f", str(tmp_path / "hostfile"), "--root", str(tmp_path)]
+    done = subprocess.run([*argv, "--", *words], capture_output=True, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout.decode("utf-8", "replace")) == (code, said)
+
+
+@pytest.mark.parametrize(
+    ("to", "code", "said"),
+    [("| head -1", 141, ""), ("> /dev/full", 1, "ipexctl: stdout: No space left on device\n")],
+)
+def test_a_stdout_that_takes_no_more_is_not_a_host_that_is_gone(lab, to, code, said):
+    script = f'("$@" {to}; exit ${{PIPESTATUS[0]}})'
+    argv = ["bash", "-c", script, "sh", *shell(lab, "--", "seq", "2000000")]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
 def test_where_nothing_is_installed_it_says_so_and_goes_on(lab):
     argv = shell(lab, "--root", "/tmp/nothing", "--", "echo", "hello")
     done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, stdin=subprocess.DEVNULL)
