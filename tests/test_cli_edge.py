@@ -107,6 +107,19 @@ WRONG = [
     pytest.param(("doctor", "-f", "README.md", "-H", "a"), "-f", id="hosts given twice"),
     pytest.param(("run", "-f", "no-such-file", "train.py"), "no-such-file", id="run without hosts"),
     pytest.param(("run", "x" * 300), "there is no script xxx", id="a script of too long a name"),
+    pytest.param(("run", "-m", ""), "-m: the name of a module", id="a module without a name"),
+    pytest.param(("run", "--ports", "", "setup.py"), "--ports : not of the form", id="no ports"),
+    pytest.param(("run", "--ui", "foo", "--json", "x.py"), "--ui foo", id="no such view, or JSON"),
+    pytest.param(("run", "--ui", "foo", "--explain", "x.py"), "--ui foo", id="no such view"),
+    pytest.param(
+        ("run", "--print-cmd", "--json", "x.py"), "prints a shell script", id="a script as JSON"
+    ),
+    pytest.param(
+        ("run", "--print-cmd", "--ui", "json", "x.py"), "no JSON", id="a script as the view JSON"
+    ),
+    pytest.param(
+        ("run", "--explain", "--print-cmd", "x.py"), "do not go together", id="two ways to print"
+    ),
     pytest.param(("data", "push", "x" * 300), "x is not a folder", id="data of too long a name"),
     pytest.param(("install", "-f", "no-such-file"), "no-such-file", id="install without hosts"),
 ]

@@ -135,6 +135,9 @@ def run(
     from ipexctl.verbs.settings import configured_env
 
     _refuse_exports(exclude or [])
+    ui = _way_to_show("json" if json else ui, ui, explain=explain, print_cmd=print_cmd)
+    if module and not script:
+        raise InputError("-m: the name of a module is missing", hint="ipexctl run -m MODULE")
     pairs = _pairs([*configured_env(), *(env or [])])
     options = RunOptions(
         script=script,
@@ -146,7 +149,7 @@ def run(
         env=pairs,
         secret=secret.values(secret_env or [], os.environ, [name for name, _ in pairs]),
         host_timeout=host_timeout,
-        ports=read_ports(ports) if ports else None,
+        ports=None if ports is None else read_ports(ports),
         launcher=launcher,
         timeout=timeout,
         stall=stall,
@@ -179,11 +182,23 @@ def run(
         from ipexctl.ui.plan import show
         from ipexctl.verbs.planning import planned
 
-        show(planned(target, options), as_json=json)
+        show(planned(target, options), as_json=ui == "json")
         return
     with _interrupts() as interrupts:
-        result = verb(target, options, view("json" if json else ui), interrupts)
+        result = verb(target, options, view(ui), interrupts)
     raise typer.Exit(result.exit_code)
+
+
+def _way_to_show(ui: str, typed: str, *, explain: bool, print_cmd: bool) -> str:
+    """`ui`, if it goes with the rest. What would be passed over is refused."""
+    from ipexctl.ui.run import check
+
+    check(typed)
+    if print_cmd and explain:
+        raise InputError("--explain and --print-cmd do not go together", hint="use one of them")
+    if print_cmd and ui == "json":
+        raise InputError("--print-cmd prints a shell script, and no JSON", hint="leave out --json")
+    return ui
 
 
 def _typed(words: list[str], own: tuple[str, ...]) -> Typed:

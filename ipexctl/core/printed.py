@@ -13,7 +13,7 @@ from ipexctl.core import mpi
 from ipexctl.core.model import Host, HostPlan, LaunchPlan
 from ipexctl.core.plan.variables import OWN
 from ipexctl.core.shell import quote
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, printable
 
 SECRETS = ".ipexctl/secrets"
 _END = "END-OF-IPEXCTL"
@@ -33,6 +33,11 @@ class Printed:
 
 def script(printed: Printed) -> str:
     """Raises InputError where a shell script could not do it."""
+    if printed.folder != printable(printed.folder):
+        raise InputError(
+            f"the name of {printed.folder} has characters that no script should print",
+            hint="ipexctl run, without --print-cmd",
+        )
     lines = [*_head(printed), *_file("rank", _rank(printed))]
     lines += _without_mpi(printed) if printed.plan.mpi == mpi.NONE else _with_mpi(printed)
     return "\n".join(lines) + "\n"

@@ -17,6 +17,10 @@ def console_on(stream: IO[str]) -> Console:
     return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
 
 
+def is_dumb() -> bool:
+    return os.environ.get("TERM") in ("dumb", "unknown")
+
+
 def stdout_console() -> Console:
     return console_on(sys.stdout)
 

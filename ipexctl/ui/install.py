@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -16,7 +16,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostRecap, Recap
 from ipexctl.core.rows import END_OF_LIFE
 from ipexctl.core.sizes import human, minutes
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, printable
 from ipexctl.ui.console import stderr_console, stdout_console
 from ipexctl.verbs.installing.work import Chosen, InstallReport, Planned, Progress, Step
 
@@ -60,7 +60,8 @@ def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
     lines = []
     for recap in recaps:
         lines.append(_recap_line(recap, width))
-        lines += [Text(f"    {line}") for note in recap.notes for line in note.splitlines()]
+        notes = map(printable, recap.notes)
+        lines += [Text(f"    {line}") for note in notes for line in note.splitlines()]
     return [*lines, counts(recaps)]
 
 
@@ -85,7 +86,7 @@ def recap_lines(report: InstallReport) -> list[Text]:
 def _recap_line(recap: HostRecap, width: int) -> Text:
     line = Text(f"{recap.host:{width}}  ")
     line.append(f"{recap.state.value:11}", style=_COLOURS[recap.state])
-    return line.append(f"  {recap.detail}")
+    return line.append(f"  {printable(recap.detail)}")
 
 
 def document(report: InstallReport) -> dict[str, Any]:
@@ -171,11 +172,12 @@ class View:
     def say(self, text: str) -> None:
         if not self.quiet:
             self._stop()
-            self.console.print(text, soft_wrap=True, markup=False, highlight=False)
+            self.console.print(printable(text), soft_wrap=True, markup=False, highlight=False)
 
     def step(self, step: Step) -> None:
         if self.quiet:
             return
+        step = replace(step, text=printable(step.text))
         with self._lock:
             before = self._steps.get(step.host)
             self._steps[step.host] = step

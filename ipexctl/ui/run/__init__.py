@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ipexctl.errors import InputError
-from ipexctl.ui.console import stderr_console, stdout_console
+from ipexctl.ui.console import is_dumb, stderr_console, stdout_console
 from ipexctl.ui.run.jsonlines import JsonView
 from ipexctl.ui.run.stream import PlainView, TerminalView
 
@@ -15,18 +15,24 @@ if TYPE_CHECKING:
 KINDS = ("auto", "stream", "plain", "json", "tui")
 
 
-def view(kind: str = "auto") -> View:
-    """What `--ui` asks for; `auto` is a stream in a terminal, and plain in a pipe or in CI."""
+def check(kind: str) -> None:
     if kind not in KINDS:
         raise InputError(f"--ui {kind}: there is no such view", hint=f"--ui {'|'.join(KINDS)}")
+
+
+def view(kind: str = "auto") -> View:
+    """What `--ui` asks for; `auto` is a stream in a terminal, and plain in a pipe or in CI.
+
+    A terminal that knows no escape codes is shown none.
+    """
+    check(kind)
     if kind == "json":
         return JsonView()
     out = stdout_console()
     if kind == "tui":
         return _panes() or view("auto")
-    if kind == "stream" or (kind == "auto" and out.is_terminal):
-        return TerminalView(out)
-    return PlainView()
+    wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
+    return TerminalView(out) if wanted and not is_dumb() else PlainView()
 
 
 def _panes() -> View | None:

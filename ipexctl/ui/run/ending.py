@@ -12,6 +12,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.runlog import RankEnd, plain, unmarked
 from ipexctl.core.sizes import short
+from ipexctl.errors import printable
 from ipexctl.ui.run.words import clock, count
 
 MOST = 8  # ranks that are named
@@ -19,13 +20,13 @@ MOST = 8  # ranks that are named
 
 def ending(result: RunResult) -> list[Text]:
     lines = [] if result.exit_code == 0 else _box(result)
-    return lines + _card(result)
+    return lines + [Text(printable(line.plain), line.style) for line in _card(result)]
 
 
 def _box(result: RunResult) -> list[Text]:
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow")]
-    lines = [Text(""), Text(f"failed: {result.cause}", "bold red")]
+    lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
     lines += [Text(f"  | {plain(t)}") for t in _last_words(result.tail)]
     lines += _known(result)
     if result.same:
@@ -35,7 +36,7 @@ def _box(result: RunResult) -> list[Text]:
         names = _names(result.victims)
         lines.append(Text(f"  after it, and most likely because of it: {names}", "dim"))
     if result.again:
-        lines.append(Text(f"  again: {result.again}"))
+        lines.append(Text(f"  again: {printable(result.again)}"))
     return lines
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from ipexctl.core.fold import Fold, Group
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.runlog import plain
+from ipexctl.errors import printable
 from ipexctl.ui.console import stderr_console
 from ipexctl.ui.run.ending import ending
 from ipexctl.ui.run.words import RESET, Prefixes, closed, colour_of, count, headline, status, write
@@ -31,7 +32,7 @@ class PlainView:
         self.console = stderr_console()
 
     def note(self, text: str) -> None:
-        self.console.print(Text(text), soft_wrap=True)
+        self.console.print(Text(printable(text)), soft_wrap=True)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.prefix = Prefixes(plan)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.runlog import plain
+from ipexctl.errors import printable
 from ipexctl.ui.console import stdout_console
 from ipexctl.ui.run.panes import Pane, Panes
 from ipexctl.ui.run.screen import Screen
@@ -45,7 +46,7 @@ class PanesView:
         if self.panes is None:
             self.stream.note(text)
             return
-        self._notes.append(text)
+        self._notes.append(printable(text))
         self._noted = time.monotonic()
         self._draw()
 
