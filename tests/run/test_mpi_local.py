@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def run(
-    here: Path, *words: str, active: str, to: str = "", **more: str
+    here: Path, *words: str, active: str, to: str = "", folder: str = "code", **more: str
 ) -> subprocess.CompletedProcess[str]:
     """`to`: where sh sends its stdout instead of to us."""
     kept = {n: v for n, v in os.environ.items() if n in ("LANG", "TMPDIR")}
@@ -41,7 +42,7 @@ def run(
     argv = [sys.executable, "-m", "ipexctl", "run", "-n", "2", *words]
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {to}', "sh", *argv],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=here / "code", timeout=60,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=here / folder, timeout=60,
         env={**env, "VIRTUAL_ENV": active, **more},
     )  # fmt: skip
 
@@ -74,6 +75,28 @@ def test_what_stdout_cannot_spell_ends_no_run(here):
     to_latin = {"PYTHONIOENCODING": "latin-1"}
     done = run(here, "train.py", "0", active=str(here / "env"), **to_latin)
     assert (done.returncode, "localhost r00 | ?\n" in done.stdout) == (0, True)
+
+
+def test_a_folder_with_an_escape_code_in_its_name_does_not_reach_the_terminal(here):
+    folder, env = "two\x1b[31m\nlines", str(here / "env")
+    (here / "code").rename(here / folder)
+    done = run(here, "train.py", "0", active=env, folder=folder)
+    assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (0, False)
+    printed = run(here, "--print-cmd", "train.py", "0", active=env, folder=folder)
+    assert (printed.returncode, printed.stdout, "\x1b" in printed.stderr) == (2, "", False)
+    assert "has characters that no script should print" in printed.stderr
+
+
+def test_a_terminal_without_escape_codes_is_shown_none(here):
+    words, env = ("--ui", "stream", "train.py", "0"), str(here / "env")
+    assert "\x1b" in run(here, *words, active=env, TERM="xterm").stdout
+    assert "\x1b" not in run(here, *words, active=env, TERM="dumb").stdout
+
+
+@pytest.mark.parametrize("word", ["--json", "--ui=json"])
+def test_a_plan_is_json_where_the_run_would_be(here, word):
+    done = run(here, "--explain", word, "train.py", "0", active=str(here / "env"))
+    assert (done.returncode, "schema_version" in json.loads(done.stdout)) == (0, True)
 
 
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):

@@ -107,7 +107,11 @@ class PanesView:
         if was_paused:
             return
         width, height = self.screen.size()
-        note = self._notes[-1] if self._notes and now - self._noted < NOTE_STAYS else ""
+        note = (
+            self._notes[-1].replace("\n", " ")
+            if self._notes and now - self._noted < NOTE_STAYS
+            else ""
+        )
         line = status(self._tally, bare=True, width=width) if self._tally else f" {self._run_id}"
         self.screen.draw(self.panes.rows(width, height, line, note and f" {note}"))
 
