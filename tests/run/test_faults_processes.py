@@ -120,6 +120,18 @@ def test_what_was_killed_is_the_cause_and_nothing_stays(runner, host, victim, ex
     assert runner.left(run.run_id) == {}
 
 
+def test_a_wrapper_that_was_killed_is_the_cause_though_its_peers_are_heard_of_first(runner):
+    script = (
+        "import os, time\nimport torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\ndist.barrier()\n"
+        "if dist.get_rank() == 1:\n    os.kill(os.getppid(), 9)\n    time.sleep(100)\n"
+        "dist.barrier()\n"
+    )
+    run = runner.start("-n", "3", str(runner.script(script)))
+    assert ended(run.finish()) == (137, "rank 1 on node02 was killed", "killed")
+    assert runner.left(run.run_id) == {}
+
+
 # --- memory --------------------------------------------------------------------------------------
 
 
