@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
 
+from ipexctl.cli import streams
 from ipexctl.cli.options import (
     AskPass,
     Exclude,
@@ -176,7 +177,9 @@ def run(
         from ipexctl.core.printed import left_out
         from ipexctl.verbs.planning import as_script
 
-        print(as_script(target, options, left_out(env or [])), end="")
+        made = as_script(target, options, left_out(env or []))
+        streams.check_spells(made)
+        print(made, end="")
         return
     if explain:
         from ipexctl.ui.plan import show

@@ -7,6 +7,8 @@ import io
 import os
 import sys
 
+from ipexctl.errors import InputError
+
 
 def prepare() -> None:
     """Closed streams become empty ones, and what stdout cannot spell becomes a `?`."""
@@ -23,6 +25,16 @@ def prepare() -> None:
         sys.stdout = _Stdout.instead_of(sys.stdout)
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors="backslashreplace")
+
+
+def check_spells(text: str) -> None:
+    """InputError where stdout would show a `?` in it: a program is to read it."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError as e:
+        raise InputError(
+            f"stdout cannot spell {e.object[e.start : e.end]!a}", why=f"it is {e.encoding}"
+        ) from None
 
 
 def stdout_trouble(error: Exception) -> OSError | None:

@@ -122,10 +122,17 @@ def test_what_was_killed_is_the_cause_and_nothing_stays(runner, host, victim, ex
 
 def test_a_wrapper_that_was_killed_is_the_cause_though_its_peers_are_heard_of_first(runner):
     script = (
-        "import os, time\nimport torch.distributed as dist\n"
-        "dist.init_process_group('gloo')\ndist.barrier()\n"
-        "if dist.get_rank() == 1:\n    os.kill(os.getppid(), 9)\n    time.sleep(100)\n"
-        "dist.barrier()\n"
+        "import os, socket, time\n"
+        "rank, at = os.environ['RANK'], int(os.environ['MASTER_PORT'])\n"
+        "if rank == '0':\n"
+        "    socket.create_server(('', at)).accept()[0].recv(1)\n"
+        "    print('Failed to recv, got 0 bytes. Connection was likely closed.', flush=True)\n"
+        "    os._exit(1)\n"
+        "while rank == '1':\n"
+        "    try: peer = socket.create_connection((os.environ['MASTER_ADDR'], at))\n"
+        "    except OSError: time.sleep(0.1)\n"
+        "    else: os.kill(os.getppid(), 9)\n"
+        "time.sleep(100)\n"
     )
     run = runner.start("-n", "3", str(runner.script(script)))
     assert ended(run.finish()) == (137, "rank 1 on node02 was killed", "killed")

@@ -87,6 +87,13 @@ def test_a_folder_with_an_escape_code_in_its_name_does_not_reach_the_terminal(he
     assert "has characters that no script should print" in printed.stderr
 
 
+def test_a_script_is_printed_as_it_is_or_not_at_all(here):
+    words = ("--print-cmd", "--env", "NAME=\udcff", "train.py", "0")
+    done = run(here, *words, active=str(here / "env"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "stdout cannot spell '\\udcff'" in done.stderr
+
+
 def test_a_terminal_without_escape_codes_is_shown_none(here):
     words, env = ("--ui", "stream", "train.py", "0"), str(here / "env")
     assert "\x1b" in run(here, *words, active=env, TERM="xterm").stdout

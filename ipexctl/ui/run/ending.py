@@ -36,7 +36,7 @@ def _box(result: RunResult) -> list[Text]:
         names = _names(result.victims)
         lines.append(Text(f"  after it, and most likely because of it: {names}", "dim"))
     if result.again:
-        lines.append(Text(f"  again: {printable(result.again)}"))
+        lines.append(Text(f"  again: {result.again}"))
     return lines
 
 
