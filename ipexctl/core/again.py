@@ -32,7 +32,7 @@ def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
         words = list(_with_ranks(words, str(n)))
     at = words.index("run") + 1 if "run" in words else 0
     words[at:at] = [word for host in lost for word in ("-x", host)]
-    return shell.quote(("ipexctl", *words, *typed.script))
+    return shell.pasted(("ipexctl", *words, *typed.script))
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:

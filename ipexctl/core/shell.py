@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import unicodedata
 
 
 def quote(argv: tuple[str, ...]) -> str:
     return " ".join(shlex.quote(a) for a in argv)
+
+
+def pasted(argv: tuple[str, ...]) -> str:
+    """For a person to read and paste: what a terminal obeys is spelled as bash and zsh read it."""
+    return " ".join(shlex.quote(a) if all(map(_is_shown, a)) else _spelled(a) for a in argv)
+
+
+def _spelled(word: str) -> str:
+    text = re.sub(r"[\\']", r"\\\g<0>", word)
+    return "$'" + "".join(c if _is_shown(c) else _escaped(c) for c in text) + "'"
+
+
+def _is_shown(letter: str) -> bool:
+    return unicodedata.category(letter)[0] != "C"
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import unicodedata
+
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from ipexctl.core.again import Typed, command
 from ipexctl.core.launch import Node, RunRequest, share_out
 from ipexctl.core.plan.share import fitting
+from ipexctl.core.shell import pasted
 from tests.made import facts, host, prepared
 
 
@@ -66,3 +72,14 @@ def test_hosts_hold_what_a_run_on_them_would_not_be_refused_for(slots, n, ppn, f
     nodes = [Node(host(f"n{i}", s), facts(f"n{i}"), prepared()) for i, s in enumerate(slots)]
     assert fitting(nodes, RunRequest(("t.py",), n, ppn)) == fits
     assert fits is None or sum(share_out(nodes, RunRequest(("t.py",), fits, ppn))) == fits
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
+@example(["\x1b[31m'\\", "a\nb", "\udcff", "0\x1b0", "$(id)", "ü'\u202e"])
+@settings(max_examples=30, deadline=None)
+def test_pasted_into_bash_it_is_the_same_words_and_a_terminal_obeys_none(words):
+    line = pasted(tuple(words))
+    assert not [c for c in line if unicodedata.category(c)[0] == "C"]
+    argv = ["bash", "-c", f"set -- {line}; printf '%s\\0' \"$@\"" if words else ":"]
+    said = subprocess.run(argv, capture_output=True, check=True).stdout
+    assert said.split(b"\0")[:-1] == [word.encode("utf-8", "surrogateescape") for word in words]
