@@ -337,6 +337,26 @@ def test_others_reach_a_host_where_we_did_unless_that_was_loopback(ssh, default,
     assert of.peer_address(replace(facts, net=net)) == expected
 
 
+_DUAL = Nic("ens1", True, 1500, ("2001:db8::5", "10.1.0.5"))
+
+
+@pytest.mark.parametrize(
+    ("ssh", "nics", "expected"),
+    [
+        ("fe80::1%ens1", (_DUAL, _NICS[3]), "10.1.0.5"),
+        ("febf::1%ens1", (replace(_DUAL, addresses=("fe80::1", "fd00::5")),), "fd00::5"),
+        ("fe80::1%ens1", (replace(_DUAL, addresses=()), _NICS[3]), "fe80::1"),
+        ("fe80::1%ens1", (_NICS[3],), "fe80::1"),
+        ("fe80::1", (_DUAL,), "fe80::1"),
+        ("169.254.3.4", _NICS, "169.254.3.4"),
+    ],
+)
+def test_a_link_local_address_stands_for_another_one_of_its_interface(ssh, nics, expected):
+    rows = [[n.name, n.up, n.mtu, list(n.addresses)] for n in nics]
+    raw = {**_raw(), "net": {"ssh_address": ssh, "nics": rows}}
+    assert of.peer_address(of.from_json("n1", raw)) == expected
+
+
 def test_a_python_without_a_path_or_version_is_none():
     raw = [
         {"path": "/usr/bin/python3", "version": [3, 11], "venv": True},

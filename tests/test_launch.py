@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from ipexctl.core.launch import Node, RunRequest, plan, share_out
+from ipexctl.core.model import Nic
 from ipexctl.core.mpi import Launch, read_launch
 from ipexctl.core.printed import Printed, left_out, script
 from ipexctl.errors import InputError, RunFailed
@@ -125,6 +128,30 @@ def test_an_address_that_no_interface_has_is_refused():
     broken = Node(nat.host, nat.facts.__class__(**{**nat.facts.__dict__, "net": net}), nat.prepared)
     with pytest.raises(RunFailed, match="no network interface has the address 10.0.0.9"):
         plan([THREE[0], broken], request(2), "r1")
+
+
+def _by_link_local(*addresses):
+    """A host that SSH reaches by fe80::2%eth0, where that interface has `addresses` too."""
+    there = node("node02")
+    net = replace(
+        there.facts.net,
+        ssh_address="fe80::2",
+        ssh_nic="eth0",
+        nics=(Nic("eth0", True, 1500, addresses),),
+    )
+    return replace(there, facts=replace(there.facts, net=net))
+
+
+def test_a_host_that_is_reached_by_a_link_local_address_has_another_one_for_the_others():
+    made = plan([_by_link_local("2001:db8::2", "10.0.0.2"), THREE[0]], request(2), "r1")
+    assert (made.master_addr, made.hosts[0].nic) == ("10.0.0.2", "eth0")
+
+
+def test_a_host_that_has_a_link_local_address_alone_is_refused_for_that():
+    with pytest.raises(RunFailed, match="by a link-local address only, fe80::2") as caught:
+        plan([THREE[0], _by_link_local()], request(2), "r1")
+    assert "NAT" not in str(caught.value.why)
+    assert caught.value.why == "its network interface eth0 has no other address that is known"
 
 
 def test_names_that_mpirun_would_read_as_its_own_get_a_label():

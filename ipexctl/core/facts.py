@@ -7,7 +7,7 @@ few shell commands in hosts/agent.py instead.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -140,9 +140,13 @@ def peer_address(facts: Facts) -> str:
     """Where the other hosts reach this one; "" if nobody knows.
 
     The address our own connection came in by is proven to work; behind loopback (a forwarded port,
-    a host that is this machine) it tells the others nothing, so then the default NIC's.
+    a host that is this machine) it tells the others nothing, so then the default NIC's. A link-local
+    one means nothing without an interface, whose name differs on each host: another one of its NIC's.
     """
     known = facts.net.ssh_address
+    if link_local(known):
+        own = (n.addresses for n in facts.net.nics if n.name == facts.net.ssh_nic and n.up)
+        return best(next(own, ())) or known
     if known and not loopback(known):
         return known
     for nic in sorted(facts.net.nics, key=lambda n: n.name != facts.net.default_nic):
@@ -159,6 +163,21 @@ def loopback(address: str) -> bool:
     except ValueError:
         return False
     return ip.is_loopback
+
+
+@cache
+def link_local(address: str) -> bool:
+    """fe80::/10. What is such a one of IPv4 (169.254.x.y) needs no interface beside it."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return ip.version == 6 and ip.is_link_local
+
+
+def best(addresses: Iterable[str]) -> str:
+    """Of one interface's addresses that which the other hosts can use, IPv4 where there is one."""
+    return min((a for a in addresses if not link_local(a)), key=lambda a: ":" in a, default="")
 
 
 @cache
@@ -232,6 +251,7 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
         hostname=_name(raw.get("hostname")),
         hostname_addresses=_addresses(raw.get("hostname_addresses")),
         ssh_address=_address(raw.get("ssh_address")),
+        ssh_nic=_name(plain(raw.get("ssh_address")).partition("%")[2]),
         nics=tuple(nics),
         default_nic=_name(raw.get("default_nic")),
         routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),

@@ -161,6 +161,7 @@ class NetFacts:
     localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
+    ssh_nic: str = ""  # the interface of ssh_address, where that is a link-local one
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipexctl.core.facts import peer_address
+from ipexctl.core.facts import best, link_local, peer_address
 from ipexctl.core.plan.request import Node
 from ipexctl.errors import InputError, RunFailed
 
@@ -15,7 +15,19 @@ def address(node: Node) -> str:
             f"{node.host.name} is this machine, and the other hosts need an address for it",
             hint="name it by an address or a host name that the others reach over SSH",
         )
+    if link_local(found):
+        raise RunFailed(
+            f"{node.host.name} is reached by a link-local address only, {found}, and the other "
+            "hosts cannot use it",
+            why=f"{_of_connection(node)} has no other address that is known",
+            hint=f"give it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
+        )
     return found
+
+
+def _of_connection(node: Node) -> str:
+    nic = node.facts.net.ssh_nic
+    return f"its network interface {nic}" if nic else "its network interface"
 
 
 def _address_of_nic(node: Node) -> str:
@@ -27,13 +39,13 @@ def _address_of_nic(node: Node) -> str:
             why=f"the host has {', '.join(there)}",
             hint=f"correct nic= of {node.host.name} in the hostfile",
         )
-    addresses = [a for a in there[node.host.nic].addresses if not a.lower().startswith("fe80:")]
-    if not addresses or not there[node.host.nic].up:
+    found = best(there[node.host.nic].addresses)
+    if not found or not there[node.host.nic].up:
         raise RunFailed(
             f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
             hint=f"ssh {node.host.name} ip addr show {node.host.nic}",
         )
-    return min(addresses, key=lambda a: ":" in a)  # IPv4 where there is one
+    return found
 
 
 def nic(node: Node) -> str:
