@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipexctl.core import launch, printed
+from ipexctl.core import choice, launch, printed
 from ipexctl.core.data import Held
 from ipexctl.core.model import Facts, Host, LaunchPlan
 from ipexctl.errors import IpexctlError
@@ -13,11 +13,12 @@ from ipexctl.verbs import data
 from ipexctl.verbs.hints import spelled_error
 from ipexctl.verbs.run import (
     RunOptions,
+    choice_of,
     each,
     new_run_id,
+    plan_of,
     prepare_on,
     reach,
-    request_of,
     script_of,
 )
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
@@ -43,6 +44,7 @@ class Planned:
 def planned(target: Target, options: RunOptions) -> Planned:
     """Raises IpexctlError where `run` would, before it started anything."""
     hosts = inventory(target)
+    chosen = choice_of(options, hosts)
     script = script_of(options)
     transport = AnyTransport(target, hosts)
     agents: dict[Host, Agent] = {}
@@ -58,9 +60,8 @@ def planned(target: Target, options: RunOptions) -> Planned:
 
     try:
         nodes = each(hosts.hosts, prepare, target)
-        plan = launch.plan(list(nodes.values()), request_of(options, script), run_id)
-        if options.data:
-            plan = data.planned(plan, held, options.data, dict(options.env))
+        plan = plan_of(list(nodes.values()), options, script, held, run_id)
+        choice.check(chosen, plan)
         facts = {node.host.name: node.facts for node in nodes.values()}
         return Planned(plan, tuple(facts[host.host] for host in plan.hosts))
     except IpexctlError as e:

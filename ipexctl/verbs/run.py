@@ -79,9 +79,7 @@ class RunOptions:
 def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     hosts = inventory(target)
-    chosen = choice.read(options.shown, hosts, known(hosts) if options.shown.hosts else {})
-    results.check_patterns("--fetch", options.fetch)
-    results.check_patterns("--outputs", options.outputs)
+    chosen = choice_of(options, hosts)
     script = script_of(options)
     files = script.files(options)
     transport = AnyTransport(target, hosts)
@@ -156,13 +154,7 @@ class _Run:
         return node
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
-        plan = launch.plan(nodes, request_of(self.options, self.script), self.run_id)
-        if wanted := self.options.data:
-            from ipexctl.verbs import data
-
-            plan = data.planned(plan, self.held, wanted, dict(self.options.env))
-        mpi.check_launcher(self.options.launcher, plan.mpi)
-        return plan
+        return plan_of(nodes, self.options, self.script, self.held, self.run_id)
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
         """What would break it is told before anything is sent."""
@@ -248,6 +240,30 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
                 f"torch {version}".rstrip()
                 + f", ranks are started {started}"
             )
+
+
+def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
+    """What is shown of the run. Raises InputError for it and for what is to be brought back."""
+    chosen = choice.read(options.shown, hosts, known(hosts) if options.shown.hosts else {})
+    results.check_patterns("--fetch", options.fetch)
+    results.check_patterns("--outputs", options.outputs)
+    return chosen
+
+
+def plan_of(
+    nodes: Sequence[Node],
+    options: RunOptions,
+    script: Script,
+    held: Mapping[str, tuple[Held, ...]],
+    run_id: str,
+) -> LaunchPlan:
+    plan = launch.plan(nodes, request_of(options, script), run_id)
+    if options.data:
+        from ipexctl.verbs import data
+
+        plan = data.planned(plan, held, options.data, dict(options.env))
+    mpi.check_launcher(options.launcher, plan.mpi)
+    return plan
 
 
 def request_of(options: RunOptions, script: Script) -> RunRequest:

@@ -106,6 +106,23 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
     assert (done.returncode, "schema_version" in json.loads(done.stdout)) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--launcher bogus", "--launcher bogus is not known"),
+        ("--launcher ssh", "there is no MPI here"),
+        ("--ranks 9", "leave no rank to be shown"),
+        ("-i (", "is no regular expression"),
+        ("--fetch /etc/*", "not below the folder of the script"),
+    ],
+)
+@pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
+def test_what_a_run_refuses_is_refused_by_its_plan(here, how, words, said):
+    done = run(here, how, *words.split(), "train.py", "0", active=str(here / "env"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
     assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
 
