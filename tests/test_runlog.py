@@ -227,12 +227,19 @@ def test_what_only_looks_like_it_is_shown():
 # --- progress bars, floods, and torch-ccl's abort ------------------------------------------------
 
 
+def told(lines):
+    bar = lines.bar()
+    lines.told(bar)
+    return bar
+
+
 def test_a_bar_without_an_end_is_told_when_it_has_moved():
     lines = Lines()
     assert lines.feed(b"start\n 10%\r 20%") == ["start"]
-    assert [lines.bar(), lines.bar()] == [" 20%", ""]
+    assert [told(lines), told(lines)] == [" 20%", ""]
     assert lines.feed(b"\r 30%\r") == []
-    assert [lines.bar(), lines.end(), lines.bar()] == [" 30%", [" 30%"], ""]
+    assert [told(lines), lines.end(), told(lines)] == [" 30%", [" 30%"], ""]
+    assert (lines.feed(b"\r 30%"), told(lines)) == ([], " 30%")
 
 
 def test_a_line_that_is_no_bar_is_not_torn():

@@ -33,10 +33,16 @@ class Choice:
     def lines(self, texts: Sequence[str]) -> list[str]:
         return [text for text in texts if self._line(plain(text))]
 
+    def shows(self, host: str, rank: int, text: str) -> bool:
+        return self.source(host, rank) and self._line(plain(text))
+
     def _line(self, text: str) -> bool:
         if self.include and not any(p.search(text) for p in self.include):
             return False
         return not any(p.search(text) for p in self.exclude)
+
+
+ALL = Choice()
 
 
 @dataclass(frozen=True)

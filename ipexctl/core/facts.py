@@ -140,8 +140,8 @@ def peer_address(facts: Facts) -> str:
     """Where the other hosts reach this one; "" if nobody knows.
 
     The address our own connection came in by is proven to work; behind loopback (a forwarded port,
-    a host that is this machine) it tells the others nothing, so then the default NIC's. A link-local
-    one means nothing without an interface, whose name differs on each host: another one of its NIC's.
+    a host that is this machine) it tells the others nothing, so then the default NIC's. A
+    link-local one is of use with an interface of who connects: then another one of its NIC's.
     """
     known = facts.net.ssh_address
     if link_local(known):

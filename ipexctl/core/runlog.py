@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from ipexctl.core.model import LaunchPlan
 
@@ -96,10 +97,14 @@ class Lines:
         return data.count(b"\n", 0, cut + 1), self.feed(data[cut + 1 :])
 
     def bar(self) -> str:
-        """The state of a progress bar that has no end yet; empty if that was told before."""
+        """The state of a progress bar that has no end yet; empty if that was `told` before."""
         bar = _text(self._rest.decode("utf-8", "replace")) if b"\r" in self._rest else ""
-        told, self._bar = self._bar, bar
-        return "" if bar == told else bar
+        if not bar:
+            self._bar = ""
+        return "" if bar == self._bar else bar
+
+    def told(self, bar: str) -> None:
+        self._bar = bar
 
     def end(self) -> list[str]:
         rest, self._rest = self._rest, b""
@@ -323,10 +328,14 @@ class RunState:
         self._forgive_abort(rank)
         return last
 
-    def bars(self) -> list[tuple[int, str]]:
-        """Progress bars that have moved since the last call."""
+    def bars(self, wanted: Callable[[int, str], bool], most: int) -> list[tuple[int, str]]:
+        """`most` of the wanted progress bars that have moved since this told of them."""
         found = ((rank, stream.bar()) for rank, stream in sorted(self._streams.items()))
-        return [(rank, bar) for rank, bar in found if bar]
+        moved = ((rank, bar) for rank, bar in found if bar and wanted(rank, bar))
+        told = list(islice(moved, most))
+        for rank, bar in told:
+            self._streams[rank].told(bar)
+        return told
 
     def _remember(self, rank: int, lines: list[str]) -> list[str]:
         if lines:

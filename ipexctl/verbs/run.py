@@ -39,7 +39,7 @@ from ipexctl.verbs.known import failures
 from ipexctl.verbs.last import known, remember
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
-from ipexctl.verbs.watch import Chosen, Interrupts, Painter, View
+from ipexctl.verbs.watch import Interrupts, Painter, View
 
 if TYPE_CHECKING:
     from ipexctl.verbs.session import Session
@@ -83,7 +83,7 @@ def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts)
     script = script_of(options)
     files = script.files(options)
     transport = AnyTransport(target, hosts)
-    painter = Painter(Chosen(view, chosen) if chosen else view, target.note)
+    painter = Painter(view, target.note, chosen)
     work = _Run(target, options, script, files, transport, painter, interrupts)
     try:
         return work.whole(hosts, chosen)

@@ -27,8 +27,10 @@ class Teller:
         self._bars = self._bars or now
         if now - self._bars > BARS_EVERY:
             self._bars = now
-            for rank, text in self.state.bars()[:MOST_BARS]:
-                self.painter.bar(self.state.plan.host_of(rank), rank, text)
+            of = self.state.plan.host_of
+            shown = self.state.bars(lambda r, text: self.painter.shows(of(r), r, text), MOST_BARS)
+            for rank, text in shown:
+                self.painter.bar(of(rank), rank, text)
 
     def stragglers(self, now: float) -> None:
         state = self.state

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ipexctl.core.choice import Choice
+from ipexctl.core.choice import ALL, Choice
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.outcome import RunResult, Tally
 
@@ -73,7 +73,7 @@ class Chosen:
             self.inner.lines(host, rank, shown)
 
     def bar(self, host: str, rank: int, text: str) -> None:
-        if self.choice.source(host, rank) and self.choice.lines([text]):
+        if self.choice.shows(host, rank, text):
             self.inner.bar(host, rank, text)
 
     def dropped(self, lines: int) -> None:
@@ -97,9 +97,14 @@ class Painter:
     counted instead, and stands in the files.
     """
 
-    def __init__(self, view: View, tell: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        view: View,
+        tell: Callable[[str], None] = lambda text: None,
+        choice: Choice = ALL,
+    ) -> None:
         """`tell` is called when the view itself can say nothing any more."""
-        self.view, self.tell = view, tell
+        self.view, self.tell, self.choice = Chosen(view, choice) if choice else view, tell, choice
         self.gone = False  # nobody reads the ranks' output any more
         self.why = "a closed stdout"
         self._full = False
@@ -163,6 +168,9 @@ class Painter:
         """Are the rank's last lines among those that were not drawn?"""
         with self._lock:
             return rank in self._missed
+
+    def shows(self, host: str, rank: int, text: str) -> bool:
+        return self.choice.shows(host, rank, text)
 
     def bar(self, host: str, rank: int, text: str) -> None:
         if not self.full:

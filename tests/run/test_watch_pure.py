@@ -10,9 +10,11 @@ import threading
 
 import pytest
 
+from ipexctl.core.choice import ALL, Wanted, read
 from ipexctl.core.events import Sample
 from ipexctl.core.health import Frozen, Health
 from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.model import Inventory
 from ipexctl.core.outcome import (
     HostEnd,
     Load,
@@ -23,11 +25,12 @@ from ipexctl.core.outcome import (
     known_cause,
     slowest,
 )
-from ipexctl.core.runlog import RankEnd, Usage
+from ipexctl.core.runlog import RankEnd, RunState, Usage
 from ipexctl.errors import InputError
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.results import check_patterns, is_inside
+from ipexctl.verbs.telling import BARS_EVERY, MOST_BARS, Teller
 from ipexctl.verbs.watch import BACKLOG, Painter
 from tests.made import facts, host, prepared
 
@@ -244,6 +247,55 @@ def test_any_other_path_of_a_host_may_not(path):
 def test_only_what_is_below_the_scripts_folder_can_be_fetched(pattern):
     with pytest.raises(InputError):
         check_patterns("--fetch", [pattern])
+
+
+# --- progress bars -------------------------------------------------------------------------------
+
+
+class Bars:
+    lossy = False
+
+    def __init__(self):
+        self.seen = []
+
+    def bar(self, host, rank, text):
+        self.seen.append((rank, text))
+
+    def close(self): ...
+
+
+def bars_of(choice, *, times=1):
+    """What is shown of 20 ranks' bars at each of so many looks."""
+    state, view = RunState(made_plan(20)), Bars()
+    painter = Painter(view, choice=choice)
+    teller = Teller(state, painter)
+    teller.bars(1.0)
+    for rank in range(20):
+        state.output(rank, f"1%\r{rank}%".encode())
+    for look in range(1, times + 1):
+        teller.bars(1.0 + look * (BARS_EVERY + 1))
+    painter.close()
+    return view.seen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ranks"),
+    [
+        (Wanted(), range(MOST_BARS)),
+        (Wanted(ranks="3-19"), range(3, 3 + MOST_BARS)),
+        (Wanted(ranks="8"), [8]),
+        (Wanted(hosts=("n1",)), range(10, 10 + MOST_BARS)),
+        (Wanted(include=("^1[89]%",)), [18, 19]),
+    ],
+)
+def test_only_so_many_of_the_bars_that_are_wanted_are_shown(wanted, ranks):
+    hosts = Inventory((host("n0"), host("n1")), "made")
+    assert bars_of(read(wanted, hosts, {})) == [(rank, f"{rank}%") for rank in ranks]
+
+
+def test_a_bar_that_was_left_out_is_shown_the_next_time():
+    seen = bars_of(ALL, times=4)
+    assert seen == [(rank, f"{rank}%") for rank in range(20)]
 
 
 # --- a terminal that is too slow -----------------------------------------------------------------
