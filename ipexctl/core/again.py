@@ -22,16 +22,18 @@ class Typed:
 
 
 def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
-    """Without the hosts that are lost, and with `n` ranks where the number was typed (None: as it
-    was). Of a variable that looks secret the value stays out: --env NAME takes it from here.
+    """Without the hosts that are lost, and with `n` ranks (None: as many as it said, or whatever
+    else says it). Of a variable that looks secret the value stays out: --env NAME takes it from
+    here.
     """
     if not typed.options:
         return ""
-    words = list(_without_secrets(typed.options))
+    words, added = list(_without_secrets(typed.options)), []
     if n is not None:
-        words = list(_with_ranks(words, str(n)))
+        words, found = _with_ranks(words, str(n))
+        added = [] if found else ["-n", str(n)]
     at = words.index("run") + 1 if "run" in words else 0
-    words[at:at] = [word for host in lost for word in ("-x", host)]
+    words[at:at] = [*(word for host in lost for word in ("-x", host)), *added]
     return shell.pasted(("ipexctl", *words, *typed.script))
 
 
@@ -45,9 +47,11 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
         before = word
 
 
-def _with_ranks(words: Sequence[str], n: str) -> Iterator[str]:
-    before = ""
-    for word in words:
-        found = _RANKS_IN_ONE.fullmatch(word)
-        yield n if before in _RANKS else f"{found[1]}{n}" if found else word
-        before = word
+def _with_ranks(words: Sequence[str], n: str) -> tuple[list[str], bool]:
+    """With that number where one was typed, and whether one was."""
+    made, found = [], False
+    for before, word in zip(("", *words), words, strict=False):
+        in_one = _RANKS_IN_ONE.fullmatch(word)
+        found = found or bool(in_one) or before in _RANKS
+        made.append(n if before in _RANKS else f"{in_one[1]}{n}" if in_one else word)
+    return made, found

@@ -186,7 +186,8 @@ class _Run:
         if not lost or not left:
             return again.command(self.options.typed, (), None)
         fits = fitting(left, request_of(self.options, self.script))
-        return again.command(self.options.typed, lost, fits)
+        fewer = None if fits == self.options.n else fits
+        return again.command(self.options.typed, lost, fewer)
 
     def _kept(
         self, result: RunResult, plan: LaunchPlan, record: Record, sent: Mapping[Host, sync.Sent]

@@ -45,7 +45,8 @@ def test_it_is_the_command_as_it_was_typed_without_values_of_secrets(words, agai
         ("run --np 12 t.py", "run -x n3 --np 8 t.py"),
         ("run --np=12 t.py", "run -x n3 --np=8 t.py"),
         ("run -n12 t.py", "run -x n3 -n8 t.py"),
-        ("run -f n12 t.py", "run -x n3 -f n12 t.py"),
+        ("run -n 8 t.py", "run -x n3 -n 8 t.py"),
+        ("run -f n12 t.py -n 12", "run -x n3 -n 8 -f n12 t.py -n 12"),  # ipexctl.toml: n = 12
     ],
 )
 def test_it_leaves_lost_hosts_out_and_asks_for_what_the_others_hold(words, again):
