@@ -22,6 +22,13 @@ blobs = globals()["agent"].module("blobs")
 
 NEEDS = ("rank", "bootstrap")  # whose sources become programs in the run's folder
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+# of ranks alone, as the address of a proxy can hold a password: mpirun's environment may travel
+KEPT_OF_RANKS = (
+    PROXIES
+    + tuple(name.upper() for name in PROXIES)
+    + ("HF_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+)
 HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
 
@@ -30,6 +37,11 @@ def run_id(h):
     if not RUN_ID.match(h["run_id"]):
         raise Failure("%r is not a run id" % h["run_id"])
     return h["run_id"]
+
+
+def own(names):
+    """Those of this host's variables that are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def inside(folder, path):
@@ -262,7 +274,8 @@ class HostRun:
             if number in self.ranks:
                 return {"refused": "rank %d is here twice" % number}
             self.ranks[number] = link
-        env = self.base_env()
+        env = own(KEPT_OF_RANKS)
+        env.update(self.base_env())
         env.update(place["env"])
         log = os.path.join(self.logs, "rank%05d.log" % number)
         return {
@@ -293,7 +306,7 @@ class HostRun:
         self.call.emit({"event": "unlaunch", "key": key})
 
     def base_env(self):
-        env = {k: os.environ[k] for k in KEPT if k in os.environ}
+        env = own(KEPT)
         env.update(self.plan["env"])
         env[self.helpers.RUN_MARK] = self.run_id
         return env

@@ -100,6 +100,24 @@ def test_a_terminal_without_escape_codes_is_shown_none(here):
     assert "\x1b" not in run(here, *words, active=env, TERM="dumb").stdout
 
 
+def test_a_rank_has_its_hosts_own_proxy_which_what_starts_it_has_not(here):
+    (here / "code/own.py").write_text(
+        "import os\n"
+        "with open('/proc/%d/environ' % os.getppid()) as f:\n"
+        "    above = dict(line.partition('=')[::2] for line in f.read().split('\\0'))\n"
+        "names = ('http_proxy', 'NO_PROXY', 'HF_HOME', 'OTHER', 'LANG', 'IPEXCTL_RUN_ID')\n"
+        "print([n in os.environ for n in names], [n in above for n in names], flush=True)\n"
+        "print(os.environ['HF_HOME'], flush=True)\n"
+    )
+    words = ("-n", "1", "--env", "HF_HOME=/given", "own.py")
+    more = {"http_proxy": "http://me:word@proxy:1", "NO_PROXY": "x", "OTHER": "x", "LANG": "C"}
+    done = run(here, *words, active=str(here / "env"), HF_HOME="/own", **more)
+    rank, above = [True, True, True, False, True, True], [False, False, False, False, True, True]
+    assert f"| {rank} {above}\n" in done.stdout, done.stderr
+    assert "| /given\n" in done.stdout
+    assert "word" not in done.stderr
+
+
 @pytest.mark.parametrize("word", ["--json", "--ui=json"])
 def test_a_plan_is_json_where_the_run_would_be(here, word):
     done = run(here, "--explain", word, "train.py", "0", active=str(here / "env"))
