@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # usage: tests/clean-room.sh [--keep] [COMMAND...]     as root, on Debian or Ubuntu
 #
-# Runs COMMAND (default: `make test`, then `make demo`) in a clone of HEAD inside a fresh minimal
-# system that has python3, git and make and nothing else of ours. The system is made with
-# debootstrap from this machine's own mirror; apt and pip there are configured as they are here.
+# Runs COMMAND (default: the gate, .ci/run) in a clone of HEAD inside a fresh minimal system that
+# has python3, git and make and nothing else of ours. The system is made
+# with debootstrap from this machine's own mirror; apt and pip there are configured as they are here.
 # Everything happens in private mount and process namespaces: when this script ends, however it
 # ends, its mounts and processes are gone. --keep leaves the folder for a look.
 set -euo pipefail
@@ -123,7 +123,6 @@ inside() {
 if (($#)); then
     inside "$@"
 else
-    inside make test
-    inside make demo
+    inside .ci/run
 fi
 echo "clean-room: all in $((SECONDS - start)) s"
