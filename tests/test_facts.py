@@ -91,6 +91,8 @@ def test_a_node_may_have_memory_and_no_cpu(agent, tmp_path):
     [
         ("cgroup v2", (0, 1, 2, 3), 1.5, 1 << 30),
         ("cgroup v1", (2, 6, 7), None, None),
+        ("cgroup v2, other periods", None, 2.5, None),
+        ("cgroup v1, other periods", None, 2.5, None),
         ("offline CPUs", None, None, None),
     ],
 )

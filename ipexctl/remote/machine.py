@@ -7,6 +7,7 @@ CPU at a time), then sysfs.
 import os
 
 CPUS = 8192  # more than any kernel has; a broken file can't make us count for ever
+TIMES = ("quota_us", "period_us")  # of a control group of version 1
 
 
 def cpu(fs, groups, live):
@@ -181,9 +182,12 @@ def cgroup(fs, mounts):
                 if name in options:
                     base[name] = fs + point
 
-    def lines(controller, *files):
+    def folders(controller):
         where = base.get(controller)
-        return _upwards(where, paths.get(controller, "/"), files) if where else []
+        return _upwards(where, paths.get(controller, "/")) if where else []
+
+    def lines(controller, *files):
+        return [text for text in (_first(f, files) for f in folders(controller)) if text]
 
     cpuset = lines("", "cpuset.cpus.effective")
     cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
@@ -191,7 +195,7 @@ def cgroup(fs, mounts):
     limits = [n for n in map(number, memory) if n is not None and n < 1 << 60]
     pids = lines("", "pids.max") + lines("pids", "pids.max")
     shares = [_share(text.split()) for text in lines("", "cpu.max")]
-    shares += [_share([q, "100000"]) for q in lines("cpu", "cpu.cfs_quota_us")]
+    shares += [_share([_first(f, ["cpu.cfs_" + n]) for n in TIMES]) for f in folders("cpu")]
     return {
         "cpuset": cpuset[0] if cpuset else "",
         "quota": min([s for s in shares if s is not None] or [None]),
@@ -200,18 +204,19 @@ def cgroup(fs, mounts):
     }
 
 
-def _upwards(base, path, files):
-    """What the first of `files` says in our group and in each one above it."""
-    found = []
+def _upwards(base, path):
+    """The folders of our group and of each one above it."""
     parts = [p for p in path.split("/") if p and p != ".."]
-    for depth in range(len(parts), -1, -1):
-        where = "/".join([base] + parts[:depth])
-        for name in files:
-            text = read(where + "/" + name).strip()
-            if text:
-                found.append(text)
-                break
-    return found
+    return ["/".join([base] + parts[:depth]) for depth in range(len(parts), -1, -1)]
+
+
+def _first(folder, names):
+    """What the first of these files says; "" where none is there."""
+    for name in names:
+        text = read(folder + "/" + name).strip()
+        if text:
+            return text
+    return ""
 
 
 def _share(words):

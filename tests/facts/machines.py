@@ -93,6 +93,21 @@ _CGROUP1 = {
     "sys/fs/cgroup/memory/batch/memory.limit_in_bytes": "9223372036854771712",
 }
 
+_QUOTA2 = {
+    "proc/self/cgroup": "0::/job/step\n",
+    "proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+    "sys/fs/cgroup/job/cpu.max": "50000 20000",  # 2.5 CPUs
+    "sys/fs/cgroup/job/step/cpu.max": "300000 50000",  # looser than its parent: no use
+}
+_BATCH = "sys/fs/cgroup/cpu,cpuacct/batch"
+_QUOTA1 = _CGROUP1 | {
+    "proc/self/cgroup": "3:cpu,cpuacct:/batch/step\n",
+    f"{_BATCH}/cpu.cfs_quota_us": "50000",
+    f"{_BATCH}/cpu.cfs_period_us": "20000",
+    f"{_BATCH}/step/cpu.cfs_quota_us": "300000",
+    f"{_BATCH}/step/cpu.cfs_period_us": "50000",
+}
+
 MACHINES: dict[str, Machine] = {
     "two sockets with SMT": Machine(regular(2, 56, 2), {0: "0-55,112-167", 1: "56-111,168-223"}),
     "sub-NUMA clusters and nodes of memory alone": Machine(
@@ -110,6 +125,8 @@ MACHINES: dict[str, Machine] = {
     ),
     "cgroup v2": Machine(regular(1, 8, 1), files=_CGROUP2),
     "cgroup v1": Machine(regular(1, 8, 1), files=_CGROUP1),
+    "cgroup v2, other periods": Machine(regular(1, 8, 1), files=_QUOTA2),
+    "cgroup v1, other periods": Machine(regular(1, 8, 1), files=_QUOTA1),
     "no topology in sysfs": Machine(regular(1, 4, 2), flags=AVX512, topology=False),
     "arm": Machine(
         regular(1, 4, 1),
