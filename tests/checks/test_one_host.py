@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.checks import catalogue, page
-from ipexctl.core.checks.cluster import install_command, size
+from ipexctl.core.checks import catalogue, page, run_all
+from ipexctl.core.checks.cluster import Cluster, install_command, size
 from ipexctl.core.model import Facts, Severity
 from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
-from tests.checks.hosts import GIB, ROOT, clean, findings, part, seen, three
+from tests.checks.hosts import GIB, ROOT, ROWS, clean, findings, part, python, seen, three
 
 
 def test_clean_hosts_give_no_finding_at_all():
@@ -79,6 +79,37 @@ def test_an_id_stands_for_one_check():
 def test_a_package_is_named_as_the_distribution_does(ids, expected):
     facts = replace(clean(), os_ids=ids)
     assert install_command(facts, debian="p-deb", rhel="p-rpm", suse="p-suse") == expected
+
+
+_CARRIED = "ipexctl install --python-from FILE"
+
+
+@pytest.mark.parametrize(
+    ("system", "ids", "minors", "expected"),
+    [
+        ("Debian GNU/Linux 10 (buster)", "debian", range(10, 14), _CARRIED),
+        ("Debian GNU/Linux 11 (bullseye)", "debian", range(10, 14), _CARRIED),
+        ("Debian GNU/Linux 12 (bookworm)", "debian", range(10, 14), "sudo apt-get"),
+        ("Debian GNU/Linux 12 (bookworm)", "debian", range(12, 14), _CARRIED),
+        ("Ubuntu 20.04.6 LTS", "ubuntu debian", range(9, 14), _CARRIED),
+        ("Ubuntu 22.04.4 LTS", "ubuntu debian", range(10, 14), "sudo apt-get"),
+        ("Ubuntu 24.04 LTS", "ubuntu debian", range(10, 14), "sudo apt-get"),
+        ("Rocky Linux 8.9 (Green Obsidian)", "rocky rhel", range(9, 14), "sudo dnf python3.11"),
+        ("Red Hat Enterprise Linux 9.4 (Plow)", "rhel", range(12, 14), "sudo dnf python3.12"),
+        ("CentOS Linux 7 (Core)", "centos rhel", range(9, 14), _CARRIED),
+        ("SUSE Linux Enterprise Server 15 SP5", "sles suse", range(9, 14), "sudo zypper python311"),
+        ("openSUSE Leap 15.5", "opensuse-leap suse", range(12, 14), _CARRIED),
+        ("Arch Linux", "arch", range(9, 14), _CARRIED),
+    ],
+)
+def test_a_distribution_without_a_python_that_fits_is_not_asked_for_one(
+    system, ids, minors, expected
+):
+    stock = next(row for row in ROWS if not row.ipex)
+    row = replace(stock, pythons=tuple((3, minor) for minor in minors))
+    facts = replace(clean(), os_name=system, os_ids=tuple(ids.split()), pythons=python(6))
+    fix = next(f.fix for f in run_all(Cluster((facts,), rows=(row,))) if f.id == "PY-002")
+    assert all(word in fix for word in expected.split())
 
 
 def test_an_unknown_distribution_gets_all_three():

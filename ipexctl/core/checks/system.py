@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import Cluster, groups, install_command
+from ipexctl.core.checks.pythons import fitting
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python, Severity
@@ -47,9 +48,7 @@ def unusable_python(cluster: Cluster) -> list[Sight]:
             f"found {', '.join(_told(p) for p in sorted(facts.pythons, key=_version)[-4:])};"
             f" {_dotted(min(wanted))} to {_dotted(max(wanted))} have packages",
             host=facts.host,
-            fix=install_command(
-                facts, debian="python3 python3-venv", rhel="python3.11", suse="python311"
-            ),
+            fix=fitting(facts, wanted),
         )
         for facts in cluster.hosts
         if facts.pythons and not any(p.version[:2] in wanted for p in facts.pythons)
