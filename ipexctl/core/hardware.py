@@ -29,6 +29,7 @@ def cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
         stepping=int_of(raw.get("stepping")),
         microcode=plain(raw.get("microcode"), 40),
         offline=_numbers(raw.get("offline")),
+        smt=plain(raw.get("smt"), 40),
         isolated=cpu_list(raw.get("isolated")),
         efficient=_numbers(raw.get("efficient")),
     )
@@ -85,6 +86,7 @@ def mem(raw: Mapping[str, Any]) -> MemFacts:
 def disk(raw: Mapping[str, Any]) -> DiskFacts:
     return DiskFacts(
         root=plain(raw.get("root")),
+        real=plain(raw.get("real")),
         free=whole(raw.get("free")),
         free_inodes=whole(raw.get("free_inodes")),
         filesystem=plain(raw.get("filesystem")),

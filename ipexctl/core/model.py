@@ -101,6 +101,7 @@ class CpuFacts:
     stepping: int | None = None
     microcode: str = ""
     offline: tuple[int, ...] = ()
+    smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
     isolated: tuple[int, ...] = ()  # from the kernel's scheduler (isolcpus)
     efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
 
@@ -178,6 +179,7 @@ class DiskFacts:
     total: int | None = None
     source: str = ""  # the device, or server:/path
     point: str = ""  # where that is mounted
+    real: str = ""  # `root` without links on the way
     quota: bool | None = None  # mounted with quotas
 
 

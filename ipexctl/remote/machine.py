@@ -29,6 +29,7 @@ def cpu(fs, groups, live):
         "flags": first.get("flags") or first.get("Features", ""),
         "cpus": cpus,
         "offline": offline,
+        "smt": read(base + "/smt/control").strip(),
         "isolated": read(base + "/isolated").strip(),
         "efficient": _efficient(fs, base, cpus),
         "affinity": sorted(os.sched_getaffinity(0)) if live else None,

@@ -66,6 +66,7 @@ def _disk(statvfs, root, mounts):
             best = mount
     return {
         "root": root,
+        "real": os.path.realpath(root),
         "exists": there == root,
         "free": stat.f_bavail * stat.f_frsize if stat else None,
         "free_inodes": stat.f_favail if stat and stat.f_files else None,

@@ -7,6 +7,7 @@ import os
 import sys
 
 SAMPLE = 16  # of several hundred equal policies
+SIF = ("APPTAINER", "SINGULARITY")  # they set both; older ones the second alone
 JOBS = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID")
 
 
@@ -140,7 +141,10 @@ def _container(fs, of, env):
     for mark in marks:
         if "/" + mark in groups:
             return "kubernetes" if mark == "kubepods" else mark
-    return "apptainer" if "APPTAINER_CONTAINER" in env else ""
+    told = of("/run/systemd/container")  # by who started the systemd in it
+    if told and told != "wsl":
+        return told
+    return next((name.lower() for name in SIF if name + "_CONTAINER" in env), "")
 
 
 def _logind(fs, of):

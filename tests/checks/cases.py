@@ -76,6 +76,7 @@ ONE_HOST = [
         "CPU-007", "note", part("cpu", efficient=(2, 3)), "2 of 4 cores are the slower kind"
     ),
     Case("CPU-008", "note", part("cpu", offline=(1, 7)), "2 of 6 are offline"),
+    Case("CPU-008", "note", part("cpu", offline=(1,), smt="notsupported"), "1 of 5 are offline"),
     Case("CPU-009", "note", part("cpu", isolated=(2, 3)), "2 isolated CPUs of 4"),
     Case("CORE-001", "note", part("cpu", allowed=(0, 1)), "2 of 4 CPUs that are online"),
     Case(
@@ -282,6 +283,8 @@ HARMLESS = {
     "AMX on the kernel of RHEL 9": whole(kernel="Linux 5.14.0-362.8.1.el9_3.x86_64"),
     "AMX on the kernel of SLES 15": whole(kernel="Linux 5.14.21-150500.55.7-default"),
     "second threads switched off": part("cpu", offline=(4, 5, 6, 7)),
+    "second threads beside the first ones, switched off": part("cpu", offline=(1, 7), smt="off"),
+    "second threads switched off for good": part("cpu", offline=(1, 7), smt="forceoff"),
     "two sockets of a virtual machine": part(
         "cpu",
         cpus=tuple(Cpu(i, i, i // 2, 0) for i in range(4)),

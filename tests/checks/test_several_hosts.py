@@ -175,6 +175,33 @@ def test_what_is_alike_everywhere_is_compared_without_a_word(change, expected):
     assert sorted(f[0] for f in seen(*all_three(change))) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [  # (root, its real path, mount point) of two hosts; all from filer:/export
+        ([("/s/a/.ipexctl", "", "/s"), ("/s/b/.ipexctl", "", "/s")], []),
+        (
+            [("/s/a/.ipexctl", "", "/s"), ("/mnt/x/a/.ipexctl", "", "/mnt/x")],
+            ["filer:/export/a/.ipexctl on node[01-02]"],
+        ),
+        (
+            [("/home/a/.ipexctl", "/s/a/.ipexctl", "/s"), ("/s/a/.ipexctl", "", "/s")],
+            ["filer:/export/a/.ipexctl on node[01-02]"],
+        ),
+        (
+            [("/home/t/.ipexctl", "/s/a/.ipexctl", "/s"), ("/home/t/.ipexctl", "/s/b", "/s")],
+            [],
+        ),
+    ],
+)
+def test_a_folder_is_shared_where_it_is_one_on_the_server(places, expected):
+    def at(root: str, real: str, point: str) -> Change:
+        disk = nfs(clean().disk, "filer:/export")
+        return whole(disk=replace(disk, root=root, real=real, point=point))
+
+    hosts = three(**{f"node{i:02d}": at(*place) for i, place in enumerate(places, 1)})
+    assert [f[3] for f in seen(*hosts) if f[0] == "HOME-002"] == expected
+
+
 def test_user_ids_matter_where_homes_are_shared():
     hosts = three(node01=on_nfs(), node02=on_nfs(uid=1001), node03=on_nfs())
     expected = "user ids: 1000 on node[01,03]; 1001 on node02"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.facts import probe_and_listen
 from tests.facts.machines import Machine, regular
 
+STATE = Path(__file__).parent.parent.parent / "ipexctl" / "remote" / "state.py"
 _CPU = "sys/devices/system/cpu"
 _FREQ = f"{_CPU}/cpufreq"
 
@@ -74,6 +76,7 @@ def test_kernel_switches_and_memory_are_read(agent, tmp_path):
         "proc/sys/vm/swappiness": "100",
         "proc/sys/kernel/core_pattern": "core.%p",
         f"{_CPU}/isolated": "2-3",
+        f"{_CPU}/smt/control": "forceoff",
         f"{_CPU}/present": "0-5",
         f"{_CPU}/online": "0-3",
     }
@@ -82,7 +85,8 @@ def test_kernel_switches_and_memory_are_read(agent, tmp_path):
     mem = facts.mem
     assert (mem.swap_total, mem.swap_free, mem.huge) == (500 << 10, 100 << 10, 6 << 20)
     assert (mem.commit_limit, mem.committed) == (900 << 10, 800 << 10)
-    assert (facts.cpu.isolated, facts.cpu.offline) == ((2, 3), (4, 5))
+    cpu = facts.cpu
+    assert (cpu.isolated, cpu.offline, cpu.smt) == ((2, 3), (4, 5), "forceoff")
 
 
 @pytest.mark.parametrize(
@@ -125,10 +129,27 @@ def test_the_last_file_of_logind_decides(agent, tmp_path, files, kill, remove):
         ({"proc/1/cgroup": "0::/kubepods.slice/pod7\n"}, "kubernetes"),
         ({"proc/1/cgroup": "4:memory:/lxc/box\n"}, "lxc"),
         ({"proc/1/cgroup": "0::/init.scope\n"}, ""),
+        ({"proc/1/cgroup": "0::/\n", "run/systemd/container": "lxc\n"}, "lxc"),
+        ({"run/systemd/container": "systemd-nspawn"}, "systemd-nspawn"),
+        ({"run/systemd/container": "wsl\n"}, ""),  # SYS-008 tells of it
     ],
 )
 def test_a_container_is_known_by_what_its_runtime_leaves(agent, tmp_path, files, expected):
     assert read(agent, tmp_path, files).condition.system.container == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((), ""),
+        (("SINGULARITY_CONTAINER",), "singularity"),
+        (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), "apptainer"),
+    ],
+)
+def test_a_container_from_an_image_file_is_known_by_its_environment(names, expected):
+    module: dict[str, Any] = {}
+    exec(compile(STATE.read_text("utf-8"), str(STATE), "exec"), module)
+    assert module["_container"]("/nowhere", lambda path: "", dict.fromkeys(names, "x")) == expected
 
 
 def test_the_tightest_limit_of_processes_counts_and_rdma_devices_are_named(agent, tmp_path):

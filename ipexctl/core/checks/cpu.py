@@ -136,9 +136,14 @@ def hybrid(facts: Facts) -> Sight | None:
     fix="for c in /sys/devices/system/cpu/cpu[0-9]*/online; do echo 1 | sudo tee $c; done",
 )
 def offline(facts: Facts) -> Sight | None:
-    """Second threads that are switched off are the usual way to switch SMT off."""
+    """Second threads that are switched off are the usual way to switch SMT off.
+
+    Old kernels do not say so; there most machines have all second threads behind the first ones.
+    """
     cpu = facts.cpu
-    if not cpu.offline or (cpu.cpus and min(cpu.offline) > max(c.id for c in cpu.cpus)):
+    if not cpu.offline or cpu.smt in ("off", "forceoff"):
+        return None
+    if cpu.cpus and min(cpu.offline) > max(c.id for c in cpu.cpus):
         return None
     return Sight(f"{len(cpu.offline)} of {len(cpu.offline) + len(cpu.cpus)} are offline")
 

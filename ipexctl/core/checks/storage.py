@@ -212,7 +212,7 @@ def home_not_writable(facts: Facts) -> Sight | None:
     fix="use a local disk: --root /path",
 )
 def shared_root(cluster: Cluster) -> Sight | None:
-    found = groups(cluster.hosts, lambda f: _server(f.disk))
+    found = groups(cluster.hosts, lambda f: _on_server(f.disk))
     same = {server: names for server, names in found.items() if len(names) > 1}
     return Sight(told(same)) if same else None
 
@@ -238,6 +238,13 @@ def network_fs(disk: DiskFacts) -> bool:
 def _server(disk: DiskFacts | None) -> str:
     """server:/path for what comes from a server, "" for a local disk."""
     return disk.source if disk and network_fs(disk) else ""
+
+
+def _on_server(disk: DiskFacts) -> str:
+    """The folder as the server calls it: server:/path/below; "" for a local disk."""
+    server, path = _server(disk), disk.real or disk.root
+    below = path.removeprefix(disk.point.rstrip("/") + "/")
+    return f"{server.rstrip('/')}/{below.lstrip('/')}" if server else ""
 
 
 def _where(facts: Facts) -> str:

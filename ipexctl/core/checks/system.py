@@ -160,7 +160,7 @@ def removes_ipc(facts: Facts) -> Sight | None:
     "SYS-007",
     title="a container",
     severity=Severity.NOTE,
-    seen="Docker, Podman, Kubernetes, LXC or Apptainer",
+    seen="Docker, Podman, Kubernetes, LXC, Incus, systemd-nspawn, Apptainer or Singularity",
     why="Its limits count (CPUs, memory, /dev/shm, processes), and other hosts reach it only with "
     "a network of its own or the host's (--network=host).",
     fix="nothing to do, unless other findings say so",
