@@ -151,11 +151,15 @@ def verify(root, shas):
 def is_whole(path, sha):
     try:
         with open(path, "rb") as file:
-            if stamp(file.fileno()) in hashed:
+            known = stamp(file.fileno())
+            if known in hashed:
                 return True
-            return hash_of(file).hexdigest() == sha
+            whole = hash_of(file).hexdigest() == sha
     except OSError as e:
         raise Failure("cannot read the blob %s" % sha[:16], str(e)) from None
+    if whole:
+        hashed.add(known)
+    return whole
 
 
 def stamp(fd):

@@ -342,21 +342,28 @@ def place(root, packs, path, sha, size, mode):
 
 def copy(path, fd, sha):
     """A run may write to its files, so they are copies; where the filesystem can, without cost."""
-    import fcntl
-
     with open(path, "rb") as source:
-        try:
-            fcntl.ioctl(fd, CLONE, source.fileno())
-            return
-        except OSError:
-            pass
-        digest = hashlib.sha256()
-        for chunk in iter(lambda: source.read(1 << 20), b""):
-            digest.update(chunk)
-            put(fd, chunk)
-    if digest.hexdigest() != sha:
+        if cloned(source, fd):
+            whole = blobs.is_whole(path, sha)
+        else:
+            digest = hashlib.sha256()
+            for chunk in iter(lambda: source.read(1 << 20), b""):
+                digest.update(chunk)
+                put(fd, chunk)
+            whole = digest.hexdigest() == sha
+    if not whole:
         blobs.unlink(path)
         raise damaged(path)
+
+
+def cloned(source, fd):
+    import fcntl
+
+    try:
+        fcntl.ioctl(fd, CLONE, source.fileno())
+    except OSError:
+        return False
+    return True
 
 
 def put(fd, data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from ipexctl.core.model import Host
-from ipexctl.errors import InputError, Unreachable
+from ipexctl.errors import HostFailed, InputError, Unreachable
 from ipexctl.hosts.agent import Agent, Reply, connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.results import Wish, bring, check_patterns, from_the_top
@@ -84,6 +85,33 @@ def test_a_pattern_is_what_a_shell_makes_of_it(matching, pattern, files):
 )
 def test_a_pattern_begins_where_ranks_start(matching, cwd, pattern, files):
     assert matching(cwd, pattern) == files.split()
+
+
+@pytest.mark.parametrize("path", ["../mark", "out/../../mark", "/etc/hostname", ".", "../workers"])
+def test_nothing_outside_of_the_runs_folder_is_read(agent, matching, tmp_path, path):
+    for name in ("mark", "workers"):
+        (tmp_path / "runs" / RUN / name).write_text("not of the ranks")
+    with pytest.raises(HostFailed, match="leaves the run's folder"):
+        read(agent, tmp_path, path)
+
+
+def test_what_is_reached_through_a_link_is_not_read(agent, matching, tmp_path):
+    work = tmp_path / "runs" / RUN / "work"
+    (tmp_path / "secret").write_text("not of the ranks")
+    (work / "away").symlink_to(tmp_path)
+    (work / "out" / "secret").symlink_to(tmp_path / "secret")
+    (work / "out" / "1.pt").write_text("mine")
+    assert read(agent, tmp_path, "away/secret") == ("reached through a link", [])
+    assert read(agent, tmp_path, "out/secret") == (os.strerror(errno.ELOOP), [])
+    assert read(agent, tmp_path, "out/1.pt") == ("", [b"mine"])
+
+
+def read(agent: Agent, root: Path, path: str) -> tuple[str, list[bytes]]:
+    """Why not, and what came of it."""
+    parts: list[bytes] = []
+    asked = {"root": str(root), "run_id": RUN, "path": path, "offset": 0, "length": 100}
+    reply = agent.call("results.read", asked, on_event=lambda frame: parts.append(frame.body))
+    return reply.done["refused"], parts
 
 
 @pytest.mark.parametrize("option", ["--fetch", "--outputs"])
