@@ -103,6 +103,12 @@ def test_the_tightest_control_group_on_the_way_up_counts(
     assert (facts.cpu.allowed, facts.cpu.quota, facts.mem.limit) == (allowed, quota, limit)
 
 
+def test_the_root_folder_is_told_with_links_on_the_way_resolved(agent, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    disk = probe_and_listen(agent, f"{tmp_path}/link/root", listen=False)[0].disk
+    assert (disk.root, disk.real) == (f"{tmp_path}/link/root", f"{tmp_path.resolve()}/root")
+
+
 def test_an_empty_machine_is_unknown_and_not_zero(agent, tmp_path):
     facts = read(agent, tmp_path)
     assert facts.cpu == CpuFacts("x86_64", "", "", None, None, frozenset(), (), None)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 GATE = Path(__file__).parent.parent / ".ci" / "run"
-TOOLS = "bash cat chmod comm dirname env git make python3 sed sh sort".split()
+TOOLS = (
+    "bash", "cat", "chmod", "comm", "dirname", "env", "git", "make", "python3", "sed", "sh", "sort",
+)  # fmt: skip
 MAKEFILE = """\
 setup:
 \t@echo cat processes >bin/ps; echo echo lo UNKNOWN >bin/ip; chmod +x bin/ps bin/ip

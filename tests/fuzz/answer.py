@@ -10,7 +10,7 @@ ODD = (None, True, False, "", "²", "9" * 4000, "0-9999", "0-7", "0x10", 0, 1, -
 _DISK: dict[str, Any] = {
     "root": "/home/ann/.ipexctl", "free": 1 << 36, "free_inodes": 100000, "filesystem": "ext4",
     "noexec": False, "writable": True, "exists": True, "total": 1 << 37, "source": "/dev/sda1",
-    "point": "/", "quota": False,
+    "point": "/", "real": "/srv", "quota": False,
 }  # fmt: skip
 ANSWER: dict[str, Any] = {
     "host": {"kernel": "Linux 6.1.0-18-amd64", "os_name": "Debian GNU/Linux 12", "uid": 1000,
@@ -19,7 +19,8 @@ ANSWER: dict[str, Any] = {
     "cpu": {"arch": "x86_64", "vendor": "GenuineIntel", "model_name": "Xeon", "family": 6,
             "model": 143, "stepping": 8, "microcode": "0x2b", "flags": "fma avx2 avx512f amx_bf16",
             "cpus": [[0, 0, 0], [1, 0, 0], [2, 2, 1], [3, 2, 1]], "affinity": [0, 1, 2, 3],
-            "cpuset": "0-3", "quota": 4.0, "offline": [], "isolated": "", "efficient": []},
+            "cpuset": "0-3", "quota": 4.0, "offline": [], "smt": "on", "isolated": "",
+            "efficient": []},
     "nodes": [[0, "0-1", 1 << 34, 1 << 33], [1, "2-3", 1 << 34, 1 << 33]],
     "mem": {"total": 1 << 35, "available": 1 << 34, "swap_total": 0, "swap_free": 0,
             "shm_total": 1 << 34, "shm_free": 1 << 34, "limit": 1 << 34, "commit_limit": 1 << 35,
