@@ -6,7 +6,6 @@ samples of a second or less: good enough to find the host or the cable that is n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from ipexctl.core.model import Facts
 
 RING = 32  # up to so many hosts each measures the way to the next one
 SAMPLED = 64  # pairs above that
+_HUGE = 1 << 62
 AT_ONCE = 2  # pairs measured at the same time: more would measure the switch, or our own hosts
 SAME_MACHINE = 8  # "hosts" on one machine that are measured, one after the other
 
@@ -161,4 +161,4 @@ def middle(numbers: Iterable[float]) -> float:
 
 def _positive(value: Any) -> float | None:
     ok = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if ok and math.isfinite(value) and value > 0 else None
+    return float(value) if ok and 0 < value < _HUGE else None

@@ -14,6 +14,7 @@ from typing import Any
 from packaging.version import Version
 
 from ipexctl.core import mpi
+from ipexctl.core.answer import Answer
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python
 from ipexctl.core.rows import ISA, Minor, Request, Row, is_version, not_asked, offered, to_minor
@@ -274,12 +275,13 @@ def modules(row: Row, version: Callable[[str], str]) -> tuple[tuple[str, str, st
     return tuple((name, dist, version(dist.replace("_", "-"))) for name, dist in wanted)
 
 
-def proved_text(found: Mapping[str, Any]) -> str:
+def proved_text(found: Answer) -> str:
     """What a host's proof has shown, in words."""
-    words = [f"torch {found['torch']}"]
-    words += [f"{name} {version}" for name, version in found["modules"][1:]]
-    words += [f"{found['step']} step"] if found["step"] else []
-    words += [f"{found['ranks']} ranks agree"] if found["ranks"] > 1 else []
+    step, ranks = found.text("step"), found.whole("ranks")
+    words = [f"torch {found.text('torch')}"]
+    words += [f"{name} {version}" for name, version in found.rows("modules", str, str)[1:]]
+    words += [f"{step} step"] if step else []
+    words += [f"{ranks} ranks agree"] if ranks > 1 else []
     return ", ".join(words)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ipexctl.core import shell
+from ipexctl.core.answer import Answer
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import shipping
@@ -59,9 +60,9 @@ def command_line(marker: str, python: str = "") -> str:
 
 @dataclass(frozen=True)
 class Reply:
-    """What an operation returned: its last frame, and when that arrived (monotonic)."""
+    """What an operation returned: its last frame."""
 
-    done: Mapping[str, Any]
+    done: Answer
     body: bytes = b""
 
 
@@ -142,7 +143,7 @@ class Agent:
             if "error" in frame.header:
                 raise failure(self.host, frame.header["error"])
             if "done" in frame.header:
-                return Reply(_mapping(self.host, frame.header["done"]), frame.body)
+                return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
             if on_event:
                 on_event(frame)
         raise Unreachable(
@@ -234,12 +235,6 @@ def _text(value: Any) -> str:
     return value[:_TEXT_LIMIT] if isinstance(value, str) else ""
 
 
-def _mapping(host: Host, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise HostFailed(f"{host.name}: the host's answer is not readable (no document)")
-    return value
-
-
 AHEAD = 1  # the number of a request that went with the agent
 Ahead = tuple[str, Mapping[str, Any]]
 
@@ -295,7 +290,7 @@ def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
     except BadFrame as e:
         raise unreadable(host, str(e), agent.channel) from None
     decoder.limit = LIMIT
-    done = _mapping(host, ready.pop(0).header.get("done"))
+    done = Answer(host.name, ready.pop(0).header.get("done"))
     version = done.get("python")
     numbers = [n for n in version if isinstance(n, int)] if isinstance(version, list) else []
     agent.hello = replace(

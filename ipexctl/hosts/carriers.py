@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from ipexctl.core.answer import Answer
 from ipexctl.core.fetching import Sample
 from ipexctl.core.model import Blob
 from ipexctl.errors import HostFailed, NotHere, Unreachable
@@ -102,24 +103,24 @@ def fetch_there(
 ) -> int:  # fmt: skip
     """The host fetches them itself. Returns the bytes that came over its network."""
 
+    total = sum(b.size for b in blobs)
+
     def hear(frame: Frame) -> None:
         if frame.header.get("event") == "got":
-            on_bytes(_number(agent, frame.header.get("bytes")))
+            got = Answer(agent.host.name, frame.header)
+            on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
     asked = {"root": root, "files": files, "room": [room.bytes, room.files]}
     done = agent.call("fetching.bring", asked, timeout=SILENCE, on_event=hear).done
-    return _number(agent, done.get("fetched"))
+    return done.whole("fetched")
 
 
 def samples(agent: Agent, addresses: Sequence[str]) -> list[Sample]:
     """The beginning of each file, as this host gets it."""
     asked = {"addresses": list(addresses), "bytes": SAMPLE, "seconds": SAMPLE_SECONDS}
     done = agent.call("fetching.measure", asked, timeout=SILENCE).done
-    try:
-        found = [(int(came), float(took)) for came, took in done["samples"]]
-    except (KeyError, TypeError, ValueError):
-        raise _unreadable(agent) from None
+    found = [(came, float(took)) for came, took in done.rows("samples", int, float)]
     if len(found) != len(addresses):
         raise _unreadable(agent)
     return found
@@ -164,12 +165,6 @@ def draw(agent: Agent, root: str, blob: Blob, store: Store, on_bytes: OnBytes) -
             hint="free some space; or XDG_CACHE_HOME=FOLDER   # on another disk",
         ) from None
     return came
-
-
-def _number(agent: Agent, value: object) -> int:
-    if not isinstance(value, int):
-        raise _unreadable(agent)
-    return value
 
 
 def _unreadable(agent: Agent) -> HostFailed:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 HEAD = struct.Struct(">II")
-LIMIT = 64 << 20
+LIMIT = 64 << 20  # of a body
+HEADER_LIMIT = 8 << 20  # JSON becomes thirty times as large in memory
+_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Decoder:
         if len(buffer) < HEAD.size:
             return None
         size, body_size = HEAD.unpack_from(buffer)
-        if size > self.limit or body_size > self.limit:
+        if size > min(self.limit, HEADER_LIMIT) or body_size > self.limit:
             raise BadFrame(f"a frame of {size} + {body_size} bytes")
         end = HEAD.size + size + body_size
         if len(buffer) < end:
@@ -57,9 +60,28 @@ class Decoder:
         return Frame(header, body)
 
 
+def _whole(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError("a number of many digits")
+    return int(text)
+
+
+def _real(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError("a number without end")
+    return number
+
+
+def _none(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_none)
+
+
 def _header(data: bytes) -> Mapping[str, Any]:
     try:
-        header = json.loads(data)
+        header = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as e:
         raise BadFrame("a header that is not JSON") from e
     if not isinstance(header, dict) or type(header.get("id")) is not int:

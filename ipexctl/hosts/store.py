@@ -14,15 +14,17 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from ipexctl.core.model import Blob, Host
-from ipexctl.errors import HostFailed, InputError, NotHere
+from ipexctl.core.answer import Answer
+from ipexctl.core.model import Blob
+from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.agent import Agent, failure
 
 CHUNK = 1 << 20
 WINDOW = 8  # chunks on their way; below the agent's inbox, so its reader never waits for the disk
 SILENCE = 120.0
+AT_ONCE = 50_000  # blobs of one request: what is said of them stays a small header
 
 OnBytes = Callable[[int], None]
 Source = Callable[[Blob], Path]
@@ -66,47 +68,70 @@ def ensure(
 
 def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
     """Those of the blobs that the host does not have, each once."""
-    unique = {b.sha256: b for b in blobs}
-    asked = {"root": root, "blobs": [[b.sha256, b.size] for b in unique.values()]}
-    reply = agent.call("blobs.have", asked, timeout=SILENCE)
-    return tuple(unique[sha] for sha in reply.done["missing"])
+    found: list[Blob] = []
+    for some in _batches(list({b.sha256: b for b in blobs}.values())):
+        asked = {"root": root, "blobs": [[b.sha256, b.size] for b in some]}
+        done = agent.call("blobs.have", asked, timeout=SILENCE).done
+        known, missing = {b.sha256: b for b in some}, done["missing"]
+        if not isinstance(missing, list) or not {*map(str, missing)} <= known.keys():
+            raise done.odd("it misses what it was not asked for")
+        found += [known[sha] for sha in dict.fromkeys(map(str, missing))]
+    return tuple(found)
 
 
 def send(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> Sent:
     """`ensure` for blobs that the host is known to lack."""
+    count = size = 0
+    to_come, files = sum(b.size for b in blobs), len(blobs)
+    for some in _batches(blobs):
+        to_come, files = to_come - sum(b.size for b in some), files - len(some)
+        more = Room(room.bytes + to_come, room.files + files)
+        sent = _send(agent, root, some, source, on_bytes, more)
+        count, size = count + sent.count, size + sent.bytes
+    return Sent(count, size)
+
+
+def _batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
+    for at in range(0, len(blobs), AT_ONCE):
+        yield blobs[at : at + AT_ONCE]
+
+
+def _send(
+    agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
+) -> Sent:
     pairs = [[b.sha256, b.size] for b in blobs]
     asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("blobs.put", asked)
     answers = _answers(agent, number)
-    begins = _begins(agent.host, blobs, next(answers))
+    begins = _begins(blobs, next(answers, Answer(agent.host.name, {})))
     left = sum(b.size - begin for b, begin in begins.items())
     on_bytes(sum(b.size for b in blobs) - left)
     try:
         for on_its_way, chunk in enumerate(_chunks(begins, source)):
             if on_its_way >= WINDOW:
-                on_bytes(next(answers)["bytes"])
+                on_bytes(next(answers, Answer(agent.host.name, {})).whole("bytes", CHUNK))
             agent.feed(number, {}, chunk)
     except InputError:
         agent.feed(number, {"abort": True})
         raise
     for answer in answers:
-        on_bytes(answer["bytes"])
+        on_bytes(answer.whole("bytes", CHUNK))
     return Sent(len(begins), left)
 
 
-def _begins(host: Host, blobs: Sequence[Blob], go: Mapping[str, Any]) -> dict[Blob, int]:
+def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
     """Which of the blobs the host waits for, and from which byte on."""
     said = go.get("from")
     if isinstance(said, dict):
         begins = {b: said[b.sha256] for b in blobs if b.sha256 in said}
-        if all(isinstance(begin, int) and 0 <= begin <= b.size for b, begin in begins.items()):
+        if all(type(begin) is int and 0 <= begin <= b.size for b, begin in begins.items()):
             return begins
-    raise HostFailed(f"{host.name}: what it says of its files is not readable")
+    raise go.odd("from where its files go on")
 
 
-def _answers(agent: Agent, number: int) -> Iterator[Mapping[str, Any]]:
+def _answers(agent: Agent, number: int) -> Iterator[Answer]:
     """First which blobs are to come, then each chunk the host has taken; ends when it has all."""
     for frame in agent.frames(SILENCE):
         if frame.header["id"] != number:
@@ -116,7 +141,7 @@ def _answers(agent: Agent, number: int) -> Iterator[Mapping[str, Any]]:
         if "done" in frame.header:
             return
         if frame.header.get("event") in ("go", "got"):
-            yield frame.header
+            yield Answer(agent.host.name, frame.header)
     agent.wait(number)  # the channel has ended: raises Unreachable with what the host said last
 
 

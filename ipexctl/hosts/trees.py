@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from ipexctl.core.answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.core.sync import PACKED, File, Tree
 from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.hosts import store
 from ipexctl.hosts.agent import Agent, failure
+from ipexctl.hosts.frames import Frame as Event
 
 FRAME = 2 << 20  # bytes of files in one frame
 WINDOW = 8  # frames on their way; below the agent's inbox, so its reader never waits for the disk
@@ -53,7 +55,7 @@ class Bundle:
 class Brought:
     """`done`: the host's last word. `sent`: bytes of files that it did not have."""
 
-    done: Mapping[str, Any]
+    done: Answer
     sent: int = 0
 
 
@@ -87,13 +89,27 @@ def _bring(
     on_bytes: store.OnBytes,
 ) -> Brought:
     tree = bundle.tree
-    done = agent.call(f"{module}.make", header, timeout=SILENCE).done
+    missing = _Missing(len(tree.files))
+    done = agent.call(f"{module}.make", header, timeout=SILENCE, on_event=missing.hear).done
     if done.get("lacks"):
         number = agent.start(f"{module}.make", header, zlib.compress(tree.manifest, 1))
-        done = agent.wait(number, timeout=SILENCE).done
+        done = agent.wait(number, timeout=SILENCE, on_event=missing.hear).done
     if "missing" not in done:
         return Brought(done)
-    missing = _missing(agent, done["missing"], len(tree.files))
+    if missing.odd or len(missing.found) != done["missing"]:
+        raise done.odd("which files it lacks")
+    return _completed(agent, bundle, header, module, on_bytes, missing.found)
+
+
+def _completed(
+    agent: Agent,
+    bundle: Bundle,
+    header: Mapping[str, Any],
+    module: str,
+    on_bytes: store.OnBytes,
+    missing: Sequence[int],
+) -> Brought:
+    tree = bundle.tree
     large = _distinct(tree, [i for i in missing if tree.files[i].size > PACKED])
     small = _distinct(tree, [i for i in missing if tree.files[i].size <= PACKED])
     size = sum(tree.files[i].size for i in (*large, *small))
@@ -111,10 +127,26 @@ def make_spare(agent: Agent, bundle: Bundle, root: str) -> None:
     agent.start("trees.spare", {"root": root, "key": bundle.tree.key})
 
 
-def _missing(agent: Agent, said: Any, count: int) -> list[int]:
-    if isinstance(said, list) and all(type(i) is int and 0 <= i < count for i in said):
-        return said
-    raise HostFailed(f"{agent.host.name}: what it says of its files is not readable")
+class _Missing:
+    """The files of a tree that a host lacks, by index; it tells them in many frames."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.found: list[int] = []
+        self.odd = False
+
+    def hear(self, event: Event) -> None:
+        if event.header.get("event") != "missing":
+            return
+        said = event.header.get("files")
+        indices: list[Any] = said if isinstance(said, list) else [None]
+        if len(self.found) + len(indices) > self._count or not all(map(self._is_one, indices)):
+            self.odd = True
+        else:
+            self.found += indices
+
+    def _is_one(self, index: object) -> bool:
+        return type(index) is int and 0 <= index < self._count
 
 
 def _distinct(tree: Tree, indices: Sequence[int]) -> tuple[int, ...]:
@@ -128,7 +160,7 @@ def _fill(
     bundle: Bundle,
     indices: tuple[int, ...],
     on_bytes: store.OnBytes,
-) -> Mapping[str, Any]:
+) -> Answer:
     files = [bundle.tree.files[i] for i in indices]
     frames = bundle.frames(indices)  # before the host is asked: it may fail here
     pairs = [[f.sha256, f.size] for f in files]
@@ -137,7 +169,7 @@ def _fill(
     at = 0
     for on_its_way, (count, packed, body) in enumerate(frames):
         if on_its_way >= WINDOW:
-            next(answers)
+            next(answers, None)
         agent.feed(number, {"files": count, "z": packed}, body)
         on_bytes(sum(f.size for f in files[at : at + count]))
         at += count
@@ -147,7 +179,7 @@ def _fill(
     raise HostFailed(f"{agent.host.name}: it ended before it had all files")
 
 
-def _answers(agent: Agent, number: int) -> Iterator[Mapping[str, Any] | None]:
+def _answers(agent: Agent, number: int) -> Iterator[Answer | None]:
     """None for each frame that the host has taken, then its last word."""
     for frame in agent.frames(SILENCE):
         if frame.header["id"] != number:
@@ -157,8 +189,7 @@ def _answers(agent: Agent, number: int) -> Iterator[Mapping[str, Any] | None]:
         if frame.header.get("event") == "got":
             yield None
         if "done" in frame.header:
-            done = frame.header["done"]
-            yield done if isinstance(done, Mapping) else {}
+            yield Answer(agent.host.name, frame.header["done"])
             return
     yield agent.wait(number).done  # the channel has ended: raises with what the host said last
 

@@ -29,7 +29,7 @@ def op_make(call, h):
     """{root, name, key, hub}, body: the manifest, or nothing if it should be known here.
 
     -> what op_list says of it, when all is here, with {same, mended: files that were not as they
-    had been pushed}; {lacks: true}; {missing: [index, ...]}
+    had been pushed}; {lacks: true}; {missing: how many}, as in trees.py
     """
     root = blobs.root_folder(h["root"])
     top = versions.home(root, h["name"])
@@ -42,7 +42,7 @@ def op_make(call, h):
     if part is None:
         return making.same(top, h["key"][:SHORT])
     missing = part.missing(call)
-    return {"missing": missing} if missing else part.finish(call, h["hub"])
+    return trees.told(call, missing) if missing else part.finish(call, h["hub"])
 
 
 def op_fill(call, h):

@@ -1,5 +1,6 @@
 """What ranks left in the run's folder: which files match, and their bytes."""
 
+import json
 import os
 import re
 import stat
@@ -9,13 +10,14 @@ runs = globals()["agent"].module("runs")
 
 CHUNK = 256 * 1024
 MOST = 50000  # files
+ROOM = 6 << 20  # bytes of their names: an answer is one header
 
 
 def op_list(call, h):
     """{root, run_id, patterns} -> {files: [[path, size], ...], more: bool}"""
     work = folder(h)
     wanted = [re.compile(translated(pattern)) for pattern in h["patterns"]]
-    found = []
+    found, room = [], ROOM
     for top, folders, names in os.walk(work):
         folders.sort()
         for name in sorted(names):
@@ -25,8 +27,9 @@ def op_list(call, h):
                 info = os.lstat(full)
                 if stat.S_ISREG(info.st_mode):
                     found.append([path, info.st_size])
-                    if len(found) > MOST:
-                        return {"files": found[:MOST], "more": True}
+                    room -= len(json.dumps(found[-1])) + 2
+                    if len(found) > MOST or room < 0:
+                        return {"files": found[:-1], "more": True}
     return {"files": found, "more": False}
 
 

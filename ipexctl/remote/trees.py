@@ -21,6 +21,7 @@ blobs = globals()["agent"].module("blobs")
 spares = globals()["agent"].module("spares")
 
 PACKED = 256 * 1024  # as on the controller
+MANY = 100000  # indices in one frame
 PACKS = 24  # when there are more, the one that was used longest ago goes
 KEPT = 30 * 86400
 HEAD = struct.Struct(">4sI")
@@ -32,7 +33,8 @@ claims = {}  # type: dict[str, int]  # folders that this agent makes now, and th
 def op_make(call, h):
     """{root, run_id, key, cwd}, body: the manifest, or nothing if it should be known here.
 
-    -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: [index, ...]}
+    -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: how many}, after
+    events {"event": "missing", "files": [index, ...]}
 
     Hosts with one home share the run's folder. Who comes first makes it, from here to the end of
     op_fill; the others wait. They all find the same mark.
@@ -51,8 +53,15 @@ def op_make(call, h):
         if not (packs.has(sha, size) if size <= PACKED else blobs.is_here(root, sha, size))
     ]
     if missing:
-        return {"missing": missing}
+        return told(call, missing)
     return laid_out(root, run, tree, packs, h)
+
+
+def told(call, missing):
+    """One frame with all of them would be too large for the other side."""
+    for at in range(0, len(missing), MANY):
+        call.emit({"event": "missing", "files": missing[at : at + MANY]})
+    return {"missing": len(missing)}
 
 
 def op_fill(call, h):

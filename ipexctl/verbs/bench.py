@@ -73,7 +73,7 @@ def _linked(able: Mapping[str, Subject], forks: int) -> tuple[Link, ...]:
 
     def serve(host: Host) -> int:
         reply = able[host.name].agent.call("bench.serve", {"token": token}, timeout=_QUIET)
-        return int(reply.done["port"])
+        return reply.done.whole("port", 65535)
 
     addressed = [s.host for s in able.values() if of.peer_address(s.facts)]
     if len(addressed) < 2:

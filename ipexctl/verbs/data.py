@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core import data as core
+from ipexctl.core.answer import Answer
 from ipexctl.core.data import Held
 from ipexctl.core.model import Host, HostRecap, LaunchPlan, Recap
 from ipexctl.core.sizes import human
@@ -159,9 +160,9 @@ def planned(
     return core.with_data(plan, held, given)
 
 
-def _removed(host: Host, done: Mapping[str, object]) -> HostRecap:
-    size = done.get("removed")
-    if isinstance(size, int):
+def _removed(host: Host, done: Answer) -> HostRecap:
+    if done["removed"] is not None:
+        size = done.whole("removed")
         return HostRecap(host.name, Recap.CHANGED, f"{human(size)} removed")
     if done.get("used"):
         return HostRecap(host.name, Recap.FAILED, "stays: a run is using it")

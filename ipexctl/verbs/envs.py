@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ipexctl.core import envs as core
+from ipexctl.core.answer import Answer
 from ipexctl.core.changes import told
 from ipexctl.core.drift import Drift, read_drift
 from ipexctl.core.envs import Shelf
@@ -136,7 +137,7 @@ class Fleet:
         """Of those that are still with us."""
         return self._each([h for h in self.agents if h.name not in self.down], work)
 
-    def call(self, host: Host, op: str, **asked: Any) -> Mapping[str, Any]:
+    def call(self, host: Host, op: str, **asked: Any) -> Answer:
         header = {"root": root_of(host, self._root), **asked}
         return self.agents[host].call(op, header, timeout=SILENCE).done
 
@@ -271,10 +272,7 @@ def _going(shelf: Shelf, keys: Sequence[str]) -> list[str]:
     return [key for key in keys if shelf.env(key)] if keys else list(shelf.unused)
 
 
-def _removal(host: str, done: Mapping[str, Any]) -> Removal:
-    try:
-        removed = tuple((str(key), int(size)) for key, size in done["removed"])
-        stays = tuple((str(key), str(why)) for key, why in done["kept"])
-        return Removal(host, removed, stays, core.whole(done, "blobs"), core.whole(done, "bytes"))
-    except (KeyError, TypeError, ValueError) as e:
-        raise HostFailed(f"{host}: what it removed is not readable ({e})") from None
+def _removal(host: str, done: Answer) -> Removal:
+    removed = tuple((key, size) for key, size in done.rows("removed", str, int))
+    stays = tuple((key, why) for key, why in done.rows("kept", str, str))
+    return Removal(host, removed, stays, done.whole("blobs"), done.whole("bytes"))

@@ -54,7 +54,7 @@ class Snapshot:
         """Makes the snapshot on the host."""
         asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
         brought = trees.bring(agent, self.bundle, asked)
-        return Sent(str(brought.done["cwd"]), brought.sent, str(brought.done["mark"]))
+        return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
 
     def spare(self, agent: Agent, root: str) -> None:
         """For the next run; the host makes it while this one computes."""
@@ -82,7 +82,7 @@ class InPlace:
         home = Path.home()
         below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
         asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
-        return Sent(str(agent.call("trees.there", asked).done["cwd"]))
+        return Sent(agent.call("trees.there", asked).done.path("cwd"))
 
     def spare(self, agent: Agent, root: str) -> None:
         return None

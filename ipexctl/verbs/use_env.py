@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ipexctl.core import borrow, mpi
 from ipexctl.core import stack as stacks
+from ipexctl.core.answer import Answer
 from ipexctl.core.borrow import Look
 from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.rows import Row
@@ -176,7 +177,7 @@ class _OneHost:
     def use(self, state: State) -> HostRecap:
         began = time.monotonic()
         name, ours = self._look.host, {"root": state.root, "key": self._found.key}
-        taken = self._call("borrow.take", {**ours, "path": self._asked.path})["built"]
+        taken = self._call("borrow.take", {**ours, "path": self._asked.path}).flag("built")
         starter, system = self._mpi(state.root)
         whole = state.built and not taken and self._proved(ours, system=system)
         if whole and state.current == self._found.key:
@@ -189,7 +190,7 @@ class _OneHost:
 
     def _proved(self, ours: Mapping[str, str], *, system: bool) -> bool:
         asked = {**ours, "mpi": mpi.SYSTEM if system else ""}
-        return bool(self._call("envs.state", asked)["proved"])
+        return self._call("envs.state", asked).flag("proved")
 
     def _prove(self, ours: Mapping[str, str], starter: Mpi | None, *, system: bool) -> str:
         self._work.progress.step(Step(self._look.host, "proving"))
@@ -221,5 +222,5 @@ class _OneHost:
             raise mpi.no_mpirun(self._look.host, said)
         return found, True
 
-    def _call(self, op: str, asked: Mapping[str, object]) -> Mapping[str, object]:
+    def _call(self, op: str, asked: Mapping[str, object]) -> Answer:
         return self._agent.call(op, asked, timeout=SILENCE).done

@@ -82,8 +82,8 @@ def _on_host(agent: Agent, argv: Sequence[str], root: str, say: Hear) -> int:
             say(name, line, event == "err")
 
     asked = {"argv": list(argv), "env": [list(pair) for pair in env]}
-    code = agent.call("within.exec", asked, timeout=SILENCE, on_event=told).done["code"]
+    code = agent.call("within.exec", asked, timeout=SILENCE, on_event=told).done.whole("code", 255)
     for event, lines in streams.items():
         for line in lines.end():
             say(name, line, event == "err")
-    return int(code)
+    return code

@@ -153,7 +153,7 @@ class _OneHost:
             "cpython": self._lock.cpython.sha256 if self._lock.cpython else "",
         }
         call = self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
-        return bool(call.done["built"])
+        return call.done.flag("built")
 
     def _prove(self, root: str) -> str:
         """What was shown, in words."""
@@ -198,14 +198,14 @@ class _OneHost:
         asked = {"root": root, "key": self._lock.key}
         done = self._agent.call("envs.setvars", asked, timeout=SILENCE, on_event=self._hear).done
         try:
-            return str(done["script"]), setvars.merged(ours, setvars.checked(done["set"]))
+            return done.text("script"), setvars.merged(ours, setvars.checked(done["set"]))
         except ValueError as e:
             raise HostFailed(f"{self._host}: what it says is not readable ({e})") from None
 
     def _switch(self, root: str) -> bool:
         asked = {"root": root, "key": self._lock.key}
         call = self._agent.call("envs.switch", asked, timeout=SILENCE, on_event=self._hear)
-        return bool(call.done["changed"])
+        return call.done.flag("changed")
 
     def _hear(self, frame: Frame) -> None:
         if frame.header.get("event") == "waiting":

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
+from ipexctl.core.answer import Answer
 from ipexctl.core.changes import Change, read_changes, rows
 from ipexctl.core.fetching import Fetch
 from ipexctl.core.lock import Lock
@@ -159,16 +159,17 @@ class State:
         return self.built and bool(self.changed or self.again)
 
 
-def read_state(host: str, done: Mapping[str, Any], *, again: bool) -> State:
+def read_state(host: str, done: Answer, *, again: bool) -> State:
     """Raises HostFailed."""
+    found = done["packages"]
     try:
         changed = read_changes(done["changed"])
-        packages = rows([list(pair) for pair in done["packages"].items()], 2)
-    except (KeyError, ValueError, AttributeError) as e:
+        packages = rows([list(p) for p in found.items()] if isinstance(found, dict) else None, 2)
+    except ValueError as e:
         raise HostFailed(f"{host}: its environment is not readable ({e})") from None
     return State(
-        done["root"], done["built"], done["proved"], done["current"], changed, again,
-        tuple((name, version) for name, version in packages), str(done["mark"]),
+        done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
+        again, tuple((name, version) for name, version in packages), done.text("mark"),
     )  # fmt: skip
 
 

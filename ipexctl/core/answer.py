@@ -1,0 +1,69 @@
+"""What a host answered. It may say anything: what cannot be read is that host's failure alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ipexctl.errors import HostFailed
+
+_HUGE = 1 << 62
+
+
+class Answer(dict[str, Any]):
+    """A document of a host. What is asked of it and is not there, or is no such value, raises
+    HostFailed; our own mistakes with what was read still show as what they are."""
+
+    def __init__(self, host: str, said: object) -> None:
+        if not isinstance(said, Mapping):
+            raise HostFailed(f"{host}: the host's answer is not readable (no document)")
+        super().__init__(said)
+        self._host = host
+
+    def __missing__(self, name: str) -> Any:
+        raise self.odd(f"no {name}")
+
+    def odd(self, why: str) -> HostFailed:
+        return HostFailed(f"{self._host}: what it says is not readable ({why})")
+
+    def whole(self, name: str, most: int = _HUGE, least: int = 0) -> int:
+        """A size or a count."""
+        value = self[name]
+        if type(value) is not int or not least <= value <= most:
+            raise self.odd(f"{name} is no number that it can be")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self[name]
+        if not isinstance(value, str) or "\0" in value:
+            raise self.odd(f"{name} is no text")
+        return value
+
+    def path(self, name: str) -> str:
+        """An absolute one."""
+        value = self.text(name)
+        if not value.startswith("/"):
+            raise self.odd(f"{name} is no path")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self[name]
+        if not isinstance(value, bool):
+            raise self.odd(f"{name} is neither true nor false")
+        return value
+
+    def rows(self, name: str, *kinds: type) -> list[list[Any]]:
+        """Lists with one value of each kind; an int is a size or a count, as above."""
+        value = self[name]
+        for row in value if isinstance(value, list) else [None]:
+            if not isinstance(row, list) or len(row) != len(kinds):
+                raise self.odd(f"{name} has rows of another form")
+            if not all(map(_is, row, kinds)):
+                raise self.odd(f"{name} has rows of other values")
+        return value  # type: ignore[no-any-return]
+
+
+def _is(value: object, kind: type) -> bool:
+    if kind is float:
+        return type(value) in (int, float) and 0 <= value < _HUGE  # type: ignore[operator]
+    return type(value) is kind and (kind is not int or 0 <= value <= _HUGE)  # type: ignore[operator]
