@@ -69,7 +69,7 @@ def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) ->
         return (f"outputs: could not be fetched ({e.strerror or e}); they are on the hosts",)
 
     def work(host: Host) -> Brought:
-        below = outputs if host.name == wish.first else outputs / f"@{safe(host.name)}"
+        below = outputs if host.name == wish.first else outputs / folder_of(host.name)
         return _bring(agents[host], wish, below, note)
 
     outcomes = fan_out(tuple(agents), work, forks=16)
@@ -90,10 +90,8 @@ def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) ->
 def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
     asked = {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
     done = agent.call("results.list", {**asked, "patterns": list(wish.patterns)}, timeout=120).done
-    try:
-        files = [(str(path), int(size)) for path, size in done["files"]]
-    except (KeyError, TypeError, ValueError):
-        raise HostFailed(f"{agent.host.name}: its list of files is not readable") from None
+    files: list[tuple[str, int]] = [(path, size) for path, size in done.rows("files", str, int)]
+    others = other_folders(wish) if agent.host.name == wish.first else frozenset()
     count, total = 0, 0
     refused: list[str] = []
     if sum(size for _, size in files) > 100e6:
@@ -101,6 +99,10 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
     for path, size in files:
         if not is_inside(path):
             refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
+            continue
+        if path.partition("/")[0].casefold() in others:
+            why = "what comes from another host goes there"
+            refused.append(f"{agent.host.name}: {path} was not taken ({why})")
             continue
         try:
             _read(agent, {**asked, "path": path}, size, below / path)
@@ -112,6 +114,15 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
     if done.get("more") is True:
         refused.append(f"{agent.host.name}: more than {len(files)} files match; the rest is there")
     return Brought(count, total, tuple(refused), bool(files))
+
+
+def folder_of(host: str) -> str:
+    return f"@{safe(host)}"
+
+
+def other_folders(wish: Wish) -> frozenset[str]:
+    """As a disk that does not tell large letters from small ones has them."""
+    return frozenset(folder_of(name).casefold() for name in wish.roots if name != wish.first)
 
 
 def is_inside(path: str) -> bool:
@@ -140,6 +151,8 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
             done = agent.call("results.read", wanted, on_event=part).done
             if why := done.get("refused"):
                 raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
+            if left != max(0, size - offset - PIECE):
+                raise OSError(f"only {size - left:,} of its {size:,} bytes came")
     except BaseException:
         target.unlink(missing_ok=True)  # it is not what is there
         raise
