@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core import mpi
 from ipexctl.core.inventory import fold
 from ipexctl.core.rows import Minor, Row
 from ipexctl.core.shelf import span
@@ -68,6 +69,7 @@ def read_look(host: str, raw: Mapping[str, Any]) -> Look:
         isinstance(t, str) and t.isprintable() for pair in packages.items() for t in pair
     ):
         raise ValueError("no packages")
+    mpi.in_packages(packages, path)  # its version is one
     return Look(host, path, (python[0], python[1], python[2]), packages, mpirun is True)
 
 

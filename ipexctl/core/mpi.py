@@ -158,18 +158,25 @@ def row_of(found: Mpi | None) -> str:
 
 
 def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
-    """The one that came as a wheel into the environment at `prefix`."""
+    """The one that came as a wheel into the environment at `prefix`. Raises ValueError for a
+    version that is none."""
     for row in FLAVOURS.values():
         if version := versions.get(row.package):
-            return Mpi(row.name, version, f"{prefix}/bin", None)
+            return _with_version(Mpi(row.name, version, f"{prefix}/bin", None))
     return None
 
 
+def _with_version(found: Mpi) -> Mpi:
+    if found.flavour == "intel":  # the only one whose versions are compared
+        Version(found.version)
+    return found
+
+
 def recognised(said: str, folder: str) -> Mpi | None:
-    """From what `mpirun --version` says."""
+    """From what `mpirun --version` says. Raises ValueError for a version that is none."""
     for name, pattern in _SAYS:
         if found := re.search(pattern, said):
-            return Mpi(name, found[1], folder, None)
+            return _with_version(Mpi(name, found[1], folder, None))
     return None
 
 
