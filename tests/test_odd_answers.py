@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +20,14 @@ from ipexctl.core.envs import read_shelf
 from ipexctl.core.launch import read_prepared
 from ipexctl.core.model import Blob, Host, HostDown
 from ipexctl.core.stack import proved_text
+from ipexctl.core.sync import File, Tree
 from ipexctl.errors import HostFailed
-from ipexctl.hosts import carriers, store
+from ipexctl.hosts import carriers, store, trees
 from ipexctl.hosts.agent import Agent, Hello
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import HEAD, HEADER_LIMIT, BadFrame, Decoder
 from ipexctl.hosts.transport import PipeChannel
+from ipexctl.hosts.trees import Bundle
 from ipexctl.verbs.data import _all, _removed
 from ipexctl.verbs.envs import _removal
 from ipexctl.verbs.installing.work import read_state
@@ -213,6 +216,39 @@ def _each_odd(value: Any) -> Iterator[Any]:
                 yield [*value[:i], other, *value[i + 1 :]]
 
 
+# --- whose answer it is, and how long it may be ---
+
+
+def test_frames_of_another_request_are_not_this_ones_answer(tmp_path):
+    """A late answer to an earlier request, before ours."""
+    others: Frames = [
+        [{"id": 99, "event": "got", "bytes": 7}, 0],
+        [{"id": 99, "error": {"what": "not ours"}}, 0],
+        [{"id": 99, "done": {"port": 2}}, 0],
+        [{"event": "got", "bytes": 1}, 0],
+        [{"done": {"port": 1}}, 0],
+    ]
+    heard: list[Any] = []
+    with speaking(tmp_path, {"h": [others]}) as agents:
+        for agent in agents.values():
+            reply = agent.call("x", on_event=lambda frame: heard.append(frame.header["bytes"]))
+    assert (reply.done, heard) == ({"port": 1}, [1])
+
+
+def test_an_answer_without_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("ipexctl.hosts.agent.ANSWER_LIMIT", 1 << 20)
+    long: Frames = [[[{"event": "part"}, 1 << 19], *([[{"event": "part"}, 1 << 19]] * 8), *done()]]
+    good = [*done(port=1)]
+    short: list[Frames] = [[[{"event": "part"}, 1 << 19], *good]] * 4
+
+    def ask(agent: Agent) -> object:
+        return [agent.call("x").done for _ in range(3 if agent.host.name == "good" else 1)]
+
+    first, down = both(tmp_path, short, long, ask)  # the limit is of one answer, not of all
+    assert first == [{"port": 1}] * 3
+    assert "more than 1 MiB" in down.what
+
+
 # --- frames --------------------------------------------------------------------------------------
 
 
@@ -222,6 +258,49 @@ def test_a_header_has_a_limit_of_its_own():
         Decoder().feed(HEAD.pack(HEADER_LIMIT + 1, 0))
     with pytest.raises(BadFrame):
         Decoder(1 << 10).feed(HEAD.pack((1 << 10) + 1, 0))
+
+
+def test_a_header_does_not_fill_the_memory():
+    data = b'{"id": 1, "done": {"a": [' + b'{"":{}},' * (HEADER_LIMIT // 8 - 10) + b"0]}}"
+    tracemalloc.start()
+    Decoder().feed(HEAD.pack(len(data), 0) + data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 400 << 20, f"{peak >> 20} MiB"
+
+
+# --- files of a tree ---
+
+
+def lacks(*events: object, count: object) -> list[Frames]:
+    said = [[{"event": "missing", "files": files}, 0] for files in events]
+    return [[*said, [{"done": {"missing": count}}, 0]]]
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        lacks([0, 1], [2], count=2),
+        lacks([0, 1], count=3),
+        lacks([0, 1, 2], [0], count=4),
+        lacks([3], count=1),
+        lacks([-1], count=1),
+        lacks([True], count=1),
+        lacks({"0": 1}, count=1),
+        lacks(None, count=0),
+        lacks([0], count="1"),
+    ],
+)
+def test_files_that_a_host_cannot_lack(tmp_path, evil):
+    tree = Tree((), tuple(File(name, 0, name * 64) for name in "abc"))
+
+    def send(agent: Agent) -> object:
+        bundle: Any = Bundle(tree, None)  # type: ignore[arg-type]
+        return trees.bring(agent, bundle, {"root": "/r"}).done
+
+    good = [[[{"done": {"cwd": "/x"}}, 0]]]
+    first, down = both(tmp_path, good, evil, send)
+    assert (first, "which files it lacks" in down.what) == ({"cwd": "/x"}, True)
 
 
 # --- files of a run ------------------------------------------------------------------------------

@@ -68,6 +68,22 @@ def test_what_is_there_is_not_sent_again_and_a_duplicate_is_sent_once(
     assert ensure(agent, root, list(blobs), blobs.__getitem__) == Sent(0, 0)
 
 
+def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ipexctl.hosts.store.AT_ONCE", 2)
+    blobs = files(tmp_path, *(os.urandom(n) for n in (1, 2, 3, 4, 5)))
+    root, counted = tmp_path / "root", []
+    ensure(agent, str(root), list(blobs)[3:4], blobs.__getitem__)
+    sent = ensure(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
+    assert (sent, sum(counted)) == (Sent(4, 11), 11)
+    assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
+    space = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    huge = [*list(files(tmp_path, b"new")), *(Blob("h", c * 64, space) for c in "abc")]
+    with pytest.raises(HostFailed, match="space"):  # before the first of them is sent
+        ensure(agent, str(tmp_path / "other"), huge, blobs.__getitem__)
+
+
 def test_a_blob_cut_short_on_the_host_counts_as_missing(agent: Agent, tmp_path: Path) -> None:
     blobs = files(tmp_path, b"whole")
     root = tmp_path / "root"

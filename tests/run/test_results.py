@@ -122,6 +122,31 @@ def test_a_refusal_names_the_option_that_was_typed(option):
     assert refused.value.hint.endswith(f"{option} out")
 
 
+def test_a_list_with_long_names_ends_before_it_is_too_long_for_one_answer(agent, tmp_path):
+    folder = tmp_path / "runs" / RUN / "work"
+    for _ in range(14):
+        folder /= "é" * 120
+    folder.mkdir(parents=True)
+    for i in range(700):
+        (folder / f"{i:03}").touch()
+    asked = {"root": str(tmp_path), "run_id": RUN, "patterns": ["**"]}
+    done = agent.call("results.list", asked).done
+    assert done["more"] is True
+    assert 500 < len(done["files"]) < 700
+    assert done["files"][-1][0].endswith(f"/{len(done['files']) - 1:03}")
+
+
+def test_a_file_that_became_shorter_is_not_taken(brought, tmp_path):
+    def cut(path: str) -> None:
+        (tmp_path / "runs" / RUN / "work/b").write_text("")
+
+    assert brought("*", cut, "a", "b") == [
+        "outputs: outputs (1 file, 1 byte)",
+        "here: b was not taken (only 0 of its 1 bytes came)",
+        {"a": "a"},
+    ]
+
+
 @dataclass
 class Losing:
     """An agent on whose host something happens between the list of files and their bytes."""
