@@ -79,7 +79,7 @@ def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
     assert (sent, sum(counted)) == (Sent(4, 11), 11)
     assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
     space = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    huge = [*list(files(tmp_path, b"new")), *(Blob("h", c * 64, space) for c in "abc")]
+    huge = [*list(files(tmp_path, b"new")), *(Blob("h", c * 64, space // 2) for c in "abc")]
     with pytest.raises(HostFailed, match="space"):  # before the first of them is sent
         ensure(agent, str(tmp_path / "other"), huge, blobs.__getitem__)
 
