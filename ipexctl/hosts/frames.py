@@ -11,7 +11,7 @@ from typing import Any
 
 HEAD = struct.Struct(">II")
 LIMIT = 64 << 20  # of a body
-HEADER_LIMIT = 8 << 20  # JSON becomes thirty times as large in memory
+HEADER_LIMIT = 8 << 20  # JSON becomes up to 36 times as large in memory
 _DIGITS = 20
 
 
