@@ -7,7 +7,7 @@ from typing import Any
 
 from ipexctl.core import mpi, setvars
 from ipexctl.core.model import HostPlan, LaunchPlan, Prepared
-from ipexctl.core.plan import secret
+from ipexctl.core.plan import ports, secret
 from ipexctl.core.plan.decide import (
     decide,
     host_variables,
@@ -36,13 +36,14 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         hosts.append(_host_plan(site, i, rank, request))
         rank += len(site.places.parts)
     secret.check(request.secret, hosts)
+    more = ports.of_mpirun(hosts[0], mpi.FLAVOURS[starter].flags) if starter else ()
     run_dir = f"{first.facts.disk.root}/runs/{run_id}"
     return LaunchPlan(
         hosts=tuple(hosts),
         master_addr=decided.master_addr,
         master_port=decided.master_port,
         argv=request.argv,
-        mpirun=mpi.mpirun(hosts[0], starter, rank, run_dir),
+        mpirun=mpi.mpirun(hosts[0], starter, rank, run_dir, more),
         machinefile=mpi.machinefile(hosts, starter),
         notes=decided.notes,
         backend=decided.backend.name,
@@ -85,7 +86,7 @@ def _mpi(nodes: Sequence[Node]) -> str:
 
 def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> HostPlan:
     node, nic = site.node, site.nic
-    variables, of_all = rank_variables(site, request), process_variables(request)
+    variables, of_all = rank_variables(site, request), process_variables(site, request)
     prepared = node.prepared
     starter = mpi.row_of(prepared.mpi)
     return HostPlan(

@@ -75,7 +75,9 @@ MPICH = Flavour(
     slots="{label}:{ranks}",
     daemons=frozenset({"hydra_pmi_proxy"}),
     variables=(("LD_LIBRARY_PATH", "{prefix}/lib"),),
+    nic=(("UCX_NET_DEVICES", "{nic}"),),  # else it takes all, and hangs if one reaches nobody
 )  # fmt: skip
+_OWN_PORTS = frozenset({"oob_tcp_dynamic_ipv4_ports", "oob_tcp_dynamic_ipv6_ports"})
 OPENMPI = Flavour(
     name="openmpi",
     title="Open MPI",
@@ -97,7 +99,7 @@ OPENMPI = Flavour(
         ("PRTE_PREFIX", "{prefix}"), ("PMIX_PREFIX", "{prefix}"),
     ),
     nic=(("PRTE_MCA_prte_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
-    dropped=frozenset({"prte_if_include", "prte_tmpdir_base"}),
+    dropped=_OWN_PORTS | {"prte_if_include", "prte_tmpdir_base"},
     own_names=False,
 )  # fmt: skip
 OPENMPI_4 = Flavour(
@@ -116,7 +118,7 @@ OPENMPI_4 = Flavour(
     daemons=frozenset({"orted"}),
     variables=(("LD_LIBRARY_PATH", "{prefix}/lib"), ("OPAL_PREFIX", "{prefix}")),
     nic=(("OMPI_MCA_oob_tcp_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
-    dropped=frozenset({"oob_tcp_if_include", "orte_tmpdir_base"}),
+    dropped=_OWN_PORTS | {"oob_tcp_if_include", "orte_tmpdir_base"},
     own_names=False,
 )  # fmt: skip
 FLAVOURS: Mapping[str, Flavour] = {f.name: f for f in (INTEL, MPICH, OPENMPI, OPENMPI_4)}
@@ -212,13 +214,15 @@ def no_mpirun(host: str, said: object) -> HostFailed:
 # --- what it is started with ---------------------------------------------------------------------
 
 
-def mpirun(first: HostPlan, name: str, n: int, run_dir: str) -> tuple[str, ...]:
+def mpirun(
+    first: HostPlan, name: str, n: int, run_dir: str, more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """The command on the first host; () where our agents start the ranks themselves."""
     if name == NONE:
         return ()
     values = {"run": run_dir, "nic": first.nic, "n": str(n)}
     flags = tuple(word.format_map(values) for word in FLAVOURS[name].flags)
-    return (f"{first.mpi_bin}/mpirun", *flags, *RANK)
+    return (f"{first.mpi_bin}/mpirun", *flags, *more, *RANK)
 
 
 def starter(host: HostPlan) -> tuple[str, ...]:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from ipexctl.core import mpi
 from ipexctl.core.model import Host, HostPlan, LaunchPlan
+from ipexctl.core.plan import ports
 from ipexctl.core.plan.variables import OWN
 from ipexctl.core.shell import quote
 from ipexctl.errors import InputError, printable
 
 SECRETS = ".ipexctl/secrets"
+_GIVEN = "IPEXCTL_GIVEN_"
 _END = "END-OF-IPEXCTL"
 _SSH = ("ssh", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
 _PLAIN = re.compile(r"[\w./+-]*\Z", re.ASCII)  # what sed and a double-quoted text leave as it is
@@ -57,7 +59,8 @@ def _head(printed: Printed) -> Iterator[str]:
         yield f"#   ~/{SECRETS}/{name}"
     yield "set -eu"
     yield f"folder=${{1:-{quote((printed.folder,))}}}"
-    yield from (f': "${{{name}:?has no value here}}"' for name in printed.passed)
+    for name in printed.passed:  # the plan may set the same name for mpirun
+        yield f'export {_GIVEN}{name}="${{{name}:?has no value here}}"'
     yield "work=$(mktemp -d)"
     yield "trap 'rm -rf \"$work\"' EXIT"
 
@@ -84,7 +87,7 @@ def _rank(printed: Printed) -> Iterator[str]:
         yield from (_export(name, value) for name, value in host.env)
         yield from (
             _export(n, v) for n, v in host.rank_env if n not in printed.passed
-        )  # those have come with mpirun
+        )  # those come last
         yield f"python={quote((f'{host.prefix}/bin/python3',))} ;;"
     yield "esac"
     yield "case $rank in"
@@ -99,7 +102,9 @@ def _rank(printed: Printed) -> Iterator[str]:
         yield f'{name}=$(cat "$HOME/{SECRETS}/{name}") && export {name} || exit 1'
     yield 'cd "$1"'
     yield f'set -- "$python" {quote(plan.argv)}'
-    yield 'if [ "$cpus" ] && command -v taskset >/dev/null; then set -- taskset -c "$cpus" "$@"; fi'
+    yield '[ ! "$cpus" ] || ! pin=$(command -v taskset) || set -- "$pin" -c "$cpus" "$@"'
+    for name in printed.passed:
+        yield f'export {name}="${_GIVEN}{name}"; unset {_GIVEN}{name}'
     yield 'exec "$@" </dev/null'
 
 
@@ -123,7 +128,7 @@ def _mpirun(printed: Printed) -> Iterator[str]:
     first, row = printed.plan.hosts[0], mpi.FLAVOURS[printed.plan.mpi]
     values = {"run": "", "nic": first.nic, "n": str(printed.plan.world_size)}
     yield quote((f"{first.mpi_bin}/mpirun",))
-    names = printed.passed
+    names = [f"{_GIVEN}{name}" for name in printed.passed]
     if not row.own_names:
         yield from (quote(("-x", name)) for name in names)
     for word in row.flags:
@@ -131,19 +136,21 @@ def _mpirun(printed: Printed) -> Iterator[str]:
             yield quote(("-genvlist", ",".join(names)))
         else:
             yield ('"$work"' if "{run}" in word else "") + quote((word.format_map(values),))
+    if more := ports.of_mpirun(first, row.flags):
+        yield quote(more)
 
 
 def _bootstrap(printed: Printed) -> Iterator[str]:
     """mpirun calls it as `[-q] [-x] HOST COMMAND`, where COMMAND is for a shell on HOST."""
-    first, *others = printed.plan.hosts
+    first = printed.plan.hosts[0]
     row = mpi.FLAVOURS[printed.plan.mpi]
     yield "#!/bin/sh"
     yield 'while [ "$1" = -q ] || [ "$1" = -x ]; do shift; done'
     yield "host=$1; shift"
     yield "case $host in"
-    yield f'{quote((first.label,))}) exec /bin/sh -c "$*" ;;'
-    for host in others:
-        login = quote((*_SSH, *_login(printed.hosts[host.host])))
+    for host in printed.plan.hosts:
+        ssh = (*_SSH, *_login(printed.hosts[host.host]))
+        login = quote(("/bin/sh", "-c") if host is first else ssh)
         edits = " ".join(quote(("-e", edit)) for edit in _edits(first, host, row))
         line = f'"$(printf \'%s\' "$*" | sed {edits})"' if edits else '"$*"'
         yield f"{quote((host.label,))}) exec {login} {line} ;;"
@@ -158,7 +165,11 @@ def _login(host: Host) -> tuple[str, ...]:
 
 
 def _edits(first: HostPlan, host: HostPlan, row: mpi.Flavour) -> Iterator[str]:
-    """sed: the first host's prefix and interface in a command become those of this host."""
+    """sed: the first host's prefix and interface in a command become those of this host, and
+    mpirun's own port becomes that of its daemons."""
+    words = ports.of_mpirun(first, row.flags)
+    for name, port in zip(words[1::3], words[2::3], strict=True):
+        yield rf's|\({name}\) "*{port}"*|\1 {int(port) + 1}|g'
     if not row.own_names:  # its daemons complain of a program that only the first host has
         yield r's|\(plm_[rs]sh_agent\) "[^"]*"|\1 /bin/sh|g'
     for own, other in ((first.prefix, host.prefix), (first.nic, host.nic)):

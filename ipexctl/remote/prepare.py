@@ -106,17 +106,21 @@ def preload(prefix):
 
 
 def free_port(seed, ports=None):
-    """A port nobody has now. Each run begins to look elsewhere, so that two take different ones."""
+    """A port nobody has now. Each run begins to look elsewhere, so that two take different ones.
+
+    Of `ports`, first and last, the two below it are free, too: a run takes three.
+    """
     low, high = outgoing_ports()
     usable = [p for p in PORTS if not low <= p <= high] or PORTS
     if ports:
-        usable = range(ports[0], ports[1] + 1)
+        usable = range(ports[0] + 2, ports[1] + 1, 3)
     start = zlib.crc32(seed.encode("utf-8")) % len(usable)
     for i in range(len(usable)):
         port = usable[(start + i) % len(usable)]
-        if is_free(port):
+        if all(is_free(p) for p in range(port - 2 if ports else port, port + 1)):
             return port
-    raise Failure("no free port between %d and %d" % (usable[0], usable[-1]))
+    asked = ports or (usable[0], usable[-1])
+    raise Failure("no free port between %d and %d" % tuple(asked))
 
 
 def outgoing_ports():

@@ -26,6 +26,7 @@ from ipexctl.core.outcome import (
     kept_plan,
     result_document,
 )  # fmt: skip
+from ipexctl.core.plan.ports import top
 from ipexctl.core.plan.request import Ports
 from ipexctl.core.plan.share import fitting
 from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
@@ -340,7 +341,8 @@ def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
-    asked = {"root": root, "run_id": run_id, "ports": options.ports, "pythons": _pythons(host)}
+    bounded = top(options.ports) if options.ports else None
+    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
     done = agent.call("prepare.run", asked).done
     try:
         prepared = launch.read_prepared(done)

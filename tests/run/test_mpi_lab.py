@@ -148,6 +148,61 @@ def test_kill_9_of_mpirun_or_of_ipexctl_leaves_nothing_and_no_files_in_tmp(fleet
         assert [runner.lab.run_in(h, look).stdout for h in runner.lab.hosts] == [""] * 3
 
 
+LISTENS = """
+import ctypes, os, sys, torch.distributed
+
+def seen(when):
+    for name in ("tcp", "tcp6"):
+        for words in map(str.split, open(f"/proc/self/net/{name}")):
+            address, _, port = words[1].rpartition(":")
+            if words[3] == "0A" and address[-8:] not in ("0100007F", "01000000"):
+                print(when, int(port, 16), flush=True)
+
+mpi = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+if hasattr(mpi, "ompi_mpi_comm_world"):
+    world = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
+    char = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_char")))
+else:
+    world, char = 0x44000000, 0x4C000101
+text = ctypes.create_string_buffer(b"told" if os.environ["RANK"] == "0" else b"", 100000)
+assert mpi.MPI_Bcast(text, 100000, char, 0, world) == 0
+assert text.value == b"told"
+seen("mpi")
+assert mpi.MPI_Barrier(world) == 0
+torch.distributed.init_process_group("gloo")
+torch.distributed.barrier()
+seen("gloo")
+print("master", os.environ["MASTER_PORT"], flush=True)
+torch.distributed.barrier()
+mpi.MPI_Finalize()
+"""
+
+
+def listen_within(runner: Runner, library: str) -> None:
+    run = runner.start("-n", "3", "--ports", "31000-31015", str(runner.script(LISTENS)), library)
+    result = run.finish()
+    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    for rank in range(3):
+        told = [line.split() for line in run.lines(rank)]
+        (master,) = {int(port) for word, port in told if word == "master"}
+        of_mpi = {int(port) for word, port in told if word == "mpi"} - {22}
+        assert 31010 <= master <= 31015
+        assert of_mpi
+        assert of_mpi <= set(range(31000, 31016)) - {master}
+        if rank == 0:
+            assert ["gloo", str(master)] in told
+
+
+def test_ports_of_each_mpi_lie_in_the_range_and_torch_has_its_own(fleet, tmp_path):
+    library = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40"}[fleet.name]
+    listen_within(fleet.runner(tmp_path), library)
+
+
+def test_ports_of_intel_mpi_lie_in_the_range_and_torch_has_its_own(runner):
+    listen_within(runner, "libmpi.so.12")
+
+
 def keys(fleet: Fleet) -> None:
     """node01 may log in to the others, and knows their host keys."""
     lab, ssh = fleet.lab, fleet.home("node01") / ".ssh"

@@ -52,15 +52,16 @@ def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     return variables.merged(variables.ours(site), dict(request.env))
 
 
-def process_variables(request: RunRequest) -> tuple[Variable, ...]:
+def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     """For MPI's own programs, too."""
-    made = _of_processes(request)
+    made = _of_processes(site, request)
     asked = dict(request.env)
     return variables.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
 
 
-def _of_processes(request: RunRequest) -> tuple[Variable, ...]:
-    bounded = ports.variables(request.ports) if request.ports else ()
+def _of_processes(site: Site, request: RunRequest) -> tuple[Variable, ...]:
+    port = site.node.prepared.port
+    bounded = ports.variables(request.ports, port) if request.ports else ()
     return (
         Variable("I_MPI_PIN", "0", "the ranks are pinned by their wrapper, so not by MPI"),
         *(Variable(name, value, "--ports") for name, value in bounded),
@@ -162,7 +163,7 @@ def _overridden(
         yield f"--env {name}: not used, as it differs in each rank"
     planned = {name: [value] for name, value in master.items()}
     for site in sites:
-        ours = (*variables.ours(site), *_of_processes(request))
+        ours = (*variables.ours(site), *_of_processes(site, request))
         for name, value in (*((v.name, v.value) for v in ours), *host_variables(site)):
             planned.setdefault(name, []).append(value)
     for name, values in planned.items():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ipexctl.core.inventory import fold
+from ipexctl.core.model import HostPlan
 from ipexctl.core.plan.request import Node, Ports
 from ipexctl.errors import InputError
 
-FEWEST = 16  # MASTER_PORT, mpirun, and a few of each MPI process
+FEWEST = 16  # for two runs at a time, and 10 for Hydra and the processes that use MPI
 
 
 def read_ports(text: str) -> Ports:
@@ -28,19 +29,46 @@ def read_ports(text: str) -> Ports:
     return low, high
 
 
-def variables(ports: Ports) -> tuple[tuple[str, str], ...]:
-    """For every MPI, and for libfabric below it; each reads its own names only."""
+def top(ports: Ports) -> Ports:
+    """The quarter that is kept for MASTER_PORT, Open MPI's daemon and its mpirun: three for a run.
+
+    What is below is for all others. A host chooses its three: remote/prepare.py.
+    """
     low, high = ports
-    pair = f"{low}:{high}"
+    return high + 1 - 3 * max(2, (high - low + 1) // 12), high
+
+
+def variables(ports: Ports, port: int) -> tuple[tuple[str, str], ...]:
+    """For every MPI, and for libfabric and UCX below it; each reads its own names only.
+
+    Open MPI's daemon listens on every port that it is given, so it gets one: that below `port`, the
+    free one that its host has named.
+    """
+    low, high = ports[0], top(ports)[0] - 1
+    pair, count, daemon = f"{low}:{high}", str(high - low + 1), str(port - 1)
     return (
         ("I_MPI_PORT_RANGE", pair),
         ("MPIEXEC_PORT_RANGE", pair),
         ("MPIR_CVAR_CH3_PORT_RANGE", pair),
         ("FI_TCP_PORT_LOW_RANGE", str(low)),
         ("FI_TCP_PORT_HIGH_RANGE", str(high)),
-        ("PRTE_MCA_oob_tcp_dynamic_ipv4_ports", f"{low}-{high}"),
-        ("OMPI_MCA_btl_tcp_port_min_v4", str(low)),
-        ("OMPI_MCA_btl_tcp_port_range_v4", str(high - low + 1)),
+        ("UCX_TCP_PORT_RANGE", f"{low}-{high}"),
+        *((f"{name}_ipv{n}_ports", daemon) for name in _OF_DAEMONS for n in (4, 6)),
+        *((f"OMPI_MCA_btl_tcp_port_min_v{n}", str(low)) for n in (4, 6)),
+        *((f"OMPI_MCA_btl_tcp_port_range_v{n}", count) for n in (4, 6)),
+    )
+
+
+_OF_DAEMONS = ("PRTE_MCA_oob_tcp_dynamic", "OMPI_MCA_oob_tcp_dynamic")  # the second: Open MPI 4
+
+
+def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
+    """Beside Open MPI's mpirun a daemon runs on the first host: mpirun takes the port below."""
+    word = next((flag for flag in flags if flag.endswith("mca")), "")
+    prefix = {"--prtemca": _OF_DAEMONS[0], "--mca": _OF_DAEMONS[1]}.get(word)
+    found = [(n, v) for n, v in first.env if prefix and n.startswith(prefix) and v.isdecimal()]
+    return tuple(
+        text for n, v in found for text in (word, n.partition("_MCA_")[2], str(int(v) - 1))
     )
 
 
