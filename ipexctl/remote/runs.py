@@ -74,7 +74,7 @@ class HostRun:
         self.last_heard = time.monotonic()
         self.lock = threading.Lock()
         self.ranks = {}  # rank -> connection
-        self.running = set()  # ranks whose end is not known yet
+        self.running = set()  # ranks whose end has not been told yet
         self.launches = {}  # key -> connection of a bootstrap program
         self.children = {}  # key -> Popen
         self.killed = set()  # keys of those that were killed as ordered
@@ -221,11 +221,11 @@ class HostRun:
         self.running.add(number)
         self.tell(link, orders)
         ended, pid = self.until_end(number, reader)
-        self.running.discard(number)
         if not ended["lost"]:
             self.follower.finish(number)
         ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
         self.call.emit({"event": "rank", "rank": number, "ended": ended})
+        self.running.discard(number)
         reader.next()  # it stays until the controller has noted its end
         with self.lock:
             self.ranks.pop(number, None)
@@ -352,11 +352,18 @@ class HostRun:
             code = child.wait()
             self.follower.finish(key)
             if self.running and not by_signal(code):
-                time.sleep(HESITATION)  # it gave up as a rank was killed: that first
+                self.let_ranks_tell()
             asked = key in self.killed
             self.call.emit({"event": "exited", "key": key, "code": code, "asked": asked})
 
         start_thread(waiter)
+
+    def let_ranks_tell(self):
+        """What starts them gave up, as a rank was killed: that first, which itself hesitates."""
+        time.sleep(HESITATION)
+        latest = time.monotonic() + 3 * HESITATION
+        while self.running and time.monotonic() < latest:
+            time.sleep(0.05)
 
     def kill(self, key):
         child = self.children.get(key)

@@ -145,6 +145,17 @@ def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
     assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
 
 
+@pytest.mark.parametrize("count", ["1", "1", "1", "2"])
+def test_a_wrapper_that_was_killed_is_told_of_before_what_had_started_it(here, count):
+    text = (
+        "import os, time\nif os.environ['RANK'] == '0': os.kill(os.getppid(), 9)\ntime.sleep(60)\n"
+    )
+    (here / "code/killed.py").write_text(text)
+    done = run(here, "-n", count, "killed.py", active=str(here / "env"))
+    assert done.returncode == 137, done.stderr
+    assert "rank 0 on localhost was killed" in done.stderr
+
+
 @pytest.mark.parametrize("gone", [".ipexctl", "."])
 def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(here, gone):
     text = "import shutil, sys\nshutil.rmtree(sys.argv[1])\nsys.exit(7)\n"
@@ -172,6 +183,17 @@ def test_the_script_for_one_machine_runs_the_ranks(here):
         0,
         [f"{r} 2 127.0.0.1 {here}/env" for r in (0, 1)],
     )
+
+
+def test_the_script_gives_ranks_the_users_word_where_the_plan_has_another(here):
+    (here / "code/says.py").write_text("import os\nprint(os.environ['PATH'], *os.environ)\n")
+    words = ("--print-cmd", "-n", "1", "--env", "PATH", "says.py")
+    printed = run(here, *words, active=str(here / "env"), PATH="/usr/bin:/bin:/mine")
+    (here / "go.sh").write_text(printed.stdout)
+    env = {**os.environ, "PATH": "/yours:/usr/bin:/bin"}
+    done = subprocess.run(["sh", "go.sh"], cwd=here, env=env, capture_output=True, text=True)
+    assert done.stdout.split()[0] == "/yours:/usr/bin:/bin", done.stderr
+    assert "IPEXCTL_GIVEN_" not in done.stdout
 
 
 def test_without_torch_anywhere_the_next_step_is_an_install(here):
