@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ipexctl.core import causes
@@ -176,7 +176,16 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
         return None
     found = causes.match([*map(unmarked, map(plain, result.tail)), result.cause], known)
-    return found.cause if found else None
+    return _with_its_port(found.cause, found.line) if found else None
+
+
+_PORT = re.compile(r"(?:\bport: |\]:)(\d{1,5})\b")  # torch's: [::]:29500, port: 29500
+
+
+def _with_its_port(cause: Cause, line: str) -> Cause:
+    """The table's fixes name torchrun's port; the line may name another."""
+    port = _PORT.search(line)
+    return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
 
 
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:

@@ -179,6 +179,20 @@ def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
     assert known.slug == "out-of-memory"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The server socket has failed to bind to [::]:40012 (errno: 98 - Address already in use).",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
+        "network address. port: 40012, useIpv6: false, code: -98, name: EADDRINUSE, message: a",
+    ],
+)
+def test_the_fix_for_a_port_that_is_taken_names_that_port(line):
+    end = RankEnd(0, "n0", 1, None)
+    known = known_cause(result(first=end, cause="rank 0", tail=(line,)), failures())
+    assert known.fix.startswith("ss -ltnp 'sport = :40012' ")
+
+
 # --- the folder here -----------------------------------------------------------------------------
 
 
