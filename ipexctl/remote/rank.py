@@ -18,6 +18,7 @@ import time
 
 PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPIR_")
 RUN_MARK = "IPEXCTL_RUN_ID"
+KILLED = 255  # a wrapper was; as a signal's code it would be taken for the end of all of them
 
 
 def main(rank, local):
@@ -75,7 +76,9 @@ def start_all(places):
     worst = 0
     for _ in places:
         _, status = os.wait()
-        worst = max(worst, os.WEXITSTATUS(status) if os.WIFEXITED(status) else 255)
+        worst = max(worst, os.WEXITSTATUS(status) if os.WIFEXITED(status) else KILLED)
+    if worst == KILLED:
+        time.sleep(1.0)  # the agent hesitates before it tells of a killed rank: that first
     return worst
 
 

@@ -352,18 +352,11 @@ class HostRun:
             code = child.wait()
             self.follower.finish(key)
             if self.running and not by_signal(code):
-                self.let_ranks_tell()
+                time.sleep(HESITATION)  # it gave up as a rank was killed: that first
             asked = key in self.killed
             self.call.emit({"event": "exited", "key": key, "code": code, "asked": asked})
 
         start_thread(waiter)
-
-    def let_ranks_tell(self):
-        """What starts them gave up, as a rank was killed: that first, which itself hesitates."""
-        time.sleep(HESITATION)
-        latest = time.monotonic() + 3 * HESITATION
-        while self.running and time.monotonic() < latest:
-            time.sleep(0.05)
 
     def kill(self, key):
         child = self.children.get(key)
