@@ -235,7 +235,7 @@ SAYS = (
 @pytest.mark.slow
 def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
     runner = with_keys.runner(tmp_path)
-    words = ["-n", "3", "--env", "WORDS=it's $x", "--env", "SECRET"]
+    words = ["-n", "3", "--ports", "31000-31015", "--env", "WORDS=it's $x", "--env", "SECRET"]
     script = [str(runner.script(SAYS)), "a b", "$(id)"]
     text = runner.plain("--print-cmd", *words, *script, SECRET="hush").stdout
     assert "hush" not in text
