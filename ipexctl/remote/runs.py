@@ -352,7 +352,8 @@ class HostRun:
             code = child.wait()
             self.follower.finish(key)
             if self.running and not by_signal(code):
-                time.sleep(HESITATION)  # it gave up as a rank was killed: that first
+                # it gave up as a rank was killed: that first; with 0, it was asked to
+                time.sleep(HESITATION if code else 2 * HESITATION)
             asked = key in self.killed
             self.call.emit({"event": "exited", "key": key, "code": code, "asked": asked})
 
