@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -361,7 +362,8 @@ def _pythons(host: Host) -> list[str]:
         return []
     active = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     found = [shutil.which(name) for name in ("python3", "python")]
-    return [*(f"{prefix}/bin/python" for prefix in active if prefix), *filter(None, found)]
+    last = [*filter(None, found), sys.executable]
+    return [*(f"{prefix}/bin/python" for prefix in active if prefix), *last]
 
 
 def _not_ready(what: str, hint: str) -> RunFailed:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
@@ -34,12 +35,18 @@ def here(tmp_path: Path) -> Path:
 
 
 def run(
-    here: Path, *words: str, active: str, to: str = "", folder: str = "code", **more: str
+    here: Path,
+    *words: str,
+    active: str,
+    to: str = "",
+    folder: str = "code",
+    python: str = "",
+    **more: str,
 ) -> subprocess.CompletedProcess[str]:
-    """`to`: where sh sends its stdout instead of to us."""
+    """`to`: where sh sends its stdout instead of to us. `python`: what ipexctl itself runs in."""
     kept = {n: v for n, v in os.environ.items() if n in ("LANG", "TMPDIR")}
     env = {"HOME": str(here / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO), **kept}
-    argv = [sys.executable, "-m", "ipexctl", "run", "-n", "2", *words]
+    argv = [python or sys.executable, "-m", "ipexctl", "run", "-n", "2", *words]
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {to}', "sh", *argv],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=here / folder, timeout=60,
@@ -56,6 +63,13 @@ def test_the_active_environment_is_used_and_named(here):
     assert f"nothing is installed here, so {here}/env/bin/python3 is used" in done.stderr
     assert "ranks are started without MPI" in done.stderr
     assert "processes left on the hosts: 0" in done.stderr
+
+
+def test_the_environment_that_ipexctl_is_in_is_used_where_no_other_has_torch(here):
+    python = str(here / "env/bin/python")
+    path = f"{REPO}:{sysconfig.get_path('purelib')}"
+    done = run(here, "train.py", "0", active="", python=python, PYTHONPATH=path)
+    assert (done.returncode, done.stderr.count(f"so {here}/env/bin/python3 is used")) == (0, 1)
 
 
 def test_a_run_goes_on_when_the_disk_of_its_stdout_is_full(here):
