@@ -328,13 +328,18 @@ def receive(call, file, size):
         body = next_body(call)
         if not body or len(body) > left:
             raise Failure("%d bytes came where %d were left" % (len(body), left), slug="damaged")
-        view = memoryview(body)
-        while view:
-            view = view[file.write(view) :]
+        write_all(file.write, body)
         digest.update(body)
         left -= len(body)
         call.emit({"event": "got", "bytes": len(body)})
     return digest.hexdigest()
+
+
+def write_all(write, data):
+    """One write may take only a part."""
+    view = memoryview(data)
+    while view:
+        view = view[write(view) :]
 
 
 def next_body(call):

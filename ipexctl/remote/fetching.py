@@ -211,7 +211,7 @@ class Work:
                 self.got(-out.seek(0, os.SEEK_END))
                 out.truncate(0)
                 return
-            write(out, piece)
+            blobs.write_all(out.write, piece)
             self.got(len(piece), len(piece))
             if came == expected:  # older Pythons would wait for the server to hang up
                 return
@@ -237,12 +237,6 @@ class Work:
 def right(file, wanted):
     file.seek(0)
     return blobs.hash_of(file).hexdigest() == wanted.sha
-
-
-def write(out, chunk):
-    view = memoryview(chunk)
-    while view:
-        view = view[out.write(view) :]
 
 
 def given_up(file, e, had):

@@ -376,10 +376,7 @@ def cloned(source, fd):
 
 
 def put(fd, data):
-    """All of it: one write may take only a part."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    blobs.write_all(lambda view: os.write(fd, view), data)
 
 
 def link(work, name, target):
