@@ -62,8 +62,12 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     lines = text.replace("\t", " ").splitlines()
-    kept = ("".join(c for c in line if unicodedata.category(c)[0] != "C") for line in lines)
-    return "\n".join(kept)
+    return "\n".join("".join(filter(is_shown, line)) for line in lines)
+
+
+def is_shown(letter: str) -> bool:
+    """No control character, and none of the other invisible ones that a terminal obeys."""
+    return unicodedata.category(letter)[0] != "C"
 
 
 class InputError(IpexctlError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import unicodedata
+
+from ipexctl.errors import is_shown
 
 
 def quote(argv: tuple[str, ...]) -> str:
@@ -13,16 +14,12 @@ def quote(argv: tuple[str, ...]) -> str:
 
 def pasted(argv: tuple[str, ...]) -> str:
     """For a person to read and paste: what a terminal obeys is spelled as bash and zsh read it."""
-    return " ".join(shlex.quote(a) if all(map(_is_shown, a)) else _spelled(a) for a in argv)
+    return " ".join(shlex.quote(a) if all(map(is_shown, a)) else _spelled(a) for a in argv)
 
 
 def _spelled(word: str) -> str:
     text = re.sub(r"[\\']", r"\\\g<0>", word)
-    return "$'" + "".join(c if _is_shown(c) else _escaped(c) for c in text) + "'"
-
-
-def _is_shown(letter: str) -> bool:
-    return unicodedata.category(letter)[0] != "C"
+    return "$'" + "".join(c if is_shown(c) else _escaped(c) for c in text) + "'"
 
 
 def _escaped(letter: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Any
+
+from ipexctl.errors import is_shown
 
 _HUGE = 1 << 62
 _ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
@@ -18,7 +19,7 @@ def plain(value: Any, most: int = 4096) -> str:
     text = value[:most]
     if text.isascii() and text.isprintable():
         return text.strip()
-    return "".join(c for c in text if unicodedata.category(c)[0] != "C").strip()
+    return "".join(filter(is_shown, text)).strip()
 
 
 def name(value: Any) -> str:
