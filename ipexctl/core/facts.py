@@ -157,22 +157,22 @@ def peer_address(facts: Facts) -> str:
 
 
 @cache  # asked again and again about the same addresses
-def loopback(address: str) -> bool:
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ip = ipaddress.ip_address(address)
+        return ipaddress.ip_address(address)
     except ValueError:
-        return False
-    return ip.is_loopback
+        return None
 
 
-@cache
+def loopback(address: str) -> bool:
+    ip = _parsed(address)
+    return ip is not None and ip.is_loopback
+
+
 def link_local(address: str) -> bool:
     """fe80::/10. What is such a one of IPv4 (169.254.x.y) needs no interface beside it."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return ip.version == 6 and ip.is_link_local
+    ip = _parsed(address)
+    return ip is not None and ip.version == 6 and ip.is_link_local
 
 
 def best(addresses: Iterable[str]) -> str:
@@ -180,12 +180,9 @@ def best(addresses: Iterable[str]) -> str:
     return min((a for a in addresses if not link_local(a)), key=lambda a: ":" in a, default="")
 
 
-@cache
 def public(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_global
-    except ValueError:
-        return False
+    ip = _parsed(address)
+    return ip is not None and ip.is_global
 
 
 def is_address(name: str) -> bool:
