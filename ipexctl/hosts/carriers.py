@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 from ipexctl.core.answer import Answer
 from ipexctl.core.fetching import Sample
 from ipexctl.core.model import Blob
-from ipexctl.errors import HostFailed, NotHere, Unreachable
+from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts.agent import Agent, failure, tail
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.store import SILENCE, Damaged, OnBytes, Room, Source, Store, absent, send
@@ -159,11 +159,7 @@ def draw(agent: Agent, root: str, blob: Blob, store: Store, on_bytes: OnBytes) -
             hint="run the same command again",
         ) from None
     except OSError as e:
-        raise NotHere(
-            f"cannot keep {blob.name} in {store.folder}",
-            why=e.strerror or str(e),
-            hint="free some space; or XDG_CACHE_HOME=FOLDER   # on another disk",
-        ) from None
+        raise store.cannot_keep(blob.name, e) from None
     return came
 
 

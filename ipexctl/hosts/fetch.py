@@ -158,11 +158,7 @@ class Fetcher:
                 hint=f"run the same command again; if that does not help: {GONE}",
             ) from None
         except OSError as e:
-            raise NotHere(
-                f"cannot keep {file.file} in {self.store.folder}",
-                why=e.strerror or str(e),
-                hint="free some space; or XDG_CACHE_HOME=FOLDER   # on another disk",
-            ) from None
+            raise self.store.cannot_keep(file.file, e) from None
 
     def _complete(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
         if urlsplit(url).scheme == "file":

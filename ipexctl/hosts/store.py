@@ -218,6 +218,13 @@ class Store:
                     self._settle(blob, part, out)
                     return
 
+    def cannot_keep(self, name: str, e: OSError) -> NotHere:
+        return NotHere(
+            f"cannot keep {name} in {self.folder}",
+            why=e.strerror or str(e),
+            hint="free some space; or XDG_CACHE_HOME=FOLDER   # on another disk",
+        )
+
     def _settle(self, blob: Blob, part: Path, out: BinaryIO) -> None:
         out.flush()
         os.fsync(out.fileno())
