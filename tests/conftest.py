@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core.model import Host
 from ipexctl.core.rows import Request
 from ipexctl.errors import NotHere
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.here import check
 from ipexctl.verbs.install import install
@@ -25,6 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "lab_root" in getattr(item, "fixturenames", ()):
             item.add_marker("lab")
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    """The real agent, on this machine."""
+    agent = connect(LocalTransport(), Host("here", local=True))
+    yield agent
+    agent.close()
 
 
 @pytest.fixture(scope="session")

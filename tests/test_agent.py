@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import shipping
-from ipexctl.hosts.agent import Agent, command_line, connect
+from ipexctl.hosts.agent import command_line, connect
 from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
 from ipexctl.verbs.facts import probe
@@ -35,13 +34,6 @@ class Through:
 
     def close(self) -> None:
         return None
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), HERE)
-    yield agent
-    agent.close()
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:

@@ -17,13 +17,6 @@ from ipexctl.hosts.store import CHUNK, WINDOW, Room, Sent, Store, absent, ensure
 from ipexctl.hosts.transport import LocalTransport
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
-    yield agent
-    agent.close()
-
-
 def files(tmp_path: Path, *contents: bytes) -> dict[Blob, Path]:
     out = {}
     for i, content in enumerate(contents):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -298,13 +297,6 @@ def test_hashes_are_kept_until_a_file_is_touched(tmp_path: Path) -> None:
 
 
 # --- on a host -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
-    yield agent
-    agent.close()
 
 
 class Limited(LocalTransport):

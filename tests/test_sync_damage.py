@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from ipexctl.core.model import Host
 from ipexctl.core.sync import PACKED
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.hosts.agent import Agent
 from ipexctl.verbs import sync
 from tests.test_sync import fill, taken
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
-    yield agent
-    agent.close()
 
 
 def test_what_was_damaged_on_a_host_is_sent_again(agent: Agent, tmp_path: Path) -> None:

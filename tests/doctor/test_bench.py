@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ipexctl.core import bench
 from ipexctl.core.bench import HostBench, Link, Measured, onednn_level, rounds, waves
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
 from tests import made
@@ -85,13 +84,6 @@ def test_nonsense_of_a_host_is_no_number(raw):
 
 
 # --- the agent's side ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), HERE)
-    yield agent
-    agent.close()
 
 
 def program(path: Path, text: str) -> str:

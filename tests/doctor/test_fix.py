@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,12 @@ import pytest
 from ipexctl.core import fix
 from ipexctl.core.condition import Limit
 from ipexctl.core.model import Finding, Severity
-from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.hosts.agent import Agent
 from ipexctl.verbs.fix import mend
 from ipexctl.verbs.fix import undo as take_back
 from ipexctl.verbs.target import Target
 from tests.checks.hosts import clean, findings, state
 from tests.doctor.test_doctor_lab import doctor
-from tests.test_agent import HERE
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), HERE)
-    yield agent
-    agent.close()
 
 
 @pytest.fixture

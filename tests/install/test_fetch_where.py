@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.fetching import Fetch, decide, seconds
-from ipexctl.core.model import Blob, Host
+from ipexctl.core.model import Blob
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.carriers import SAMPLE, Fetching, Moved, Push, draw, samples
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.logins import Logins
 from ipexctl.hosts.store import Room, Store
-from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import Lab, LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import Outcome, Shop, finish
@@ -36,13 +35,6 @@ def index(tmp_path: Path) -> Iterator[Served]:
     (folder / BLOB.name).write_bytes(CONTENT)
     with served(folder) as told:
         yield told
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
-    yield agent
-    agent.close()
 
 
 def bring(agent: Agent, index: Served, root: Path, room: Room | None = None) -> tuple[Moved, int]:

@@ -8,19 +8,17 @@ import stat
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ipexctl.core import data as core
 from ipexctl.core.data import Held
-from ipexctl.core.model import Host, Recap
+from ipexctl.core.model import Recap
 from ipexctl.core.sync import PACKED, File, Ignore, Tree
 from ipexctl.errors import InputError, RunFailed
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.hashes import Hashes
-from ipexctl.hosts.transport import LocalTransport
 from ipexctl.hosts.trees import FRAME
 from ipexctl.ui.data import listed_text
 from ipexctl.verbs import data
@@ -200,13 +198,6 @@ def remove(root: Path, name: str = "set") -> tuple[int, str]:
 def listed(root: Path) -> list[Held]:
     ((_, found),) = data.listed(Target(), str(root)).hosts
     return list(found)
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    made = connect(LocalTransport(), Host("here", local=True))
-    yield made
-    made.close()
 
 
 def test_what_a_run_uses_stays_and_all_else_of_it(agent: Agent, tmp_path: Path) -> None:
