@@ -22,6 +22,7 @@ drift = agent.module("drift")
 proof = agent.module("proof")
 pythons = agent.module("pythons")
 setvars = agent.module("setvars")
+unpacked = agent.module("unpacked")
 
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 WHEEL = re.compile(
@@ -52,10 +53,12 @@ def op_state(call, header):
 
 
 def op_build(call, header):
-    """{root, key, python, wheels: [[file, sha256], ...], uv: sha256, cpython: sha256} -> {built}
+    """{root, key, python, wheels: [[file, sha256], ...], uv: sha256, cpython: sha256, fresh}
+    -> {built}
 
     Every wheel and uv's own are blobs that are here already. So is a Python that was carried here;
-    with `cpython` "" the environment is made with the host's own at `python`.
+    with `cpython` "" the environment is made with the host's own at `python`. With `fresh` all
+    wheels are unpacked, also those that an earlier build has unpacked.
     """
     root = blobs.root_folder(header["root"])
     env = env_folder(root, header["key"])
@@ -64,13 +67,14 @@ def op_build(call, header):
     with Locked(call, root):
         if os.path.exists(os.path.join(env, OK)):
             return {"built": False}
-        blobs.verify(root, [sha for _, sha in wheels] + [header["uv"]] + carried)
-        size = unpacked_size(root, wheels)
+        store = unpacked.Unpacked(root, header["uv"], wheels, header["fresh"] is True)
+        blobs.verify(root, [sha for _, sha in store.lacking] + [header["uv"]] + carried)
+        size = unpacked_size(root, store.lacking)
         blobs.need_space(root, size, 0)
         uv = unpack_uv(root, header["uv"])
         python = pythons.ready(call, root, carried[0]) if carried else header["python"]
         try:
-            build(call, root, env, [uv, python], wheels, carried)
+            build(call, env, [uv, python], store, carried)
         except (Failure, OSError) as e:
             raise blobs.of_disk(e, root, size) from None
         drift.settled(env)
@@ -269,48 +273,40 @@ def uv_member(names):
     return fitting[0]
 
 
-def build(call, root, env, tools, wheels, carried):
+def build(call, env, tools, store, carried):
+    """uv is not told the hashes: the caller has seen to them, and uv takes longer for them than
+    for unpacking."""
     uv, python = tools
-    work = os.path.join(root, "envs", ".work-%d" % os.getpid())
-    remove_old_work(os.path.join(root, "envs"))
+    envs = os.path.dirname(env)
+    work = os.path.join(envs, ".work-%d" % os.getpid())
+    remove_old_work(envs)
     try:
         remove(env)
-        links = blobs.folder(root, "envs", os.path.basename(work), "wheels")
-        lines = [as_wheel(root, links, file, sha) for file, sha in wheels]
+        os.mkdir(work, 0o700)
         asked = os.path.join(work, "requirements.txt")
         with open(asked, "w") as file:
-            file.write("".join(lines))
-        variables = dict(clean_environ(env), UV_CACHE_DIR=os.path.join(work, "cache"), TMPDIR=work)
-        variables["HOME"] = work
+            file.writelines("%s==%s\n" % tuple(name.split("-")[:2]) for name, _ in store.wheels)
+        variables = dict(clean_environ(env), UV_CACHE_DIR=store.cache, TMPDIR=work, HOME=work)
         base = [uv, "--no-config", "--offline", "--color", "never", "--no-progress"]
         make = ["venv", "--quiet", "--no-project", "--python", python, env]
         fill = ["pip", "install", "--quiet", "--python", os.path.join(env, "bin", "python")]
-        fill += ["--no-index", "--no-deps", "--require-hashes", "--find-links", links, "-r", asked]
+        fill += ["--no-index", "--no-deps", "--link-mode", "hardlink", "--find-links", store.link()]
         call.emit({"event": "step", "what": "venv"})
         commands.run(call, base + make, variables, BUILD_TIMEOUT)
         call.emit({"event": "step", "what": "unpack"})
-        commands.run(call, base + fill, variables, BUILD_TIMEOUT)
+        commands.run(call, base + fill + ["-r", asked], variables, BUILD_TIMEOUT)
         make_runnable(os.path.join(env, "bin"))
-        needed = [sha for _, sha in wheels] + carried
-        mark = {"wheels": [file for file, _ in wheels], "blobs": needed}
+        store.keep()
+        needed = [sha for _, sha in store.wheels] + carried
+        mark = {"wheels": [file for file, _ in store.wheels], "blobs": needed}
         mark["dists"] = drift.metadata(env)
         write(os.path.join(env, OK), mark)
     except BaseException:
         remove(env)
+        unpacked.drop(store.root)
         raise
     finally:
         remove(work)
-
-
-def as_wheel(root, links, file, sha):
-    """The blob under the wheel's name, and the line that asks for exactly it."""
-    source, target = blobs.path_of(root, sha), os.path.join(links, file)
-    try:
-        os.link(source, target)
-    except OSError:  # a filesystem without hard links
-        os.symlink(source, target)
-    name, version = file.split("-")[:2]
-    return "%s==%s --hash=sha256:%s\n" % (name, version, sha)
 
 
 def make_runnable(folder):

@@ -16,6 +16,7 @@ blobs = agent.module("blobs")
 drift = agent.module("drift")
 envs = agent.module("envs")
 pythons = agent.module("pythons")
+unpacked = agent.module("unpacked")
 
 ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
 AT_CWD = -100
@@ -60,16 +61,18 @@ def op_rollback(call, header):
 def op_remove(call, header):
     """{root, keys, check} -> {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, bytes}
 
-    Then the blobs that no environment needs. With `check` nothing is removed.
+    Then the blobs that no environment needs, and the second names of the files of wheels that are
+    unpacked, without which nothing would be freed. With `check` nothing is removed.
     """
     root = blobs.root_folder(header["root"])
-    removed, kept = [], []
+    removed, kept, freed = [], [], Freed()
     with envs.Locked(call, root):
+        names_alone = freed.by(unpacked.place(root))
         for key in header["keys"]:
             call.emit({"event": "alive"})
             env = envs.env_folder(root, key)
             why = needed(root, key, env)
-            size = 0 if why else size_of(env)
+            size = 0 if why else freed.by(env)
             if not why and not header["check"]:
                 envs.remove(env)
                 why = "it could not be removed whole" if os.path.lexists(env) else ""
@@ -83,7 +86,9 @@ def op_remove(call, header):
                 if os.path.isdir(path):
                     pythons.remove(path)
                 blobs.unlink(path)
-    size = sum(size for _, size in idle)
+            if removed:
+                unpacked.drop(root)
+    size = sum(size for _, size in idle) + (names_alone if removed else 0)
     return {"removed": removed, "kept": kept, "blobs": len(idle), "bytes": size}
 
 
@@ -136,18 +141,33 @@ def seen(env, sizes):
 
 
 def size_of(folder):
-    """Bytes on the disk, each file once however many links it has."""
-    total, known = 0, set()
+    """Bytes on the disk, each file once however many names it has, here or elsewhere."""
+    return sum({(i.st_dev, i.st_ino): i.st_blocks * 512 for i in infos(folder)}.values())
+
+
+class Freed:
+    """What folders free that are removed one after the other: a file goes with its last name."""
+
+    def __init__(self):
+        self.names = {}  # type: dict[tuple[int, int], int]  # that are left
+
+    def by(self, folder):
+        size = 0
+        for info in infos(folder):
+            file = info.st_dev, info.st_ino
+            self.names[file] = self.names.get(file, info.st_nlink) - 1
+            size += 0 if self.names[file] else info.st_blocks * 512
+        return size
+
+
+def infos(folder):
+    """Of every file below."""
     for path, _, files in os.walk(folder):
         for name in files:
             try:
-                info = os.lstat(os.path.join(path, name))
+                yield os.lstat(os.path.join(path, name))
             except OSError:
                 continue
-            if (info.st_dev, info.st_ino) not in known:
-                known.add((info.st_dev, info.st_ino))
-                total += info.st_blocks * 512
-    return total
 
 
 def needed(root, key, env):

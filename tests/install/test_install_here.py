@@ -186,7 +186,7 @@ def test_the_agent_refuses_hostile_names(
 ) -> None:
     header: dict[str, object] = {
         "root": str(tmp_path / "root"), "key": "a" * 16, "python": "python3", "wheels": [],
-        "uv": "b" * 64, "cpython": "",
+        "uv": "b" * 64, "cpython": "", "fresh": False,
     }  # fmt: skip
     agent = connect(LocalTransport(), Host("here", local=True))
     try:

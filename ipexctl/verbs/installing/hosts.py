@@ -117,7 +117,7 @@ class _OneHost:
         if not state.built or state.stale:
             self._make_room(state)
             sent = self._bring(state.root)
-            built = self._build(state.root)
+            built = self._build(state.root, fresh=state.stale)
         proved = self._prove(state.root)
         switched = self._switch(state.root)
         return HostRecap(
@@ -141,7 +141,7 @@ class _OneHost:
         self._work.fetched += moved.fetched
         return moved.sent
 
-    def _build(self, root: str) -> bool:
+    def _build(self, root: str, *, fresh: bool) -> bool:
         """False: another install had built it meanwhile."""
         self._tell("building")
         asked = {
@@ -151,6 +151,7 @@ class _OneHost:
             "wheels": [[p.file, p.sha256] for p in self._lock.packages],
             "uv": self._lock.uv.sha256,
             "cpython": self._lock.cpython.sha256 if self._lock.cpython else "",
+            "fresh": fresh,
         }
         call = self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
         return call.done.flag("built")
