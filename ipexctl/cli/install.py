@@ -77,6 +77,9 @@ def install(
         str,
         typer.Option("--fetch", help="Who fetches: controller, each (host), node0 for all, auto."),
     ] = "controller",
+    relay: Annotated[
+        bool, typer.Option("--relay/--no-relay", help="Hosts give each other what is sent to one.")
+    ] = True,
     allow_cuda: Annotated[
         bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
     ] = False,
@@ -143,6 +146,7 @@ def install(
         lock_sha256=lock_sha256,
         python_from=python_from,
         fetch=word(fetch),
+        relay=relay,
     )
     named = [*(names or ()), *(hosts or ())]
     target = make_target(

@@ -1,14 +1,13 @@
 """How blobs come to exist on hosts: one interface, whichever way the bytes take.
 
-Now they are pushed from this machine's store, or each host fetches them from an index. A chain, in
-which hosts pass pieces on to each other, will be another Carrier: it is made with all the agents,
-and its `bring` waits for the neighbour.
+They are pushed from this machine's store, each host fetches them from an index, or hosts get them
+from each other (relay.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
 
 from ipexctl.core.answer import Answer
@@ -28,10 +27,11 @@ Addresses = Mapping[str, str]  # by sha256
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes that came to a host: from here, and from an index."""
+    """Bytes that came to a host: from here, from an index, from another host."""
 
     sent: int = 0
     fetched: int = 0
+    passed: int = 0
 
 
 class Carrier(Protocol):
@@ -79,7 +79,7 @@ class Fetching:
             count = counter("fetching", theirs, tell)
             fetched = fetch_there(agent, root, theirs, self._addresses, count, more)
         moved = self._rest.bring(agent, root, ours, tell, room) if ours else Moved()
-        return Moved(moved.sent, moved.fetched + fetched)
+        return replace(moved, fetched=moved.fetched + fetched)
 
 
 def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
@@ -99,9 +99,10 @@ def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
 
 def fetch_there(
     agent: Agent, root: str, blobs: Sequence[Blob], addresses: Addresses, on_bytes: OnBytes,
-    room: Room,
+    room: Room, *, direct: bool = False,
 ) -> int:  # fmt: skip
-    """The host fetches them itself. Returns the bytes that came over its network."""
+    """The host fetches them itself, `direct` without its proxy. Returns the bytes that came over
+    its network."""
 
     total = sum(b.size for b in blobs)
 
@@ -111,7 +112,7 @@ def fetch_there(
             on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
-    asked = {"root": root, "files": files, "room": [room.bytes, room.files]}
+    asked = {"root": root, "files": files, "room": [room.bytes, room.files], "direct": direct}
     done = agent.call("fetching.bring", asked, timeout=SILENCE, on_event=hear).done
     return done.whole("fetched")
 

@@ -150,7 +150,7 @@ def _told(out):
 
 def op_serve(call, args):
     """{token} -> {port}. Guests with the token may send small messages, or a bounded stream."""
-    server = agent.module("net")._listener(0)
+    server = agent.module("net").listener()
     token = args["token"].encode("ascii")
     room = threading.Semaphore(GUESTS)
     thread = threading.Thread(target=_serve, args=(server, token, room))

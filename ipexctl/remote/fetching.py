@@ -52,10 +52,11 @@ class Unreached(Broken):
 
 
 def op_bring(call, header):
-    """{root, files: [[file, sha256, size, address], ...], room: [bytes, files]} -> {fetched}
+    """{root, files: [[file, sha256, size, address], ...], room: [bytes, files], direct}
+    -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
-    try; `fetched` is what came over the network.
+    try; `fetched` is what came over the network. With `direct` no proxy is asked.
     """
     root = blobs.root_folder(header["root"])
     wanted = [File(*raw) for raw in header["files"]]
@@ -65,8 +66,7 @@ def op_bring(call, header):
     missing = [f for f in wanted if not blobs.is_here(root, f.sha, f.size)]
     left = sum(f.size - left_of(parts, f) for f in missing)
     blobs.need_space(root, left + more, len(missing) + count)
-    work = Work(call, root, parts)
-    tls()  # before there are threads that would all make one
+    work = Work(call, root, parts, header.get("direct") is True)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work.one, f) for f in missing]
         try:
@@ -127,8 +127,9 @@ def left_of(parts, file):
 class Work:
     """What the files of one request have in common. After one failure no other file is begun."""
 
-    def __init__(self, call, root, parts):
+    def __init__(self, call, root, parts, direct):
         self.call, self.root, self.parts = call, root, parts
+        self.open = opener(direct)
         self.over = threading.Event()
         self.fetched = self.untold = 0
         self.told = time.time()
@@ -192,7 +193,7 @@ class Work:
     def once(self, out, file):
         have = out.seek(0, os.SEEK_END)
         asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
-        answer = opened(file.address, asked, TIMEOUT)
+        answer = opened(self.open, file.address, asked, TIMEOUT)
         if answer is None:
             return  # all of it is here already; the hash will tell
         with answer:
@@ -251,9 +252,14 @@ def given_up(file, e, had):
 # --- HTTP ----------------------------------------------------------------------------------------
 
 
-def opened(address, headers, timeout):
+def opener(direct=False):
+    https = urllib.request.HTTPSHandler(context=tls())
+    proxies = urllib.request.ProxyHandler({} if direct else None)  # None: of the environment
+    return urllib.request.build_opener(https, proxies)
+
+
+def opened(opener, address, headers, timeout):
     """The answer; None when there is nothing from that byte on. Raises Broken."""
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls()))
     try:
         return opener.open(urllib.request.Request(address, headers=headers), timeout=timeout)
     except urllib.error.HTTPError as e:
@@ -305,7 +311,8 @@ def pause(e):
 def sample(address, size, seconds):
     began, came = time.time(), 0
     try:
-        answer = opened(address, dict(HEADERS, Range="bytes=0-%d" % (size - 1)), seconds)
+        asked = dict(HEADERS, Range="bytes=0-%d" % (size - 1))
+        answer = opened(opener(), address, asked, seconds)
         if answer is not None:
             with answer:
                 while came < size and time.time() - began < seconds:

@@ -16,12 +16,14 @@ def op_listen(call, args):
 
     And one beside MASTER_PORT, at our own address alone: what firewalls are opened for by hand.
     """
-    server = _listener(0)
+    server = listener()
+    _kept.append(server)
     own = os.environ.get("SSH_CONNECTION", "").split()
     beside = None
     for step in range(8 if len(own) == 4 else 0):
         try:
-            beside = _listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
+            beside = listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
+            _kept.append(beside)
             break
         except OSError:
             continue
@@ -38,7 +40,8 @@ def op_deaf(call, args):
     return {}
 
 
-def _listener(port, address=""):
+def listener(port=0, address=""):
+    """On all addresses where none is named, of both kinds if the host has both."""
     server = None
     try:
         if address and ":" not in address:
@@ -56,7 +59,6 @@ def _listener(port, address=""):
             server.close()
             raise
     server.listen(128)
-    _kept.append(server)
     return server
 
 

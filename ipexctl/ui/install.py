@@ -75,6 +75,7 @@ def recap_lines(report: InstallReport) -> list[Text]:
     lines.append(
         Text(
             f"{human(report.fetched)} from package indexes, {human(report.sent)} to hosts, "
+            + f"{human(report.passed)} from host to host, " * bool(report.passed)
             + f"{human(report.drawn)} from a host, " * bool(report.drawn)
             + f"{report.seconds:.1f} s"
             + (" (rehearsal: nothing was changed)" * report.check)
@@ -112,6 +113,7 @@ def document(report: InstallReport) -> dict[str, Any]:
         "bytes_fetched": report.fetched,
         "bytes_sent": report.sent,
         "bytes_from_hosts": report.drawn,
+        "bytes_between_hosts": report.passed,
         "fetch": report.fetch.value if report.fetch else None,
         "seconds": round(report.seconds, 3),
         "exit_code": report.exit_code,

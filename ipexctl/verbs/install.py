@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.core import stack as stacks
+from ipexctl.core.facts import peer_address
 from ipexctl.core.model import Facts, Host, HostRecap, Python
 from ipexctl.core.refusals import folded
 from ipexctl.errors import IpexctlError, NothingFits
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.relay import Relay
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.verbs.choice import decide
 from ipexctl.verbs.facts import probe
@@ -70,8 +72,9 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     remember(hosts, {r.host: r.state.value for r in ordered}, "install")
     seconds = time.monotonic() - began
     return InstallReport(
-        ordered, chosen, work.fetched, work.sent, seconds, asked.check, work.fetch, work.drawn
-    )
+        ordered, chosen, work.fetched, work.sent, seconds, asked.check, work.fetch, work.drawn,
+        work.passed,
+    )  # fmt: skip
 
 
 def _all_steps(
@@ -88,7 +91,11 @@ def _all_steps(
     agreed = not planned.changes or work.progress.agreed(planned)
     if work.asked.check or not agreed:
         return chosen, would(work, lock, states, agreed=agreed)
-    if any(not complete(state, lock) for state in states.values()):
+    lacking_it = [host.name for host, state in states.items() if not complete(state, lock)]
+    if work.asked.relay and len(lacking_it) > 1:
+        where = {f.host: peer_address(f) for f in facts if f.host in lacking_it}
+        work.carrier = Relay(work.carrier, where, work.progress.say)
+    if lacking_it:
         lock = bundled.unpack(work, bundle) if bundle else fetched(work, found, states, forks)
     elif new_lock:
         lock = sized_if_known(lock)

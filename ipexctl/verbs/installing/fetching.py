@@ -14,7 +14,7 @@ from ipexctl.core.lock import Lock, Package
 from ipexctl.core.model import Host
 from ipexctl.errors import InputError
 from ipexctl.hosts import carriers
-from ipexctl.hosts.carriers import SAMPLE, SAMPLE_SECONDS, Fetching, Push, Tell, counter
+from ipexctl.hosts.carriers import SAMPLE, SAMPLE_SECONDS, Fetching, Tell, counter
 from ipexctl.hosts.fetch import Fetcher, sized
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.indexes import Indexes
@@ -58,7 +58,7 @@ def fetched(work: Work, found: Resolved, states: States, forks: int) -> Lock:
     _ours(work, found.lock, lacking, shares)
     if decision.fetch is Fetch.EACH:
         theirs = {p.sha256: shares.urls[p.sha256] for p in shares.theirs}
-        work.carrier = Fetching(theirs, Push(default_store(os.environ).path))
+        work.carrier = Fetching(theirs, work.carrier)
     else:
         host = next(h for h in todo if h.name == decision.host)
         _through(work, host, todo[host].root, shares)

@@ -137,8 +137,7 @@ class _OneHost:
         """Bytes that were sent from here."""
         blobs = [p.blob for p in self._lock.files]
         moved = self._work.carrier.bring(self._agent, root, blobs, self._tell, self._room)
-        self._work.sent += moved.sent
-        self._work.fetched += moved.fetched
+        self._work.count(moved)
         return moved.sent
 
     def _build(self, root: str, *, fresh: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from ipexctl.core.rows import Request
 from ipexctl.core.stack import Stack
 from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostFailed, worst_exit
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.carriers import Carrier, Push
+from ipexctl.hosts.carriers import Carrier, Moved, Push
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.facts import ROOT
@@ -52,6 +53,7 @@ class Install:
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
     python_from: str = ""  # where a CPython is that is carried to the hosts
     fetch: Fetch = Fetch.CONTROLLER
+    relay: bool = True  # hosts give each other what one of them was sent
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class InstallReport:
     check: bool = False
     fetch: Fetch | None = None  # who did; None: there was nothing to bring
     drawn: int = 0  # bytes from the host that fetched for all
+    passed: int = 0  # bytes from host to host
 
     @property
     def exit_code(self) -> int:
@@ -127,8 +130,17 @@ class Work:
     fetched: int = 0
     sent: int = 0
     drawn: int = 0
+    passed: int = 0
     fetch: Fetch | None = None
     carrier: Carrier = field(default_factory=lambda: Push(default_store(os.environ).path))
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, moved: Moved) -> None:
+        """Called from many threads."""
+        with self._counting:
+            self.sent += moved.sent
+            self.fetched += moved.fetched
+            self.passed += moved.passed
 
     @property
     def all_here(self) -> bool:

@@ -1,0 +1,297 @@
+"""Hosts that give each other the files: one host is sent them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Blob, Host
+from ipexctl.errors import HostFailed
+from ipexctl.hosts import relay
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.carriers import Moved, Push
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.relay import Relay
+from ipexctl.hosts.store import Room, absent
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.lab import LabSpec
+from tests.conftest import MakeLab
+from tests.install.conftest import Shop
+from tests.install.over_ssh import install, stock
+
+CONTENTS = [os.urandom(5 << 20), os.urandom(1000)]
+BLOBS = [
+    Blob(f"{i}.whl", hashlib.sha256(data).hexdigest(), len(data)) for i, data in enumerate(CONTENTS)
+]
+SIZE = sum(b.size for b in BLOBS)
+HERE = "127.0.0.1"
+NOWHERE = "255.255.255.255"  # TCP knows at once that it goes nowhere, and nothing is sent
+TOKEN = "f" * 64
+
+
+class Site:
+    """Agents with roots of their own, all of them on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.agents: dict[str, Agent] = {}
+        self.said: list[str] = []
+        self.steps: list[str] = []
+        for blob, data in zip(BLOBS, CONTENTS, strict=True):
+            (folder / blob.sha256).write_bytes(data)
+
+    def add(self, *names: str) -> None:
+        for name in names:
+            self.agents[name] = connect(LocalTransport(), Host(name, local=True))
+
+    def root(self, name: str) -> Path:
+        return self.folder / "roots" / name
+
+    def relay(self, **reached_at: str) -> Relay:
+        self.add(*(name for name in reached_at if name not in self.agents))
+        push = Push(lambda blob: self.folder / blob.sha256)
+        return Relay(push, reached_at, self.said.append)
+
+    def bring(self, carrier: Relay, name: str, root: Path | None = None) -> Moved:
+        place = root or self.root(name)
+        place.parent.mkdir(exist_ok=True)
+        tell = lambda text, done, total: self.steps.append(f"{name}: {text}")  # noqa: E731
+        moved = carrier.bring(self.agents[name], str(place), BLOBS, tell, Room())
+        assert absent(self.agents[name], str(place), BLOBS) == ()
+        for blob, data in zip(BLOBS, CONTENTS, strict=True):
+            there = place / "blobs" / "sha256" / blob.sha256[:2] / blob.sha256
+            assert there.read_bytes() == data
+        return moved
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(relay, "LEAST", 1)
+    found = Site(tmp_path)
+    yield found
+    for agent in found.agents.values():
+        agent.close()
+
+
+SENT, PASSED = Moved(sent=SIZE), Moved(passed=SIZE)
+
+
+def test_one_of_five_hosts_is_sent_the_files_and_the_others_get_them_from_each_other(
+    site: Site,
+) -> None:
+    names = [Host(n) for n in "abcde"]
+    carrier = site.relay(**{h.name: HERE for h in names})
+    moved = fan_out(names, lambda h: site.bring(carrier, h.name))
+    assert sorted(map(str, moved.values())) == sorted(map(str, [SENT, *[PASSED] * 4]))
+    assert site.said == []
+    givers = {step.rpartition(" from ")[2] for step in site.steps if " from " in step}
+    assert len(givers) > 1  # not all from the first one
+    assert set("abcde") >= givers
+
+
+def test_a_few_bytes_are_sent_to_every_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "LEAST", SIZE + 1)
+    carrier = site.relay(a=HERE, b=HERE)
+    assert [site.bring(carrier, n) for n in "ab"] == [SENT, SENT]
+
+
+def test_a_host_that_has_the_files_gets_nothing(site: Site) -> None:
+    carrier = site.relay(a=HERE, b=HERE, c=HERE)
+    assert [site.bring(carrier, n) for n in "aab"] == [SENT, Moved(), PASSED]
+
+
+def test_one_home_of_two_hosts_is_filled_once(site: Site) -> None:
+    hosts = [Host(n) for n in "abc"]
+    carrier = site.relay(a=HERE, b=HERE, c=HERE)
+    moved = fan_out(hosts, lambda h: site.bring(carrier, h.name, site.root("all")))
+    assert sorted(map(str, moved.values())) == sorted(map(str, [SENT, Moved(), Moved()]))
+
+
+# where others reach the hosts -> who is sent the files, what is said
+UNREACHED = [
+    ("", []),
+    (NOWHERE, ["b does not reach a (Network is unreachable): all are sent the files from here"]),
+]
+
+
+@pytest.mark.parametrize(("address", "said"), UNREACHED)
+def test_where_hosts_do_not_reach_each_other_all_are_sent_the_files(
+    site: Site, address: str, said: list[str]
+) -> None:
+    carrier = site.relay(a=address, b=address, c=address)
+    assert [site.bring(carrier, n) for n in "abc"] == [SENT] * 3
+    assert site.said == said
+
+
+def test_a_host_whose_giver_is_gone_is_sent_the_files_and_then_gives_them(site: Site) -> None:
+    carrier = site.relay(a=HERE, b=HERE, c=HERE, d=HERE, e=HERE)
+    assert [site.bring(carrier, n) for n in "ab"] == [SENT, PASSED]
+    site.agents["a"].close()
+    site.agents["b"].close()
+    assert [site.bring(carrier, n) for n in "cd"] == [SENT, SENT]  # a and b are tried, once each
+    assert site.bring(carrier, "e") == PASSED
+    assert site.said == [
+        f"{host} does not reach {giver} (Connection refused): it is sent the files from here"
+        for host, giver in ("ca", "db")
+    ]
+
+
+def test_what_a_host_gives_is_not_trusted(site: Site) -> None:
+    carrier = site.relay(a=HERE, b=HERE, c=HERE)
+    assert site.bring(carrier, "a") == SENT
+    damaged = site.root("a") / "blobs" / "sha256" / BLOBS[0].sha256[:2] / BLOBS[0].sha256
+    damaged.write_bytes(CONTENTS[0][:-1] + b"?")
+    moved = site.bring(carrier, "b")
+    assert moved.sent >= BLOBS[0].size
+    assert site.said == ["b did not get all from a (they were thrown away): all are sent the files"
+                         " from here"]  # fmt: skip
+
+
+def test_a_full_disk_is_told_as_such(site: Site, tmp_path: Path) -> None:
+    carrier = site.relay(a=HERE, b=HERE, c=HERE)
+    site.bring(carrier, "a")
+    agent, root = site.agents["b"], str(site.root("b"))
+    with pytest.raises(HostFailed, match="not enough disk space"):
+        carrier.bring(agent, root, BLOBS, lambda *words: None, Room(1 << 60, 1))
+
+
+def test_the_proxy_of_a_host_is_not_asked_for_another_host(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    carrier = site.relay(a=HERE, b=HERE)
+    assert [site.bring(carrier, n) for n in "ab"] == [SENT, PASSED]
+
+
+def test_the_last_host_opens_no_port(site: Site) -> None:
+    carrier = site.relay(a=HERE, b=HERE)
+    for name in "ab":
+        site.bring(carrier, name)
+    assert [listening(site.agents[n]) for n in "ab"] == [1, 0]
+
+
+def listening(agent: Agent) -> int:
+    """How many sockets the agent's process listens on."""
+    shell = agent.channel._process.pid  # type: ignore[attr-defined]
+    children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+    links = [link for pid in (shell, *children) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    targets = {os.readlink(link) for link in links}
+    count = 0
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            count += words[3] == "0A" and f"socket:[{words[9]}]" in targets
+    return count
+
+
+# --- the port ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def port(site: Site) -> int:
+    """Of a host that has both blobs and gives the first one."""
+    carrier = site.relay(a=HERE)
+    site.bring(carrier, "a")
+    asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "token": TOKEN}
+    return site.agents["a"].call("serving.open", asked).done.whole("port")
+
+
+def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
+    asked = urllib.request.Request(f"http://{HERE}:{port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as e:
+        with e:
+            return e.code, b""
+
+
+SHA, OTHER = BLOBS[0].sha256, BLOBS[1].sha256
+ASKED: list[tuple[str, dict[str, str], int, Callable[[bytes], bytes]]] = [
+    (f"/{TOKEN}/{SHA}", {}, 200, lambda data: data),
+    (f"/{TOKEN}/{SHA}", {"Range": "bytes=1000-"}, 206, lambda data: data[1000:]),
+    (f"/{TOKEN}/{SHA}", {"Range": f"bytes={len(CONTENTS[0])}-"}, 416, lambda data: b""),
+    (f"/{TOKEN}/{SHA}", {"Range": "bytes=-5"}, 200, lambda data: data),
+    (f"/{'e' * 64}/{SHA}", {}, 404, lambda data: b""),
+    (f"/{SHA}", {}, 404, lambda data: b""),
+    (f"/{TOKEN}/{OTHER}", {}, 404, lambda data: b""),
+    (f"/{TOKEN}/../{SHA}", {}, 404, lambda data: b""),
+    (f"/{TOKEN}//etc/passwd", {}, 404, lambda data: b""),
+    (f"/%66{TOKEN[1:]}/{SHA}", {}, 404, lambda data: b""),
+    ("/é/".encode().decode("latin-1"), {}, 404, lambda data: b""),
+    ("/", {}, 404, lambda data: b""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "headers", "status", "content"), ASKED)
+def test_a_host_gives_what_was_named_to_who_knows_the_token(
+    port: int, path: str, headers: dict[str, str], status: int,
+    content: Callable[[bytes], bytes],
+) -> None:  # fmt: skip
+    asked = path.encode("latin-1").decode("ascii", "ignore")
+    assert get(port, asked, **headers) == (status, content(CONTENTS[0]))
+
+
+def test_other_words_than_get_and_nonsense_get_nothing(port: int) -> None:
+    long = b"GET /" + b"a" * 70000
+    for words in (b"POST /%s/%s", b"DELETE /%s/%s", b"\xff\x00 %s %s", long + b"%s%s"):
+        with socket.create_connection((HERE, port), 10) as wire:
+            wire.sendall(words % (TOKEN.encode(), SHA.encode()) + b" HTTP/1.0\r\n\r\n")
+            wire.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: wire.recv(65536), b""))
+        assert b" 200 " not in answer.partition(b"\n")[0]
+        assert CONTENTS[0][:64] not in answer
+    assert get(port, f"/{TOKEN}/{SHA}")[0] == 200
+
+
+def test_so_many_connections_at_once_and_no_more(port: int) -> None:
+    wires = [socket.create_connection((HERE, port), 10) for _ in range(32)]
+    try:
+        with socket.create_connection((HERE, port), 10) as late:
+            assert late.recv(1) == b""  # closed
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+@pytest.mark.parametrize("token", ["", "f" * 63, "F" * 64, "f" * 64 + "\n", 7])
+def test_a_weak_token_is_refused(site: Site, token: object) -> None:
+    site.add("a")
+    asked = {"root": str(site.root("a")), "blobs": [], "token": token}
+    site.folder.joinpath("roots").mkdir()
+    with pytest.raises(HostFailed, match="that is no token"):
+        site.agents["a"].call("serving.open", asked)
+
+
+# --- over SSH ------------------------------------------------------------------------------------
+
+
+@pytest.mark.lab
+def test_hosts_over_ssh_give_each_other_the_files_and_are_sent_them_behind_a_firewall(
+    shop: Shop, make_lab: MakeLab
+) -> None:
+    stock(shop, copied=33 << 20)
+    lab = make_lab(LabSpec.plain(3, name="relay"))
+
+    def bytes_of(*words: str) -> tuple[int, int]:
+        done = install(shop, lab, *words)
+        assert (done.code, done.states) == (0, ["changed"] * 3), done.err
+        return done.document["bytes_sent"], done.document["bytes_between_hosts"]
+
+    sent, passed = bytes_of()
+    assert sent > 33 << 20
+    assert passed == 2 * sent
+    assert bytes_of("--root", "~/b", "--no-relay") == (3 * sent, 0)
+    for host in lab.hosts:
+        ports = "echo 29501 29599 > /proc/sys/net/ipv4/ip_local_port_range"
+        blocked = f"{ports} && ip rule add ipproto 6 dport 29501-29599 prohibit"
+        assert lab.run_in(host, ["sh", "-c", blocked]).returncode == 0
+    assert bytes_of("--root", "~/c") == (3 * sent, 0)
