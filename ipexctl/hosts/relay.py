@@ -113,6 +113,9 @@ class Relay:
         try:
             passed = fetch_there(agent, root, missing, urls, count, room, direct=True)
         except HostFailed as e:
+            if e.slug == "no-space":  # it would be no better from here
+                self._gave(giver)
+                raise
             self._lost(f"{agent.host.name} did not get all from {giver.name} ({e.why or e.what})")
             return None
         self._gave(giver)
