@@ -84,8 +84,8 @@ def place(root):
 
 def drop(root):
     """What environments consist of stays theirs."""
-    blobs.unlink(os.path.join(place(root), "mark"))
-    remove(os.path.join(place(root), "cache"))
+    blobs.unlink(os.path.join(place(root), "mark"))  # first, should this be cut short
+    remove(place(root))
 
 
 def remove(folder):

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.uv import find_uv
 
 REPO = Path(__file__).parents[2]
@@ -174,3 +175,48 @@ def shop(tmp_path: Path) -> Shop:
     shop = Shop(tmp_path)
     shop.stock()
     return shop
+
+
+@dataclass
+class Builder:
+    """Environments that the agent builds of the shop's wheels; nothing is resolved or proved."""
+
+    agent: Agent
+    shop: Shop
+
+    def build(self, key: str, *wheels: Path, fresh: bool = False) -> Path:
+        """The site-packages of environment KEY."""
+        header = {
+            "root": str(self.shop.root), "key": key, "python": sys.executable, "cpython": "",
+            "wheels": [[w.name, self.blob(w).name] for w in wheels],
+            "uv": self.blob(next(self.shop.wheels.glob("uv-*"))).name, "fresh": fresh,
+        }  # fmt: skip
+        self.agent.call("envs.build", header)
+        return next((self.env(key) / "lib").glob("python3*")) / "site-packages"
+
+    def blob(self, wheel: Path) -> Path:
+        """Sent to the host, if it is not there."""
+        content = wheel.read_bytes()
+        sha = hashlib.sha256(content).hexdigest()
+        path = self.shop.root / "blobs" / "sha256" / sha[:2] / sha
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return path
+
+    def env(self, key: str) -> Path:
+        return self.shop.root / "envs" / key
+
+    @property
+    def cache(self) -> Path:
+        return self.shop.root / "blobs" / "unpacked" / "cache"
+
+    def says(self, key: str, code: str) -> str:
+        python = self.env(key) / "bin" / "python"
+        return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def builder(agent: Agent, shop: Shop) -> Builder:
+    shop.root.mkdir(mode=0o700)
+    return Builder(agent, shop)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from stat import S_ISDIR
 
 import pytest
 
@@ -20,7 +21,7 @@ from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
-from tests.install.conftest import Outcome, Shop, make_wheel
+from tests.install.conftest import Builder, Outcome, Shop, make_wheel
 
 A, B, C = "a" * 16, "b" * 16, "c" * 16
 TORCH = "torch-2.13.0+cpu-py3-none-any.whl"
@@ -144,6 +145,31 @@ def test_rm_unused_removes_all_but_current_and_previous_and_their_wheels(shop: S
     left = sorted(p.name for p in (root / "blobs").rglob("*") if p.is_file())
     assert left == [A[0] * 64, B[0] * 64, young.name]
     assert not old.exists()
+
+
+def on_disk(root: Path) -> int:
+    infos = [p.lstat() for p in root.rglob("*")]
+    return sum({i.st_ino: i.st_blocks * 512 for i in infos if not S_ISDIR(i.st_mode)}.values())
+
+
+def test_rm_tells_what_is_freed_where_environments_share_their_files(builder: Builder) -> None:
+    shop, root = builder.shop, builder.shop.root
+    shared = make_wheel(shop.wheels, "shared", "1.0", {"shared.py": b"#" * (1 << 20)})
+    for key in (A, B, C):
+        own = make_wheel(shop.wheels, "own", f"1.{ord(key[0])}", {"own.py": b"#" * (1 << 18)})
+        builder.build(key, shared, own)
+    (root / "current").symlink_to(f"envs/{C}")
+    for keys, least, most in (([A], 1 << 18, 1 << 20), ([B], 1 << 18, 1 << 20)):
+        before = on_disk(root)
+        asked = ("env", "rm", *keys, "--root", str(root), "--json")
+        (would,) = ipexctl(shop, *asked, "--check").document["hosts"]
+        assert on_disk(root) == before
+        (done,) = ipexctl(shop, *asked, "-y").document["hosts"]
+        assert done == would
+        assert done["bytes"] == before - on_disk(root)
+        assert least < done["bytes"] < most
+        assert not builder.cache.exists()
+    assert builder.says(C, "import shared, own; print(1)") == "1"
 
 
 def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) -> None:
