@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -23,9 +23,6 @@ from ipexctl.cli.options import (
     make_target,
     print_json,
 )
-
-if TYPE_CHECKING:
-    from ipexctl.verbs.use_env import UseEnv
 
 Torch = Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
@@ -113,7 +110,6 @@ def install(
     from ipexctl.ui.install import View, ask, difference, document, question, show
     from ipexctl.verbs.install import install as verb
     from ipexctl.verbs.installing.work import Cuda, Install, Planned
-    from ipexctl.verbs.use_env import UseEnv
 
     if rollback and (torch or ipex or backend or stack or python or needs):
         raise InputError(
@@ -161,7 +157,7 @@ def install(
     if rollback:
         _rollback(target, root, check=check, json=json)
     if use_env:
-        _use_env(target, UseEnv(use_env, root, mpi == "system", check), json=json)
+        _use_env(target, use_env, root, system=mpi == "system", check=check, json=json)
     with View(confirm=agreed, quiet=json) as view:
         report = verb(target, asked, view.progress())
     end(report, document, show, json=json)
@@ -175,12 +171,15 @@ def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
     end(back, back_document, show_back, json=json)
 
 
-def _use_env(target: Any, asked: UseEnv, *, json: bool) -> NoReturn:
+def _use_env(
+    target: Any, folder: str, root: str, *, system: bool, check: bool, json: bool
+) -> NoReturn:
     from ipexctl.ui.install import View
     from ipexctl.ui.use_env import document, found_text, show
-    from ipexctl.verbs.use_env import Progress
+    from ipexctl.verbs.use_env import Progress, UseEnv
     from ipexctl.verbs.use_env import use_env as verb
 
+    asked = UseEnv(folder, root, system, check)
     with View(quiet=json) as view:
         used = verb(target, asked, Progress(lambda found: view.say(found_text(found)), view.step))
     end(used, document, show, json=json)

@@ -15,6 +15,7 @@ blobs = agent.module("blobs")
 commands = agent.module("commands")
 drift = agent.module("drift")
 envs = agent.module("envs")
+marks = agent.module("marks")
 proof = agent.module("proof")
 
 TIMEOUT = 60
@@ -53,16 +54,16 @@ def op_look(call, header):
 def op_take(call, header):
     """{root, key, path} -> {built}: ROOT/envs/KEY leads to `path`. False: it did so already."""
     root = blobs.root_folder(header["root"])
-    env = envs.env_folder(root, header["key"])
+    env = marks.env_folder(root, header["key"])
     path = folder_of(header["path"], header["root"])
     with envs.Locked(call, root):
         blobs.folder(root, "envs", header["key"])
         changed = point(env, path)
         mark = {"use": path, "wheels": [], "blobs": [], "dists": drift.metadata(env)}
-        if not changed and read(os.path.join(env, envs.OK)) == mark:
+        if not changed and read(os.path.join(env, marks.OK)) == mark:
             return {"built": False}
-        blobs.unlink(os.path.join(env, envs.PROVED))
-        envs.write(os.path.join(env, envs.OK), mark)
+        blobs.unlink(os.path.join(env, marks.PROVED))
+        marks.write(os.path.join(env, marks.OK), mark)
     return {"built": True}
 
 
@@ -97,7 +98,7 @@ def point(env, path):
     for name in wanted:
         target = os.path.join(path, name)
         if not links_to(os.path.join(env, name), target):
-            envs.link(env, name, target)
+            marks.link(env, name, target)
             changed = True
     for name in os.listdir(env):
         if name not in wanted and os.path.islink(os.path.join(env, name)):

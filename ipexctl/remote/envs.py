@@ -1,12 +1,11 @@
 """Environments under ROOT/envs: built from blobs alone, proved, then made `current` in one step.
 
-ROOT/envs/KEY is an environment only with its .ipexctl-ok in it, which is written last: what a
-killed build left is removed by the next one. ROOT/current is a link, and all that `run` looks at.
+One is whole with its mark, which is written last (see marks.py): what a killed build left is
+removed by the next one.
 """
 
 import fcntl
 import glob
-import json
 import os
 import re
 import shutil
@@ -19,37 +18,17 @@ Failure = globals()["Failure"]
 blobs = agent.module("blobs")
 commands = agent.module("commands")
 drift = agent.module("drift")
+marks = agent.module("marks")
 proof = agent.module("proof")
 pythons = agent.module("pythons")
 setvars = agent.module("setvars")
 unpacked = agent.module("unpacked")
 
-KEY = re.compile(r"[0-9a-f]{16}\Z")
 WHEEL = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-[A-Za-z0-9._+-]+\.whl\Z"
 )
-OK = ".ipexctl-ok"
-PROVED = ".ipexctl-proved"
-ASIDE = ".ipexctl-aside"
-LINKS = ("current", "previous")
 BUILD_TIMEOUT = 1800
 LOCK_TIMEOUT = 1800
-
-
-def op_state(call, header):
-    """{root, key, mpi} -> {root, built, mark, proved, current, changed}: what is here of it."""
-    root = blobs.root_folder(header["root"])
-    env = env_folder(root, header["key"])
-    built = os.path.exists(os.path.join(env, OK))
-    return {
-        "root": root,
-        "built": built,
-        "mark": mark_of(env),
-        "proved": proved_with(env) == header["mpi"],
-        "current": current(root),
-        "changed": drift.changed(env) if built else [],
-        "packages": drift.packages(os.path.realpath(os.path.join(root, "current"))),
-    }
 
 
 def op_build(call, header):
@@ -61,11 +40,11 @@ def op_build(call, header):
     wheels are unpacked, also those that an earlier build has unpacked.
     """
     root = blobs.root_folder(header["root"])
-    env = env_folder(root, header["key"])
+    env = marks.env_folder(root, header["key"])
     wheels = [(checked_wheel(file), blobs.checked(sha)) for file, sha in header["wheels"]]
     carried = [blobs.checked(header["cpython"])] if header["cpython"] else []
     with Locked(call, root):
-        if os.path.exists(os.path.join(env, OK)):
+        if os.path.exists(os.path.join(env, marks.OK)):
             return {"built": False}
         store = unpacked.Unpacked(root, header["uv"], wheels, header["fresh"] is True)
         blobs.verify(root, [sha for _, sha in store.lacking] + [header["uv"]] + carried)
@@ -83,7 +62,7 @@ def op_build(call, header):
 
 def op_setvars(call, header):
     """{root, key} -> {script, set}: what the bindings' own script would set, see setvars.py."""
-    return setvars.of(call, env_folder(blobs.root_folder(header["root"]), header["key"]))
+    return setvars.of(call, marks.env_folder(blobs.root_folder(header["root"]), header["key"]))
 
 
 def op_prove(call, header):
@@ -94,41 +73,35 @@ def op_prove(call, header):
     step and add up their numbers. `mpi` is "system" where that mpirun is the host's own.
     """
     root = blobs.root_folder(header["root"])
-    env = env_folder(root, header["key"])
+    env = marks.env_folder(root, header["key"])
     variables = with_env(clean_environ(env), header["env"])
     found = dict(proof.prove(call, env, header, variables), mpi=header["mpi"])
-    write(os.path.join(env, PROVED), found)
+    marks.write(os.path.join(env, marks.PROVED), found)
     return found
 
 
 def op_switch(call, header):
     """{root, key} -> {changed, previous}. From now on `current` is this environment."""
     root = blobs.root_folder(header["root"])
-    env = env_folder(root, header["key"])
+    env = marks.env_folder(root, header["key"])
     with Locked(call, root):
-        if not os.path.exists(os.path.join(env, OK)) or proved_with(env) is None:
+        if not os.path.exists(os.path.join(env, marks.OK)) or marks.proved_with(env) is None:
             raise Failure(
                 "the environment %s is not whole and proved any more" % header["key"],
                 "another command removed it, or built it anew",
                 "run the same command again",
             )
-        before = current(root)
+        before = marks.current(root)
         if before == header["key"]:
             return {"changed": False, "previous": before}
-        if before and not is_aside(root, before):
-            link(root, "previous", os.path.join("envs", before))
-        link(root, "current", os.path.join("envs", header["key"]))
+        if before and not marks.is_aside(root, before):
+            marks.link(root, "previous", os.path.join("envs", before))
+        marks.link(root, "current", os.path.join("envs", header["key"]))
         drop_aside(root)
     return {"changed": True, "previous": before}
 
 
 # --- names ---------------------------------------------------------------------------------------
-
-
-def env_folder(root, key):
-    if not isinstance(key, str) or not KEY.match(key):
-        raise Failure("%r is not an environment's name" % (key,), slug="input")
-    return os.path.join(root, "envs", key)
 
 
 def checked_wheel(file):
@@ -137,33 +110,20 @@ def checked_wheel(file):
     return file
 
 
-def current(root, name="current"):
-    """The key of the current (or `previous`) environment, "" when there is none."""
-    try:
-        key = os.path.basename(os.readlink(os.path.join(root, name)))
-    except OSError:
-        return ""
-    return key if KEY.match(key) else ""
-
-
-def is_aside(root, key):
-    return os.path.exists(os.path.join(env_folder(root, key), ASIDE))
-
-
 def drop_aside(root):
     """Those that nothing leads to any more, and links that a killed move left."""
-    used = [current(root, name) for name in LINKS]
+    used = [marks.current(root, name) for name in marks.LINKS]
     for key in os.listdir(os.path.join(root, "envs")):
         path = os.path.join(root, "envs", key)
-        if key in used or not KEY.match(key):
+        if key in used or not marks.KEY.match(key):
             continue
-        if os.path.islink(path) or (is_aside(root, key) and not user_of(path)):
+        if os.path.islink(path) or (marks.is_aside(root, key) and not user_of(path)):
             remove(path)
 
 
 def user_of(env):
     """A process of ours that has a file of the environment mapped."""
-    used = (said(os.path.join(env, OK)) or {}).get("use")  # links to somebody else's
+    used = (marks.said(os.path.join(env, marks.OK)) or {}).get("use")  # links to somebody else's
     signs = [os.path.realpath(path) + os.sep for path in (env, used) if path]
     for path in glob.glob("/proc/[0-9]*/maps"):
         try:
@@ -173,43 +133,6 @@ def user_of(env):
         except OSError:
             continue
     return ""
-
-
-def said(path):
-    """A mark's content; None if it is not there, or is not one of ours."""
-    try:
-        with open(path) as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def mark_of(env):
-    """Which build it is: that mark is made once, as the last of its files. "" where none is."""
-    try:
-        found = os.lstat(os.path.join(env, OK))
-    except OSError:
-        return ""
-    return "%d-%d" % (found.st_ino, found.st_mtime_ns)
-
-
-def link(root, name, target):
-    """A symlink that is either the old one or the new one, never absent."""
-    fresh = os.path.join(root, ".%s-%d" % (name, os.getpid()))
-    blobs.unlink(fresh)
-    os.symlink(target, fresh)
-    os.rename(fresh, os.path.join(root, name))
-
-
-def write(path, value):
-    """Whole and on the disk, or not there."""
-    fresh = "%s.%d" % (path, os.getpid())
-    with open(fresh, "w") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(fresh, path)
 
 
 class Locked:
@@ -300,7 +223,7 @@ def build(call, env, tools, store, carried):
         needed = [sha for _, sha in store.wheels] + carried
         mark = {"wheels": [file for file, _ in store.wheels], "blobs": needed}
         mark["dists"] = drift.metadata(env)
-        write(os.path.join(env, OK), mark)
+        marks.write(os.path.join(env, marks.OK), mark)
     except BaseException:
         remove(env)
         unpacked.drop(store.root)
@@ -334,17 +257,8 @@ def remove(path):
         os.unlink(path)
     elif os.path.isdir(path):
         # Its mark goes first, so that a removal cut short does not look whole.
-        blobs.unlink(os.path.join(path, OK))
+        blobs.unlink(os.path.join(path, marks.OK))
         shutil.rmtree(path, ignore_errors=True)
-
-
-def proved_with(env):
-    """None: not proved yet; "system": with the host's own MPI; "": with its own, or with none."""
-    try:
-        with open(os.path.join(env, PROVED)) as file:
-            return json.load(file).get("mpi", "")
-    except (OSError, ValueError, AttributeError):
-        return None
 
 
 # --- proving -------------------------------------------------------------------------------------

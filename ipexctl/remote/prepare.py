@@ -11,7 +11,7 @@ Failure = globals()["Failure"]  # these two are put there by remote/main.py
 agent = globals()["agent"]
 blobs = agent.module("blobs")
 commands = agent.module("commands")
-envs = agent.module("envs")
+marks = agent.module("marks")
 setvars = agent.module("setvars")
 
 # where a host's own MPI is, if not in PATH
@@ -50,8 +50,8 @@ def op_run(call, h):
         "preload": preload(prefix),
         "path": os.environ.get("PATH", os.defpath),
         "setvars": setvars.of(call, prefix)["set"],
-        "mpi": envs.proved_with(prefix) or "",
-        "system": system_mpi(call, prefix) if envs.proved_with(prefix) == "system" else None,
+        "mpi": marks.proved_with(prefix) or "",
+        "system": system_mpi(call, prefix) if marks.proved_with(prefix) == "system" else None,
     }
 
 

@@ -15,6 +15,7 @@ Failure = globals()["Failure"]
 blobs = agent.module("blobs")
 drift = agent.module("drift")
 envs = agent.module("envs")
+marks = agent.module("marks")
 pythons = agent.module("pythons")
 unpacked = agent.module("unpacked")
 
@@ -32,11 +33,11 @@ def op_list(call, header):
     found = []
     for key in keys(root):
         call.emit({"event": "alive"})
-        found.append(seen(envs.env_folder(root, key), sizes=header["sizes"]))
+        found.append(seen(marks.env_folder(root, key), sizes=header["sizes"]))
     return {
         "root": root,
-        "current": envs.current(root),
-        "previous": envs.current(root, "previous"),
+        "current": marks.current(root),
+        "previous": marks.current(root, "previous"),
         "envs": found,
         "blobs": sum(size for _, size, _ in kept_blobs(root)),
     }
@@ -45,14 +46,14 @@ def op_list(call, header):
 def op_rollback(call, header):
     """{root, key} -> {changed, before}: `previous`, which must be KEY, and `current` swap."""
     root = blobs.root_folder(header["root"])
-    env = envs.env_folder(root, header["key"])
+    env = marks.env_folder(root, header["key"])
     with envs.Locked(call, root):
-        before = envs.current(root)
+        before = marks.current(root)
         if before == header["key"]:
             return {"changed": False, "before": before}
-        if envs.current(root, "previous") != header["key"]:
+        if marks.current(root, "previous") != header["key"]:
             raise Failure("previous is no longer %s" % header["key"], "", "ipexctl env ls")
-        if not os.path.exists(os.path.join(env, envs.OK)):
+        if not os.path.exists(os.path.join(env, marks.OK)):
             raise Failure("the environment %s is not whole" % header["key"], "", "ipexctl install")
         swap(root, before, header["key"])
     return {"changed": True, "before": before}
@@ -70,7 +71,7 @@ def op_remove(call, header):
         names_alone = freed.by(unpacked.place(root))
         for key in header["keys"]:
             call.emit({"event": "alive"})
-            env = envs.env_folder(root, key)
+            env = marks.env_folder(root, key)
             why = needed(root, key, env)
             size = 0 if why else freed.by(env)
             if not why and not header["check"]:
@@ -99,16 +100,16 @@ def op_aside(call, header):
     what was looked at: another install has built it anew meanwhile.
     """
     root = blobs.root_folder(header["root"])
-    env = envs.env_folder(root, header["key"])
+    env = marks.env_folder(root, header["key"])
     with envs.Locked(call, root):
-        if os.path.islink(env) or not os.path.isdir(env) or envs.mark_of(env) != header["mark"]:
+        if os.path.islink(env) or not os.path.isdir(env) or marks.mark_of(env) != header["mark"]:
             return {}
         pid = envs.user_of(env)
         if pid:
             what = "process %s runs in %s, which is to be built anew" % (pid, env)
             raise Failure(what, "", "ipexctl install   # once it has ended")
         here = os.path.realpath(env)
-        used = [n for n in envs.LINKS if os.path.realpath(os.path.join(root, n)) == here]
+        used = [n for n in marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
         if used:
             move_aside(root, env, used)
         else:
@@ -124,15 +125,15 @@ def keys(root):
         found = os.listdir(os.path.join(root, "envs"))
     except OSError:
         return []
-    return sorted(name for name in found if envs.KEY.match(name))
+    return sorted(name for name in found if marks.KEY.match(name))
 
 
 def seen(env, sizes):
-    mark = envs.said(os.path.join(env, envs.OK))
+    mark = marks.said(os.path.join(env, marks.OK))
     return {
         "key": os.path.basename(env),
         "whole": mark is not None,
-        "proved": os.path.exists(os.path.join(env, envs.PROVED)),
+        "proved": os.path.exists(os.path.join(env, marks.PROVED)),
         "size": size_of(env) if sizes else 0,
         "wheels": (mark or {}).get("wheels", []),
         "use": (mark or {}).get("use", ""),
@@ -173,7 +174,7 @@ def infos(folder):
 def needed(root, key, env):
     """Why the environment cannot go, "" if it can."""
     for name in ("current", "previous"):
-        if envs.current(root, name) == key:
+        if marks.current(root, name) == key:
             return "it is %s" % name
     if not os.path.lexists(env):
         return "it is not here"
@@ -201,7 +202,7 @@ def idle_blobs(root, going):
     """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
     wanted = set()
     for key in keys(root):
-        mark = envs.said(os.path.join(envs.env_folder(root, key), envs.OK))
+        mark = marks.said(os.path.join(marks.env_folder(root, key), marks.OK))
         if key in going or mark is None:
             continue
         if "blobs" not in mark:
@@ -223,9 +224,9 @@ def swap(root, before, key):
     """In one step where the kernel and the filesystem can; else `current` is whole at any time."""
     if before and exchange(os.path.join(root, "current"), os.path.join(root, "previous")):
         return
-    envs.link(root, "current", os.path.join("envs", key))
+    marks.link(root, "current", os.path.join("envs", key))
     if before:
-        envs.link(root, "previous", os.path.join("envs", before))
+        marks.link(root, "previous", os.path.join("envs", before))
 
 
 def exchange(one, other):
@@ -244,16 +245,16 @@ def exchange(one, other):
 def move_aside(root, env, used):
     """A link of the new name first, then the folder in its place: each step leaves USED usable."""
     name = os.urandom(8).hex()
-    away = envs.env_folder(root, name)
+    away = marks.env_folder(root, name)
     os.symlink(os.path.basename(env), away)
     for link_name in used:
-        envs.link(root, link_name, os.path.join("envs", name))
+        marks.link(root, link_name, os.path.join("envs", name))
     if exchange(env, away):
         os.unlink(env)
     else:
         os.unlink(away)
         os.rename(env, away)
-    envs.write(os.path.join(away, envs.ASIDE), {"was": os.path.basename(env)})
+    marks.write(os.path.join(away, marks.ASIDE), {"was": os.path.basename(env)})
     rename_within(os.path.join(away, "bin"), os.fsencode(env), os.fsencode(away))
 
 

@@ -135,7 +135,7 @@ def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> Borrowed:
 def _states(work: Work, looks: Mapping[Host, Look], key: str, forks: int) -> dict[Host, State]:
     def one(host: Host) -> State:
         asked = {"root": root_of(host, work.asked.root), "key": key, "mpi": ""}
-        done = work.agents[host].call("envs.state", asked, timeout=SILENCE).done
+        done = work.agents[host].call("marks.state", asked, timeout=SILENCE).done
         return read_state(host.name, done, again=False)
 
     outcomes = fan_out(list(looks), one, forks=forks)
@@ -190,7 +190,7 @@ class _OneHost:
 
     def _proved(self, ours: Mapping[str, str], *, system: bool) -> bool:
         asked = {**ours, "mpi": mpi.SYSTEM if system else ""}
-        return self._call("envs.state", asked).flag("proved")
+        return self._call("marks.state", asked).flag("proved")
 
     def _prove(self, ours: Mapping[str, str], starter: Mpi | None, *, system: bool) -> str:
         self._work.progress.step(Step(self._look.host, "proving"))

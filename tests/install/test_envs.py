@@ -301,12 +301,12 @@ def test_a_build_that_came_after_the_look_is_not_put_aside(tmp_path: Path) -> No
     agent = connect(LocalTransport(), Host("here", local=True))
     header = {"root": str(root), "key": A, "mpi": ""}
     try:
-        seen = agent.call("envs.state", header).done["mark"]
+        seen = agent.call("marks.state", header).done["mark"]
         (root / "envs" / A / ".ipexctl-ok").unlink()
         (root / "envs" / A / ".ipexctl-ok").write_text("{}")
         agent.call("upkeep.aside", {**header, "mark": seen})
         assert (root / "envs" / A / "file").exists()
-        again = agent.call("envs.state", header).done["mark"]
+        again = agent.call("marks.state", header).done["mark"]
         agent.call("upkeep.aside", {**header, "mark": again})
         assert not (root / "envs" / A).exists()
     finally:

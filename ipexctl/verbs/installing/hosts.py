@@ -32,7 +32,7 @@ def states_of(work: Work, lock: Lock, forks: int) -> dict[Host, State]:
     def one(host: Host) -> State:
         own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
         asked = {"root": root_of(host, work.asked.root), "key": lock.key, "mpi": own}
-        done = work.agents[host].call("envs.state", asked, timeout=SILENCE).done
+        done = work.agents[host].call("marks.state", asked, timeout=SILENCE).done
         return read_state(host.name, done, again=work.asked.rebuild)
 
     outcomes = fan_out(_alive(work), one, forks=forks)
