@@ -27,6 +27,7 @@ CHUNK = 1 << 20
 PIECE = 1 << 17
 TOLD = 0.2  # seconds between two events about bytes
 TIMEOUT = 30.0
+TIMEOUT_DIRECT = 10.0  # of another host: who asks it can be sent the file instead, and others wait
 TRIES = 3  # in a row that bring nothing
 FIRST = 2  # of them, while nothing at all has come: it is the way there, then
 LONGEST_PAUSE = 30.0
@@ -130,6 +131,8 @@ class Work:
     def __init__(self, call, root, parts, direct):
         self.call, self.root, self.parts = call, root, parts
         self.open = opener(direct)
+        self.direct = direct
+        self.timeout = TIMEOUT_DIRECT if direct else TIMEOUT
         self.over = threading.Event()
         self.fetched = self.untold = 0
         self.told = time.time()
@@ -185,7 +188,7 @@ class Work:
                 have = out.seek(0, os.SEEK_END)
                 vain = 0 if have > before else vain + 1
                 most = TRIES if self.fetched else FIRST
-                if e.status in FINAL or vain >= most or self.over.is_set():
+                if self.direct or e.status in FINAL or vain >= most or self.over.is_set():
                     raise given_up(file, e, have) from None
                 self.call.emit({"event": "alive"})
                 self.over.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
@@ -193,7 +196,7 @@ class Work:
     def once(self, out, file):
         have = out.seek(0, os.SEEK_END)
         asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
-        answer = opened(self.open, file.address, asked, TIMEOUT)
+        answer = opened(self.open, file.address, asked, self.timeout)
         if answer is None:
             return  # all of it is here already; the hash will tell
         with answer:
@@ -206,7 +209,7 @@ class Work:
 
     def body(self, answer, out, room):
         expected, came = answer.length, 0
-        for piece in pieces(answer):
+        for piece in pieces(answer, self.timeout):
             came += len(piece)
             if came > room:  # another file: no beginning of it is worth keeping
                 self.got(-out.seek(0, os.SEEK_END))
@@ -277,12 +280,12 @@ def tls():
     return ssl.create_default_context()
 
 
-def pieces(answer):
+def pieces(answer, timeout):
     while True:
         try:
             piece = answer.read1(PIECE)
         except (http.client.HTTPException, OSError) as e:
-            raise Broken(words(e, TIMEOUT)) from None
+            raise Broken(words(e, timeout)) from None
         if not piece:
             return
         yield piece

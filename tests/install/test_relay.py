@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,27 @@ def test_what_a_host_gives_is_not_trusted(site: Site) -> None:
     assert moved.sent >= BLOBS[0].size
     assert site.said == ["b did not get all from a (they were thrown away): all are sent the files"
                          " from here"]  # fmt: skip
+
+
+def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
+    asked: list[bytes] = []
+
+    def hang_up() -> None:
+        with suppress(OSError):
+            while True:
+                guest, _ = server.accept()
+                with guest:
+                    asked.append(guest.recv(65536).partition(b"\r")[0])
+
+    with socket.create_server((HERE, 0)) as server:
+        threading.Thread(target=hang_up, daemon=True).start()
+        carrier = site.relay(a=HERE, b=HERE)
+        carrier._idle.append(relay._Giver("a", HERE, server.getsockname()[1], TOKEN))
+        assert site.bring(carrier, "b") == SENT
+        server.shutdown(socket.SHUT_RDWR)
+    gets = [line for line in asked if line]  # else: only to see whether one gets there
+    assert len(gets) == len(set(gets)) > 0
+    assert site.said[0].startswith("b did not get all from a (")
 
 
 def test_a_full_disk_is_told_as_such(site: Site, tmp_path: Path) -> None:
