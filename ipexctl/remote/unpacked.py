@@ -6,7 +6,6 @@ is unpacked is taken only as the last build has left it, and not after a restart
 """
 
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -14,6 +13,7 @@ import stat
 agent = globals()["agent"]  # put there by remote/main.py
 
 blobs = agent.module("blobs")
+marks = agent.module("marks")
 
 BOOT = "/proc/sys/kernel/random/boot_id"
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -40,13 +40,12 @@ class Unpacked:
 
     def known(self):
         """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
+        said = marks.said(self.mark) or {}
         try:
-            with open(self.mark) as file:
-                said = json.load(file)
             good = [said["uv"], said["boot"]] == [self.uv, booted()]
             if good and said["digest"] == left(self.cache)[0]:
                 return said["wheels"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, KeyError):
             pass
         return {}
 
@@ -72,10 +71,7 @@ class Unpacked:
         wheels = dict(self.before)
         wheels.update((file, [sha, self.stamps[file]]) for file, sha in self.wheels)
         said = {"uv": self.uv, "boot": boot, "digest": digest, "wheels": wheels}
-        fresh = "%s.%d" % (self.mark, os.getpid())
-        with open(fresh, "w") as file:
-            json.dump(said, file)
-        os.rename(fresh, self.mark)
+        marks.write(self.mark, said)
 
 
 def place(root):
