@@ -16,7 +16,7 @@ from enum import Enum
 
 from ipexctl.core.model import Blob
 from ipexctl.core.values import plain
-from ipexctl.errors import HostFailed
+from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.carriers import Carrier, Moved, Tell, counter, fetch_there
 from ipexctl.hosts.store import Room, absent
@@ -92,6 +92,11 @@ class Relay:
             self._getting += 1
         try:
             yield giver
+        except IpexctlError:  # of this host; the giver is as good as before
+            with self._change:
+                if giver and giver not in self._idle:
+                    self._idle.append(giver)
+            raise
         finally:
             with self._change:
                 self._getting -= 1
@@ -114,7 +119,6 @@ class Relay:
             passed = fetch_there(agent, root, missing, urls, count, room, direct=True)
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from here
-                self._gave(giver)
                 raise
             self._lost(f"{agent.host.name} did not get all from {giver.name} ({e.why or e.what})")
             return None

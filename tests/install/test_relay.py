@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.model import Blob, Host
-from ipexctl.errors import HostFailed
+from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import relay
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.carriers import Moved, Push
@@ -143,6 +143,17 @@ def test_a_host_whose_giver_is_gone_is_sent_the_files_and_then_gives_them(site: 
         f"{host} does not reach {giver} (Connection refused): it is sent the files from here"
         for host, giver in ("ca", "db")
     ]
+
+
+def test_a_host_that_is_lost_while_it_gets_the_files_does_not_cost_the_giver(site: Site) -> None:
+    carrier = site.relay(a=HERE, b=HERE, c=HERE)
+    site.bring(carrier, "a")
+    lost = site.agents["b"]
+    with pytest.raises(Unreachable), carrier._turn(lambda *words: None) as giver:
+        assert giver
+        lost.close()
+        carrier._from(giver, lost, str(site.root("b")), BLOBS, lambda *words: None, Room())
+    assert site.bring(carrier, "c") == PASSED
 
 
 def test_what_a_host_gives_is_not_trusted(site: Site) -> None:
