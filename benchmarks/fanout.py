@@ -25,6 +25,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import bytecode
+
 from ipexctl.lab import Lab, LabSpec
 
 HERE = Path(__file__).parent
@@ -188,6 +190,7 @@ def main() -> None:
     parser.add_argument("--tools", type=Path, help="bin folder with ansible and pyinfra")
     parser.add_argument("--only", help="comma list of tool names")
     args = parser.parse_args()
+    bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-") as folder:
         work = Path(folder)
         spec = LabSpec(name="bench", flat=args.hosts).checked()

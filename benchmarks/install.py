@@ -26,6 +26,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import bytecode
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -225,6 +227,7 @@ def main() -> None:
     os.environ["PATH"] = f"{args.tools}:{os.environ['PATH']}"
     from ipexctl.hosts.uv import find_uv
 
+    bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-", dir=args.folder) as folder:
         work = Path(folder)
         lab = Lab.up(LabSpec.plain(args.hosts, name="bench"), owner=os.getpid(), root=work / "labs")

@@ -24,6 +24,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import bytecode
+
 from ipexctl.lab import Lab, LabSpec
 
 HERE = Path(__file__).parent
@@ -155,6 +157,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=25.0, help="milliseconds, each way")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
+    bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-") as folder:
         work = Path(folder)
         spec = LabSpec.plain(args.hosts, name="latency")

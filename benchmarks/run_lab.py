@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import bytecode
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -63,6 +65,7 @@ class Hosts:
 
 @contextmanager
 def hosts(count: int, prefix: str) -> Iterator[Hosts]:
+    bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-") as folder:
         work = Path(folder)
         (work / "project").mkdir()

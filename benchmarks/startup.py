@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import bytecode
+
 LIMIT = 2.0
 ROUNDS = 9
 COMMANDS = {
@@ -18,6 +20,7 @@ COMMANDS = {
 
 
 def main() -> int:
+    bytecode.make()
     taken: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(ROUNDS):
         for name, args in COMMANDS.items():

@@ -27,6 +27,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import bytecode
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -43,6 +45,7 @@ EDITED = 10
 
 def main() -> None:
     args = _arguments()
+    bytecode.make()
     with tempfile.TemporaryDirectory() as scratch:
         lab = Lab.up(LabSpec.plain(args.hosts, name="syncbench"), owner=os.getpid())
         try:
