@@ -90,7 +90,7 @@ class Fetcher:
         with tempfile.TemporaryFile() as out:
             try:
                 if urlsplit(url).scheme == "file":
-                    self._copy(file, url, out)
+                    self._copy(file, url, out, lambda n: None)
                 else:
                     download = Download(self._opener.open)
                     download.into(out, url, HEADERS, lambda n: self._count(n, n))
@@ -162,7 +162,7 @@ class Fetcher:
 
     def _complete(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
         if urlsplit(url).scheme == "file":
-            return self._copy(file, url, out)
+            return self._copy(file, url, out, on_bytes)
         had = out.seek(0, os.SEEK_END)
         self._count(had, 0)
 
@@ -191,12 +191,14 @@ class Fetcher:
         if self._over.is_set():
             raise FetchFailed("another file could not be fetched")
 
-    def _copy(self, file: Package, url: str, out: BinaryIO) -> None:
+    def _copy(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
         out.truncate(0)
         try:
             with Path(url2pathname(urlsplit(url).path)).open("rb") as source:
                 while chunk := source.read(CHUNK):
                     out.write(chunk)
+                    self._count(len(chunk), 0)
+                    on_bytes(len(chunk))
         except FileNotFoundError as e:
             raise InputError(f"{file.file} is gone from its folder", why=str(e)) from None
 

@@ -7,6 +7,7 @@ import sys
 from typing import IO
 
 from rich.console import Console
+from rich.text import Text
 
 
 def console_on(stream: IO[str]) -> Console:
@@ -15,6 +16,11 @@ def console_on(stream: IO[str]) -> Console:
     force = True if forced else None
     live = False if os.environ.get("CI") else force
     return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
+
+
+def print_words(console: Console, text: Text | str) -> None:
+    """For what nobody copies: folded between words on a terminal, one line elsewhere."""
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def is_dumb() -> bool:

@@ -17,7 +17,7 @@ from ipexctl.core.model import HostRecap, Recap
 from ipexctl.core.rows import END_OF_LIFE
 from ipexctl.core.sizes import human, minutes
 from ipexctl.errors import InputError, printable
-from ipexctl.ui.console import stderr_console, stdout_console
+from ipexctl.ui.console import print_words, stderr_console, stdout_console
 from ipexctl.verbs.installing.work import Chosen, InstallReport, Planned, Progress, Step
 
 _COLOURS = {
@@ -69,19 +69,14 @@ def counts(recaps: Sequence[HostRecap]) -> Text:
     return Text(" ".join(f"{s.value}={sum(r.state is s for r in recaps)}" for s in Recap))
 
 
-def recap_lines(report: InstallReport) -> list[Text]:
-    """The hosts, then what it cost."""
-    lines = host_lines(report.recaps)
-    lines.append(
-        Text(
-            f"{human(report.fetched)} from package indexes, {human(report.sent)} to hosts, "
-            + f"{human(report.passed)} from host to host, " * bool(report.passed)
-            + f"{human(report.drawn)} from a host, " * bool(report.drawn)
-            + f"{report.seconds:.1f} s"
-            + (" (rehearsal: nothing was changed)" * report.check)
-        )
+def cost(report: InstallReport) -> str:
+    return (
+        f"{human(report.fetched)} from indexes, {human(report.sent)} to hosts, "
+        + f"{human(report.passed)} from host to host, " * bool(report.passed)
+        + f"{human(report.drawn)} from a host, " * bool(report.drawn)
+        + f"{report.seconds:.1f} s"
+        + " (rehearsal: nothing was changed)" * report.check
     )
-    return lines
 
 
 def _recap_line(recap: HostRecap, width: int) -> Text:
@@ -141,8 +136,9 @@ def difference(planned: Planned) -> str:
 
 def show(report: InstallReport) -> None:
     console = stdout_console()
-    for line in recap_lines(report):
+    for line in host_lines(report.recaps):
         console.print(line, soft_wrap=True)
+    print_words(console, cost(report))
 
 
 # --- while it works ------------------------------------------------------------------------------
@@ -158,6 +154,7 @@ class View:
     clock: Callable[[], float] = time.monotonic
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
     _steps: dict[str, Step] = field(default_factory=dict)
+    _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _live: Any = None
 
@@ -165,6 +162,7 @@ class View:
         return Progress(self.chosen, self.step, self.say, self.agreed)
 
     def chosen(self, chosen: Chosen) -> None:
+        self._order = chosen.hosts
         self.say(chosen_text(chosen))
 
     def agreed(self, planned: Planned) -> bool:
@@ -174,13 +172,15 @@ class View:
     def say(self, text: str) -> None:
         if not self.quiet:
             self._stop()
-            self.console.print(printable(text), soft_wrap=True, markup=False, highlight=False)
+            print_words(self.console, Text(printable(text)))
 
     def step(self, step: Step) -> None:
         if self.quiet:
             return
         step = replace(step, text=printable(step.text))
         with self._lock:
+            for name in [name for name in self._steps if bool(name) != bool(step.host)]:
+                del self._steps[name]  # this machine and the hosts take turns: that is over
             before = self._steps.get(step.host)
             self._steps[step.host] = step
             if before is None or before.text != step.text:
@@ -202,7 +202,8 @@ class View:
 
     def _lines(self) -> Text:
         width = max((len(name) for name in self._steps), default=0)
-        steps = list(self._steps.values())
+        places = {name: i for i, name in enumerate(self._order)}
+        steps = sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places)))
         return Text("\n".join(f"{s.host or 'here':{width}}  {self._doing(s)}" for s in steps))
 
     def _doing(self, step: Step) -> str:
@@ -235,7 +236,7 @@ def time_left(step: Step, there: int, seconds: float) -> str:
     if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
         return ""
     left = (step.total - step.done) * seconds / moved
-    return f", {left:.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
+    return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
 
 
 def question(chosen: Chosen) -> str:

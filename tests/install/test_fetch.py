@@ -44,6 +44,14 @@ def test_a_file_is_fetched_once_and_counted(server: Served, tmp_path: Path) -> N
     assert server.asked(FILE.file) == [""]
 
 
+def test_a_file_of_a_folder_counts_as_done_and_not_as_fetched(tmp_path: Path) -> None:
+    (tmp_path / FILE.file).write_bytes(CONTENT)
+    fetcher, told = Fetcher(Store(tmp_path / "store"), Indexes()), []
+    fetcher.fetch([FILE], {FILE.sha256: (tmp_path / FILE.file).as_uri()}, told.append)
+    assert (fetcher.fetched, fetcher.done, sum(told)) == (0, len(CONTENT), len(CONTENT))
+    assert fetcher.store.whole(FILE.blob)
+
+
 # what goes wrong, whether the server can go on from the middle -> the requests, extra bytes
 HEALED = [
     (Fault("cut", 1000), True, ["", "bytes=1000-"], 0),
