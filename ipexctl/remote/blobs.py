@@ -20,6 +20,7 @@ Failure = globals()["Failure"]  # put there by remote/main.py
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
+FULL = (errno.ENOSPC, errno.EDQUOT)
 RESUMED = 4 << 20  # from this size on a part is worth keeping
 KEPT = 7 * 86400  # seconds that a large part waits for its next try
 BEAT = 5.0  # seconds between signs of life: a dead connection is noticed by those who write to it
@@ -108,6 +109,8 @@ def folder(root, *names):
         try:
             os.mkdir(path, 0o700)
         except OSError as e:
+            if e.errno in FULL:
+                raise disk_full(root, 0) from None
             if e.errno != errno.EEXIST or not os.path.isdir(path):
                 raise Failure("cannot make the folder %s" % path, str(e)) from None
     return path
@@ -283,7 +286,7 @@ def take(call, root, part, sha, size):
         keep(root, part, sha)
     except OSError as e:
         unlink(part.path)
-        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        if e.errno in FULL:
             raise disk_full(root, size) from None
         raise Failure("cannot write to %s: %s" % (root, e.strerror or e)) from None
     finally:
@@ -303,17 +306,18 @@ def keep(root, part, sha):
 def of_disk(e, root, size):
     """The same failure; when its cause is a full disk, in words that help."""
     said = e.why if isinstance(e, Failure) else e.strerror or str(e)
-    if any(os.strerror(code) in said for code in (errno.ENOSPC, errno.EDQUOT)):
+    if any(os.strerror(code) in said for code in FULL):
         return disk_full(root, size)
     return e
 
 
 def disk_full(root, size):
     disk = os.statvfs(root)
+    takes = "this takes %s, " % human(size) if size else ""
+    free = human(disk.f_bavail * disk.f_frsize)
     return Failure(
         "no space left on the disk of %s" % root,
-        "this takes %s, %s are free now; something else filled the disk meanwhile"
-        % (human(size), human(disk.f_bavail * disk.f_frsize)),
+        "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
         "free some space, then run the same command again; or --root FOLDER on a bigger disk",
         "no-space",
     )

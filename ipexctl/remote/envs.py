@@ -50,9 +50,9 @@ def op_build(call, header):
         blobs.verify(root, [sha for _, sha in store.lacking] + [header["uv"]] + carried)
         size = unpacked_size(root, store.lacking)
         blobs.need_space(root, size, 0)
-        uv = unpack_uv(root, header["uv"])
-        python = pythons.ready(call, root, carried[0]) if carried else header["python"]
         try:
+            uv = unpack_uv(root, header["uv"])
+            python = pythons.ready(call, root, carried[0]) if carried else header["python"]
             build(call, env, [uv, python], store, carried)
         except (Failure, OSError) as e:
             raise blobs.of_disk(e, root, size) from None

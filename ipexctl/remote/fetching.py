@@ -6,7 +6,6 @@ sent: the controller does not tell any, and a .netrc is not read.
 """
 
 import concurrent.futures
-import errno
 import functools
 import http.client
 import os
@@ -174,7 +173,7 @@ class Work:
                 )
             blobs.keep(self.root, part, file.sha)
         except OSError as e:
-            if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            if e.errno in blobs.FULL:
                 raise blobs.disk_full(self.root, file.size) from None
             raise Failure("cannot write to %s: %s" % (self.root, e.strerror or e)) from None
 

@@ -7,7 +7,6 @@ hashed again, so none of it needs to be on the disk when we answer.
 Paths are bytes here: a Python in the locale C of a host could not even name what is not ASCII.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -408,6 +407,6 @@ def damaged(path):
 
 
 def unwritable(e, root, size):
-    if e.errno in (errno.ENOSPC, errno.EDQUOT):
+    if e.errno in blobs.FULL:
         return blobs.disk_full(root, size)
     return Failure("cannot write to %s: %s" % (root, e.strerror or e))

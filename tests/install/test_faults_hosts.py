@@ -91,6 +91,22 @@ def test_a_disk_that_fills_while_it_is_built_on_keeps_nothing_half_and_a_rerun_c
     assert install(shop, lab).states == ["changed"]
 
 
+def test_a_disk_that_is_full_already_is_told_as_such(shop: Shop, make_lab: MakeLab) -> None:
+    stock(shop)
+    lab = make_lab(LabSpec(name="full", hosts=(HostSpec(disk=400 << 20),)))
+    on(lab, "node01", "mkdir -m 700 ~/.ipexctl")
+    lab.fault("node01", "fill-disk")
+    outcome = install(shop, lab)
+    assert (outcome.code, outcome.states) == (1, ["failed"]), outcome.out
+    assert told(outcome.document["hosts"][0]) == [
+        "node01: no space left on the disk of /home/trainer/.ipexctl",
+        "0 MB are free now; something else filled the disk meanwhile",
+        "try: free some space, then run the same command again; or --root FOLDER on a bigger disk",
+    ]
+    lab.heal("node01")
+    assert install(shop, lab).states == ["changed"]
+
+
 def told(host: dict[str, object]) -> list[object]:
     notes = host["notes"]
     assert isinstance(notes, list)
