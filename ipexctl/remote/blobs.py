@@ -286,9 +286,7 @@ def take(call, root, part, sha, size):
         keep(root, part, sha)
     except OSError as e:
         unlink(part.path)
-        if e.errno in FULL:
-            raise disk_full(root, size) from None
-        raise Failure("cannot write to %s: %s" % (root, e.strerror or e)) from None
+        raise unwritable(e, root, size) from None
     finally:
         if size < RESUMED:
             unlink(part.path)  # unless it has its final name by now
@@ -309,6 +307,12 @@ def of_disk(e, root, size):
     if any(os.strerror(code) in said for code in FULL):
         return disk_full(root, size)
     return e
+
+
+def unwritable(e, root, size):
+    if e.errno in FULL:
+        return disk_full(root, size)
+    return Failure("cannot write to %s: %s" % (root, e.strerror or e))
 
 
 def disk_full(root, size):

@@ -173,9 +173,7 @@ class Work:
                 )
             blobs.keep(self.root, part, file.sha)
         except OSError as e:
-            if e.errno in blobs.FULL:
-                raise blobs.disk_full(self.root, file.size) from None
-            raise Failure("cannot write to %s: %s" % (self.root, e.strerror or e)) from None
+            raise blobs.unwritable(e, self.root, file.size) from None
 
     def download(self, out, file):
         vain = 0

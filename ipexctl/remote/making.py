@@ -101,7 +101,7 @@ class Part:
             wrong = [i for i in range(len(self.tree["files"])) if not self.is_right(call, i)]
             absent = [i for i in wrong if not self.placed(call, i)]
         except OSError as e:
-            raise trees.unwritable(e, self.root, 0) from None
+            raise blobs.unwritable(e, self.root, 0) from None
         if self.bad is None:
             self.bad = len(wrong)
         wanted = {self.tree["files"][i][1]: self.tree["files"][i][2] for i in absent}
@@ -191,7 +191,7 @@ class Part:
                 pass
         except OSError as e:
             size = sum(size for _, size in expected)
-            raise trees.unwritable(e, self.root, size) from None
+            raise blobs.unwritable(e, self.root, size) from None
 
     def finish(self, call, hub):
         absent = [i for i in range(len(self.tree["files"])) if not self.there(i)]
@@ -207,7 +207,7 @@ class Part:
                 os.rename(self.path, os.path.join(self.top, self.version))
             versions.pointed(self.top, self.version)
         except OSError as e:
-            raise trees.unwritable(e, self.root, 0) from None
+            raise blobs.unwritable(e, self.root, 0) from None
         for _, sha, size, _ in self.tree["files"]:
             if size > trees.PACKED:
                 blobs.unlink(blobs.path_of(self.root, sha))  # its place is here now

@@ -79,7 +79,7 @@ def op_fill(call, h):
         if expected:
             add_pack(root, expected, contents(call, expected))
     except OSError as e:
-        raise unwritable(e, root, sum(size for _, size in expected)) from None
+        raise blobs.unwritable(e, root, sum(size for _, size in expected)) from None
     return laid_out(root, run, tree, Packs(root), h)
 
 
@@ -293,7 +293,7 @@ def laid_out(root, run, tree, packs, h):
         os.pwrite(claims[run], os.urandom(8).hex().encode(), 0)
         named(part, work)
     except OSError as e:
-        raise unwritable(e, root, size) from None
+        raise blobs.unwritable(e, root, size) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
     os.close(claims.pop(run))
@@ -404,9 +404,3 @@ def damaged(path):
         "run the same command again: what was damaged is sent anew",
         "damaged",
     )
-
-
-def unwritable(e, root, size):
-    if e.errno in blobs.FULL:
-        return blobs.disk_full(root, size)
-    return Failure("cannot write to %s: %s" % (root, e.strerror or e))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import IO
 
 from rich.console import Console
@@ -16,6 +17,12 @@ def console_on(stream: IO[str]) -> Console:
     force = True if forced else None
     live = False if os.environ.get("CI") else force
     return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
+
+
+def print_lines(console: Console, lines: Iterable[Text]) -> None:
+    """One line each, however wide: what is in them may be copied."""
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def print_words(console: Console, text: Text | str) -> None:

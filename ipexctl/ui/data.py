@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
-
-from rich.text import Text
 
 from ipexctl.core.data import Held, variable
 from ipexctl.core.inventory import fold
 from ipexctl.core.sync import amount
-from ipexctl.ui.console import stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.data import Listed, Pushed, Removed
 
 
 def show_pushed(pushed: Pushed) -> None:
-    _print(host_lines(pushed.recaps))
+    print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
         print(
             f"{pushed.name}: {amount(pushed.files, pushed.bytes)}, version {pushed.version}\n"
@@ -63,7 +60,7 @@ def _what(one: Held) -> str:
 
 def show_listed(listed: Listed) -> None:
     print(listed_text(listed), end="")
-    _print(host_lines(listed.recaps) if listed.recaps else [])
+    print_lines(stdout_console(), host_lines(listed.recaps) if listed.recaps else [])
 
 
 def listed_document(listed: Listed) -> dict[str, Any]:
@@ -81,7 +78,7 @@ def show_going(listed: Listed) -> None:
 
 def show_removed(removed: Removed) -> None:
     if removed.done:
-        _print(host_lines(removed.recaps))
+        print_lines(stdout_console(), host_lines(removed.recaps))
     else:
         print("nothing was removed")
 
@@ -94,9 +91,3 @@ def removed_document(removed: Removed) -> dict[str, Any]:
         "hosts": host_documents(removed.recaps),
         "exit_code": removed.exit_code,
     }
-
-
-def _print(lines: Iterable[Text]) -> None:
-    console = stdout_console()
-    for line in lines:
-        console.print(line, soft_wrap=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rich.text import Text
-
 from ipexctl.core.changes import between
 from ipexctl.core.drift import Drift, usual
 from ipexctl.core.envs import Env, Shelf
 from ipexctl.core.inventory import fold
 from ipexctl.core.sizes import human
-from ipexctl.ui.console import stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.envs import Back, Compared, Kept, Removal, Removed
 
@@ -78,7 +76,7 @@ def _shelf_document(shelf: Shelf) -> dict[str, Any]:
 
 def show_kept(kept: Kept) -> None:
     print(kept_text(kept), end="")
-    _print(host_lines(kept.recaps) if kept.recaps else [])
+    print_lines(stdout_console(), host_lines(kept.recaps) if kept.recaps else [])
 
 
 # --- env diff ------------------------------------------------------------------------------------
@@ -140,7 +138,7 @@ def _drift_document(d: Drift) -> dict[str, Any]:
 
 def show_compared(compared: Compared) -> None:
     print(compared_text(compared), end="")
-    _print(host_lines(compared.recaps) if compared.recaps else [])
+    print_lines(stdout_console(), host_lines(compared.recaps) if compared.recaps else [])
     if compared.mend:
         print(f"\nnext: {compared.mend}")
 
@@ -168,7 +166,7 @@ def show_going(removals: Sequence[Removal]) -> None:
 def show_removed(removed: Removed) -> None:
     title = "removed:" if removed.done else "nothing was removed; it would be:"
     print(f"{title}\n{removal_text(removed.removals)}", end="")
-    _print(host_lines(removed.recaps) if removed.recaps else [])
+    print_lines(stdout_console(), host_lines(removed.recaps) if removed.recaps else [])
 
 
 def removed_document(removed: Removed) -> dict[str, Any]:
@@ -194,7 +192,7 @@ def removed_document(removed: Removed) -> dict[str, Any]:
 
 
 def show_back(back: Back) -> None:
-    _print(host_lines(back.recaps))
+    print_lines(stdout_console(), host_lines(back.recaps))
     if back.key and not back.check:
         print("ipexctl.lock stays what it is: the next install goes by it")
 
@@ -207,9 +205,3 @@ def back_document(back: Back) -> dict[str, Any]:
         "hosts": host_documents(back.recaps),
         "exit_code": back.exit_code,
     }
-
-
-def _print(lines: Iterable[Text]) -> None:
-    console = stdout_console()
-    for line in lines:
-        console.print(line, soft_wrap=True)

@@ -17,7 +17,7 @@ from ipexctl.core.model import HostRecap, Recap
 from ipexctl.core.rows import END_OF_LIFE
 from ipexctl.core.sizes import human, minutes
 from ipexctl.errors import InputError, printable
-from ipexctl.ui.console import print_words, stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
 from ipexctl.verbs.installing.work import Chosen, InstallReport, Planned, Progress, Step
 
 _COLOURS = {
@@ -136,8 +136,7 @@ def difference(planned: Planned) -> str:
 
 def show(report: InstallReport) -> None:
     console = stdout_console()
-    for line in host_lines(report.recaps):
-        console.print(line, soft_wrap=True)
+    print_lines(console, host_lines(report.recaps))
     print_words(console, cost(report))
 
 
@@ -179,8 +178,8 @@ class View:
             return
         step = replace(step, text=printable(step.text))
         with self._lock:
-            for name in [name for name in self._steps if bool(name) != bool(step.host)]:
-                del self._steps[name]  # this machine and the hosts take turns: that is over
+            if bool(next(iter(self._steps), step.host)) != bool(step.host):
+                self._steps.clear()  # this machine and the hosts take turns: that is over
             before = self._steps.get(step.host)
             self._steps[step.host] = step
             if before is None or before.text != step.text:

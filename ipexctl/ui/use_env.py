@@ -6,7 +6,7 @@ from typing import Any
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.rows import END_OF_LIFE
-from ipexctl.ui.console import stdout_console
+from ipexctl.ui.console import print_lines, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.use_env import Borrowed
 
@@ -25,9 +25,7 @@ def found_text(found: Borrowed) -> str:
 
 
 def show(found: Borrowed) -> None:
-    console = stdout_console()
-    for line in host_lines(found.recaps):
-        console.print(line, soft_wrap=True)
+    print_lines(stdout_console(), host_lines(found.recaps))
     if any(r.state.value in ("ok", "changed") for r in found.recaps) and not found.check:
         print("`ipexctl run` uses it there; `ipexctl install` goes back to ipexctl.lock")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ipexctl.core.model import Recap
 from ipexctl.core.runlog import plain
-from ipexctl.ui.console import stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import counts, host_documents, host_lines
 from ipexctl.verbs.within import Hear, Ran
 
@@ -38,9 +38,7 @@ class Heard:
 
 def show_ran(ran: Ran) -> None:
     bad = [r for r in ran.recaps if r.state is not Recap.OK]
-    console = stderr_console()
-    for line in [*host_lines(bad)[:-1], counts(ran.recaps)] if bad else ():
-        console.print(line, soft_wrap=True)
+    print_lines(stderr_console(), [*host_lines(bad)[:-1], counts(ran.recaps)] if bad else ())
 
 
 def document(ran: Ran, heard: Heard) -> dict[str, Any]:
