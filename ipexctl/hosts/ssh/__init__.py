@@ -5,6 +5,7 @@ known_hosts before a byte of ours about the user is sent. The reasons: docs/deci
 
     config.py     how a host is reached: asks `ssh -G`
     dial.py       the TCP connection, up to the first line the host says
+    forward.py    the same, where a jump host makes the connection
     link.py       key exchange by Paramiko
     host_keys.py  is it the right host?
     login.py      private keys, the agent, and a password where the user gives one
@@ -31,6 +32,7 @@ from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.hosts.ssh.channel import SshChannel, execute
 from ipexctl.hosts.ssh.config import SshConfig
 from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, greet
+from ipexctl.hosts.ssh.forward import forward
 from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
 from ipexctl.hosts.ssh.link import Link, Wanted, greeting, left, load
 from ipexctl.hosts.ssh.login import KeyRing, authenticate
@@ -165,9 +167,7 @@ class SshTransport:
         jump = self._jump(answer, hops, deadline)
         target = (answer.hostname, answer.port)
         try:
-            channel = jump.transport.open_channel(
-                "direct-tcpip", target, ("127.0.0.1", 0), timeout=left(deadline)
-            )
+            channel = forward(jump.transport, target, left(deadline))
         except (paramiko.SSHException, EOFError, OSError) as e:
             raise Unreachable(
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
