@@ -2,11 +2,12 @@
 
 The agent passes it over the controller's open connections to the agent of that host. No SSH between
 the nodes, so no keys, no host keys and no prompts there. Only with --launcher ssh the answer is a
-command for ssh, and this becomes it.
+command for ssh, which is run here.
 """
 
 import json
 import os
+import signal
 import socket
 import sys
 
@@ -15,20 +16,54 @@ def main():
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect(os.environ["IPEXCTL_SOCKET"])
     link.sendall(json.dumps({"hello": "launch", "argv": sys.argv[1:]}).encode("utf-8") + b"\n")
-    answer = b""
-    while not answer.endswith(b"\n"):
-        data = link.recv(4096)
-        if not data:
-            return 255
-        answer += data
-    message = json.loads(answer.decode("utf-8"))
+    message = answer(link)
+    if "run" in message:  # --launcher ssh
+        code = run(message["run"])
+        if code:  # mpirun ends the other ranks when it hears of it: the controller hears it first
+            link.sendall(json.dumps({"code": code}).encode("utf-8") + b"\n")
+            answer(link)
+        return code
     if "refused" in message:
         sys.stderr.write("ipexctl: %s\n" % message["refused"])
         return 255
-    if "exec" in message:  # --launcher ssh: the link stays open until that program has ended
-        os.set_inheritable(link.fileno(), True)
-        os.execvp(message["exec"][0], message["exec"])
     return message["exit"]
+
+
+def answer(link):
+    line = b""
+    while not line.endswith(b"\n"):
+        data = link.recv(4096)
+        if not data:
+            return {"exit": 255}  # the agent is gone
+        line += data
+    return json.loads(line.decode("utf-8"))
+
+
+def run(argv):
+    """It ends when we are ended. Returns its exit code; 255, as ssh has it, for all else."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            die_with(parent)
+            os.execvp(argv[0], argv)
+        except OSError as e:
+            sys.stderr.write("ipexctl: %s: %s\n" % (argv[0], e))
+        finally:
+            os._exit(255)
+    _, status = os.waitpid(pid, 0)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 255
+
+
+def die_with(parent):
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    except Exception:
+        pass  # no libffi: the sweep still ends it
+    if os.getppid() != parent:
+        os._exit(255)
 
 
 if __name__ == "__main__":

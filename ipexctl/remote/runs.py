@@ -29,6 +29,7 @@ KEPT_OF_RANKS = (
     + tuple(name.upper() for name in PROXIES)
     + ("HF_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 )
+SSH_FAILED = 255  # ssh could not log in, or what it ran was killed
 HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
 
@@ -131,7 +132,7 @@ class HostRun:
             elif "exited" in header:
                 self.tell(self.launches.get(header["exited"]), {"exit": header["code"]})
             elif "ssh" in header:
-                self.tell(self.launches.get(header["ssh"]), {"exec": header["argv"]})
+                self.tell(self.launches.get(header["ssh"]), {"run": header["argv"]})
             elif "refused" in header:
                 self.tell(self.launches.get(header["refused"]), {"refused": header["why"]})
             elif "stop" in header and not stopping:
@@ -302,7 +303,14 @@ class HostRun:
             key = len(self.launches) + 1
             self.launches[key] = link
         self.call.emit({"event": "launch", "key": key, "argv": hello["argv"]})
-        reader.next()  # returns when the program is gone, be it done or killed
+        ended = reader.next()  # returns when the program is gone, be it done or killed
+        if ended is not None:  # or when ssh, which it runs, has failed
+            if (
+                ended["code"] != SSH_FAILED
+            ):  # MPI's daemon there gave up: maybe as a rank was killed
+                time.sleep(HESITATION)
+            self.call.emit({"event": "exited", "key": "daemon%d" % key, "code": ended["code"]})
+            reader.next()
         self.call.emit({"event": "unlaunch", "key": key})
 
     def base_env(self):

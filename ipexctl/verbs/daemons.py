@@ -30,6 +30,7 @@ class Daemons:
     tail: list[str] = field(default_factory=list)  # its last words
     _of_host: dict[str, Lines] = field(default_factory=dict)
     _started: dict[int, str] = field(default_factory=dict)  # key -> host of that daemon
+    _by_ssh: dict[int, str] = field(default_factory=dict)  # the same, of those started by ssh
 
     def start(self) -> None:
         plan = self.state.plan
@@ -44,7 +45,7 @@ class Daemons:
     def asked_for(self, name: str, key: int, argv: tuple[str, ...]) -> None:
         """mpirun wants a daemon: only what is in the plan is started, and only where it is."""
         try:
-            if name != self._node0 or key in self._started:
+            if name != self._node0 or key in {*self._started, *self._by_ssh}:
                 raise RunFailed(f"{name} asked for a launch that mpirun cannot want")
             wanted = mpi.read_launch(self.state.plan, argv)
         except RunFailed as e:
@@ -53,6 +54,7 @@ class Daemons:
             return
         if self.launcher == mpi.SSH and wanted.host != self._node0:
             to = self.links[wanted.host]
+            self._by_ssh[key] = wanted.host
             argv = mpi.over_ssh(wanted, to.agent.host, to.env_file)
             self.tell(name, {"ssh": key, "argv": list(argv)})
             return
@@ -79,6 +81,12 @@ class Daemons:
                 asked = event.asked or with_mpirun
                 self._ended(who, event.code, DAEMON_GRACE, asked=asked)
             self.tell(self._node0, {"exited": event.launch, "code": event.code})
+        elif name == self._node0 and event.launch in self._by_ssh:
+            host = self._by_ssh[event.launch]
+            if not self.links[host].ranks <= self.state.ends.keys():
+                asked = self.code is not None
+                self._ended(f"{name}'s ssh to {host}", event.code, DAEMON_GRACE, asked=asked)
+            self.tell(name, {"exited": event.launch, "code": event.code})
 
     def said(self, name: str, data: bytes) -> None:
         lines = self._of_host.setdefault(name, Lines()).feed(data)

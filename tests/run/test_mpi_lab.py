@@ -267,6 +267,20 @@ def test_launcher_ssh_without_keys_says_what_ssh_said(fleet, tmp_path):
     assert re.search(r"ssh: Could not resolve hostname node0[23]", done.stderr), done.stderr
 
 
+def test_a_rank_that_mpirun_ends_as_ssh_failed_is_not_the_cause(fleet, tmp_path):
+    """By the time ssh fails rank 0 is up, under some MPIs, and is killed for it."""
+    runner, ssh = fleet.runner(tmp_path), fleet.home("node01") / ".ssh"
+    ssh.mkdir(mode=0o700, exist_ok=True)
+    (ssh / "config").write_text("Host *\n  ProxyCommand sleep 6\n")
+    assert runner.lab.run_in("node01", ["chown", "-R", "trainer:", f"{HOME}/.ssh"]).returncode == 0
+    run = runner.start("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
+    result = run.finish()
+    (ssh / "config").unlink()
+    assert (result["exit_code"], result["ended_by"]) == (122, "mpirun"), result
+    assert re.match(r"node01's ssh to node0[23] ended with code 255 when", result["cause"])
+    assert all(host["survivors"] == 0 for host in result["hosts"])
+
+
 def test_without_mpi_our_agents_start_the_ranks(without, tmp_path):
     runner = without.runner(tmp_path)
     run = runner.start("-n", "6", str(runner.script("import os\nprint(os.environ['RANK'])\n")))
