@@ -112,6 +112,43 @@ def test_a_python_that_the_user_named_is_tried_first():
         agent.close()
 
 
+@pytest.mark.parametrize(
+    "broken", ["exit 3", "echo Fatal Python error: init_fs_encoding >&2; exit 1", "kill -SEGV $$"]
+)
+def test_a_python_that_does_not_start_is_passed_over(tmp_path, broken):
+    bad = tmp_path / "python3"
+    bad.write_text(f"#!/bin/sh\n{broken}\n")
+    bad.chmod(0o755)
+    agent = connect(LocalTransport(), HERE, python=str(bad))
+    try:
+        assert (agent.hello.kind, agent.hello.path != str(bad)) == ("python", True)
+        assert probe(agent).agent == "python"
+    finally:
+        agent.close()
+
+
+def test_a_python_without_zlib_is_passed_over(tmp_path):
+    """Before it has read a byte of what is sent to it."""
+    bad = tmp_path / "python3"
+    start = "import sys; sys.modules['zlib'] = None; exec(sys.argv[1])"
+    bad.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -c "{start}" "$@"\n')
+    bad.chmod(0o755)
+    agent = connect(LocalTransport(), HERE, python=str(bad))
+    assert agent.hello.kind == "python"
+    agent.close()
+    assert b"zlib" in agent.channel.stderr()
+
+
+def test_an_agent_that_breaks_off_while_it_boots_is_no_reason_to_try_another_python():
+    """The next one would wait for what the first one has read."""
+    channel = PipeChannel(("/bin/sh", "-c", command_line("mark")))
+    channel.write(b"1/0\n")
+    assert channel.read(100, 20) == b""
+    assert channel.exit_status(20) == 98
+    assert b"ZeroDivisionError" in channel.stderr()
+    channel.close()
+
+
 @pytest.mark.parametrize("python", ["python3; true", "$(id)", "a b", "`id`", "'"])
 def test_a_python_that_is_no_plain_path_is_refused(python):
     with pytest.raises(HostFailed, match="is not a plain path"):

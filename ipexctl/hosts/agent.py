@@ -31,11 +31,17 @@ SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
 ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
 _TEXT_LIMIT = 1 << 16
 _SLUG = re.compile(r"[a-z][a-z0-9-]{0,39}")
-OLD_PYTHON = 97
+OLD_PYTHON, BOOT_FAILED = 97, 98
+# our code has read stdin, or a signal meant us; with any other, the interpreter itself did not run
+_ENDS = f"0|{BOOT_FAILED}|129|130|137|141|143"
 PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 " + " ".join(
     f"python3.{minor}" for minor in range(14, 5, -1)
 )
-_BOOT = "import sys;sys.version_info<(3,6) and sys.exit(97);exec(sys.stdin.buffer.readline())"
+_BOOT = (
+    f"import sys;sys.version_info<(3,6) and sys.exit({OLD_PYTHON});import os,json,zlib;"
+    "sys.excepthook=lambda *e:(sys.__excepthook__(*e),sys.stderr.flush(),"
+    f"os._exit({BOOT_FAILED}));exec(sys.stdin.buffer.readline())"
+)
 _SH_FACTS = (
     "echo; echo $0-sh; echo :kernel; uname -sr; echo :arch; uname -m; echo :hostname; uname -n; "
     "echo :user; id -un; echo :uid; id -u; echo :home; echo $HOME; "
@@ -53,7 +59,7 @@ def command_line(marker: str, python: str = "") -> str:
     script = (
         f"for p in {candidates}; do command -v $p >/dev/null 2>&1 || continue; "
         f'$p -ISc "{_BOOT}"; r=$?; '
-        f"case $r in {OLD_PYTHON}|126|127) ;; *) exit $r;; esac; done; {_SH_FACTS}"
+        f"case $r in {_ENDS}) exit $r;; esac; done; {_SH_FACTS}"
     )
     return shell.quote(("exec", "/bin/sh", "-c", script, marker))
 

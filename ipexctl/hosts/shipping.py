@@ -47,7 +47,7 @@ def boot_payload(marker: str, names: frozenset[str]) -> bytes:
     """The boot line and the sources it asks for: main.py and `names`."""
     body = packed(names | {"main"})
     line = (
-        f"import zlib,json;s=json.loads(zlib.decompress(sys.stdin.buffer.read({len(body)}))"
+        f"s=json.loads(zlib.decompress(sys.stdin.buffer.read({len(body)}))"
         f".decode());n={{'__name__':'ipexctl_remote_main'}};"
         f"exec(compile(s['main'],'<ipexctl remote/main.py>','exec'),n);"
         f"n['start'](s,b'\\n{marker}-py\\n')\n"

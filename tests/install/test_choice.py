@@ -155,6 +155,14 @@ def test_a_lock_that_no_longer_fits_the_hosts_is_not_replaced_behind_ones_back(
     assert none.value.hint.startswith("rm ipexctl.lock")
 
 
+def test_an_interpreter_that_does_not_run_on_a_host_is_told(tmp_path: Path) -> None:
+    wanted = decide(Request(torch="2.13", python="/opt/py/bin/python"), None, tmp_path)
+    with pytest.raises(NothingFits) as none:
+        choose([ready(python="3.11.2")], wanted, table())
+    said = "torch-2.13: a: /opt/py/bin/python is no Python that runs there; it has 3.11.2"
+    assert said in none.value.why.splitlines()
+
+
 HOSTS = [
     ("the newest that the oldest Python of them has",
      [ready(python="3.8.1"), ready("b", "3.8.9")], "ipex-2.4.0",
