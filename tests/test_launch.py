@@ -7,6 +7,7 @@ import pytest
 from ipexctl.core.launch import Node, RunRequest, plan, share_out
 from ipexctl.core.model import Nic
 from ipexctl.core.mpi import Launch, read_launch
+from ipexctl.core.plan import rank_contract
 from ipexctl.core.printed import Printed, left_out, script
 from ipexctl.core.software import Mpi
 from ipexctl.errors import InputError, RunFailed
@@ -80,7 +81,7 @@ def test_the_plan_of_three_hosts_is_whole():
         "I_MPI_PIN": "0",
         "PATH": f"{prefix}/bin:/usr/bin:/bin",
     }
-    assert made.rank_environment(second, second.ranks[1]) == {
+    assert rank_contract.environment(made, second, second.ranks[1]) == {
         "OMP_NUM_THREADS": "2",
         "GLOO_SOCKET_IFNAME": "ens3",
         "FI_PROVIDER": "tcp",
@@ -93,6 +94,16 @@ def test_the_plan_of_three_hosts_is_whole():
         "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29500",
+        "GROUP_RANK": "1",
+        "NODE_RANK": "1",
+        "GROUP_WORLD_SIZE": "3",
+        "ROLE_NAME": "default",
+        "ROLE_RANK": "3",
+        "ROLE_WORLD_SIZE": "6",
+        "LOCAL_SIZE": "2",
+        "TORCHELASTIC_RUN_ID": "r1",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
     }
     assert second.ranks[1].cpus == (2, 3)
 
@@ -110,7 +121,7 @@ def test_one_host_talks_to_itself_over_lo():
 
 def test_the_users_environment_wins_over_ours_but_not_over_the_ranks_numbers():
     made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "r1")
-    env = made.rank_environment(made.hosts[0], made.hosts[0].ranks[0])
+    env = rank_contract.environment(made, made.hosts[0], made.hosts[0].ranks[0])
     assert (env["OMP_NUM_THREADS"], env["RANK"]) == ("7", "0")
 
 

@@ -49,6 +49,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         backend=decided.backend.name,
         mpi=starter,
         secret=request.secret,
+        run_id=run_id,
     )
 
 
@@ -67,8 +68,17 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
     ours = mpi.env_vars(prefix, starter)
     env = setvars.merged(ours, setvars.checked(done.get("setvars")))
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
-    borrowed = done.get("borrowed") is True
-    return Prepared(prefix, tuple(found.items()), env, path, port, starter, preload, borrowed)
+    return Prepared(
+        prefix,
+        tuple(found.items()),
+        env,
+        path,
+        port,
+        starter,
+        preload,
+        borrowed=done.get("borrowed") is True,
+        accelerators=texts(done.get("accelerators")),
+    )
 
 
 def _mpi(nodes: Sequence[Node]) -> str:

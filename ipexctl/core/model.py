@@ -292,6 +292,7 @@ class Prepared:
     mpi: Mpi | None = None  # None: our agents start the ranks
     preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
     borrowed: bool = False  # nothing is installed; this is the user's own on this machine
+    accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
 
 
 @dataclass(frozen=True)
@@ -332,6 +333,7 @@ class LaunchPlan:
     backend: str = "gloo"
     mpi: str = ""  # the row of core/mpi.py; "": our agents start the ranks
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
+    run_id: str = ""
 
     @property
     def world_size(self) -> int:
@@ -339,18 +341,6 @@ class LaunchPlan:
 
     def host_of(self, rank: int) -> str:
         return next(h.host for h in self.hosts if any(p.rank == rank for p in h.ranks))
-
-    def rank_environment(self, host: HostPlan, place: RankPlace) -> dict[str, str]:
-        """What torch and everybody else expects to find."""
-        return {
-            **dict(host.rank_env),
-            "RANK": str(place.rank),
-            "WORLD_SIZE": str(self.world_size),
-            "LOCAL_RANK": str(place.local_rank),
-            "LOCAL_WORLD_SIZE": str(len(host.ranks)),
-            "MASTER_ADDR": self.master_addr,
-            "MASTER_PORT": str(self.master_port),
-        }
 
 
 class Recap(str, Enum):

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from ipexctl.core import mpi
 from ipexctl.core.model import Host, HostPlan, LaunchPlan
-from ipexctl.core.plan import ports
-from ipexctl.core.plan.variables import OWN
+from ipexctl.core.plan import ports, rank_contract
 from ipexctl.core.shell import quote
 from ipexctl.errors import InputError, printable
 
@@ -93,7 +92,7 @@ def _rank(printed: Printed) -> Iterator[str]:
     yield "case $rank in"
     for host in plan.hosts:
         for place in host.ranks:
-            own = plan.rank_environment(host, place)
+            own = rank_contract.environment(plan, host, place)
             words = [_export(n, own[n]) for n in own if n not in dict(host.rank_env)]
             cpus = ",".join(map(str, place.cpus))
             yield f"{place.rank}) {'; '.join(words)}; cpus={cpus} ;;"
@@ -209,4 +208,6 @@ def _without_mpi(printed: Printed) -> Iterator[str]:
 
 def left_out(words: Sequence[str]) -> tuple[str, ...]:
     """Of the words of --env, the names that came without a value: what is secret comes this way."""
-    return tuple(dict.fromkeys(word for word in words if "=" not in word and word not in OWN))
+    return tuple(
+        dict.fromkeys(word for word in words if "=" not in word and word not in rank_contract.FIXED)
+    )

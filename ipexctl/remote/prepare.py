@@ -48,6 +48,7 @@ def op_run(call, h):
         "packages": packages(prefix),
         "port": free_port(h["run_id"], h.get("ports")),
         "preload": preload(prefix),
+        "accelerators": accelerators(),
         "path": os.environ.get("PATH", os.defpath),
         "setvars": setvars.of(call, prefix)["set"],
         "mpi": marks.proved_with(prefix) or "",
@@ -103,6 +104,18 @@ def preload(prefix):
     names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
     paths = (os.path.join(prefix, "lib", name) for name in names)
     return [path for path in paths if os.path.isfile(path)]
+
+
+def accelerators():
+    """Devices that a torch built for them would take before the CPU."""
+    kinds = (
+        "/dev/nvidia[0-9]*",
+        "/dev/kfd",
+        "/dev/dri/renderD*",
+        "/dev/accel/accel*",
+        "/dev/hl[0-9]*",
+    )
+    return sorted(path for kind in kinds for path in glob.glob(kind))
 
 
 def free_port(seed, ports=None):

@@ -276,6 +276,7 @@ class HostRun:
                 return {"refused": "rank %d is here twice" % number}
             self.ranks[number] = link
         env = own(KEPT_OF_RANKS)
+        env["TORCHELASTIC_ERROR_FILE"] = os.path.join(self.logs, "rank%05d.error.json" % number)
         env.update(self.base_env())
         env.update(place["env"])
         log = os.path.join(self.logs, "rank%05d.log" % number)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ipexctl.core.model import HostPlan, LaunchPlan, RankPlace
+from ipexctl.core.plan import rank_contract
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Orders:
             "machinefile": self.plan.machinefile,
             "launcher": self.launcher,
             "flags": list(host.flags),
+            "store_port": self.plan.master_port,
         }
 
     def _rank(self, host: HostPlan, place: RankPlace) -> dict[str, object]:
@@ -40,6 +42,6 @@ class Orders:
             "local_rank": place.local_rank,
             "cpus": list(place.cpus),
             "node": place.node,
-            "env": {**self.plan.rank_environment(host, place), **self.secret},
+            "env": {**rank_contract.environment(self.plan, host, place), **self.secret},
             "argv": [f"{host.prefix}/bin/python3", *self.plan.argv],
         }

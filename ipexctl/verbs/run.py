@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ipexctl.core import again, choice, launch, mpi
+from ipexctl.core import again, choice, frameworks, launch, mpi
 from ipexctl.core.again import Typed
 from ipexctl.core.choice import Choice, Wanted
 from ipexctl.core.data import Held
+from ipexctl.core.frameworks import Frameworks
 from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan
 from ipexctl.core.outcome import (
@@ -40,6 +41,7 @@ from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.last import known, remember
 from ipexctl.verbs.record import Record
+from ipexctl.verbs.script_sources import script_sources
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.watch import Interrupts, Painter, View
 
@@ -270,8 +272,10 @@ def plan_of(
 
 
 def request_of(options: RunOptions, script: Script) -> RunRequest:
-    names = tuple(name for name, _ in options.secret)
-    return RunRequest(script.argv, options.n, options.ppn, options.env, options.ports, names)
+    return RunRequest(
+        script.argv, options.n, options.ppn, options.env, options.ports,
+        tuple(name for name, _ in options.secret), script.frameworks(options),
+    )  # fmt: skip
 
 
 def new_run_id() -> str:
@@ -282,6 +286,11 @@ def new_run_id() -> str:
 class Script:
     project: sync.Project
     argv: tuple[str, ...]  # what follows the interpreter
+
+    def frameworks(self, options: RunOptions) -> Frameworks:
+        """What the code here uses; with --no-sync it need not be the code that runs."""
+        sources = script_sources(self.project.start, self.argv) if options.send else {}
+        return frameworks.of_run(sources.values(), self.argv, dict(options.env))
 
     def files(self, options: RunOptions) -> sync.Snapshot | sync.InPlace:
         if options.send:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ipexctl.core import mpi, topology
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import RankPlace
-from ipexctl.core.plan import network, ports, share, variables
+from ipexctl.core.plan import network, ports, rank_contract, share, variables
 from ipexctl.core.plan.request import Node, RunRequest
 from ipexctl.core.plan.secret import looks_secret
-from ipexctl.core.plan.variables import OWN, Backend, Site, Variable
+from ipexctl.core.plan.variables import Backend, Site, Variable
 from ipexctl.errors import InputError
 
 LONGEST = 100  # characters of a value in a note
@@ -33,7 +33,16 @@ def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
     used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
     backend = variables.choose_backend([node for node, _ in used], request)
     alone = len(used) == 1
-    sites = tuple(_site(node, count, backend, alone=alone) for node, count in used)
+    cpu_only = not any(variables.usable_accelerators(node.prepared) for node, _ in used)
+    sites = tuple(
+        replace(
+            _site(node, count, backend, alone=alone),
+            frameworks=request.frameworks,
+            cpu_only=cpu_only,
+        )
+        for node, count in used
+    )
+    _refuse_unequal(sites, request)
     master = _own_master(sites[0])
     notes = (*share.notes(nodes, counts, request), *_notes(sites, request, master))
     found = {**master, **dict(request.env)}
@@ -108,6 +117,7 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
     if "OMP_NUM_THREADS" not in dict(request.env):
         yield from _unequal(sites)
     yield from _overridden(sites, request, master)
+    yield from _not_joined(sites)
     if request.ports and len(sites) > 1:
         yield ports.note([site.node for site in sites], sites[0].backend.name)
     for name in filter(looks_secret, dict(request.env)):
@@ -159,9 +169,11 @@ def _overridden(
     sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 ) -> Iterator[str]:
     asked = dict(request.env)
-    for name in sorted(asked.keys() & OWN):
+    for name in sorted(asked.keys() & rank_contract.FIXED):
         yield f"--env {name}: not used, as it differs in each rank"
     planned = {name: [value] for name, value in master.items()}
+    for name in asked.keys() & _of_contract():
+        planned.setdefault(name, []).append("one for each rank or host")
     for site in sites:
         ours = (*variables.ours(site), *_of_processes(site, request))
         for name, value in (*((v.name, v.value) for v in ours), *host_variables(site)):
@@ -174,9 +186,51 @@ def _overridden(
     yield from _comm_overlap(sites, asked.get("CCL_WORKER_AFFINITY", ""))
 
 
+def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
+    """Lightning computes ranks as host number x ranks per host."""
+    counts = {site.node.host.name: len(site.places.parts) for site in sites}
+    if "lightning" in request.frameworks.used and len(set(counts.values())) > 1:
+        least = min(counts.values())
+        raise InputError(
+            "Lightning needs the same number of ranks on every host",
+            why=", ".join(f"{name} has {count}" for name, count in counts.items()),
+            hint=f"-n {least * len(counts)} -ppn {least}",
+        )
+
+
+def _not_joined(sites: Sequence[Site]) -> Iterator[str]:
+    """Why Accelerate is not told to join the ranks, where it has to be told."""
+    first = sites[0]
+    if not ({"accelerate", "transformers"} & first.frameworks.used):
+        return
+    if first.frameworks.sharding:
+        what = " and ".join(sorted(first.frameworks.sharding))
+        yield (
+            f"ACCELERATE_USE_CPU is not set, as it would turn off {what}: "
+            + (
+                "Accelerate has no FSDP on CPUs, so ranks may train alone; use torch's fully_shard"
+                if "FSDP" in first.frameworks.sharding
+                else "check the line about what ranks exchanged"
+            )
+        )
+    elif not first.cpu_only:
+        with_devices = [
+            s.node.host.name for s in sites if variables.usable_accelerators(s.node.prepared)
+        ]
+        yield (
+            f"{fold(with_devices)}: accelerators found, so ACCELERATE_USE_CPU is not set: "
+            "Accelerator(cpu=True) or --use_cpu trains on the CPUs of all hosts"
+        )
+
+
 def _short(value: str) -> str:
     """Paths of libraries can be longer than a screen."""
     return value if len(value) <= LONGEST else f"{value[: LONGEST - 3]}..."
+
+
+def _of_contract() -> frozenset[str]:
+    named = frozenset(entry.name for entry in rank_contract.TABLE)
+    return named - rank_contract.FIXED - {"MASTER_ADDR", "MASTER_PORT"}
 
 
 def _comm_overlap(sites: Sequence[Site], asked: str) -> Iterator[str]:

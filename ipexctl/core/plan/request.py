@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ipexctl.core.frameworks import Frameworks
 from ipexctl.core.model import Facts, Host, Prepared
 
 Ports = tuple[int, int]  # first and last
@@ -17,6 +18,7 @@ class RunRequest:
     env: tuple[tuple[str, str], ...] = ()
     ports: Ports | None = None  # None: any
     secret: tuple[str, ...] = ()  # names of --secret-env
+    frameworks: Frameworks = Frameworks()  # what the script's code uses
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ipexctl.core.model import HostPlan
-from ipexctl.core.plan.variables import OWN
+from ipexctl.core.plan import rank_contract
 from ipexctl.errors import InputError
 
 _WORDS = frozenset(
     {"APIKEY", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "PAT",
      "SECRET", "SECRETS", "TOKEN"}
 )  # fmt: skip
-_PLACED = OWN | {"MASTER_ADDR", "MASTER_PORT"}
+_PLACED = frozenset(entry.name for entry in rank_contract.TABLE)
 
 
 def values(

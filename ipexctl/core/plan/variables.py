@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ipexctl.core.frameworks import Frameworks
 from ipexctl.core.model import Prepared
+from ipexctl.core.plan import rank_contract
 from ipexctl.core.plan.request import Node, RunRequest
 from ipexctl.core.topology import Places
 from ipexctl.errors import InputError
 
 BINDINGS = ("oneccl-bind-pt", "torch-ccl")  # the second is older
-OWN = frozenset({"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})  # differ in each rank
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Site:
     nic: str
     nic_why: str
     alone: bool
+    frameworks: Frameworks = Frameworks()
+    cpu_only: bool = True  # no host of the run has an accelerator that its torch could use
 
 
 def choose_backend(nodes: Sequence[Node], request: RunRequest) -> Backend:
@@ -76,7 +79,10 @@ def _bindings(prepared: Prepared) -> str:
 
 def ours(site: Site) -> tuple[Variable, ...]:
     """What the plan sets where the user says nothing."""
-    return (*_threads(site), *_network(site), *_ccl(site), *_preload(site), *_others(site))
+    return (
+        *_threads(site), *_network(site), *_ccl(site), *_preload(site), *_frameworks(site),
+        *_others(site),
+    )  # fmt: skip
 
 
 def _threads(site: Site) -> Iterator[Variable]:
@@ -126,10 +132,39 @@ def _preload(site: Site) -> Iterator[Variable]:
     if not openmp:
         return
     yield Variable("KMP_BLOCKTIME", "1", "idle threads sleep after 1 ms, not 200")
-    if not (site.places.capped or site.places.shared or site.places.threads is None):
+    bound = "deepspeed" in dict(site.node.prepared.packages)  # it refuses KMP_AFFINITY
+    if not (site.places.capped or site.places.shared or site.places.threads is None or bound):
         yield Variable(
             "KMP_AFFINITY", "granularity=fine,compact,1,0", "libiomp5: a core for each thread"
         )
+
+
+def joins_by_variable(site: Site) -> bool:
+    """Can ACCELERATE_USE_CPU be set? It turns off Accelerate's DeepSpeed and FSDP."""
+    return site.cpu_only and not site.frameworks.sharding
+
+
+def _frameworks(site: Site) -> Iterator[Variable]:
+    found = dict(site.node.prepared.packages)
+    if "accelerate" in found and joins_by_variable(site):
+        why = "without it, Accelerator() and Trainer would train alone on each rank"
+        yield Variable("ACCELERATE_USE_CPU", "true", why)
+    if "deepspeed" in found and site.cpu_only:
+        yield Variable("DS_ACCELERATOR", "cpu", "DeepSpeed may take another one for granted")
+
+
+def usable_accelerators(prepared: Prepared) -> tuple[str, ...]:
+    """A CPU build of torch uses none."""
+    built_for = dict(prepared.packages).get("torch", "").partition("+")[2]
+    kinds = next((k for name, k in _DEVICES.items() if built_for.startswith(name)), _CUDA)
+    return tuple(path for path in prepared.accelerators if path.startswith(kinds))
+
+
+# by the build of torch; the default index's own has no name and is for CUDA
+_CUDA = ("/dev/nvidia", "/dev/hl", "/dev/accel/")
+_DEVICES: Mapping[str, tuple[str, ...]] = {
+    "cpu": (), "rocm": ("/dev/kfd",), "xpu": ("/dev/dri/",)
+}  # fmt: skip
 
 
 def _others(site: Site) -> Iterator[Variable]:
@@ -146,5 +181,5 @@ def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable
         else v
         for v in made
     ]
-    known = OWN | {v.name for v in made}
+    known = rank_contract.FIXED | {v.name for v in made}
     return (*first, *(Variable(k, v, "") for k, v in asked.items() if k not in known))

@@ -1,0 +1,74 @@
+"""The variables by which a rank learns its place, and who reads them: one table.
+
+docs/run.md shows it; `tools/gen_docs.py` writes it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ipexctl.core.model import HostPlan, LaunchPlan, RankPlace
+
+Value = Callable[[LaunchPlan, HostPlan, RankPlace], object]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One variable of every rank. `fixed`: differs in each rank, so that --env cannot set it."""
+
+    name: str
+    means: str
+    readers: str
+    value: Value
+    fixed: bool = False
+
+
+_TORCH = "torch.distributed, Accelerate, Lightning, DeepSpeed; all versions"
+_TORCHRUN = "scripts written for torchrun"
+
+TABLE = (
+    Contract("RANK", "rank", _TORCH, lambda plan, host, place: place.rank, fixed=True),
+    Contract("WORLD_SIZE", "ranks in all", _TORCH, lambda p, h, r: p.world_size, fixed=True),
+    Contract("LOCAL_RANK", "rank on its host", _TORCH, lambda p, h, r: r.local_rank, fixed=True),
+    Contract(
+        "LOCAL_WORLD_SIZE", "ranks on its host", "torchrun scripts, Accelerate",
+        lambda p, h, r: len(h.ranks), fixed=True,
+    ),
+    Contract("MASTER_ADDR", "address of rank 0", _TORCH, lambda p, h, r: p.master_addr),
+    Contract("MASTER_PORT", "a free port there", _TORCH, lambda p, h, r: p.master_port),
+    Contract(
+        "GROUP_RANK", "number of the host, from 0",
+        "Lightning and Fabric 1.x, 2.x; without it both of two hosts begin with rank 0",
+        lambda p, h, r: p.hosts.index(h),
+    ),
+    Contract("NODE_RANK", "the same", "Lightning, Fabric", lambda p, h, r: p.hosts.index(h)),
+    Contract("GROUP_WORLD_SIZE", "hosts in all", _TORCHRUN, lambda p, h, r: len(p.hosts)),
+    Contract("ROLE_NAME", "default", _TORCHRUN, lambda p, h, r: "default"),
+    Contract("ROLE_RANK", "rank", _TORCHRUN, lambda p, h, r: r.rank, fixed=True),
+    Contract("ROLE_WORLD_SIZE", "ranks in all", _TORCHRUN, lambda p, h, r: p.world_size),
+    Contract(
+        "LOCAL_SIZE", "ranks on its host",
+        "DeepSpeed: its device count on CPUs, its all-reduce in shared memory",
+        lambda p, h, r: len(h.ranks),
+    ),
+    Contract(
+        "TORCHELASTIC_RUN_ID", "the run's id",
+        "torch 1.9 and newer (is_torchelastic_launched), Lightning, which then takes RANK as it is",
+        lambda p, h, r: p.run_id,
+    ),
+    Contract("TORCHELASTIC_RESTART_COUNT", "0", _TORCHRUN, lambda p, h, r: 0),
+    Contract("TORCHELASTIC_MAX_RESTARTS", "0", _TORCHRUN, lambda p, h, r: 0),
+)  # fmt: skip
+ERROR_FILE = Contract(
+    "TORCHELASTIC_ERROR_FILE", "a file in the run's logs on its host",
+    "torch's @record, which writes the exception there as JSON", lambda p, h, r: "",
+)  # fmt: skip
+FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)
+
+
+def environment(plan: LaunchPlan, host: HostPlan, place: RankPlace) -> dict[str, str]:
+    """All variables of one rank: its contract, what its host's plan has, and --env over both."""
+    contract = {entry.name: str(entry.value(plan, host, place)) for entry in TABLE}
+    own = {name: contract[name] for name in (*sorted(FIXED), "MASTER_ADDR", "MASTER_PORT")}
+    return {**contract, **dict(host.rank_env), **own}

@@ -1,0 +1,224 @@
+"""Bytes that ranks exchange with each other, from the kernel's counters of their TCP sockets.
+
+`ss -ti` reads the same counters: netlink's sock_diag, without root. A socket that closes between
+two looks reports its last numbers in a message of its own. Kernels before 4.1 have no counters.
+"""
+
+import os
+import socket
+import struct
+import threading
+import time
+
+SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
+BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
+DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
+ERROR, DONE = 2, 3
+OPEN = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8  # ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
+CLOSED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
+INFO = 2  # INET_DIAG_INFO: a struct tcp_info
+ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
+HEAD = struct.Struct("=IHHII")
+REQUEST = struct.Struct("=BBBxI48x")  # struct inet_diag_req_v2
+MESSAGE = struct.Struct("=B3xHH16s16s12x12xII")  # struct inet_diag_msg; ports are big-endian
+COUNTERS = struct.Struct("=QQ")
+MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
+
+YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
+OFTEN, SELDOM = 0.3, 2.0  # seconds between two looks
+LARGEST = 32  # links of a rank that are reported: those with the most bytes
+LATEST = 4000  # sockets that closed since the last look; the rest is dropped
+
+
+class Sockets:
+    """The TCP sockets of this network namespace, and what went through each."""
+
+    def __init__(self):
+        self.closing = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG)
+        self.closing.bind((0, CLOSED))
+        self.closing.setblocking(False)
+
+    def close(self):
+        self.closing.close()
+
+    def open(self):
+        """(key, uid, inode, sent, received) of each; raises OSError."""
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
+                link.settimeout(5.0)
+                body = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INFO - 1), OPEN)
+                link.send(HEAD.pack(HEAD.size + len(body), BY_FAMILY, DUMP, 1, 0) + body)
+                more = True
+                while more:
+                    for kind, data in messages(link.recv(1 << 17)):
+                        if kind == ERROR:
+                            code = -struct.unpack_from("=i", data)[0]
+                            if family == socket.AF_INET6:
+                                return  # a kernel without IPv6
+                            raise OSError(code, os.strerror(code))
+                        if kind == DONE:
+                            more = False
+                        elif kind == BY_FAMILY:
+                            yield read(data)
+
+    def closed(self):
+        """The same of those that closed since the last call."""
+        for _ in range(LATEST):
+            try:
+                packet = self.closing.recv(1 << 14)
+            except OSError:  # nothing left, or more than the kernel keeps
+                return
+            for kind, data in messages(packet):
+                if kind == BY_FAMILY:
+                    yield read(data)
+
+
+def messages(packet):
+    at = 0
+    while at + HEAD.size <= len(packet):
+        size, kind, _, _, _ = HEAD.unpack_from(packet, at)
+        if size < HEAD.size:
+            return
+        yield kind, packet[at + HEAD.size : at + size]
+        at += (size + 3) & ~3
+
+
+def read(data):
+    family, here, there, own, other, uid, inode = MESSAGE.unpack_from(data)
+    key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
+    sent = received = None
+    at = MESSAGE.size
+    while at + 4 <= len(data):
+        size, kind = struct.unpack_from("=HH", data, at)
+        if size < 4:
+            break
+        if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
+            sent, received = COUNTERS.unpack_from(data, at + 4 + ACKED)
+        at += (size + 3) & ~3
+    return key, uid, inode, sent, received
+
+
+def text(family, address):
+    if family == socket.AF_INET6 and address[:12] == MAPPED:
+        family, address = socket.AF_INET, address[12:]
+    return socket.inet_ntop(family, address[: 4 if family == socket.AF_INET else 16])
+
+
+class Traffic:
+    """Emits `traffic` events: which links of which rank have moved, and to which count.
+
+    A link is (own address, own port, other address, other port); who has its other end the
+    controller can tell, which hears of all ranks. `store` is the port of the rendezvous, whose
+    connections are left out: every rank has one, also when it exchanges nothing.
+    """
+
+    def __init__(self, call, store):
+        self.call, self.store = call, store
+        self.lock = threading.Lock()
+        self.pids = {}  # rank -> pid
+        self.young = 0.0  # until then a look is taken often
+        self.owners = {}  # inode -> rank, or None for a socket that is not a rank's
+        self.links = {}  # key -> (rank, sent, received)
+        self.told = {}  # key -> (sent, received) that the controller knows
+        self.sockets = None
+        self.trouble = ""
+
+    def add(self, rank, pid):
+        with self.lock:
+            self.pids[rank] = pid
+            self.young = time.monotonic() + YOUNG
+
+    def remove(self, rank):
+        """The rank has ended: its sockets have closed, and said so."""
+        self.report()
+        with self.lock:
+            self.pids.pop(rank, None)
+
+    def loop(self, over):
+        self.report()
+        while not over():
+            time.sleep(OFTEN if time.monotonic() < self.young else SELDOM)
+            self.report()
+
+    def report(self):
+        with self.lock:
+            if self.trouble:
+                return
+            try:
+                moved = self.moved()
+            except (OSError, struct.error) as e:
+                self.trouble = "no TCP counters: %s" % (getattr(e, "strerror", "") or e)
+                self.call.emit({"event": "traffic", "links": [], "trouble": self.trouble})
+                return
+            if moved:
+                self.call.emit({"event": "traffic", "links": moved})
+
+    def moved(self):
+        if self.sockets is None:
+            self.sockets = Sockets()
+        found = [s for s in self.sockets.open() if self.store not in (s[0][1], s[0][3])]
+        self.learn(found)
+        for key, _, inode, sent, received in found:
+            rank = self.owners.get(inode)
+            if rank is not None:
+                if sent is None:
+                    raise OSError(0, "this kernel counts no bytes (before 4.1)")
+                self.links[key] = (rank, sent, received)
+        for key, _, _, sent, received in self.sockets.closed():
+            if key in self.links and sent is not None:
+                rank, before, _ = self.links[key]
+                if sent >= before:  # else the port is used again
+                    self.links[key] = (rank, sent, received)
+        return self.news()
+
+    def learn(self, found):
+        """Finds the owners of sockets that are new."""
+        own = os.getuid()
+        here = {inode for _, uid, inode, _, _ in found if inode and uid == own}
+        self.owners = {inode: self.owners[inode] for inode in here if inode in self.owners}
+        new = here.difference(self.owners)
+        if new and self.pids:
+            held = {i: rank for rank, pid in self.pids.items() for i in inodes_of(pid)}
+            for inode in new:
+                self.owners[inode] = held.get(inode)
+
+    def news(self):
+        """[[rank, own address, port, other address, port, sent, received]] that have changed."""
+        by_rank = {}  # type: dict[int, list[tuple[int, tuple[str, int, str, int]]]]
+        for key, (rank, sent, received) in self.links.items():
+            by_rank.setdefault(rank, []).append((sent + received, key))
+        out = []
+        for rank, links in by_rank.items():
+            for _, key in sorted(links, reverse=True)[:LARGEST]:
+                numbers = self.links[key][1:]
+                if self.told.get(key) != numbers:
+                    self.told[key] = numbers
+                    out.append([rank] + list(key) + list(numbers))
+        return out
+
+    def close(self):
+        with self.lock:
+            self.trouble = self.trouble or "over"
+            if self.sockets is not None:
+                self.sockets.close()
+
+
+def inodes_of(pid):
+    """The sockets of a process and of those that it started."""
+    found, todo = set(), [pid]
+    while todo:
+        folder = "/proc/%d" % todo.pop()
+        try:
+            for name in os.listdir(folder + "/fd"):
+                try:
+                    target = os.readlink("%s/fd/%s" % (folder, name))
+                except OSError:
+                    continue  # closed meanwhile
+                if target.startswith("socket:["):
+                    found.add(int(target[8:-1]))
+            for task in os.listdir(folder + "/task"):
+                with open("%s/task/%s/children" % (folder, task)) as f:
+                    todo.extend(int(word) for word in f.read().split())
+        except (OSError, ValueError):
+            continue  # it has ended, or the kernel keeps no list of children
+    return found

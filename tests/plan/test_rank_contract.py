@@ -1,0 +1,118 @@
+"""The variables that frameworks read: which are set, where they are not, and what the user hears."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core import frameworks
+from ipexctl.core.launch import RunRequest, plan
+from ipexctl.core.plan import rank_contract
+from ipexctl.errors import InputError
+from tests.plan.hosts import node, on_network
+
+BARE = "from accelerate import Accelerator\nAccelerator()\n"
+
+
+def nodes(shape, *packages: str, torch: str = "2.13.0+cpu", accelerators: tuple[str, ...] = ()):
+    def one(name: str):
+        made = node(on_network(shape("one node"), name, int(name[1:])))
+        known = (("torch", torch), *((package, "1") for package in packages))
+        return replace(
+            made, prepared=replace(made.prepared, packages=known, accelerators=accelerators)
+        )
+
+    return [one("n1"), one("n2")]
+
+
+def request(source: str = BARE, *args: str, **asked) -> RunRequest:
+    argv = ("train.py", *args)
+    found = frameworks.of_run([source], argv, dict(asked.get("env", ())))
+    return RunRequest(argv, **{"n": 4, "ppn": 2, **asked}, frameworks=found)
+
+
+def of_rank(made, rank: int) -> dict[str, str]:
+    host = next(h for h in made.hosts if any(p.rank == rank for p in h.ranks))
+    place = next(p for p in host.ranks if p.rank == rank)
+    return rank_contract.environment(made, host, place)
+
+
+def test_each_rank_learns_the_number_of_its_host(shape):
+    made = plan(nodes(shape), request(), "r1")
+    assert [of_rank(made, r)["GROUP_RANK"] for r in range(4)] == ["0", "0", "1", "1"]
+    assert [of_rank(made, r)["NODE_RANK"] for r in range(4)] == ["0", "0", "1", "1"]
+    last = of_rank(made, 3)
+    assert (last["GROUP_WORLD_SIZE"], last["ROLE_RANK"], last["LOCAL_SIZE"]) == ("2", "3", "2")
+    assert (last["TORCHELASTIC_RUN_ID"], last["TORCHELASTIC_RESTART_COUNT"]) == ("r1", "0")
+    assert "TORCHELASTIC_USE_AGENT_STORE" not in last
+
+
+def test_accelerate_is_told_to_join_on_cpus(shape):
+    made = plan(nodes(shape, "accelerate"), request(), "r1")
+    assert of_rank(made, 0)["ACCELERATE_USE_CPU"] == "true"
+    assert "ACCELERATE_USE_CPU" not in of_rank(plan(nodes(shape), request(), "r1"), 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "args", "env", "what"),
+    [
+        ("import accelerate as a\na.DeepSpeedPlugin(zero_stage=1)", (), (), "DeepSpeed"),
+        ("from accelerate import FullyShardedDataParallelPlugin as F", (), (), "FSDP"),
+        ("import transformers\nTrainingArguments(deepspeed='ds.json')", (), (), "DeepSpeed"),
+        ("import transformers\nTrainingArguments(deepspeed=None)", (), (), ""),
+        ("import transformers", ("--deepspeed", "ds.json"), (), "DeepSpeed"),
+        ("import transformers", ("--fsdp=full_shard",), (), "FSDP"),
+        (BARE, (), (("ACCELERATE_USE_FSDP", "true"),), "FSDP"),
+        (BARE, (), (("ACCELERATE_USE_FSDP", "false"),), ""),
+    ],
+)  # fmt: skip
+def test_it_is_not_told_where_that_would_turn_off_what_the_script_asks_for(
+    shape, source, args, env, what
+):
+    made = plan(nodes(shape, "accelerate"), request(source, *args, env=env), "r1")
+    assert ("ACCELERATE_USE_CPU" in of_rank(made, 0)) is not bool(what)
+    said = [note for note in made.notes if "ACCELERATE_USE_CPU" in note]
+    assert [what in note for note in said] == ([True] if what else [])
+
+
+def test_it_is_not_told_where_a_torch_could_use_an_accelerator(shape):
+    gpus = nodes(shape, "accelerate", torch="2.13.0+cu130", accelerators=("/dev/nvidia0",))
+    made = plan(gpus, request(), "r1")
+    assert "ACCELERATE_USE_CPU" not in of_rank(made, 0)
+    assert any(note.startswith("n[1-2]: accelerators found") for note in made.notes)
+    unused = nodes(shape, "accelerate", accelerators=("/dev/nvidia0",))
+    assert of_rank(plan(unused, request(), "r1"), 0)["ACCELERATE_USE_CPU"] == "true"
+
+
+def test_deepspeed_is_told_its_accelerator_and_may_bind_threads(shape):
+    preload = (f"{nodes(shape)[0].prepared.prefix}/lib/libiomp5.so",)
+    both = {}
+    for packages in ((), ("deepspeed",)):
+        hosts = nodes(shape, *packages)
+        hosts = [replace(n, prepared=replace(n.prepared, preload=preload)) for n in hosts]
+        both[packages] = of_rank(plan(hosts, request(), "r1"), 0)
+    assert both["deepspeed",]["DS_ACCELERATOR"] == "cpu"
+    assert "KMP_AFFINITY" not in both["deepspeed",]
+    assert "DS_ACCELERATOR" not in both[()]
+    assert "KMP_AFFINITY" in both[()]
+
+
+def test_env_wins_over_the_contract_and_is_told(shape):
+    made = plan(nodes(shape), request(env=(("GROUP_RANK", "7"), ("ROLE_RANK", "9"))), "r1")
+    assert (of_rank(made, 3)["GROUP_RANK"], of_rank(made, 3)["ROLE_RANK"]) == ("7", "3")
+    assert any("--env GROUP_RANK=7 is used" in note for note in made.notes)
+    assert any(note.startswith("--env ROLE_RANK: not used") for note in made.notes)
+
+
+def test_lightning_on_unequal_hosts_is_refused_with_the_counts(shape):
+    source = "import lightning as L\nL.Trainer(devices=2, num_nodes=2)"
+    with pytest.raises(InputError) as refused:
+        plan(nodes(shape), request(source, n=3), "r1")
+    assert (refused.value.why, refused.value.hint) == ("n1 has 2, n2 has 1", "-n 2 -ppn 1")
+    assert plan(nodes(shape), request(n=3), "r1").world_size == 3
+
+
+def test_a_module_of_the_project_that_cannot_be_parsed_says_nothing():
+    found = frameworks.of_run(["print 'python 2'", "import deepspeed"], ("t.py",), {})
+    assert found.used == {"deepspeed"}
