@@ -63,6 +63,10 @@ def run(
         float | None,
         typer.Option("--stall", min=1, help="Tell of ranks without output for so many seconds."),
     ] = None,
+    require_together: Annotated[
+        bool,
+        typer.Option("--require-together", help="Exit with 125 unless all ranks exchanged data."),
+    ] = False,
     ui: Annotated[str, typer.Option("--ui", help="auto, stream, plain, json, or tui.")] = "auto",
     ranks: Annotated[
         str | None, typer.Option("--ranks", help="Show only these ranks: 0,4-7.")
@@ -154,6 +158,7 @@ def run(
         launcher=launcher,
         timeout=timeout,
         stall=stall,
+        require_together=require_together,
         log_limit=None if log_limit is None else log_limit * 1_000_000,
         fetch=tuple(fetch or ()),
         outputs=tuple(outputs or ()),

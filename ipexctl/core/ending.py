@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ipexctl.core.causes import Cause
-from ipexctl.core.outcome import HostEnd, RunResult, alike, first_cause, verdict
+from ipexctl.core.exchange import Exchange, Verdict, sentence
+from ipexctl.core.outcome import (
+    EXIT_NOT_TOGETHER,
+    HostEnd,
+    RunResult,
+    alike,
+    first_cause,
+    verdict,
+)
 from ipexctl.core.runlog import RunState
 
 
@@ -20,6 +28,8 @@ class Ending:
     broken: str  # a host that could not do its part
     refused: str  # what mpirun did that is not in the plan
     mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
+    exchange: Exchange | None = None
+    require_together: bool = False
 
 
 def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunResult:
@@ -27,6 +37,10 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
     ended_by, code, cause = verdict(
         state, stopped_by=ending.stopped_by, broken=ending.broken, refused=ending.refused
     )
+    found = ending.exchange
+    if ending.require_together and code == 0 and found and found.verdict is not Verdict.TOGETHER:
+        ended_by, code = "not-together", EXIT_NOT_TOGETHER
+        cause = sentence(found, state.plan.world_size)
     first = state.first if ended_by == "rank-failed" else None
     same = alike(first, state.ends.values(), state.tails) if first else ()
     if first:
@@ -48,4 +62,5 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
         hidden=state.hidden,
         aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
         ends=tuple(state.ends.values()),
+        exchange=ending.exchange,
     )

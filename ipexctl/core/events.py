@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.exchange import Key, Report
 from ipexctl.core.outcome import Load
 from ipexctl.core.plan.placed import Where
 from ipexctl.core.runlog import RankEnd, Usage
 from ipexctl.core.values import listed, plain, texts, truth, whole
 
 LARGEST_OUTPUT = 256 * 1024
+MOST_LINKS = 1 << 16  # in one report of a host
 _HINTS = frozenset({"oom", "oom-rank", "oom-limit", "disk-full"})
 
 
@@ -101,6 +103,13 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What the host's ranks have exchanged with others so far."""
+
+    report: Report
+
+
+@dataclass(frozen=True)
 class Swept:
     """The host has ended the run's processes, and looked again."""
 
@@ -133,7 +142,7 @@ class Broken:
 
 Event = (
     Ready | Pong | LaunchAsked | LaunchGone | Exited | RankStarted | RankEnded | RankRefused
-    | Output | OutputEnd | Sample | Swept | LeaseOver | Done | Broken
+    | Output | OutputEnd | Sample | Traffic | Swept | LeaseOver | Done | Broken
 )  # fmt: skip
 
 
@@ -210,6 +219,35 @@ def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
     return Sample(load, tuple((known[k], _amount(stopped, k)) for k in stopped))
 
 
+def _traffic(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    links = listed(header.get("links"))
+    groups = [listed(group) for group in listed(header.get("sharing"))]
+    joined = listed(header.get("joined"))
+    named = [*joined, *(rank for group in groups for rank in group)]
+    if len(links) > MOST_LINKS or len(groups) > MOST_LINKS or not ranks.issuperset(named):
+        raise BadEvent("connections of ranks that are not on this host, or too many")
+    return Traffic(
+        Report(
+            links=tuple(_link(ranks, link) for link in links),
+            joined=tuple(joined),
+            sharing=tuple(map(tuple, groups)),
+            trouble=plain(header.get("trouble"), 200),
+        )
+    )
+
+
+def _link(ranks: frozenset[int], raw: Any) -> tuple[int, Key, int, int]:
+    if not isinstance(raw, list) or len(raw) != 7:
+        raise BadEvent("a connection without its ends")
+    rank, here, port, there, other, sent, received = raw
+    numbers = (rank, port, other, sent, received)
+    if not all(type(n) is int and 0 <= n < 1 << 63 for n in numbers) or rank not in ranks:
+        raise BadEvent("a connection with odd numbers")
+    if not all(isinstance(text, str) and len(text) < 64 for text in (here, there)):
+        raise BadEvent("a connection with odd addresses")
+    return rank, (here, port, there, other), sent, received
+
+
 def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     if len(body) > LARGEST_OUTPUT:
         raise BadEvent(f"{len(body)} bytes of output at once")
@@ -254,6 +292,7 @@ _READERS: Mapping[str, _Reader] = {
     "rank": _rank,
     "log": _log,
     "load": _sample,
+    "traffic": _traffic,
     "swept": lambda host, ranks, header, body: _swept(header),
     "lease": _lease,
 }

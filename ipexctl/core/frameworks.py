@@ -34,10 +34,11 @@ class Frameworks:
     used: frozenset[str] = frozenset()  # values of IMPORTED
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
     grouped: bool = False  # some call in it joins ranks
+    trains: bool = False  # some call in it trains a model
 
     @property
     def means_together(self) -> bool:
-        return self.grouped or bool(self.used)
+        return self.grouped or bool(self.used - {"transformers"})
 
 
 def of_run(sources: Iterable[str], argv: Sequence[str], env: Mapping[str, str]) -> Frameworks:
@@ -58,7 +59,13 @@ def of_run(sources: Iterable[str], argv: Sequence[str], env: Mapping[str, str]) 
             elif isinstance(node, ast.Call):
                 calls.add(name := called(node))
                 sharding.update(_asked_by_call(name, node))
-    return Frameworks(frozenset(used), frozenset(sharding), bool(calls & GROUP_CALLS))
+    trainer = any(name.endswith("Trainer") for name in calls)
+    return Frameworks(
+        frozenset(used),
+        frozenset(sharding),
+        grouped=trainer or bool(calls & GROUP_CALLS),
+        trains=trainer or bool(calls & {"backward", "fit", "train"}),
+    )
 
 
 def called(node: ast.Call) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ipexctl.core import causes
 from ipexctl.core.causes import Cause
+from ipexctl.core.exchange import Exchange
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.runlog import RankEnd, RunState, plain, unmarked
 from ipexctl.errors import EXIT_INTERRUPTED
@@ -18,6 +19,7 @@ EXIT_LOST = 121
 EXIT_MPIRUN = 122
 EXIT_HOST_FAILED = 123
 EXIT_TIMEOUT = 124
+EXIT_NOT_TOGETHER = 125
 PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
 
 
@@ -54,6 +56,7 @@ class RunResult:
     run_id: str
     exit_code: int
     ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed interrupted timeout mpirun
+    # not-together
     seconds: float
     plan: LaunchPlan
     hosts: tuple[HostEnd, ...]
@@ -66,6 +69,7 @@ class RunResult:
     aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was done
     ends: tuple[RankEnd, ...] = ()
     kept: Kept = Kept()
+    exchange: Exchange | None = None  # None: one rank
     again: str = ""  # the command that starts it again
 
     @property
@@ -266,10 +270,23 @@ def result_document(result: RunResult, known: tuple[Cause, ...]) -> dict[str, An
             }
             for h in result.hosts
         ],
+        "exchange": _exchange(result.exchange) if result.exchange else None,
         "again": result.again or None,
         "folder": result.kept.folder or None,
         "not_kept": list(result.kept.trouble),
         "outputs": list(result.kept.outputs),
+    }
+
+
+def _exchange(found: Exchange) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict.value,
+        "bytes": found.bytes,
+        "groups": [list(group) for group in found.groups],
+        "shared_memory": found.shared,
+        "printed_steps": found.steps,
+        "alarm": found.alarming,
+        "reason": found.reason or None,
     }
 
 

@@ -82,6 +82,7 @@ class HostRun:
         self.follower = call.agent.module("follow").Follower(call, h["window"])
         self.watcher = call.agent.module("sample")
         self.sampler = self.watcher.Sampler(call)
+        self.traffic = call.agent.module("traffic").Traffic(call, h["store_port"])
         self.killed_for_memory = self.watcher.oom_kills()
         self.over = False
         self.swept = None
@@ -103,6 +104,7 @@ class HostRun:
             start_thread(self.watch_lease)
             start_thread(self.follower.loop)
             start_thread(self.sampler.loop, lambda: self.over)
+            start_thread(self.traffic.loop, lambda: self.over)
             self.call.emit({"event": "ready", "env_file": self.env_file()})
             self.orders()
             return {"survivors": len(self.end()), "logs": self.logs}
@@ -238,17 +240,22 @@ class HostRun:
             message = reader.next()
             if message is None:  # its wrapper is gone without a word
                 time.sleep(HESITATION)  # if MPI was killed and took it along: that first
-                self.sampler.remove(number)
+                self.forget(number)
                 return {"code": None, "signal": None, "lost": True}, pid
             if "started" in message:
                 pid = message["pid"]
                 self.sampler.add(number, pid)
+                self.traffic.add(number, pid)
                 where = message.get("where")
                 self.call.emit({"event": "rank", "rank": number, "started": pid, "where": where})
             elif "ended" in message:
-                self.sampler.remove(number)
+                self.forget(number)
                 ended = {key: message.get(key) for key in ("code", "signal", "usage")}
                 return dict(ended, lost=False), pid
+
+    def forget(self, number):
+        self.sampler.remove(number)
+        self.traffic.remove(number)
 
     def hints(self, pid):
         """What this host knows about the end of a rank, that the rank could not say."""

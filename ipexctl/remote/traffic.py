@@ -5,6 +5,7 @@ two looks reports its last numbers in a message of its own. Kernels before 4.1 h
 """
 
 import os
+import re
 import socket
 import struct
 import threading
@@ -27,6 +28,10 @@ MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
 OFTEN, SELDOM = 0.3, 2.0  # seconds between two looks
 LARGEST = 32  # links of a rank that are reported: those with the most bytes
+MAPS_EVERY = 2.0  # seconds, of young ranks; later
+MAPS_SELDOM = 30.0
+# memory that processes of one host share: dev:inode of what MPI, oneCCL and DeepSpeed map
+SHARED = re.compile(rb"^\S+ rw-s \S+ (\S+) (\d+) +(?:/dev/shm/|/memfd:|/SYSV)", re.MULTILINE)
 LATEST = 4000  # sockets that closed since the last look; the rest is dropped
 
 
@@ -120,6 +125,9 @@ class Traffic:
         self.owners = {}  # inode -> rank, or None for a socket that is not a rank's
         self.links = {}  # key -> (rank, sent, received)
         self.told = {}  # key -> (sent, received) that the controller knows
+        self.joined = set()  # ranks that have had a connection to the rendezvous
+        self.sharing = []  # [[rank, ...]] that map the same memory
+        self.maps_due = 0.0
         self.sockets = None
         self.trouble = ""
 
@@ -144,23 +152,44 @@ class Traffic:
         with self.lock:
             if self.trouble:
                 return
+            before = (len(self.joined), self.sharing, bool(self.sockets))
             try:
                 moved = self.moved()
             except (OSError, struct.error) as e:
                 self.trouble = "no TCP counters: %s" % (getattr(e, "strerror", "") or e)
-                self.call.emit({"event": "traffic", "links": [], "trouble": self.trouble})
+                self.call.emit({"event": "traffic", "trouble": self.trouble})
                 return
-            if moved:
-                self.call.emit({"event": "traffic", "links": moved})
+            self.look_at_memory()
+            if moved or before != (len(self.joined), self.sharing, bool(self.sockets)):
+                event = {"event": "traffic", "links": moved, "joined": sorted(self.joined)}
+                self.call.emit(dict(event, sharing=self.sharing))
+
+    def look_at_memory(self):
+        now = time.monotonic()
+        if now < self.maps_due or len(self.pids) < 2:
+            return
+        self.maps_due = now + (MAPS_EVERY if now < self.young else MAPS_SELDOM)
+        by_memory = {}  # type: dict[object, set[int]]
+        for rank, pid in self.pids.items():
+            for memory in memory_of(pid):
+                by_memory.setdefault(memory, set()).add(rank)
+        groups = {tuple(sorted(ranks)) for ranks in by_memory.values() if len(ranks) > 1}
+        known = {tuple(group) for group in self.sharing}
+        if not groups <= known:
+            self.sharing = [list(group) for group in sorted(groups | known)][:LARGEST]
 
     def moved(self):
         if self.sockets is None:
             self.sockets = Sockets()
-        found = [s for s in self.sockets.open() if self.store not in (s[0][1], s[0][3])]
+        found = list(self.sockets.open())
         self.learn(found)
         for key, _, inode, sent, received in found:
             rank = self.owners.get(inode)
-            if rank is not None:
+            if not inode and key in self.links and sent is not None:
+                rank = self.links[key][0]  # its process has closed it, and bytes are on their way
+            if rank is not None and self.store in (key[1], key[3]):
+                self.joined.add(rank)
+            elif rank is not None:
                 if sent is None:
                     raise OSError(0, "this kernel counts no bytes (before 4.1)")
                 self.links[key] = (rank, sent, received)
@@ -201,6 +230,14 @@ class Traffic:
             self.trouble = self.trouble or "over"
             if self.sockets is not None:
                 self.sockets.close()
+
+
+def memory_of(pid):
+    try:
+        with open("/proc/%d/maps" % pid, "rb") as f:
+            return set(SHARED.findall(f.read()))
+    except OSError:
+        return set()
 
 
 def inodes_of(pid):

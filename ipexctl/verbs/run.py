@@ -67,6 +67,7 @@ class RunOptions:
     timeout: float | None = None
     stall: float | None = None
     log_limit: int | None = None
+    require_together: bool = False
     shown: Wanted = Wanted()
     fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
     outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
@@ -181,6 +182,8 @@ class _Run:
         return Session(
             plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
+            frameworks=self.script.frameworks,
+            require_together=options.require_together,
             all_up=lambda: _spare(self.files, [(self.agents[h], self._root(h)) for h in makers]),
         )  # fmt: skip
 
@@ -274,7 +277,7 @@ def plan_of(
 def request_of(options: RunOptions, script: Script) -> RunRequest:
     return RunRequest(
         script.argv, options.n, options.ppn, options.env, options.ports,
-        tuple(name for name, _ in options.secret), script.frameworks(options),
+        tuple(name for name, _ in options.secret), script.frameworks or Frameworks(),
     )  # fmt: skip
 
 
@@ -286,11 +289,7 @@ def new_run_id() -> str:
 class Script:
     project: sync.Project
     argv: tuple[str, ...]  # what follows the interpreter
-
-    def frameworks(self, options: RunOptions) -> Frameworks:
-        """What the code here uses; with --no-sync it need not be the code that runs."""
-        sources = script_sources(self.project.start, self.argv) if options.send else {}
-        return frameworks.of_run(sources.values(), self.argv, dict(options.env))
+    frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
 
     def files(self, options: RunOptions) -> sync.Snapshot | sync.InPlace:
         if options.send:
@@ -307,6 +306,15 @@ class Script:
 
 
 def script_of(options: RunOptions) -> Script:
+    found = _script_of(options)
+    if not options.send:
+        return found
+    sources = script_sources(found.project.start, found.argv)
+    used = frameworks.of_run(sources.values(), found.argv, dict(options.env))
+    return replace(found, frameworks=used)
+
+
+def _script_of(options: RunOptions) -> Script:
     here = Path.cwd()
     if options.module:
         project = sync.project_of(here, here) if options.send else sync.Project(here)

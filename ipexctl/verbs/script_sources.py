@@ -17,7 +17,7 @@ def script_sources(folder: Path, argv: Sequence[str]) -> dict[str, str]:
     first = _module(folder, argv[1]) if argv[0] == "-m" and len(argv) > 1 else [folder / argv[0]]
     found: dict[str, str] = {}
     seen: set[str] = set()
-    todo = first
+    todo = list(first)
     while todo and len(found) < MOST_FILES:
         path = todo.pop(0)
         if str(path) in found or (source := _read(path)) is None:

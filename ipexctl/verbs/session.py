@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from ipexctl.core import events, mpi
+from ipexctl.core import events, exchange, mpi
 from ipexctl.core.ending import Ending, result_of
 from ipexctl.core.events import BadEvent, Event
+from ipexctl.core.frameworks import Frameworks
 from ipexctl.core.health import Health
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.outcome import HostEnd, RunResult, Tally
@@ -59,6 +60,8 @@ class Session:
     launcher: str = mpi.AGENTS
     stall: float | None = None
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    frameworks: Frameworks | None = None
+    require_together: bool = False
     all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
     inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, Link] = field(default_factory=dict)
@@ -74,6 +77,7 @@ class Session:
             self.plan, self.run_id, self.launcher, self.host_timeout, WINDOW, self.secret
         )
         self.placed = Placed(self.plan)
+        self.exchange = exchange.Watch(self.plan, self.frameworks)
         self.health = Health(self.plan, self.host_timeout, self.stall)
         self.daemons = Daemons(
             self.state, self.launcher, self.links, self._tell, self.painter.note, self._soon
@@ -209,6 +213,8 @@ class Session:
         heard = {name: link.heard for name, link in self.links.items() if link.open}
         for text in self.health.news(self.now, heard):
             self.painter.note(text)
+        if text := self.exchange.warning(self.now):
+            self.painter.note(text)
         if (frozen := self.health.frozen()) and not self.state.frozen:
             self.state.rank_frozen(frozen.rank, frozen.seconds)
             self._soon(0.0)
@@ -288,6 +294,8 @@ class Session:
                     name,
                     f"it heard nothing from this machine for {seconds:.0f} s and ended its part",
                 )
+            case events.Traffic(report):
+                self.exchange.add(name, report)
             case events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
             case events.Done(survivors, logs):
@@ -338,6 +346,7 @@ class Session:
                 self.painter.drop(name, event.rank, self.state.skim(event.rank, event.data), size)
             else:
                 texts = self.state.output(event.rank, event.data)
+                self.exchange.printed(event.rank, event.data, texts, self.now)
                 self.painter.output(name, event.rank, texts, size)
         else:
             self.daemons.said(name, event.data)
@@ -382,6 +391,8 @@ class Session:
             broken=self.broken,
             refused=self.refused,
             mpi_tail=tuple(self.daemons.tail),
+            exchange=self.exchange.judge(completed=self.state.all_ok),
+            require_together=self.require_together,
         )
         return result_of(self.state, ending, failures())
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from ipexctl.core.exchange import TRAINED_ALONE, sentence
 from ipexctl.core.fold import ranges
 from ipexctl.core.inventory import fold
 from ipexctl.core.outcome import HostEnd, RunResult, known_cause, slowest
@@ -86,9 +87,20 @@ def _card(result: RunResult) -> list[Text]:
                 "(ipexctl explain ccl-abort-at-exit)"
             )
         )
+    lines += _exchange(result)
     lines += [Text(f"  {text}") for text in _loads(result.hosts)]
     lines += _slowest(result)
     return lines + _left(result)
+
+
+def _exchange(result: RunResult) -> list[Text]:
+    found = result.exchange
+    if found is None or result.ended_by == "not-together":  # then it is the headline
+        return []
+    text = f"  {sentence(found, result.plan.world_size)}"
+    if found.alarming:
+        return [Text(f"{text}   (ipexctl explain {TRAINED_ALONE})", "bold yellow")]
+    return [Text(text)]
 
 
 def _short(folder: str) -> str:

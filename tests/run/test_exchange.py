@@ -1,0 +1,213 @@
+"""Do ranks train together? Pure: connections and printed lines -> a verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.core import frameworks
+from ipexctl.core.exchange import MOST_LINKS, Report, Verdict, Watch, is_step, sentence
+from ipexctl.core.launch import RunRequest, plan
+from tests.plan.conftest import shape  # noqa: F401
+from tests.plan.hosts import node, on_network
+
+JOINS = frameworks.of_run(["dist.init_process_group('gloo')\nloss.backward()"], ("t.py",), {})
+SWEEP = frameworks.of_run(["import torch\nloss.backward()"], ("t.py",), {})
+STEP = b"step 1 loss 0.5\n"
+
+
+@pytest.fixture
+def watch(shape):  # noqa: F811
+    def made(ranks: int = 4, code=JOINS) -> Watch:
+        nodes = [node(on_network(shape("one node"), f"n{i}", i)) for i in (1, 2)]
+        return Watch(plan(nodes, RunRequest(("t.py",), n=ranks), "r1"), code)
+
+    return made
+
+
+def mesh(found: Watch, bytes_of, *, silent: tuple[str, ...] = ()) -> None:
+    """A connection for each pair of ranks; `bytes_of(a, b)` went each way, None: there is none."""
+    host_of = {p.rank: h.host for h in found.plan.hosts for p in h.ranks}
+    for host in found.plan.hosts:
+        links = []
+        for place in host.ranks:
+            for other in host_of:
+                number = bytes_of(*sorted((place.rank, other)))
+                if other == place.rank or number is None:
+                    continue
+                here = (f"10.0.0.{place.rank}", 4000 + other)
+                there = (f"10.0.0.{other}", 4000 + place.rank)
+                links.append((place.rank, (*here, *there), number, number))
+        if host.host not in silent:
+            found.add(host.host, Report(tuple(links), joined=tuple(p.rank for p in host.ranks)))
+
+
+def steps(found: Watch, count: int, rank: int = 0, now: float = 0.0) -> None:
+    for _ in range(count):
+        found.printed(rank, STEP, [STEP.decode().strip()], now)
+
+
+def test_ranks_that_exchange_gradients_train_together(watch):
+    found = watch()
+    mesh(found, lambda a, b: 5000 if b - a in (1, 3) else 10)
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.alarming, seen.bytes) == (Verdict.TOGETHER, False, 40_040)
+    assert sentence(seen, 4) == "ranks exchanged 40 kB"
+
+
+def test_a_group_that_was_formed_and_never_used_is_no_exchange(watch):
+    found = watch()
+    mesh(found, lambda a, b: 10)
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, True)
+    assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 trained alone"
+
+
+def test_no_connection_at_all(watch):
+    found = watch()
+    mesh(found, lambda a, b: None)
+    assert found.judge(completed=True).verdict is Verdict.ALONE
+
+
+def test_two_half_groups_are_named(watch):
+    found = watch()
+    mesh(found, lambda a, b: 900_000 if a // 2 == b // 2 else 10)
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.groups) == (Verdict.APART, ((0, 1), (2, 3)))
+    assert sentence(seen, 4).endswith("but only within 2 groups: ranks 0-1 | 2-3")
+
+
+def test_a_barrier_between_heavy_groups_does_not_join_them_but_a_light_exchange_does(watch):
+    apart, joined = watch(), watch()
+    mesh(apart, lambda a, b: 90_000_000 if a // 2 == b // 2 else 500)
+    mesh(joined, lambda a, b: 90_000_000 if a // 2 == b // 2 else 50_000)
+    assert apart.judge().verdict is Verdict.APART
+    assert joined.judge().verdict is Verdict.TOGETHER
+
+
+def test_barriers_alone_do_not_make_up_for_printed_steps(watch):
+    found = watch()
+    mesh(found, lambda a, b: 700)
+    assert found.judge().verdict is Verdict.TOGETHER
+    steps(found, 40)
+    assert found.judge().verdict is Verdict.ALONE
+
+
+def test_a_rendezvous_of_the_scripts_own_is_no_exchange(watch):
+    found = watch(2)
+    store = ("10.0.0.0", 29999)
+    pairs = [(0, ("10.0.0.0", 5000), store), (1, ("10.0.0.1", 5001), store)]
+    for rank, own, server in pairs:
+        host = found.plan.host_of(rank)
+        found.add(host, Report(((rank, (*own, *server), 9000, 9000),)))
+        found.add(found.plan.host_of(0), Report(((0, (*server, *own), 9000, 9000),)))
+    assert found.judge(completed=True).verdict is Verdict.ALONE
+
+
+def test_shared_memory_joins_the_ranks_of_a_host(watch):
+    found = watch()
+    mesh(found, lambda a, b: 80_000 if (a, b) == (1, 2) else None)
+    for host in found.plan.hosts:
+        found.add(host.host, Report(sharing=(tuple(p.rank for p in host.ranks),)))
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.shared) == (Verdict.TOGETHER, True)
+    assert sentence(seen, 4) == "ranks exchanged 160 kB, and shared memory on their hosts"
+
+
+def test_what_cannot_be_counted_is_not_guessed(watch):
+    found = watch()
+    mesh(found, lambda a, b: 10, silent=("n2",))
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.alarming) == (Verdict.UNKNOWN, False)
+    assert seen.reason == "n2: it reported no counters"
+    found.add("n2", Report(trouble="this kernel counts no bytes (before 4.1)"))
+    assert found.judge().reason == "n2: this kernel counts no bytes (before 4.1)"
+
+
+def test_much_data_with_an_address_that_is_no_ranks_leaves_it_open(watch):
+    found = watch()
+    mesh(found, lambda a, b: 10)
+    found.add("n1", Report(((0, ("10.0.0.0", 1, "192.168.0.9", 7), 5_000_000, 5_000_000),)))
+    seen = found.judge(completed=True)
+    assert (seen.verdict, "192.168.0.9" in seen.reason) == (Verdict.UNKNOWN, True)
+
+
+def test_a_download_is_no_exchange(watch):
+    found = watch()
+    mesh(found, lambda a, b: 10)
+    found.add("n1", Report(((0, ("10.0.0.0", 1, "192.168.0.9", 443), 2_000, 5_000_000_000),)))
+    assert found.judge(completed=True).verdict is Verdict.ALONE
+
+
+def test_independent_ranks_of_a_sweep_get_a_plain_line(watch):
+    found = watch(code=SWEEP)
+    mesh(found, lambda a, b: None, silent=("n1", "n2"))
+    for host in found.plan.hosts:
+        found.add(host.host, Report())
+    steps(found, 9)
+    assert found.warning(100.0) == ""
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, False)
+    assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 ran alone"
+
+
+def test_a_run_that_failed_before_its_first_step_accuses_nobody(watch):
+    found = watch()
+    mesh(found, lambda a, b: None)
+    seen = found.judge(completed=False)
+    assert (seen.alarming, sentence(seen, 4)) == (False, "ranks exchanged nothing")
+
+
+def test_the_warning_comes_once_and_after_the_second_step(watch):
+    found = watch()
+    mesh(found, lambda a, b: 10)
+    steps(found, 1, now=0.0)
+    assert found.warning(100.0) == ""
+    steps(found, 1, now=100.0)
+    assert found.warning(110.0) == ""
+    assert found.warning(116.0).startswith("WARNING: ranks exchanged nothing: each of the 4")
+    assert found.warning(120.0) == ""
+
+
+def test_preprocessing_of_ten_minutes_gets_no_warning(watch):
+    found = watch()
+    for host in found.plan.hosts:
+        found.add(host.host, Report())
+    for now in range(600):
+        line = f"Map: {now // 6}%| {now}/600 [00:10<10:00, 1.0 examples/s]"
+        found.printed(0, line.encode(), [line], float(now))
+        assert found.warning(float(now)) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("step 3 loss 0.0527", True),
+        ("epoch 1/4: train_loss=1.2e-3", True),
+        ("{'loss': 0.69, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}", True),
+        ("{'loss': '0.6931', 'grad_norm': '1.2'}", True),
+        ("Loss: tensor(0.5231, grad_fn=<...>)", True),
+        ("[100/1000] Loss is 2.31", True),
+        ("perplexity: 31.2", True),
+        ("eval_loss: 0.5", False),
+        ("validation loss 0.5", False),
+        ("zero-shot loss 3.1", False),
+        ("Downloading shards: 50%", False),
+        ("using loss function: cross entropy", False),
+        ("lossless compression 4 files", False),
+        ("step 2 of 3: tokenizing", False),
+    ],
+)
+def test_lines_that_are_steps_of_a_training(line, step):
+    assert is_step(line) is step
+
+
+def test_one_rank_has_nobody_to_talk_to(watch):
+    assert watch(1).judge(completed=True) is None
+
+
+def test_a_host_that_reports_new_connections_for_ever_fills_no_memory(watch):
+    found = watch()
+    for start in range(0, 20_000, 1000):
+        links = tuple((0, ("a", n, "b", 1), 1, 1) for n in range(start, start + 1000))
+        found.add("n1", Report(links))
+    assert len(found.links[0]) == MOST_LINKS
