@@ -26,7 +26,7 @@ COUNTERS = struct.Struct("=QQ")
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
-OFTEN, SELDOM = 0.3, 2.0  # seconds between two looks
+FIRST, OFTEN, SELDOM = 0.1, 0.3, 1.0  # seconds between two looks: for the first link, young, old
 LARGEST = 32  # links of a rank that are reported: those with the most bytes
 MAPS_EVERY = 2.0  # seconds, of young ranks; later
 MAPS_SELDOM = 30.0
@@ -145,8 +145,13 @@ class Traffic:
     def loop(self, over):
         self.report()
         while not over():
-            time.sleep(OFTEN if time.monotonic() < self.young else SELDOM)
+            time.sleep(self.pause())
             self.report()
+
+    def pause(self):
+        if time.monotonic() >= self.young:
+            return SELDOM
+        return OFTEN if self.links else FIRST
 
     def report(self):
         with self.lock:

@@ -1,0 +1,90 @@
+"""The kernel's counters of real connections between ranks on lab hosts, as an ordinary user."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+# ranks of `GROUP` ranks send each other BYTES over sockets of their own; no framework
+TALK = """
+import os, socket, sys, time
+rank, world = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
+group, size, pause = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+hosts = [a for a in os.environ['HOSTS'].split(',')]
+mine = [r for r in range(world) if r // group == rank // group]
+def take(s, n):
+    while n:
+        n -= len(s.recv(min(n, 1 << 16)))
+kept = []
+server = socket.create_server((hosts[rank // 2], 7000 + rank))
+for other in mine:
+    if other < rank:
+        for _ in range(200):
+            try:
+                s = socket.create_connection((hosts[other // 2], 7000 + other)); break
+            except OSError: time.sleep(0.1)
+        s.sendall(b'x' * size); take(s, size); kept.append(s)
+for other in mine:
+    if other > rank:
+        s, _ = server.accept(); take(s, size); s.sendall(b'y' * size); kept.append(s)
+for step in range(int(sys.argv[4])):
+    print('step', step, 'loss', 1 / (step + 1), flush=True)
+    time.sleep(pause)
+time.sleep(0.4)
+"""
+
+
+@pytest.fixture
+def talk(runner):
+    facts = runner.lab.hosts
+    addresses = ",".join(str(facts[name].address) for name in facts)
+    runner.script("# a framework by name alone\nif 0:\n    import accelerate\n" + TALK, "talk.py")
+    runner.script(TALK, "sweep.py")
+
+    def run(*words: str, options: tuple[str, ...] = (), script: str = "talk.py"):
+        done = runner.plain(
+            "--json", "-n", "4", "-ppn", "2", "--env", f"HOSTS={addresses}", *options, script,
+            *words,
+        )  # fmt: skip
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        notes = [e["text"] for e in events if e["event"] == "note"]
+        return done.returncode, events[-1], notes
+
+    return run
+
+
+def test_what_ranks_exchange_is_counted_also_between_two_looks(talk):
+    code, result, _ = talk("4", "300000", "0", "2")
+    seen = result["exchange"]
+    assert (code, seen["verdict"], seen["alarm"]) == (0, "together", False)
+    assert 12 * 300_000 <= seen["bytes"] <= 12 * 310_000
+
+
+def test_ranks_that_exchange_nothing_are_alarmed_about_and_can_be_an_error(talk):
+    code, result, _ = talk("1", "1", "0.1", "5")
+    assert (code, result["exchange"]["verdict"], result["exchange"]["alarm"]) == (0, "alone", True)
+    code, result, _ = talk("1", "1", "0.1", "5", options=("--require-together",))
+    assert (code, result["ended_by"]) == (125, "not-together")
+    assert result["cause"] == "ranks exchanged nothing: each of the 4 trained alone"
+    assert result["known"]["slug"] == "trained-alone"
+    code, _, _ = talk("4", "9000", "0.1", "5", options=("--require-together",))
+    assert code == 0
+
+
+def test_groups_without_a_connection_between_them_are_named(talk):
+    _, result, _ = talk("2", "200000", "0", "3")
+    assert (result["exchange"]["verdict"], result["exchange"]["groups"]) == (
+        "apart", [[0, 1], [2, 3]],
+    )  # fmt: skip
+
+
+def test_the_warning_comes_while_the_run_goes_on_but_not_for_a_sweep(talk):
+    _, _, notes = talk("1", "1", "1", "20")
+    assert [n for n in notes if "WARNING" in n] == [
+        "WARNING: ranks exchanged nothing: each of the 4 trained alone   "
+        "(ipexctl explain trained-alone)"
+    ]
+    _, result, notes = talk("1", "1", "0.1", "5", script="sweep.py")
+    assert not [n for n in notes if "WARNING" in n]
+    assert (result["exchange"]["verdict"], result["exchange"]["alarm"]) == ("alone", False)
