@@ -29,6 +29,7 @@ LIGHT = 10_000  # of a heavy connection's bytes, the part that still counts
 FOREIGN = 1_000_000  # bytes in both directions with an address that is not a rank's
 MOST_LINKS = 4096  # of one rank
 WARN_AFTER = 15.0  # seconds after the second printed step
+WAIT_AFTER = 60.0  # seconds at the rendezvous
 TRAINED_ALONE = "trained-alone"  # in causes.toml
 METRICS = (b"loss", b"Loss", b"LOSS", b"perplexity", b"reward")
 _STEP = re.compile(
@@ -85,12 +86,15 @@ class Watch:
     sharing: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)  # host -> why it counts nothing
     reporting: set[str] = field(default_factory=set)  # hosts that have counted
+    _met: float | None = None  # when the first rank reached the rendezvous
     _second: float | None = None  # when a rank had printed two steps
     _warned: bool = False
 
-    def add(self, host: str, report: Report) -> None:
+    def add(self, host: str, report: Report, now: float = 0.0) -> None:
         self.reporting.add(host)
         self.joined.update(report.joined)
+        if self.joined and self._met is None:
+            self._met = now
         self.sharing[host] = report.sharing or self.sharing.get(host, ())
         if report.trouble:
             self.trouble[host] = report.trouble
@@ -119,6 +123,25 @@ class Watch:
             return ""
         said = sentence(found, self.plan.world_size)
         return f"WARNING: {said}   (ipexctl explain {TRAINED_ALONE})"
+
+    def waiting(self, now: float) -> str:
+        """Said once: ranks are at the rendezvous, and no group has come of it."""
+        if self._met is None or now - self._met < WAIT_AFTER or any(self._edges()):
+            return ""
+        self._met = float("inf")
+        world = self.plan.world_size
+        missing = sorted(set(range(world)) - self.joined)
+        if not missing:
+            return (
+                f"all {world} ranks reached the rendezvous {WAIT_AFTER:.0f} s ago and "
+                "have not formed a group: do two of them claim the same rank (GROUP_RANK, "
+                "NODE_RANK), or do they expect another world size?"
+            )
+        verb = "has" if len(missing) == 1 else "have"
+        return (
+            f"{len(self.joined)} of {world} ranks have been waiting at the rendezvous "
+            f"for {WAIT_AFTER:.0f} s; rank {ranges(missing)} {verb} not reached it"
+        )
 
     def judge(self, *, completed: bool = False) -> Exchange | None:
         """None for one rank. What a script would do counts only where it came to its end."""

@@ -213,8 +213,9 @@ class Session:
         heard = {name: link.heard for name, link in self.links.items() if link.open}
         for text in self.health.news(self.now, heard):
             self.painter.note(text)
-        if text := self.exchange.warning(self.now):
-            self.painter.note(text)
+        for text in (self.exchange.warning(self.now), self.exchange.waiting(self.now)):
+            if text:
+                self.painter.note(text)
         if (frozen := self.health.frozen()) and not self.state.frozen:
             self.state.rank_frozen(frozen.rank, frozen.seconds)
             self._soon(0.0)
@@ -295,7 +296,7 @@ class Session:
                     f"it heard nothing from this machine for {seconds:.0f} s and ended its part",
                 )
             case events.Traffic(report):
-                self.exchange.add(name, report)
+                self.exchange.add(name, report, self.now)
             case events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
             case events.Done(survivors, logs):

@@ -178,6 +178,24 @@ def test_preprocessing_of_ten_minutes_gets_no_warning(watch):
         assert found.warning(float(now)) == ""
 
 
+def test_ranks_that_wait_for_others_at_the_rendezvous_are_named(watch):
+    found = watch()
+    assert found.waiting(500.0) == ""
+    found.add("n1", Report(joined=(0, 1)), 10.0)
+    assert found.waiting(69.0) == ""
+    said = "2 of 4 ranks have been waiting at the rendezvous for 60 s; rank 2-3 have not reached it"
+    assert (found.waiting(71.0), found.waiting(90.0)) == (said, "")
+
+
+def test_ranks_that_all_came_and_form_no_group_may_claim_the_same_rank(watch):
+    apart, group = watch(), watch()
+    for name, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
+        apart.add(name, Report(joined=ranks), 0.0)
+    mesh(group, lambda a, b: 10)
+    assert "do two of them claim the same rank" in apart.waiting(61.0)
+    assert group.waiting(61.0) == ""
+
+
 @pytest.mark.parametrize(
     ("line", "step"),
     [

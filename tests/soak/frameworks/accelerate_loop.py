@@ -20,7 +20,7 @@ model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.L
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 loader = DataLoader(data, batch_size=32, shuffle=True)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-for step, (inputs, labels) in zip(range(6), loader):
+for step, (inputs, labels) in zip(range(6), loader, strict=False):
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)
     accelerator.backward(loss)
     optimizer.step()
