@@ -68,7 +68,10 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
     env = setvars.merged(ours, setvars.checked(done.get("setvars")))
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
     borrowed = done.get("borrowed") is True
-    return Prepared(prefix, tuple(found.items()), env, path, port, starter, preload, borrowed)
+    listed = done.get("modules")
+    modules = frozenset(texts(listed)) if isinstance(listed, list) else None
+    versions = tuple(found.items())
+    return Prepared(prefix, versions, env, path, port, starter, preload, borrowed, modules)
 
 
 def _mpi(nodes: Sequence[Node]) -> str:

@@ -292,6 +292,7 @@ class Prepared:
     mpi: Mpi | None = None  # None: our agents start the ranks
     preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
     borrowed: bool = False  # nothing is installed; this is the user's own on this machine
+    modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ipexctl.core.again import Typed
 from ipexctl.core.choice import Choice, Wanted
 from ipexctl.core.data import Held
 from ipexctl.core.launch import Node, RunRequest
+from ipexctl.core.launchers import refuse_launcher
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan
 from ipexctl.core.outcome import (
     EXIT_HOST_FAILED,
@@ -166,7 +167,7 @@ class _Run:
             self.target, self.options.root, nodes, self.agents,
             force=self.options.force, among=self.options.ports is None,
         )  # fmt: skip
-        preflight.check_model(self.script.argv, plan, self.files, flight, self.painter.note)
+        preflight.review_script(self.script.argv, plan, self.files, flight, self.painter.note)
         preflight.check(flight, self.painter.note)
 
     def _send(self, host: Host) -> sync.Sent:
@@ -299,6 +300,8 @@ class Script:
 
 def script_of(options: RunOptions) -> Script:
     here = Path.cwd()
+    if options.module or not os.path.isfile(options.script) or Path(options.script).is_absolute():
+        refuse_launcher(options.script, options.args, module=options.module)
     if options.module:
         project = sync.project_of(here, here) if options.send else sync.Project(here)
         return Script(project, ("-m", options.script, *options.args))
