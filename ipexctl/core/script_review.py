@@ -55,7 +55,9 @@ class Removed:
 
 
 REMOVED = {
-    "use_ipex": Removed((4, 57), "stock PyTorch without it, or `ipexctl install --stack ipex`"),
+    "use_ipex": Removed(
+        (4, 57), "stock PyTorch without it, or an IPEX stack with transformers<4.57"
+    ),
     "no_cuda": Removed((5, 0), "{use_cpu}"),
     "jit_mode_eval": Removed((5, 0), "{torch_compile}"),
 }

@@ -107,6 +107,7 @@ class _Reader:
     changes_argv: bool = False
     aliases: dict[str, str] = field(default_factory=dict)  # name here -> dotted name there
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
+    listed: dict[str, list[ast.expr]] = field(default_factory=dict)  # name -> tuple assigned to it
     called: list[str] = field(default_factory=list)  # functions that surely run
     inner: list[Sequence[ast.stmt]] = field(default_factory=list)  # bodies that may run
 
@@ -140,6 +141,10 @@ class _Reader:
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 for alias in node.names:
                     self.aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self.listed[target.id] = node.value.elts
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 self._attribute(node, node.value.id)
         for statement in tree.body:
@@ -258,8 +263,10 @@ class _Reader:
     def _framework(self, node: ast.Call, target: str, keywords: dict[str, ast.expr]) -> None:
         if target in _PARSERS:
             given = [*node.args[:1], *filter(None, [keywords.get("dataclass_types")])]
-            listed = given[0] if given else None
-            parts = listed.elts if isinstance(listed, ast.Tuple | ast.List) else given
+            first = given[0] if given else None
+            parts = first.elts if isinstance(first, ast.Tuple | ast.List) else given
+            if isinstance(first, ast.Name):
+                parts = self.listed.get(first.id, given)
             self.parsers.append(Parser(node.lineno, tuple(map(self.dotted, parts))))
             return
         known = tuple((name, _constant(value)) for name, value in keywords.items())

@@ -77,6 +77,10 @@ WARNED = {
         SFT + "TrlParser((SFTConfig,))\n", ["--output_dir", "out"],
         ["train.py:2: SFTConfig sets bf16 by default"],
     ),
+    "a parser's classes in a variable": (
+        SFT + "kinds = (SFTConfig,)\nTrlParser(kinds)\n", [],
+        ["train.py:3: SFTConfig sets bf16 by default"],
+    ),
     "bindings": (
         "import torch\nimport oneccl_bindings_for_pytorch\n", [],
         [f'train.py:2: oneccl_bindings_for_pytorch {ENDED} the backend "gloo", or install it '
