@@ -21,7 +21,8 @@ BF16 = frozenset(("avx512bw", "avx512dq", "avx512vl"))  # what IPEX asks for bef
 
 # Read by the environment's own Python, which can be 3.6. argv: rendezvous, dtype, modules.
 PROOF = """
-import gc, importlib, json, os, sys
+import faulthandler, gc, importlib, json, os, sys
+faulthandler.enable()  # a crash names its signal, and the line that imported what crashed
 gc.disable()  # a tenth of an import of torch, and this ends soon
 def at(step):
     sys.stderr.write("ipexctl-proof: %s\\n" % step)

@@ -202,4 +202,5 @@ def test_no_rank_waits_for_one_that_failed(
     lines = done.stderr.splitlines()
     ended = [line.partition("ipexctl-proof: ")[2] for line in lines if "failed at" in line]
     assert (done.returncode != 0, ended) == (True, [said.format(rank=rank)])
-    assert ("undefined symbol: _ZN2at" in done.stderr) == ("ImportError" in broken)
+    why = "undefined symbol: _ZN2at" if "ImportError" in broken else "Illegal instruction"
+    assert why in done.stderr
