@@ -37,6 +37,20 @@ def test_the_whole_table_has_a_line_for_every_row_and_says_what_has_ended() -> N
     assert " ".join(shown.split()).count("no fixes since March 2026") == 1
 
 
+def test_what_was_not_tested_is_shown_with_v_alone() -> None:
+    brief, full = stacks().stdout, stacks("--verbose").stdout
+    assert "?" not in brief and "private build" not in brief
+    assert "-v: what was not tested about each row\n" in brief
+    assert full == stacks("-v").stdout
+    words = " ".join(full.split())
+    assert "oneccl_bind_pt was run with a private build, not Intel's binary: ipex-2.7.0" in words, (
+        full
+    )
+    others = [r for r in table() if r.oneccl and not r.oneccl_run]
+    assert f"was never run with ipexctl: {len(others)} rows with ONECCL" in words
+    assert [line for line in full.splitlines() if len(line) > 80] == []
+
+
 def test_the_newest_torch_is_first_and_a_star_marks_what_install_takes() -> None:
     lines = text(offers(table(), Query(), Request())).splitlines()
     torches = [line[2:].split()[1].split(".") for line in lines[1 : lines.index("")]]

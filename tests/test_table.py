@@ -217,7 +217,11 @@ def test_ipex_has_wheels_for_x86_alone() -> None:
 
 
 REQUIRED = [
-    ("ipex-2.7.0", ("numpy", "intel_extension_for_pytorch==2.7.0", "oneccl_bind_pt==2.7.0")),
+    ("ipex-2.7.0",
+     ("numpy", "setuptools<81", "intel_extension_for_pytorch==2.7.0", "oneccl_bind_pt==2.7.0")),
+    ("ipex-2.6.0",
+     ("numpy", "setuptools<81", "intel_extension_for_pytorch==2.6.0", "oneccl_bind_pt==2.6.0")),
+    ("ipex-2.5.0", ("numpy", "intel_extension_for_pytorch==2.5.0", "oneccl_bind_pt==2.5.0")),
     ("ipex-2.8.0", ("numpy", "intel_extension_for_pytorch==2.8.0")),
     ("ipex-1.12.300",
      ("numpy<2", "intel_extension_for_pytorch==1.12.300", "oneccl_bind_pt==1.12.100")),

@@ -197,8 +197,11 @@ def stacks(
     backend: Backend = "",
     stack: StackName = "",
     json: Json = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Also show what was not tested about each row.")
+    ] = False,
 ) -> None:
-    """The version table; with options: what fits, and why each other row does not."""
+    """Show the version table; with options, which rows fit and why the others do not."""
     from ipexctl.core import shelf
     from ipexctl.core.rows import Request
     from ipexctl.core.stack import checked
@@ -212,7 +215,7 @@ def stacks(
     if json:
         print_json(document(found))
     else:
-        print(text(found), end="")
+        print(text(found, verbose=verbose), end="")
     raise typer.Exit(0 if any(not o.reasons for o in found) else EXIT_NOTHING_FITS)
 
 

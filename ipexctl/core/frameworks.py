@@ -1,10 +1,11 @@
-"""Which training frameworks a script uses, and what it asks of them; read, never run."""
+"""Which training frameworks a script uses, and what it asks of them."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from ipexctl.core.script_source import SHARDING, Source
 
 IMPORTED = {
     "accelerate": "accelerate",
@@ -21,9 +22,6 @@ GROUP_CALLS = frozenset(
     {"init_process_group", "init_device_mesh", "DistributedDataParallel", "fully_shard",
      "FullyShardedDataParallel", "init_distributed", "PartialState", "Accelerator"}
 )  # fmt: skip
-_PLUGINS = {"DeepSpeedPlugin": "DeepSpeed", "FullyShardedDataParallelPlugin": "FSDP"}
-_KEYWORDS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}  # of TrainingArguments, of the command line
-_VARIABLES = {"ACCELERATE_USE_DEEPSPEED": "DeepSpeed", "ACCELERATE_USE_FSDP": "FSDP"}
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 
@@ -41,65 +39,31 @@ class Frameworks:
         return self.grouped or bool(self.used - {"transformers"})
 
 
-def of_run(sources: Iterable[str], argv: Sequence[str], env: Mapping[str, str]) -> Frameworks:
+def of_run(sources: Iterable[Source], argv: Sequence[str], env: Mapping[str, str]) -> Frameworks:
     """`argv`: the script and its arguments."""
-    used: set[str] = set()
-    calls: set[str] = set()
-    sharding = set(_asked_by_words(argv)) | {
-        what for name, what in _VARIABLES.items() if env.get(name, "").lower() not in _OFF
-    }
-    for source in sources:
-        for node in _nodes(source):
-            if isinstance(node, ast.Import):
-                used.update(_known(alias.name for alias in node.names))
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                used.update(_known([node.module]))
-                names = {alias.name for alias in node.names}
-                sharding.update(what for name, what in _PLUGINS.items() if name in names)
-            elif isinstance(node, ast.Call):
-                calls.add(name := called(node))
-                sharding.update(_asked_by_call(name, node))
-    trainer = any(name.endswith("Trainer") for name in calls)
+    sources = list(sources)
+    used = {IMPORTED[one.top] for s in sources for one in s.imports if one.top in IMPORTED}
+    called = frozenset[str]().union(*(source.called for source in sources))
+    asked = frozenset[str]().union(*(source.sharding for source in sources))
+    trainer = any(name.endswith("Trainer") for name in called)
     return Frameworks(
         frozenset(used),
-        frozenset(sharding),
-        grouped=trainer or bool(calls & GROUP_CALLS),
-        trains=trainer or bool(calls & {"backward", "fit", "train"}),
+        asked | {*_asked_by_words(argv), *_asked_by_variables(env)},
+        grouped=trainer or bool(called & GROUP_CALLS),
+        trains=trainer or bool(called & {"backward", "fit", "train"}),
     )
-
-
-def called(node: ast.Call) -> str:
-    """The last part of the name of what is called: `dist.barrier()` is `barrier`."""
-    target = node.func
-    return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-
-
-def _nodes(source: str) -> Iterator[ast.AST]:
-    try:
-        yield from ast.walk(ast.parse(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-
-
-def _known(names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        if found := IMPORTED.get(name.partition(".")[0]):
-            yield found
-
-
-def _asked_by_call(name: str, node: ast.Call) -> Iterator[str]:
-    if name in _PLUGINS:
-        yield _PLUGINS[name]
-    for keyword in node.keywords:
-        value = getattr(keyword.value, "value", keyword.value)
-        if keyword.arg in _KEYWORDS and not (value is None or value in ("", False)):
-            yield _KEYWORDS[keyword.arg]
 
 
 def _asked_by_words(argv: Sequence[str]) -> Iterator[str]:
     for word, after in zip(argv, [*argv[1:], ""], strict=True):
         name, sign, value = word.partition("=")
-        if name.startswith("--") and name[2:] in _KEYWORDS:
+        if name.startswith("--") and name[2:] in SHARDING:
             value = value if sign else after
             if value.lower() not in _OFF:
-                yield _KEYWORDS[name[2:]]
+                yield SHARDING[name[2:]]
+
+
+def _asked_by_variables(env: Mapping[str, str]) -> Iterator[str]:
+    for what in sorted(set(SHARDING.values())):
+        if env.get(f"ACCELERATE_USE_{what.upper()}", "").lower() not in _OFF:
+            yield what

@@ -68,6 +68,7 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
     ours = mpi.env_vars(prefix, starter)
     env = setvars.merged(ours, setvars.checked(done.get("setvars")))
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
+    listed = done.get("modules")
     return Prepared(
         prefix,
         tuple(found.items()),
@@ -78,6 +79,7 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
         preload,
         borrowed=done.get("borrowed") is True,
         accelerators=texts(done.get("accelerators")),
+        modules=frozenset(texts(listed)) if isinstance(listed, list) else None,
     )
 
 

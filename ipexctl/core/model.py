@@ -293,6 +293,7 @@ class Prepared:
     preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
     borrowed: bool = False  # nothing is installed; this is the user's own on this machine
     accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
+    modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
 
 
 @dataclass(frozen=True)

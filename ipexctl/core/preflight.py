@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ipexctl.core.checks import catalogue
@@ -42,9 +41,6 @@ TELL = BLOCK | _ids(
 PEERS = frozenset({"NET-002", "NET-003"})
 ROOM = 256 << 20  # bytes: an environment is there already; what a run writes at least fits
 FRESH = 600.0  # seconds for which what was seen between the hosts counts
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-MODEL_OPTIONS = ("--model_name_or_path", "--model-name-or-path", "--model")
 
 
 @dataclass(frozen=True)
@@ -143,46 +139,3 @@ def mark(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> str:
 
 def _addresses(facts: Facts) -> list[str]:
     return [address for nic in facts.net.nics for address in nic.addresses]
-
-
-# --- the model -----------------------------------------------------------------------------------
-
-
-def model_of(argv: Sequence[str]) -> str:
-    """What the script is told to load, "" if its arguments name nothing that we know."""
-    for i, word in enumerate(argv):
-        name, sign, value = word.partition("=")
-        if name in MODEL_OPTIONS:
-            return value if sign else (argv[i + 1] if i + 1 < len(argv) else "")
-    return ""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where a model may come from. `sent`: paths below `cwd` that go to the hosts."""
-
-    here: bool  # is it a file or folder of this machine?
-    sent: Collection[str]
-    cwd: str
-    hub: bool  # does --data bring a hub cache?
-
-
-def model_warning(name: str, sources: Sources, facts: Sequence[Facts]) -> str:
-    """Why the hosts may not get it; "" if nothing is known against it."""
-    if sources.here:
-        path = posixpath.normpath(posixpath.join(sources.cwd, name))
-        if any(p == path or p.startswith(f"{path}/") for p in sources.sent):
-            return ""
-        return (
-            f"{name} is on this machine and is not sent; ipexctl data push {name} --as model, "
-            "then run --data model, and the script finds it by $IPEXCTL_DATA_MODEL"
-        )
-    if not _HUB_ID.fullmatch(name) or sources.hub:
-        return ""
-    alone = [f.host for f in facts if not f.net.default_nic]
-    if not alone:
-        return ""
-    return (
-        f"{name} is not in what is sent, and {fold(alone)} has no default route to fetch it by; "
-        "ipexctl data push ~/.cache/huggingface/hub --as hub, then run --data hub"
-    )

@@ -56,6 +56,7 @@ class Row:
     also: tuple[str, ...] = ()
     notes: str = ""
     uncertain: str = ""
+    oneccl_run: str = ""
     source: str = ""
     era: str = ""
 
@@ -66,9 +67,8 @@ class Row:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What nobody has proved about it."""
-        return ((NEVER_RUN,) if self.oneccl else ()) + tuple(
-            filter(None, self.uncertain.split("; "))
-        )
+        run = (self.oneccl_run or NEVER_RUN,) if self.oneccl else ()
+        return run + tuple(filter(None, self.uncertain.split("; ")))
 
     @property
     def title(self) -> str:

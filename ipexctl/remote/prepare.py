@@ -24,6 +24,7 @@ LOOK = """
 import importlib.util, sys
 print(sys.prefix if importlib.util.find_spec("torch") else "")
 """
+OWN_PTH = ("distutils-precedence.pth", "_virtualenv.pth")  # they add no folder
 PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 
 
@@ -46,6 +47,7 @@ def op_run(call, h):
         "borrowed": not installed,
         "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
         "packages": packages(prefix),
+        "modules": modules(prefix) if installed else None,
         "port": free_port(h["run_id"], h.get("ports")),
         "preload": preload(prefix),
         "accelerators": accelerators(),
@@ -97,6 +99,28 @@ def packages(prefix):
         name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
         found[name.lower().replace("_", "-")] = version
     return found
+
+
+def modules(prefix):
+    """Top-level modules that can be imported there, None where there may be others."""
+    found = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
+    if len(found) != 1 or os.path.islink(os.path.join(prefix, "lib")):
+        return None  # of --use-env: somebody else's, whose rules are not ours
+    try:
+        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
+            config = file.read().lower().replace(" ", "")
+        names = os.listdir(found[0])
+    except OSError:
+        return None
+    elsewhere = any(name.endswith((".egg-link", ".egg")) or other_paths(name) for name in names)
+    if "include-system-site-packages=true" in config or elsewhere:
+        return None
+    return sorted({name.partition(".")[0] for name in names})
+
+
+def other_paths(name):
+    """Is it a file by which Python may look in other folders, too?"""
+    return name.endswith(".pth") and not name.endswith("-nspkg.pth") and name not in OWN_PTH
 
 
 def preload(prefix):

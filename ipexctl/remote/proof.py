@@ -21,12 +21,15 @@ BF16 = frozenset(("avx512bw", "avx512dq", "avx512vl"))  # what IPEX asks for bef
 
 # Read by the environment's own Python, which can be 3.6. argv: rendezvous, dtype, modules.
 PROOF = """
-import gc, importlib, json, os, sys
+import faulthandler, gc, importlib, json, os, sys
+faulthandler.enable()  # a crash names its signal, and the line that imported what crashed
 gc.disable()  # a tenth of an import of torch, and this ends soon
 def at(step):
     sys.stderr.write("ipexctl-proof: %s\\n" % step)
     sys.stderr.flush()
     at.step = step
+    set_state(step)
+at.state = None
 def wait_for_bytecode(mark):
     "A busy host has no CPU for two ranks that compile the same 900 files at the same time."
     import time
@@ -34,10 +37,46 @@ def wait_for_bytecode(mark):
         running = int(file.read().split()[3].split("/")[0])
     while running > os.cpu_count() and not os.path.exists(mark):
         time.sleep(0.05)
+def open_state(rank):
+    "The step of a rank, in a file that is locked while it lives: a crash says nothing itself."
+    import fcntl
+    path = sys.argv[1] + ".rank%d" % rank
+    at.state = open(path + ".new", "w")
+    try:
+        fcntl.flock(at.state, fcntl.LOCK_EX)
+    except OSError:
+        return  # no locks on this file system: nobody watches this rank
+    os.rename(path + ".new", path)
+def set_state(step):
+    if at.state:
+        at.state.seek(0)
+        at.state.write(step.ljust(100))
+        at.state.flush()
+def end_with_others(rank, size):
+    "A launcher may leave ranks alone whose neighbour has failed; they would wait for it."
+    import fcntl, time
+    while True:
+        for other in set(range(size)) - {rank}:
+            try:
+                with open(sys.argv[1] + ".rank%d" % other) as file:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    step = file.read().strip()
+            except OSError:
+                continue  # not started, or alive
+            if step != "done":
+                if step:
+                    at("failed at %s, where rank %d crashed" % (step, other))
+                    set_state("")
+                os._exit(1)
+        time.sleep(0.1)
 def prove():
     loaded = {}
     rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", 0)))
     size = int(os.environ.get("PMI_SIZE", os.environ.get("OMPI_COMM_WORLD_SIZE", 1)))
+    if size > 1:
+        import threading
+        open_state(rank)
+        threading.Thread(target=end_with_others, args=(rank, size), daemon=True).start()
     if rank:
         wait_for_bytecode(sys.argv[1] + ".loaded")
     for name in sys.argv[3:]:
@@ -90,7 +129,9 @@ except BaseException:
     import traceback
     traceback.print_exc()
     at("failed at " + at.step)
+    set_state("")  # it is said
     os._exit(1)
+set_state("done")
 os._exit(0)  # torch's threads can abort an interpreter that ends; that would prove nothing
 """
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ipexctl.core.rows import END_OF_LIFE, Row
+from ipexctl.core.rows import END_OF_LIFE, NEVER_RUN, Row
 from ipexctl.core.shelf import Offer, span
 
 _HEAD = ("NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE")
@@ -14,12 +14,15 @@ _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
 _WIDTH = 80
 
 
-def text(offers: Sequence[Offer]) -> str:
-    """The newest torch first; a star at the row that `install` takes: the first in the table."""
+def text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
+    """The newest torch first; a star at the row that `install` takes: the first in the table.
+
+    `verbose`: also what was not tested about each row.
+    """
     fitting = [o for o in offers if not o.reasons]
     others = [o for o in offers if o.reasons]
-    lines = _table(fitting) if fitting else ["nothing fits"]
-    lines += _legend(fitting) if fitting else []
+    lines = _table(fitting, verbose=verbose) if fitting else ["nothing fits"]
+    lines += _legend(fitting, verbose=verbose) if fitting else []
     lines += ["", "does not fit:"] if others else []
     width = max((len(o.row.name) for o in others), default=0)
     for o in sorted(others, key=_newest):
@@ -33,8 +36,8 @@ def _newest(offer: Offer) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(-int(n) for n in v.split(".")) for v in versions)
 
 
-def _table(offers: Sequence[Offer]) -> list[str]:
-    rows = [_SHOWN, *(_shown(o.row) for o in sorted(offers, key=_newest))]
+def _table(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
+    rows = [_SHOWN, *(_shown(o.row, verbose=verbose) for o in sorted(offers, key=_newest))]
     used = [i for i, _ in enumerate(_SHOWN) if any(row[i] not in ("", "-") for row in rows[1:])]
     widths = [max(len(row[i]) for row in rows) for i in used]
     star = offers[0].row.name
@@ -45,31 +48,34 @@ def _table(offers: Sequence[Offer]) -> list[str]:
     ]
 
 
-def _shown(row: Row) -> tuple[str, ...]:
-    life = "ended" * bool(row.ipex) + "?" * bool(row.doubts)
+def _shown(row: Row, *, verbose: bool) -> tuple[str, ...]:
+    life = "ended" * bool(row.ipex) + "?" * (verbose and bool(row.doubts))
     glibc = f"{row.glibc[0]}.{row.glibc[1]}"
     return row.name, row.torch, row.ipex or "-", row.oneccl or "-", span(row), row.isa, glibc, life
 
 
-def _legend(offers: Sequence[Offer]) -> list[str]:
+def _legend(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
     lines = ["", "* the first choice of `ipexctl install`"]
     if any(o.row.oneccl for o in offers):
         lines += ["ONECCL: with these bindings the backend is ccl, else gloo"]
     if any(o.row.ipex for o in offers):
         lines += _wrapped(f"ended: {END_OF_LIFE}", 2)
-    return lines + _unproved(offers)
+    if verbose:
+        return lines + _untested(offers)
+    hint = "-v: what was not tested about each row"
+    return lines + [hint] * any(o.row.doubts for o in offers)
 
 
-def _unproved(offers: Sequence[Offer]) -> list[str]:
+def _untested(offers: Sequence[Offer]) -> list[str]:
     """Each doubt once, with the rows that it is about."""
     about: dict[str, list[str]] = {}
     for offer in sorted(offers, key=_newest):
         for doubt in offer.row.doubts:
             about.setdefault(doubt, []).append(offer.row.name)
-    lines = ["?: not proved"] if about else []
-    bound = [o.row.name for o in sorted(offers, key=_newest) if o.row.oneccl]
+    lines = ["?: not tested"] if about else []
     for doubt, names in about.items():
-        rows = "every row with ONECCL" if len(names) > 1 and names == bound else ", ".join(names)
+        many = doubt == NEVER_RUN and len(names) > 3
+        rows = f"{len(names)} rows with ONECCL" if many else ", ".join(names)
         lines += _wrapped(f"  {doubt}: {rows}", 4)
     return lines
 

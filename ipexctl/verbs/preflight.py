@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,8 @@ from ipexctl.core import preflight as core
 from ipexctl.core.launch import Node
 from ipexctl.core.model import Finding, Host, HostDown, LaunchPlan, Peer
 from ipexctl.core.preflight import Judged
+from ipexctl.core.script_review import HostEnvironment, ProjectFiles, Review
+from ipexctl.core.script_source import Source
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.doctor import Seen, connect_all
@@ -28,6 +31,8 @@ from ipexctl.verbs.target import Target
 from ipexctl.verbs.versions import table
 
 KEEP = 50  # sets of hosts
+# of this Python, and of older and newer ones: which one the hosts have does not matter here
+STDLIB = sys.stdlib_module_names | {"tomllib", "annotationlib", "compression", "distutils", "imp"}
 Note = Callable[[str], None]
 
 
@@ -58,23 +63,37 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
         _remember(memory, mark, told)
 
 
-def check_model(
-    argv: Sequence[str], plan: LaunchPlan, files: Snapshot | InPlace, flight: Flight, note: Note
+def review_script(
+    argv: Sequence[str],
+    sources: Sequence[Source],
+    plan: LaunchPlan,
+    files: Snapshot | InPlace,
+    flight: Flight,
+    note: Note,
 ) -> None:
-    """Tells of a model that the script is told to load, and that no host can get."""
-    name = core.model_of(argv)
-    if not name or isinstance(files, InPlace):
+    """Warns about what in the script and its arguments does not fit the hosts."""
+    if isinstance(files, InPlace):
         return
-    project = files.project
-    sources = core.Sources(
-        here=os.path.exists(project.start / name),
-        sent=[f.path for f in files.bundle.tree.files],
-        cwd=project.cwd,
-        hub="HF_HOME" in dict(plan.hosts[0].rank_env),
+    project, sent = files.project, [f.path for f in files.bundle.tree.files]
+    variables = {n for host in plan.hosts for n, _ in (*host.env, *host.rank_env)}
+    given = ProjectFiles(sent, project.cwd, variables=variables | {*plan.secret})
+    review = Review(
+        [source for source in sources if source.path in sent],
+        argv[1:] if argv[0] == "-m" else argv,
+        [_environment(node) for node in flight.nodes.values()],
+        given,
     )
-    facts = [node.facts for node in flight.nodes.values()]
-    if text := core.model_warning(name, sources, facts):
-        note(f"preflight: {text}")
+    local = {name for _, name, _ in review.named() if os.path.exists(project.start / name)}
+    for line in replace(review, files=replace(given, local=local)).notes():
+        note(f"preflight: {line}")
+
+
+def _environment(node: Node) -> HostEnvironment:
+    prepared, facts = node.prepared, node.facts
+    known = prepared.modules is not None and not prepared.borrowed
+    modules = STDLIB.union(prepared.modules or ()) if known else None
+    route = bool(facts.net.default_nic)
+    return HostEnvironment(facts.host, dict(prepared.packages), modules, route)
 
 
 def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:

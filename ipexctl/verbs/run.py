@@ -20,6 +20,7 @@ from ipexctl.core.choice import Choice, Wanted
 from ipexctl.core.data import Held
 from ipexctl.core.frameworks import Frameworks
 from ipexctl.core.launch import Node, RunRequest
+from ipexctl.core.launchers import refuse_launcher
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan
 from ipexctl.core.outcome import (
     EXIT_HOST_FAILED,
@@ -31,6 +32,7 @@ from ipexctl.core.outcome import (
 from ipexctl.core.plan.ports import top
 from ipexctl.core.plan.request import Ports
 from ipexctl.core.plan.share import fitting
+from ipexctl.core.script_source import Source
 from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD, Agent, connect
 from ipexctl.hosts.fleet import fan_out
@@ -41,7 +43,7 @@ from ipexctl.verbs.hints import other_pythons, spelled_error, together
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.last import known, remember
 from ipexctl.verbs.record import Record
-from ipexctl.verbs.script_sources import script_sources
+from ipexctl.verbs.script_sources import read_sources
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.watch import Interrupts, Painter, View
 
@@ -169,7 +171,9 @@ class _Run:
             self.target, self.options.root, nodes, self.agents,
             force=self.options.force, among=self.options.ports is None,
         )  # fmt: skip
-        preflight.check_model(self.script.argv, plan, self.files, flight, self.painter.note)
+        preflight.review_script(
+            self.script.argv, self.script.sources, plan, self.files, flight, self.painter.note
+        )
         preflight.check(flight, self.painter.note)
 
     def _send(self, host: Host) -> sync.Sent:
@@ -290,6 +294,7 @@ class Script:
     project: sync.Project
     argv: tuple[str, ...]  # what follows the interpreter
     frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
+    sources: tuple[Source, ...] = ()
 
     def files(self, options: RunOptions) -> sync.Snapshot | sync.InPlace:
         if options.send:
@@ -309,13 +314,15 @@ def script_of(options: RunOptions) -> Script:
     found = _script_of(options)
     if not options.send:
         return found
-    sources = script_sources(found.project.start, found.argv)
-    used = frameworks.of_run(sources.values(), found.argv, dict(options.env))
-    return replace(found, frameworks=used)
+    sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
+    used = frameworks.of_run(sources, found.argv, dict(options.env))
+    return replace(found, frameworks=used, sources=sources)
 
 
 def _script_of(options: RunOptions) -> Script:
     here = Path.cwd()
+    if options.module or not os.path.isfile(options.script) or Path(options.script).is_absolute():
+        refuse_launcher(options.script, options.args, module=options.module)
     if options.module:
         project = sync.project_of(here, here) if options.send else sync.Project(here)
         return Script(project, ("-m", options.script, *options.args))

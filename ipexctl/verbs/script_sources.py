@@ -1,53 +1,78 @@
-"""The source of a script and of the project's own modules that it imports."""
+"""The script of a run and the project's own modules that it imports, read where they are sent from.
+
+Links, generated files and files of other folders are left alone: what is not sent is not read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import posixpath
+import warnings
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.core.code import modules
+from ipexctl.core.script_source import Import, Source, read_source
 
-MOST_FILES = 200
-LARGEST = 1 << 20  # bytes of a file; longer ones are data
+MAX_FILES, MAX_BYTES = 40, 512 << 10
 
 
-def script_sources(folder: Path, argv: Sequence[str]) -> dict[str, str]:
-    """File name -> source, the script first. `argv` as the ranks get it, or `-m MODULE`."""
-    first = _module(folder, argv[1]) if argv[0] == "-m" and len(argv) > 1 else [folder / argv[0]]
-    found: dict[str, str] = {}
-    seen: set[str] = set()
-    todo = list(first)
-    while todo and len(found) < MOST_FILES:
-        path = todo.pop(0)
-        if str(path) in found or (source := _read(path)) is None:
+def read_sources(
+    folder: Path, cwd: str, argv: Sequence[str], files: Container[str] | None = None
+) -> list[Source]:
+    """`argv`: what follows the interpreter. `cwd`: below `folder`, where the ranks start."""
+    files = Regular(folder) if files is None else files
+    if argv[0] == "-m":
+        top, path = cwd, _module_file(cwd, argv[1], files)
+    else:
+        path = posixpath.normpath(posixpath.join(cwd, argv[0]))
+        top = posixpath.dirname(path)
+    waiting, found = [path] if path in files else [], dict[str, Source]()
+    while waiting and len(found) < MAX_FILES:
+        path = waiting.pop(0)
+        if path in found or (text := _text(folder / path)) is None:
             continue
-        found[str(path)] = source
-        for name in sorted(modules(source) - seen):
-            seen.add(name)
-            for place in dict.fromkeys((first[0].parent, folder)):
-                todo += _own(place, name)
-    return found
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the user's code
+            found[path] = read_source(path, text, main=not found)
+        for one in found[path].imports:
+            waiting += [f for f in _files_of(one, path, top) if f in files and f not in found]
+    return list(found.values())
 
 
-def _module(folder: Path, name: str) -> list[Path]:
-    path = folder.joinpath(*name.split("."))
-    return [path.with_name(f"{path.name}.py"), path / "__main__.py"]
+@dataclass(frozen=True)
+class Regular:
+    """The regular files of a folder by their names, links apart."""
+
+    folder: Path
+
+    def __contains__(self, path: object) -> bool:
+        full = self.folder / str(path)
+        return full.is_file() and not full.is_symlink()
 
 
-def _own(folder: Path, name: str) -> Iterator[Path]:
-    """The files of a top-level module of the project."""
-    yield folder / f"{name}.py"
-    package = folder / name
-    if (package / "__init__.py").is_file():
-        with suppress(OSError):
-            yield from sorted(package.rglob("*.py"))[:MOST_FILES]
+def _module_file(top: str, module: str, files: Container[str]) -> str:
+    path = posixpath.join(top, module.replace(".", "/"))
+    return next((p for p in (f"{path}.py", f"{path}/__main__.py") if p in files), "")
 
 
-def _read(path: Path) -> str | None:
+def _files_of(one: Import, path: str, top: str) -> Iterator[str]:
+    """Where the module may be, if it is the project's own; only of imports that surely run."""
+    if not one.sure:
+        return
+    base = top
+    if one.level:
+        base = posixpath.dirname(path)
+        for _ in range(one.level - 1):
+            base = posixpath.dirname(base)
+    parts = one.module.split(".") if one.module else []
+    names = [parts[:i] for i in range(1, len(parts) + 1)] + [[*parts, n] for n in one.names]
+    for words in names:
+        place = posixpath.normpath(posixpath.join(base, *words))
+        yield from (f"{place}.py", f"{place}/__init__.py")
+
+
+def _text(path: Path) -> str | None:
     try:
-        if not path.is_file() or path.stat().st_size > LARGEST:
-            return None
-        return path.read_bytes().decode("utf-8", "replace")
+        return path.read_bytes()[:MAX_BYTES].decode("utf-8", "replace")
     except OSError:
         return None

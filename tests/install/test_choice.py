@@ -240,8 +240,8 @@ def test_the_first_line_is_the_choice_and_its_reason_and_the_end_of_life_stands_
     )
     assert ended.strip().startswith("IPEX and the oneCCL bindings have ended: no fixes since")
     assert unproved == (
-        "  not proved: the real oneccl_bind_pt was never run with ipexctl; the bindings' Pythons "
-        "and glibc"
+        "  not proved: oneccl_bind_pt was run with a private build, not Intel's binary; the "
+        "bindings' Pythons and glibc"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core.launch import read_prepared
 from ipexctl.core.lock import parse
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed
@@ -192,5 +193,33 @@ def test_the_agent_refuses_hostile_names(
     try:
         with pytest.raises(HostFailed, match=message):
             agent.call("envs.build", {**header, **changes})
+    finally:
+        agent.close()
+
+
+def test_a_run_is_told_which_modules_an_environment_has_where_all_are_known(shop: Shop) -> None:
+    assert shop.install().code == 0
+    env = (shop.root / "current").resolve()
+    site = next(env.glob("lib/python3*/site-packages"))
+    agent = connect(LocalTransport(), Host("here", local=True))
+
+    def modules() -> frozenset[str] | None:
+        asked = {"root": str(shop.root), "run_id": "r1", "ports": None, "pythons": []}
+        return read_prepared(agent.call("prepare.run", asked).done).modules
+
+    try:
+        found = modules()
+        assert found is not None and {"torch", "numpy"} <= found and "pandas" not in found
+        (site / "editable.pth").write_text("/somewhere/else\n")
+        assert modules() is None
+        (site / "editable.pth").unlink()
+        config = env / "pyvenv.cfg"
+        text = config.read_text()
+        config.write_text(f"{text}\ninclude-system-site-packages = true\n")
+        assert modules() is None
+        config.write_text(text)
+        (env / "lib").rename(shop.folder / "lib")  # as --use-env leads to somebody else's
+        (env / "lib").symlink_to(shop.folder / "lib")
+        assert modules() is None
     finally:
         agent.close()

@@ -10,7 +10,10 @@ import ast
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
+import zipfile
 from io import StringIO
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.versions import table
+from tests.install import standins
 from tests.install.conftest import TORCH, Shop, make_wheel
 from tests.install.standins import TRAINABLE
 
@@ -42,6 +46,7 @@ def stand_ins(shop: Shop, *, ipex: str = OPTIMIZE, bindings: str = AFTER_IPEX) -
     source = TORCH.format(version="2.7.0+cpu", gradient=128.0) + TRAINABLE
     make_wheel(shop.wheels, "torch", "2.7.0+cpu", {"torch.py": source.encode()})
     make_wheel(shop.wheels, IPEX, "2.7.0", {f"{IPEX}.py": ipex.encode()})
+    make_wheel(shop.wheels, "setuptools", "80.9.0", {"pkg_resources.py": b""})
     files = {f"{BINDINGS}.py": bindings.encode()}
     make_wheel(shop.wheels, "oneccl_bind_pt", "2.7.0+cpu", files)
 
@@ -131,11 +136,15 @@ def test_the_agent_proves_nothing_but_modules_that_are_there(
 # --- two ranks that compile the same files -------------------------------------------------------
 
 
-def wait_for_bytecode(running: int):
-    """The proof's own function, on a host where so many processes want a CPU."""
+def proof_text() -> str:
     tree = ast.parse((Path(__file__).parents[2] / "ipexctl/remote/proof.py").read_text())
     texts = {n.targets[0].id: n.value for n in tree.body if isinstance(n, ast.Assign)}
-    functions = ast.parse(ast.literal_eval(texts["PROOF"]))
+    return ast.literal_eval(texts["PROOF"])
+
+
+def wait_for_bytecode(running: int):
+    """The proof's own function, on a host where so many processes want a CPU."""
+    functions = ast.parse(proof_text())
     wanted = [n for n in functions.body if getattr(n, "name", "") == "wait_for_bytecode"]
     there = {"os": os, "open": lambda path: StringIO(f"3.1 2.2 1.0 {running}/300 4711\n")}
     exec(compile(ast.Module(wanted, []), "PROOF", "exec"), there)
@@ -161,3 +170,37 @@ def test_where_a_cpu_is_free_it_does_not_wait(tmp_path) -> None:
     waiting.start()
     waiting.join(20)
     assert not waiting.is_alive()
+
+
+# --- ranks that fail -----------------------------------------------------------------------------
+
+FAILS = {
+    "an import": ("raise ImportError('undefined symbol: _ZN2at')", "failed at import broken"),
+    "a crash": ("os.kill(os.getpid(), 4)", "failed at import broken, where rank {rank} crashed"),
+}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("broken", "said"), FAILS.values(), ids=FAILS)
+def test_no_rank_waits_for_one_that_failed(
+    tmp_path: Path, broken: str, said: str, rank: int
+) -> None:
+    """Like Intel MPI, the stand-in of mpirun leaves the others alone when a rank ends."""
+    standins.torch(tmp_path, "2.7.0+cpu", "py3-none-any")
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(tmp_path)
+    text = f"import os\nif os.environ['PMI_RANK'] == '{rank}':\n    {broken}\n"
+    (tmp_path / "broken.py").write_text(text)
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(standins._MPIRUN)
+    command = ["/bin/bash", str(mpirun), "-n", "2", sys.executable, "-c", proof_text()]
+    command += [str(tmp_path / "rendezvous"), "fp32", "torch", "broken"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    lines = done.stderr.splitlines()
+    ended = [line.partition("ipexctl-proof: ")[2] for line in lines if "failed at" in line]
+    assert (done.returncode != 0, ended) == (True, [said.format(rank=rank)])
+    why = "undefined symbol: _ZN2at" if "ImportError" in broken else "Illegal instruction"
+    assert why in done.stderr

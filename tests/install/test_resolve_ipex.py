@@ -132,6 +132,8 @@ def fill(world: World, *rows: tuple[str, ...]) -> None:
     for name in ("numpy-1.19.5", "numpy-2.1.0", "psutil-5.9", "uv-0.9.9", "impi_rt-2021.18.1"):
         wheel(default, *name.split("-"))
     wheel(default, "impi_rt", "2021.19.0", needs="libfabric>=2.6")
+    for version in ("80.9.0", "81.0.0"):
+        wheel(default, "setuptools", version)
     for folder in (root / "page", intel, root / "stable", root / "cpu"):
         folder.mkdir()
     for _, python, torch, ipex, bindings in rows:
@@ -161,6 +163,7 @@ def test_each_package_comes_from_its_own_place(world: World, expected: tuple[str
     era = "page" if ipex < "2.1" else "index"
     numpy = {"numpy": "2.1.0 default" if torch >= "2.3" else "1.19.5 default"}
     psutil = {"psutil": "5.9 default"} if torch == "1.10.0" else {}
+    setuptools = {"setuptools": "80.9.0 default"} if torch == "2.7.0" else {}
     assert world.whence(found) == {
         "impi-rt": "2021.18.1 default",
         "intel-extension-for-pytorch": f"{ipex} {era}",
@@ -168,6 +171,7 @@ def test_each_package_comes_from_its_own_place(world: World, expected: tuple[str
         "torch": f"{torch}+cpu {'stable' if torch == '1.10.0' else 'cpu'}",
         **numpy,
         **psutil,
+        **setuptools,
     }
     assert locate(found.stack, found.lock, world.indexes(), world.environ()) == found.urls
 
@@ -260,9 +264,10 @@ def test_without_any_index_the_users_folder_has_all_of_it(world: World) -> None:
     own = world.folder / "own"
     for name, version in ((IPEX, "2.7.0"), ("oneccl_bind_pt", "2.7.0"), ("torch", "2.7.0+cpu")):
         wheel(own, name, version, "3.12")
-    for name, version in (("numpy", "2.1.0"), ("impi_rt", "2021.18.1"), ("uv", "0.9.9")):
+    more = (("numpy", "2.1.0"), ("impi_rt", "2021.18.1"), ("uv", "0.9.9"), ("setuptools", "80.9.0"))
+    for name, version in more:
         wheel(own, name, version)
     offline = Indexes(find_links=(str(own),), no_index=True)
     found = resolve(world.stacks("ipex-2.7.0", "3.12"), offline, world.environ())
     assert {text.split()[1] for text in world.whence(found).values()} == {"own"}
-    assert len(found.lock.packages) == 5
+    assert len(found.lock.packages) == 6

@@ -43,12 +43,13 @@ def test_they_are_locked_with_the_stack_and_the_lock_says_what_was_asked(world: 
     assert world.whence(found) == {
         "accelerate": "1.1 default", "helper": "1.0 default", "impi-rt": "2021.18.1 default",
         "intel-extension-for-pytorch": "2.7.0 index", "numpy": "2.1.0 default",
-        "oneccl-bind-pt": "2.7.0 index", "torch": "2.7.0+cpu cpu",
+        "oneccl-bind-pt": "2.7.0 index", "setuptools": "80.9.0 default",
+        "torch": "2.7.0+cpu cpu",
     }  # fmt: skip
     assert {p.name: p.index for p in found.lock.files} == {
         "accelerate": "default", "helper": "default", "impi-rt": "default",
         "intel-extension-for-pytorch": "intel", "numpy": "default", "oneccl-bind-pt": "intel",
-        "torch": "pytorch", "uv": "default",
+        "setuptools": "default", "torch": "pytorch", "uv": "default",
     }  # fmt: skip
     text = render(found.lock)
     assert (parse(text, ""), "127.0.0.1" in text) == (found.lock, False)
@@ -124,7 +125,7 @@ def test_a_cuda_build_is_found_behind_an_index_that_hides_it_and_is_called_one(
     assert world.whence(found) == {
         "impi-rt": "2021.18.1 default", "intel-extension-for-pytorch": "2.7.0 index",
         "numpy": "2.1.0 default", "nvidia-cublas": "13.0 default", "torch": "2.7.0 default",
-        "triton": "3.3 default",
+        "setuptools": "80.9.0 default", "triton": "3.3 default",
     }  # fmt: skip
     assert found.lock.cuda
     assert found.no_cpu_build == (

@@ -60,6 +60,7 @@ Variables of the ranks
   CCL_WORKER_COUNT=1                  communication threads per rank
   CCL_ATL_TRANSPORT=ofi               the same with each MPI that starts the
                                       ranks
+  CCL_KVS_IFACE=eth0                  oneCCL may wait 120 s on another interface
   CCL_WORKER_AFFINITY=7,15            no rank computes there (node[01-02])
   CCL_WORKER_AFFINITY=5,15            no rank computes there (node03)
   IPEXCTL_BACKEND=ccl                 oneccl-bind-pt 2.7.0+cpu is installed

@@ -7,11 +7,17 @@ import pytest
 from ipexctl.core import frameworks
 from ipexctl.core.exchange import MOST_LINKS, Report, Verdict, Watch, is_step, sentence
 from ipexctl.core.launch import RunRequest, plan
+from ipexctl.core.script_source import read_source
 from tests.plan.conftest import shape  # noqa: F401
 from tests.plan.hosts import node, on_network
 
-JOINS = frameworks.of_run(["dist.init_process_group('gloo')\nloss.backward()"], ("t.py",), {})
-SWEEP = frameworks.of_run(["import torch\nloss.backward()"], ("t.py",), {})
+
+def code(text: str) -> frameworks.Frameworks:
+    return frameworks.of_run([read_source("t.py", text, main=True)], ("t.py",), {})
+
+
+JOINS = code("import torch.distributed as dist\ndist.init_process_group('gloo')\nloss.backward()")
+SWEEP = code("import torch\nloss.backward()")
 STEP = b"step 1 loss 0.5\n"
 
 

@@ -217,3 +217,68 @@ def test_without_torch_anywhere_the_next_step_is_an_install(here):
     assert (done.returncode, done.stdout) == (123, ""), done.stderr
     assert "no environment is installed in" in done.stderr
     assert "try: ipexctl install" in done.stderr
+
+
+# --- what the script is told before it starts ----------------------------------------------------
+
+TRAINER = "from transformers import HfArgumentParser, TrainingArguments\n"
+REVIEWED = (
+    TRAINER + "import torch, helpers\nHfArgumentParser((TrainingArguments,))\n"
+    "if helpers.ready:\n    import intel_extension_for_pytorch\n"
+)
+
+
+def packages(site: Path) -> None:
+    """A stand-in for transformers, which is there by name and version."""
+    names = ("HfArgumentParser", "TrainingArguments")
+    (site / "transformers.py").write_text("".join(f"{n} = lambda *_: None\n" for n in names))
+    (site / "transformers-5.23.0.dist-info").mkdir()
+
+
+def preflight(done: subprocess.CompletedProcess[str]) -> list[str]:
+    found = [line.partition("preflight: ") for line in done.stderr.splitlines()]
+    return [line for _, sign, line in found if sign]
+
+
+def test_arguments_that_transformers_dropped_are_told_before_the_ranks_start(here):
+    packages(next((here / "env/lib").glob("python3*")) / "site-packages")
+    (here / "code/train.py").write_text(REVIEWED)
+    (here / "code/helpers.py").write_text("ready = False\n")
+    done = run(here, "train.py", "--no_cuda", "--bf16", active=str(here / "env"))
+    assert (done.returncode, preflight(done)) == (
+        0,
+        [
+            "train.py: --no_cuda was removed in transformers 5.0, the hosts have 5.23.0; "
+            "use --use_cpu",
+            "train.py: --bf16 without --use_cpu requires a GPU in transformers; "
+            "use --bf16 --use_cpu",
+        ],
+    )
+    assert preflight(run(here, "train.py", "--use_cpu", active=str(here / "env"))) == []
+
+
+def test_an_import_that_the_installed_environment_lacks_is_told(here):
+    env = here / "home/.ipexctl/envs/0123456789abcdef"
+    env.parent.mkdir(parents=True)
+    (here / "env").rename(env)
+    (env.parent.parent / "current").symlink_to(env)
+    (here / "code/train.py").write_text("import torch, helpers\nimport numpy\n")
+    (here / "code/helpers.py").write_text("import torch_ccl\n")
+    lines = [
+        "helpers.py:1: torch_ccl is discontinued and not installed on localhost; use the backend "
+        '"gloo", or install it with `ipexctl install --backend ccl`',
+        "train.py:2: module numpy is not installed on localhost; use `ipexctl install -r "
+        "requirements.txt` with the package that has it",
+    ]
+    done = run(here, "--force", "train.py", active="")
+    assert (done.returncode, [n for n in preflight(done) if n in lines]) == (1, lines)
+    (next(env.glob("lib/python3*/site-packages")) / "editable.pth").write_text("/somewhere\n")
+    done = run(here, "--force", "train.py", active="")
+    assert [n for n in preflight(done) if "installed on" in n] == []
+
+
+def test_a_launcher_in_place_of_the_script_is_refused_with_what_to_type(here):
+    done = run(here, "torchrun", "--nproc_per_node=2", "train.py", "0", active=str(here / "env"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "torchrun is a launcher, not a Python script" in done.stderr
+    assert "ipexctl run -n RANKS train.py 0" in done.stderr

@@ -12,7 +12,7 @@ from ipexctl.core import preflight as core
 from ipexctl.core.checks import catalogue
 from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import ClockFacts, Facts, Host, Peer, Severity
-from ipexctl.core.preflight import Judged, Sources
+from ipexctl.core.preflight import Judged
 from ipexctl.errors import RunFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
@@ -74,47 +74,13 @@ def test_a_refusal_is_a_table_with_fixes_and_the_way_past_it() -> None:
     assert e.hint.splitlines()[-1] == "or --force: start all the same"
 
 
-@pytest.mark.parametrize(
-    ("argv", "model"),
-    [
-        (("t.py", "--model_name_or_path", "org/m", "--x"), "org/m"),
-        (("t.py", "--model=./m"), "./m"),
-        (("t.py", "--model"), ""),
-        (("t.py", "--models", "m"), ""),
-    ],
-)
-def test_the_model_is_found_among_the_arguments(argv, model) -> None:
-    assert core.model_of(argv) == model
-
-
-HERE = Sources(here=True, sent=("jobs/m/config.json",), cwd="jobs", hub=False)
-AWAY = Sources(here=False, sent=(), cwd="", hub=False)
-ALONE = part("net", default_nic="")
-
-
-@pytest.mark.parametrize(
-    ("name", "sources", "change", "said"),
-    [
-        ("m", HERE, ALONE, ""),
-        ("../m", HERE, ALONE, "is on this machine and is not sent"),
-        ("org/m", AWAY, ALONE, "node02 has no default route"),
-        ("org/m", AWAY, part("net"), ""),
-        ("org/m", replace(AWAY, hub=True), ALONE, ""),
-        ("/mnt/models/m", AWAY, ALONE, ""),  # it may be on the hosts: nobody knows
-    ],
-)
-def test_a_model_that_no_host_can_get_is_told(name, sources, change, said) -> None:
-    text = core.model_warning(name, sources, two(change))
-    assert said in text if said else text == ""
-
-
 def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     argv = ("t.py", "--model", "x" * 300)
     node = Node(made.host("node01"), clean(), made.prepared())
     plan = launch.plan([node], RunRequest(argv, 1), "r1")
     files = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/nonexistent"})
     said: list[str] = []
-    verb.check_model(argv, plan, files, verb.Flight(Target(), "", {}, {}), said.append)
+    verb.review_script(argv, (), plan, files, verb.Flight(Target(), "", {}, {}), said.append)
     assert said == []
 
 

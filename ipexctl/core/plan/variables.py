@@ -111,6 +111,7 @@ def _ccl(site: Site) -> Iterator[Variable]:
         return
     yield Variable("CCL_WORKER_COUNT", str(site.backend.count), "communication threads per rank")
     yield Variable("CCL_ATL_TRANSPORT", "ofi", "the same with each MPI that starts the ranks")
+    yield Variable("CCL_KVS_IFACE", site.nic, "oneCCL may wait 120 s on another interface")
     comm = [cpu for part in site.places.parts for cpu in part.comm]
     if comm:
         why = "too few cores to set any apart" if site.places.crowded else "no rank computes there"

@@ -1,0 +1,345 @@
+"""What a run warns about in a script and its arguments, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.launchers import launch_of, refuse_launcher
+from ipexctl.core.script_review import HostEnvironment, ProjectFiles, Review
+from ipexctl.core.script_source import read_source
+from ipexctl.errors import InputError
+from ipexctl.verbs.preflight import STDLIB
+from ipexctl.verbs.script_sources import read_sources
+
+V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}
+V4 = {"torch": "2.6.0+cpu", "transformers": "4.44.2", "accelerate": "0.34.2", "trl": "0.11.4"}
+MODULES = STDLIB | {"torch", "transformers", "accelerate", "trl", "datasets", "google"}
+
+
+def host(name: str = "node01", packages=V5, **more) -> HostEnvironment:
+    return HostEnvironment(name, packages, more.pop("modules", MODULES), **more)
+
+
+def review(text: str, *args: str, hosts=(), **files) -> list[str]:
+    given = ProjectFiles(files.pop("sent", ("train.py",)), **files)
+    source = read_source("train.py", text, main=True)
+    return Review([source], ("train.py", *args), hosts or [host()], given).notes()
+
+
+HF = "from transformers import HfArgumentParser, TrainingArguments\n"
+PARSED = HF + "p = HfArgumentParser(TrainingArguments)\np.parse_args_into_dataclasses()\n"
+SFT = "from trl import SFTConfig, TrlParser\n"
+MAIN = "def main():\n    import apex\nif __name__ == '__main__':\n    main()\n"
+ENDED = "is discontinued and not installed on node01; use"
+
+# what a script says, its arguments, and the start of each note
+WARNED = {
+    "use_ipex": (PARSED, ["--use_ipex"], ["train.py: --use_ipex was removed in transformers 4.57"]),
+    "no_cuda": (
+        PARSED, ["--no_cuda", "True"],
+        ["train.py: --no_cuda was removed in transformers 5.0, the hosts have 5.23.0; "
+         "use --use_cpu"],
+    ),
+    "jit_mode_eval": (
+        PARSED, ["--jit-mode-eval"], ["train.py: --jit_mode_eval was removed in transformers 5.0"],
+    ),
+    "ccl": (
+        PARSED, ["--ddp_backend=ccl"],
+        ["train.py: --ddp_backend ccl was removed in transformers 5.1; use --ddp_backend gloo"],
+    ),
+    "bf16": (
+        PARSED, ["--bf16"],
+        ["train.py: --bf16 without --use_cpu requires a GPU in transformers; use --bf16 --use_cpu"],
+    ),
+    "a subclass of the script": (
+        HF + "class Mine(TrainingArguments):\n    x: int = 1\nHfArgumentParser((Mine,))\n",
+        ["--use_ipex"], ["train.py: --use_ipex was removed"],
+    ),
+    "keywords": (
+        HF + "TrainingArguments('out', no_cuda=True, use_ipex=False,\n  ddp_backend='ccl')\n", [],
+        ["train.py:2: no_cuda was removed in transformers 5.0, the hosts have 5.23.0; "
+         "use use_cpu=True",
+         "train.py:2: use_ipex was removed in transformers 4.57",
+         'train.py:2: ddp_backend="ccl" was removed in transformers 5.1'],
+    ),
+    "bf16=True": (
+        "import transformers as t\na = t.TrainingArguments('out', bf16=True)\n", [],
+        ["train.py:2: bf16=True without use_cpu=True requires a GPU in transformers"],
+    ),
+    "trl's own default": (
+        SFT + "a = SFTConfig(output_dir='out')\n", [],
+        ["train.py:2: SFTConfig sets bf16 by default, which requires a GPU without use_cpu; "
+         "use SFTConfig(..., use_cpu=True)"],
+    ),
+    "trl's own default, from arguments": (
+        SFT + "TrlParser((SFTConfig,))\n", ["--output_dir", "out"],
+        ["train.py:2: SFTConfig sets bf16 by default"],
+    ),
+    "a parser's classes in a variable": (
+        SFT + "kinds = (SFTConfig,)\nTrlParser(kinds)\n", [],
+        ["train.py:3: SFTConfig sets bf16 by default"],
+    ),
+    "bindings": (
+        "import torch\nimport oneccl_bindings_for_pytorch\n", [],
+        [f'train.py:2: oneccl_bindings_for_pytorch {ENDED} the backend "gloo", or install it '
+         "with `ipexctl install --backend ccl`"],
+    ),
+    "IPEX": (
+        "import intel_extension_for_pytorch as ipex\n", [],
+        [f"train.py:1: intel_extension_for_pytorch {ENDED} torch.autocast and torch.compile, or "
+         "install it with `ipexctl install --stack ipex`"],
+    ),
+    "a module that is not installed": (
+        "import os, numpy.linalg\nfrom torch import nn\n", [],
+        ["train.py:1: module numpy is not installed on node01; use "
+         "`ipexctl install -r requirements.txt` with the package that has it"],
+    ),
+    "in a function that runs": (MAIN, [], ["train.py:2: module apex is not installed"]),
+    "mpirun inside": (
+        "import subprocess\nsubprocess.run(['mpirun', '-n', '4', 'python', 'worker.py'])\n", [],
+        ["train.py:2: mpirun here starts further ranks in every rank; use "
+         "`ipexctl run worker.py` in its place"],
+    ),
+    "torchrun in a shell": (
+        "import os\nos.system(f'torchrun --nproc_per_node {n} x.py')\n", [],
+        ["train.py:2: torchrun here starts further ranks"],
+    ),
+    "torch.distributed.run": (
+        "import sys, subprocess as s\n"
+        "s.Popen([sys.executable, '-m', 'torch.distributed.run', 'x.py'])\n", [],
+        ["train.py:2: python -m torch.distributed.run here starts"],
+    ),
+    "accelerate launch": (
+        "import subprocess\nsubprocess.check_call('accelerate launch x.py'.split())\n", [],
+        ["train.py:2: accelerate launch here starts"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "args", "begins"), WARNED.values(), ids=WARNED)
+def test_what_does_not_fit_the_hosts_is_one_line_with_its_replacement(text, args, begins) -> None:
+    notes = review(text, *args)
+    assert [note[: len(begin)] for note, begin in zip(notes, begins, strict=True)] == begins
+    assert all("; use " in note and "\n" not in note for note in notes)
+
+
+OWN = "import argparse\nfrom transformers import TrainingArguments\np = argparse.ArgumentParser()\n"
+IF_IPEX = "if args.ipex:\n    import intel_extension_for_pytorch\n"
+SILENT = {
+    "the arguments of the script's own parser": (
+        OWN + "p.add_argument('--use_ipex')\n", ["--use_ipex", "--bf16"],
+    ),
+    "a parser of transformers with a field of the script's": (
+        HF + "class A:\n    use_ipex: bool = False\nHfArgumentParser((A, TrainingArguments))\n",
+        ["--use_ipex"],
+    ),
+    "bf16 on CPUs": (PARSED, ["--bf16", "--use_cpu"]),
+    "bf16 off": (PARSED, ["--bf16", "False"]),
+    "fp16, which CPUs ignore": (PARSED, ["--fp16"]),
+    "gloo": (PARSED, ["--ddp_backend", "gloo"]),
+    "a file of arguments": (PARSED, ["--bf16", "--config", "args.yaml"]),
+    "arguments that are changed": (PARSED + "p.set_defaults(use_cpu=True)\n", ["--bf16"]),
+    "options that nobody knows yet": (HF + "TrainingArguments('o', **kw, bf16=True)\n", []),
+    "a value that nobody knows yet": (HF + "TrainingArguments('o', bf16=x, use_cpu=y)\n", []),
+    "a keyword behind a look at the version": (
+        HF + "if version < '5':\n    TrainingArguments('o', no_cuda=True)\n", [],
+    ),
+    "a keyword that may fail": (
+        HF + "try:\n    TrainingArguments('o', no_cuda=True)\nexcept TypeError:\n    pass\n", [],
+    ),
+    "trl on CPUs": (SFT + "SFTConfig('o', use_cpu=True)\nSFTConfig('o', bf16=False)\n", []),
+    "an import that may fail": (
+        "try:\n    import apex, intel_extension_for_pytorch\nexcept ImportError:\n    pass\n", [],
+    ),
+    "an import under a condition": (IF_IPEX, []),
+    "an import in a function that may not run": ("def f():\n    import apex\n", []),
+    "an import after a way out": (
+        "def f():\n    if x:\n        return\n    import apex\nf()\n", [],
+    ),
+    "an import that is suppressed": (
+        "from contextlib import suppress\nwith suppress(ImportError):\n    import apex\n", [],
+    ),
+    "an import for a type checker": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import apex\n", [],
+    ),
+    "an own search path": ("import sys\nsys.path.insert(0, 'lib')\nimport apex\n", []),
+    "the standard library": ("import tomllib, distutils, _thread, multiprocessing.pool\n", []),
+    "relative and namespace modules": ("from . import x\nimport google.protobuf\n", []),
+    "a look at mpirun's version": (
+        "import subprocess\nsubprocess.run(['mpirun', '--version'])\n", [],
+    ),
+    "another program": ("import subprocess\nsubprocess.run(['git', 'log', 'mpirun'])\n", []),
+    "Python 2": ("print 'x'\nimport apex\n", ["--use_ipex"]),
+    "nothing": ("", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "args"), SILENT.values(), ids=SILENT)
+def test_where_it_cannot_be_known_nothing_is_said(text, args) -> None:
+    assert review(text, *args) == []
+
+
+def test_each_argument_is_judged_by_the_versions_on_the_hosts() -> None:
+    args = ["--use_ipex", "--no_cuda", "--ddp_backend", "ccl", "--jit_mode_eval", "--bf16"]
+    assert review(PARSED, *args, hosts=[host(packages=V4)]) == []
+    old = {**V5, "transformers": "4.57.6"}
+    assert [n.split()[1] for n in review(PARSED, *args, hosts=[host(packages=old)])] == [
+        "--use_ipex", "--ddp_backend",
+    ]  # fmt: skip
+    assert review(PARSED, *args, hosts=[host(), host("node02", V4)]) == []
+    assert review(PARSED, *args, hosts=[host(packages={"torch": "2.13.0"})]) == []
+
+
+def test_bf16_may_mean_a_gpu() -> None:
+    cuda = {**V5, "torch": "2.13.0", "nvidia-cublas-cu12": "12.8"}
+    assert review(PARSED, "--bf16", hosts=[host(packages=cuda)]) == []
+    plain = {**V5, "torch": "2.13.0"}  # for aarch64 the default index has a CPU build
+    assert len(review(PARSED, "--bf16", hosts=[host(packages=plain)])) == 1
+
+
+IMPORTS = "import intel_extension_for_pytorch, oneccl_bindings_for_pytorch, helpers\n"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"hosts": [host(modules=None)]},  # --use-env, editable installs, system site-packages
+        {"variables": ["PYTHONPATH"]},
+        {"hosts": [host(packages={"intel-extension-for-pytorch": "2.7.0", "torch-ccl": "1"},
+                        modules=frozenset({"helpers"}))]},
+        {"sent": ["src/helpers/__init__.py", "intel_extension_for_pytorch.py",
+                  "oneccl_bindings_for_pytorch/x.py"]},
+    ],
+)  # fmt: skip
+def test_an_import_that_may_be_found_is_not_warned_about(more) -> None:
+    assert review(IMPORTS, **more) == []
+
+
+def test_hosts_that_lack_a_module_are_named() -> None:
+    full = host("node01", modules=MODULES | {"numpy"})
+    notes = review("import numpy\n", hosts=[full, host("node02"), host("node03")])
+    assert [n.split("; ")[0] for n in notes] == [
+        "train.py:1: module numpy is not installed on node[02-03]"
+    ]
+
+
+# --- models and datasets -------------------------------------------------------------------------
+
+ALONE = [host(), host("node02", has_route=False)]
+LOADS = (
+    "from datasets import load_dataset\nfrom transformers import AutoModel\n"
+    "d = load_dataset('imdb')\nm = AutoModel.from_pretrained('org/m')\n"
+)
+
+
+def test_names_of_a_hub_need_a_way_out_or_a_cache() -> None:
+    notes = review(LOADS, "--model_name_or_path", "gpt2", "--dataset-name=squad", hosts=ALONE)
+    assert [n.partition(" is not")[0] for n in notes] == [
+        "train.py: model gpt2", "train.py: dataset squad",
+        "train.py:3: dataset imdb", "train.py:4: model org/m",
+    ]  # fmt: skip
+    assert notes[0] == (
+        "train.py: model gpt2 is not sent, and node02 has no default route to download it; use "
+        "`ipexctl data push ~/.cache/huggingface/hub --as hub` and run with --data hub"
+    )
+    assert review(LOADS, "--model", "gpt2") == []
+    for name in ("HF_HOME", "HF_HUB_OFFLINE", "https_proxy"):
+        assert review(LOADS, "--model", "gpt2", hosts=ALONE, variables=[name]) == []
+
+
+HERE = {"cwd": "jobs", "sent": ("jobs/m/config.json",), "hosts": ALONE}
+
+
+@pytest.mark.parametrize(
+    ("name", "local", "begins"),
+    [
+        ("m", True, ""),
+        ("../m", True, "train.py: ../m is on this machine and is not sent to the hosts; use"),
+        ("/mnt/models/m", False, ""),  # it may be on the hosts
+        ("./m", False, ""),
+        ("out/checkpoint-5", False, ""),  # the script writes to out
+        ("out/checkpoint-5", True, ""),
+        ("x" * 300, False, "train.py: model xxx"),
+    ],
+)
+def test_a_model_may_be_a_path(name: str, local: bool, begins: str) -> None:
+    writes = HF + "TrainingArguments(output_dir='out')\n"
+    found = review(writes, "--model", name, local=[name] if local else [], **HERE)
+    assert [note[: len(begins)] for note in found] == ([begins] if begins else [])
+
+
+def test_files_and_what_the_script_wrote_are_no_names_of_a_hub() -> None:
+    text = (
+        "from datasets import load_dataset\nload_dataset('csv', data_files='x.csv')\n"
+        "model.save_pretrained('out')\nAutoModel.from_pretrained('out')\n"
+        "AutoModel.from_pretrained(path)\nload_dataset\n"
+    )
+    assert review(text, "--model", hosts=ALONE) == []
+
+
+# --- which files are read ------------------------------------------------------------------------
+
+
+def test_the_projects_own_modules_are_read_too(tmp_path: Path) -> None:
+    files = {
+        "jobs/train.py": "import lib.net\nfrom tools import log\nimport torch\n",
+        "jobs/lib/__init__.py": "from . import extra\n",
+        "jobs/lib/net.py": "import torch_ccl\nif __name__ == '__main__':\n    import apex\n",
+        "jobs/lib/extra.py": "", "jobs/tools/log.py": "", "jobs/unused.py": "import apex\n",
+        "tools/log.py": "import apex\n",
+    }  # fmt: skip
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    found = read_sources(tmp_path, "jobs", ("train.py", "--x"), files)
+    assert {source.path for source in found[1:]} == {
+        "jobs/lib/__init__.py", "jobs/lib/net.py", "jobs/lib/extra.py", "jobs/tools/log.py",
+    }  # fmt: skip
+    notes = Review(found, ("train.py",), [host()], ProjectFiles(files, "jobs")).notes()
+    assert [n.split(" is ")[0] for n in notes] == ["jobs/lib/net.py:1: torch_ccl"]
+    by_module = read_sources(tmp_path, "jobs", ("-m", "lib.net"), files)
+    assert [source.path for source in by_module] == ["jobs/lib/net.py"]
+    assert read_sources(tmp_path, "", ("-m", "nothing.here"), files) == []
+
+
+def test_a_name_with_an_escape_code_does_not_reach_the_terminal() -> None:
+    source = read_source("two\x1b[31m.py", "import apex\n", main=True)
+    (note,) = Review([source], ("x",), [host()], ProjectFiles(())).notes()
+    assert note.startswith("two?[31m.py:1: module apex")
+
+
+# --- launchers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "args", "what", "hint"),
+    [
+        ("mpirun", ["-n", "4", "python", "train.py", "--lr", "1"],
+         "mpirun is a launcher, not a Python script", "ipexctl run -n RANKS train.py --lr 1"),
+        ("torchrun", ["--nproc_per_node=2", "train.py"],
+         "torchrun is a launcher, not a Python script", "ipexctl run -n RANKS train.py"),
+        ("accelerate", ["launch", "t.py", "a b"],
+         "accelerate launch is a launcher, not a Python script", "ipexctl run -n RANKS t.py 'a b'"),
+        ("/usr/bin/mpiexec", ["./a.out"],
+         "mpiexec is a launcher, not a Python script",
+         "ipexctl run -n RANKS SCRIPT [ARGUMENTS]"),
+        ("python3", ["-u", "train.py"],
+         "python3 is the Python interpreter, not a script", "ipexctl run train.py"),
+    ],
+)  # fmt: skip
+def test_a_launcher_in_place_of_the_script_is_refused(script, args, what, hint) -> None:
+    with pytest.raises(InputError) as e:
+        refuse_launcher(script, args, module=False)
+    assert (e.value.what, e.value.hint) == (what, hint)
+    assert e.value.why == "ipexctl run starts Python and the ranks on every host itself"
+
+
+def test_a_module_that_launches_is_refused_and_others_are_not() -> None:
+    with pytest.raises(InputError, match=r"^torch.distributed.run is a launcher"):
+        refuse_launcher("torch.distributed.run", ["train.py"], module=True)
+    for script, module in (("train.py", False), ("pkg.train", True), ("mpirun", True)):
+        refuse_launcher(script, ["mpirun", "x.py"], module=module)
+    assert launch_of(["accelerate", "config"]) is None
+    assert launch_of([]) is None
