@@ -47,9 +47,7 @@ def evaluate_on_one():
 
 
 torch.manual_seed(rank)
-if kind == "sweep":
-    train(torch.nn.Linear(4, 1), pause=0.1)
-elif kind == "preprocess":
+if kind == "preprocess":
     preprocess(int(sys.argv[2]))
     dist.init_process_group("gloo")
     train(DDP(torch.nn.Linear(4, 1)), steps=5)
