@@ -1,7 +1,7 @@
 # `make` alone prints the targets. Every target that needs set-up does it by itself.
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ipex lint types bench setup clean
+.PHONY: help demo test soak test-ipex lint types bench setup clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ demo: setup ## Three practice hosts on this machine: doctor, install, run (needs
 test: setup ## Lint, types and every test (as root: the practice-cluster tests too)
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest
+
+soak: setup ## Long tests, not in `make test`: real frameworks, the alarm (root; 3 GB to fetch, 30 GB of disk)
+	$(PY) -m pytest -s tests/soak
 
 test-ipex: setup ## The real IPEX on two practice hosts (root; up to 4 GB to fetch, 26 GB of disk)
 	@echo "Fetches torch 2.8.0, IPEX 2.8.0 and Intel MPI into ~/.cache/ipexctl: 4.0 GB where your"

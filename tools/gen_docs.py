@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/failures.md, and the tables of docs/checks.md and docs/stacks.md."""
+"""Writes docs/failures.md, and the tables of docs/checks.md, docs/run.md and docs/stacks.md."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT))
 
 from ipexctl.core import causes  # noqa: E402
 from ipexctl.core.checks import catalogue, page  # noqa: E402
+from ipexctl.core.plan import rank_contract  # noqa: E402
 from ipexctl.ui import stacks  # noqa: E402
 from ipexctl.verbs.known import failures  # noqa: E402
 from ipexctl.verbs.versions import table  # noqa: E402
@@ -19,5 +20,7 @@ if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
     (ROOT / "docs" / "failures.md").write_text(causes.page(failures()), "utf-8")
+    file = ROOT / "docs" / "run.md"
+    file.write_text(rank_contract.updated(file.read_text("utf-8")), "utf-8")
     file = ROOT / "docs" / "stacks.md"
     file.write_text(stacks.updated(file.read_text("utf-8"), table()), "utf-8")

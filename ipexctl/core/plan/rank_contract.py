@@ -64,6 +64,13 @@ ERROR_FILE = Contract(
     "TORCHELASTIC_ERROR_FILE", "a file in the run's logs on its host",
     "torch's @record, which writes the exception there as JSON", lambda p, h, r: "",
 )  # fmt: skip
+HOST_WIDE = (
+    ("ACCELERATE_USE_CPU", "`true`, where accelerate is installed, no host has an accelerator, and "
+     "neither DeepSpeed nor FSDP is asked of it", "Accelerate 0.5 and newer, transformers' Trainer; "
+     "without it `Accelerator()` and a Trainer without `--use_cpu` train alone on each rank"),
+    ("DS_ACCELERATOR", "`cpu`, where deepspeed is installed", "DeepSpeed 0.10 and newer"),
+)  # fmt: skip
+BEGIN, END = "<!-- variables: made by tools/gen_docs.py -->", "<!-- end of variables -->"
 FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)
 
 
@@ -72,3 +79,18 @@ def environment(plan: LaunchPlan, host: HostPlan, place: RankPlace) -> dict[str,
     contract = {entry.name: str(entry.value(plan, host, place)) for entry in TABLE}
     own = {name: contract[name] for name in (*sorted(FIXED), "MASTER_ADDR", "MASTER_PORT")}
     return {**contract, **dict(host.rank_env), **own}
+
+
+def updated(text: str) -> str:
+    """docs/run.md with its table of variables made new."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
+    rows = [
+        f"| `{entry.name}`{'*' * entry.fixed} | {entry.means} | {entry.readers} |"
+        for entry in (*TABLE, ERROR_FILE)
+    ]
+    rows += [f"| `{name}` | {means} | {readers} |" for name, means, readers in HOST_WIDE]
+    table = "\n".join(["| variable | value | who reads it |", "|---|---|---|", *rows])
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
