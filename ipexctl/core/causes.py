@@ -36,6 +36,7 @@ class Cause:
     checks: tuple[str, ...] = ()
     unseen: str = ""
     weak: bool = False
+    follows: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,12 @@ _UNSEEN = """\
 
 
 def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
-    """Why something ended: the first cause that is not weak, else the first, else what a library
-    warned of. No warning of Python is one."""
+    """Why something ended: the first cause that is neither weak nor follows from another, else the
+    first weak one, else the first that follows, else a library's warning. A Python warning is
+    not a cause."""
     best: tuple[int, Match] | None = None
     for found in _found((line for line in lines if not _WARNING.search(line)), known):
-        rank = 2 if _NOTICE.search(found.line) else int(found.cause.weak)
+        rank = 3 if _NOTICE.search(found.line) else _rank(found.cause)
         if not rank:
             return found
         if best is None or rank < best[0]:
@@ -136,7 +138,12 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
 def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
     """The cause that one line tells; a weak one only where no other does."""
     found = [cause for cause, pattern in likely if pattern.search(line)]
-    return next((c for c in found if not c.weak), found[0] if found else None)
+    return min(found, key=_rank, default=None)
+
+
+def _rank(cause: Cause) -> int:
+    """0 wins over 1, 1 over 2."""
+    return 2 if cause.follows else int(cause.weak)
 
 
 @cache
