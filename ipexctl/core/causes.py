@@ -1,8 +1,8 @@
 """Lines of a log -> the known causes in them.
 
 Safe on any input: lines are cut to MAX_LINE, and no pattern has nested repeats (a test looks).
-Fast on long logs: a block of lines is searched for the fixed words of the patterns first, and most
-blocks have none of them.
+Fast on long logs: the names in a block of lines are collected once and searched for those of the
+patterns' fixed words; most blocks have none of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ _BLOCK = 500  # lines
 _WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program went on after it
 # torch's: [W1120 10:00:00.1 socket.cpp:755], [W socket.cpp:663], W1120 10:00:00.1 42 run.py:7]
 _NOTICE = re.compile(r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]")
+
+
+_NAME = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,12 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
     numbered = enumerate(lines, 1)
     while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
         text = "\n".join(line for _, line in block)
-        likely = [(cause, pattern) for word, cause, pattern in _patterns(known) if word in text]
+        names = "\n".join(set(_NAME.findall(text)))  # short where lines repeat, as those of logs do
+        likely = [
+            (cause, pattern)
+            for name, word, cause, pattern in _patterns(known)
+            if name in names and word in text
+        ]
         for number, line in block if likely else ():
             cause = _of(line, likely)
             if cause:
@@ -147,8 +155,10 @@ def _rank(cause: Cause) -> int:
 
 
 @cache
-def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, Cause, re.Pattern[str]], ...]:
-    return tuple((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
+def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, str, Cause, re.Pattern[str]], ...]:
+    """The longest name in each pattern's fixed word, that word, and the pattern."""
+    words = ((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
+    return tuple((max(_NAME.findall(w), key=len, default=""), w, c, p) for w, c, p in words)
 
 
 def fixed_word(pattern: str) -> str:
