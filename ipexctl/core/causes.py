@@ -83,21 +83,20 @@ def _cell(text: str) -> str:
 _PAGE = """\
 # Known failures
 
-Made from `ipexctl/core/causes.toml` by `python tools/gen_docs.py`. `ipexctl explain LOGFILE` finds
-these in a log, `ipexctl explain NAME` says why one happens and what to type, and a run that fails
-ends with the one that its last lines tell of.
+Generated from `ipexctl/core/causes.toml` by `python tools/gen_docs.py`. `ipexctl explain LOGFILE`
+finds these in a log, `ipexctl explain NAME` explains one and says what to type, and a failed run ends
+with the one that its last lines show.
 """
 _SEEN = """\
 ## Seen before a run
 
-`ipexctl doctor` sees these on the hosts, under the ids on the right (in small letters: the way in
-which a host could not be asked). Those that a lab can have are planted there by
-`tests/doctor/test_corpus.py`.
+`ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason why
+a host could not be checked. `tests/doctor/test_corpus.py` plants those that a lab can have.
 
 | name | what it is | what is printed | seen as |
 |---|---|---|---|"""
 _UNSEEN = """\
-## Not to be seen before a run
+## Not seen before a run
 
 | name | what it is | what is printed | why not |
 |---|---|---|---|"""
