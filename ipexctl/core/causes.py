@@ -84,14 +84,14 @@ _PAGE = """\
 # Known failures
 
 Generated from `ipexctl/core/causes.toml` by `python tools/gen_docs.py`. `ipexctl explain LOGFILE`
-finds these in a log, `ipexctl explain NAME` explains one and says what to type, and a failed run ends
-with the one that its last lines show.
+finds these in a log, `ipexctl explain NAME` explains one and says what to type, and a failed run
+ends with the one that its last lines show.
 """
 _SEEN = """\
 ## Seen before a run
 
-`ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason why
-a host could not be checked. `tests/doctor/test_corpus.py` plants those that a lab can have.
+`ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason
+why a host could not be checked. `tests/doctor/test_corpus.py` plants those that a lab can have.
 
 | name | what it is | what is printed | seen as |
 |---|---|---|---|"""

@@ -167,6 +167,34 @@ def test_ordinary_lines_get_no_advice(text: str) -> None:
     assert cause_of(text) == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("RuntimeError: connect() timed out. Original timeout was 1800000 ms.",
+         "master-unreachable"),
+        ("[pair.cc:799] gloo/transport/tcp/pair.cc:799] connect [127.0.1.1]:8416: Connection"
+         " refused", "gloo-loopback"),
+        ("mpirun was unable to launch the specified application as it could not find an"
+         " executable:", "python-not-there"),
+        ("ssh: connect to host 10.0.0.5 port 2222: Operation timed out", "ssh-refused"),
+        ("ssh_exchange_identification: Connection closed by remote host", "ssh-closed"),
+        ("An ORTE daemon has unexpectedly failed after launch and before", "mpirun-connect-back"),
+        ("ImportError: libtorch_cpu.so: cannot open shared object file: No such file or directory",
+         "abi-mismatch"),
+        ("ImportError: libgomp-a3.so.1: cannot allocate memory in static TLS block", "static-tls"),
+        ("ValueError: numpy.dtype size changed, may indicate binary incompatibility", "numpy-two"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "out-of-memory"),
+        ("AttributeError: 'Namespace' object has no attribute 'ipex'", "accelerate-keys"),
+        ("double free or corruption (!prev)", "segmentation-fault"),
+        ("/bin/sh: deepspeed: command not found", "program-not-found"),
+        ("KeyError: 'LOCAL_RANK'", "rank-unset"),
+        ("RuntimeError: Error building extension 'shm_comm'", "compile-failed"),
+    ],
+)  # fmt: skip
+def test_other_versions_and_programs_say_the_same_in_other_words(text: str, slug: str) -> None:
+    assert cause_of(text) == slug
+
+
 # --- the commands in the advice ------------------------------------------------------------------
 
 _COMMAND = re.compile(r"\bipexctl ([a-z]+)((?: [^\s;,)`]+)*)")
