@@ -161,6 +161,9 @@ def test_a_report_of_a_failure_gives_way_to_its_cause(text: str, slug: str) -> N
         "Downloading shards: Resource temporarily unavailable, will retry",
         "HTTPConnectionPool(host='localhost', port=8080): read timed out",
         "INFO: waiting for clients to finish",
+        "Unable to find hostfile, will proceed with training with local resources only.",
+        "The installed version of bitsandbytes was compiled without GPU support.",
+        "flash_attn is not installed, using the default attention",
     ],
 )
 def test_ordinary_lines_get_no_advice(text: str) -> None:
