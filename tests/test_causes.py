@@ -97,7 +97,7 @@ def test_a_failure_is_known_by_its_own_words(cause: Cause):
         ("ModuleNotFoundError: No module named 'intel_extension_for_pytorch.llm'",
          "other-version"),
         ("AttributeError: module 'torch.nn' has no attribute 'RMSNorm'", "other-version"),
-        ("/usr/bin/python3: No module named accelerate", "torch-not-installed"),
+        ("/usr/bin/python3: No module named accelerate", "module-missing"),
         ("(ModuleNotFoundError: No module named 'torch')", "torch-not-installed"),
         ("OSError: [Errno 30] Read-only file system: '/tmp/x'", "temporary-folder"),
         ("touch: cannot touch '/var/tmp/x': Read-only file system", "temporary-folder"),

@@ -1,8 +1,8 @@
 """Lines of a log -> the known causes in them.
 
 Safe on any input: lines are cut to MAX_LINE, and no pattern has nested repeats (a test looks).
-Fast on long logs: a block of lines is searched for the fixed words of the patterns first, and most
-blocks have none of them.
+Fast on long logs: the names in a block of lines are collected once and searched for those of the
+patterns' fixed words; most blocks have none of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ _WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program
 _NOTICE = re.compile(r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]")
 
 
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
 @dataclass(frozen=True)
 class Cause:
     """A known failure; causes.toml says what each field means."""
@@ -36,6 +39,7 @@ class Cause:
     checks: tuple[str, ...] = ()
     unseen: str = ""
     weak: bool = False
+    follows: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,32 +83,32 @@ def _cell(text: str) -> str:
 _PAGE = """\
 # Known failures
 
-Made from `ipexctl/core/causes.toml` by `python tools/gen_docs.py`. `ipexctl explain LOGFILE` finds
-these in a log, `ipexctl explain NAME` says why one happens and what to type, and a run that fails
-ends with the one that its last lines tell of.
+Generated from `ipexctl/core/causes.toml` by `python tools/gen_docs.py`. `ipexctl explain LOGFILE`
+finds these in a log, `ipexctl explain NAME` explains one and says what to type, and a failed run
+ends with the one that its last lines show.
 """
 _SEEN = """\
 ## Seen before a run
 
-`ipexctl doctor` sees these on the hosts, under the ids on the right (in small letters: the way in
-which a host could not be asked). Those that a lab can have are planted there by
-`tests/doctor/test_corpus.py`.
+`ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason
+why a host could not be checked. `tests/doctor/test_corpus.py` plants those that a lab can have.
 
 | name | what it is | what is printed | seen as |
 |---|---|---|---|"""
 _UNSEEN = """\
-## Not to be seen before a run
+## Not seen before a run
 
 | name | what it is | what is printed | why not |
 |---|---|---|---|"""
 
 
 def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
-    """Why something ended: the first cause that is not weak, else the first, else what a library
-    warned of. No warning of Python is one."""
+    """Why something ended: the first cause that is neither weak nor follows from another, else the
+    first weak one, else the first that follows, else a library's warning. A Python warning is
+    not a cause."""
     best: tuple[int, Match] | None = None
     for found in _found((line for line in lines if not _WARNING.search(line)), known):
-        rank = 2 if _NOTICE.search(found.line) else int(found.cause.weak)
+        rank = 3 if _NOTICE.search(found.line) else _rank(found.cause)
         if not rank:
             return found
         if best is None or rank < best[0]:
@@ -126,7 +130,12 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
     numbered = enumerate(lines, 1)
     while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
         text = "\n".join(line for _, line in block)
-        likely = [(cause, pattern) for word, cause, pattern in _patterns(known) if word in text]
+        names = "\n".join(set(_NAME.findall(text)))  # short where lines repeat, as those of logs do
+        likely = [
+            (cause, pattern)
+            for name, word, cause, pattern in _patterns(known)
+            if name in names and word in text
+        ]
         for number, line in block if likely else ():
             cause = _of(line, likely)
             if cause:
@@ -136,12 +145,19 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
 def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
     """The cause that one line tells; a weak one only where no other does."""
     found = [cause for cause, pattern in likely if pattern.search(line)]
-    return next((c for c in found if not c.weak), found[0] if found else None)
+    return min(found, key=_rank, default=None)
+
+
+def _rank(cause: Cause) -> int:
+    """0 wins over 1, 1 over 2."""
+    return 2 if cause.follows else int(cause.weak)
 
 
 @cache
-def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, Cause, re.Pattern[str]], ...]:
-    return tuple((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
+def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, str, Cause, re.Pattern[str]], ...]:
+    """The longest name in each pattern's fixed word, that word, and the pattern."""
+    words = ((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
+    return tuple((max(_NAME.findall(w), key=len, default=""), w, c, p) for w, c, p in words)
 
 
 def fixed_word(pattern: str) -> str:
