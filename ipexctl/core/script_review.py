@@ -149,7 +149,7 @@ class Review:
             return []
         found = [
             *self._arguments(), *self._keywords(), *self._ended_imports(),
-            *self._missing_imports(), *self._hub(), *self._launchers(),
+            *self._missing_imports(), *self._hub(), *self._launchers(), *self._lone_states(),
         ]  # fmt: skip
         return list(dict.fromkeys(map(str, found)))
 
@@ -274,6 +274,19 @@ class Review:
 
     def _defaults_to_bf16(self) -> bool:
         return bool(self._since({"trl": TRL_BF16}))
+
+    def _lone_states(self) -> Iterator[Note]:
+        """An Accelerator or a Trainer made before would share its state."""
+        called = frozenset[str]().union(*(source.called for source in self.sources))
+        shared = "Accelerator" in called or any(name.endswith("Trainer") for name in called)
+        if shared or not all(host.for_cpus for host in self.hosts):
+            return
+        for source in self.sources:
+            for call in source.calls:
+                state = call.target in ("accelerate.PartialState", "accelerate.state.PartialState")
+                if state and call.complete and "cpu" not in dict(call.keywords):
+                    text = "PartialState() leaves every rank alone on CPUs"
+                    yield Note(f"{source.path}:{call.line}", text, "PartialState(cpu=True)")
 
     # --- imports ---------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ SHARDING = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}  # of TrainingArguments, o
 _ENDS = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _CATCHES_NOTHING = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 _PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
+_FRAMEWORKS = frozenset({"transformers", "trl", "sentence_transformers", "accelerate"})
 _HUB_CALLS = {
     "load_dataset": ("datasets.load_dataset", "path"),
     "snapshot_download": ("huggingface_hub.snapshot_download", "repo_id"),
@@ -265,7 +266,7 @@ class _Reader:
             return
         if target in _STARTS_A_PROCESS and (launch := launch_of(_command(node))):
             self.launches.append((launch, node.lineno))
-        framework = target.partition(".")[0] in ("transformers", "trl", "sentence_transformers")
+        framework = target.partition(".")[0] in _FRAMEWORKS
         if framework or target in {name for name, _ in self.bases}:
             self._framework(node, target, keywords)
         self._hub(node, target, last, keywords)

@@ -57,6 +57,10 @@ WARNED = {
         HF + "class Mine(TrainingArguments):\n    x: int = 1\nHfArgumentParser((Mine,))\n",
         ["--use_ipex"], ["train.py: --use_ipex was removed"],
     ),
+    "a bare PartialState": (
+        "from accelerate import PartialState\nstate = PartialState()\n", [],
+        ["train.py:2: PartialState() leaves every rank alone on CPUs; use PartialState(cpu=True)"],
+    ),
     "keywords": (
         HF + "TrainingArguments('out', no_cuda=True, use_ipex=False,\n  ddp_backend='ccl')\n", [],
         ["train.py:2: no_cuda was removed in transformers 5.0, the hosts have 5.23.0; "
@@ -128,6 +132,10 @@ def test_what_does_not_fit_the_hosts_is_one_line_with_its_replacement(text, args
 OWN = "import argparse\nfrom transformers import TrainingArguments\np = argparse.ArgumentParser()\n"
 IF_IPEX = "if args.ipex:\n    import intel_extension_for_pytorch\n"
 SILENT = {
+    "PartialState with its cpu": ("import accelerate\naccelerate.PartialState(cpu=True)\n", []),
+    "PartialState beside an Accelerator": (
+        "from accelerate import Accelerator, PartialState\nAccelerator()\nPartialState()\n", [],
+    ),
     "the arguments of the script's own parser": (
         OWN + "p.add_argument('--use_ipex')\n", ["--use_ipex", "--bf16"],
     ),
