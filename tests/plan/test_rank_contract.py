@@ -57,6 +57,17 @@ def test_accelerate_is_told_to_join_on_cpus(shape):
     assert "ACCELERATE_USE_CPU" not in of_rank(plan(nodes(shape), request(), "r1"), 0)
 
 
+@pytest.mark.parametrize(("version", "name"), [("0.14.0", "USE_CPU"), ("0.9.0", "USE_CPU"),
+    ("0.15.0", "ACCELERATE_USE_CPU"), ("0.20.3", "ACCELERATE_USE_CPU")])  # fmt: skip
+def test_accelerate_before_0_15_reads_another_name(shape, version, name):
+    hosts = [
+        replace(n, prepared=replace(n.prepared, packages=(("accelerate", version),)))
+        for n in nodes(shape)
+    ]
+    env = of_rank(plan(hosts, request(), "r1"), 0)
+    assert {"USE_CPU", "ACCELERATE_USE_CPU"} & env.keys() == {name}
+
+
 @pytest.mark.parametrize(
     ("source", "args", "env", "what"),
     [

@@ -39,7 +39,7 @@ TABLE = (
     Contract("MASTER_PORT", "a free port there", _TORCH, lambda p, h, r: p.master_port),
     Contract(
         "GROUP_RANK", "number of the host, from 0",
-        "Lightning and Fabric 1.x, 2.x; without it both of two hosts begin with rank 0",
+        "Lightning, Fabric (1.9, 2.0, 2.6); without it both of two hosts begin with rank 0",
         lambda p, h, r: p.hosts.index(h),
     ),
     Contract("NODE_RANK", "the same", "Lightning, Fabric", lambda p, h, r: p.hosts.index(h)),
@@ -65,10 +65,14 @@ ERROR_FILE = Contract(
     "torch's @record, which writes the exception there as JSON", lambda p, h, r: "",
 )  # fmt: skip
 HOST_WIDE = (
-    ("ACCELERATE_USE_CPU", "`true`, where accelerate is installed, no host has an accelerator, and "
-     "neither DeepSpeed nor FSDP is asked of it", "Accelerate 0.5 and newer, transformers' Trainer; "
-     "without it `Accelerator()` and a Trainer without `--use_cpu` train alone on each rank"),
-    ("DS_ACCELERATOR", "`cpu`, where deepspeed is installed", "DeepSpeed 0.10 and newer"),
+    (
+        "ACCELERATE_USE_CPU",
+        "`true`, where accelerate is installed, no host has an accelerator, and neither DeepSpeed "
+        "nor FSDP is asked of it",
+        "Accelerate 0.15 and newer, transformers' Trainer; without it `Accelerator()` and a "
+        "Trainer without `--use_cpu` train alone on each rank. Before 0.15 it is `USE_CPU`",
+    ),
+    ("DS_ACCELERATOR", "`cpu`, where deepspeed is installed", "DeepSpeed; seen in 0.19"),
 )  # fmt: skip
 BEGIN, END = "<!-- variables: made by tools/gen_docs.py -->", "<!-- end of variables -->"
 FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)

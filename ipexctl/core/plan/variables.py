@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -149,7 +150,8 @@ def _frameworks(site: Site) -> Iterator[Variable]:
     found = dict(site.node.prepared.packages)
     if "accelerate" in found and joins_by_variable(site):
         why = "without it, Accelerator() and Trainer would train alone on each rank"
-        yield Variable("ACCELERATE_USE_CPU", "true", why)
+        old = re.match(r"0\.(\d|1[0-4])\.", found["accelerate"])
+        yield Variable("USE_CPU" if old else "ACCELERATE_USE_CPU", "true", why)
     if "deepspeed" in found and site.cpu_only:
         yield Variable("DS_ACCELERATOR", "cpu", "DeepSpeed may take another one for granted")
 
