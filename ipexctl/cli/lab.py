@@ -34,6 +34,9 @@ def lab_up(
     flat: Annotated[
         bool, typer.Option("--flat", help="One host with N addresses, for scale.")
     ] = False,
+    ipv6: Annotated[
+        bool, typer.Option("--ipv6", help="Give the hosts IPv6 addresses only.")
+    ] = False,
     owner: Annotated[
         int | None, typer.Option("--owner", help="End the lab when this process ends.")
     ] = None,
@@ -42,7 +45,7 @@ def lab_up(
     from ipexctl.lab import LabSpec
     from ipexctl.verbs import lab as verb
 
-    spec = LabSpec(name=name, user=user, uplink=uplink, names=names)
+    spec = LabSpec(name=name, user=user, uplink=uplink, names=names, ipv6=ipv6)
     _show_labs((verb.up(verb.UpOptions(spec, n, tuple(host or ()), isa, flat, owner)),), json=json)
 
 

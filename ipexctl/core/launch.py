@@ -7,7 +7,7 @@ from typing import Any
 
 from ipexctl.core import mpi, setvars
 from ipexctl.core.model import HostPlan, LaunchPlan, Prepared
-from ipexctl.core.plan import ports, secret
+from ipexctl.core.plan import network, ports, secret
 from ipexctl.core.plan.decide import (
     decide,
     host_variables,
@@ -29,7 +29,9 @@ FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16")
 def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     decided = decide(nodes, request)
     first = decided.sites[0].node
-    starter = _mpi([site.node for site in decided.sites])
+    installed = _mpi([site.node for site in decided.sites])
+    ipv6 = any(network.ipv6_only(site.node, site.nic) for site in decided.sites)
+    starter = _starter(installed, decided.backend.name) if ipv6 else installed
     hosts: list[HostPlan] = []
     rank = 0
     for i, site in enumerate(decided.sites):
@@ -43,9 +45,9 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         master_addr=decided.master_addr,
         master_port=decided.master_port,
         argv=request.argv,
-        mpirun=mpi.mpirun(hosts[0], starter, rank, run_dir, more),
+        mpirun=mpi.mpirun(hosts[0], starter, rank, run_dir, more, ipv6=ipv6),
         machinefile=mpi.machinefile(hosts, starter),
-        notes=decided.notes,
+        notes=(*decided.notes, *_no_mpi(installed, starter)),
         backend=decided.backend.name,
         mpi=starter,
         secret=request.secret,
@@ -94,6 +96,28 @@ def _mpi(nodes: Sequence[Node]) -> str:
             hint="ipexctl install",
         )
     return mpi.row_of(nodes[0].prepared.mpi)
+
+
+def _starter(name: str, backend: str) -> str:
+    """What starts the ranks where a host has no IPv4 address."""
+    if name == mpi.NONE or mpi.FLAVOURS[name].ipv6 is not None:
+        return name
+    if backend == "mpi":
+        raise RunFailed(
+            f"{mpi.title(name)} cannot start ranks on hosts without an IPv4 address",
+            why="its mpirun looks up IPv4 addresses only, and the backend mpi needs it",
+            hint="ipexctl install --mpi openmpi   # or intel",
+        )
+    return mpi.NONE
+
+
+def _no_mpi(installed: str, starter: str) -> tuple[str, ...]:
+    if installed == starter:
+        return ()
+    return (
+        f"{mpi.title(installed)} needs IPv4 addresses, which some hosts lack: the agents start the "
+        "ranks without MPI, which is enough for gloo",
+    )
 
 
 def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> HostPlan:

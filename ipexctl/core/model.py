@@ -340,6 +340,12 @@ class LaunchPlan:
     def world_size(self) -> int:
         return sum(len(h.ranks) for h in self.hosts)
 
+    @property
+    def master(self) -> str:
+        """ADDRESS:PORT of rank 0."""
+        address = f"[{self.master_addr}]" if ":" in self.master_addr else self.master_addr
+        return f"{address}:{self.master_port}"
+
     def host_of(self, rank: int) -> str:
         return next(h.host for h in self.hosts if any(p.rank == rank for p in h.ranks))
 

@@ -40,6 +40,7 @@ class Flavour:
     single: Pairs = ()  # the same, for processes on one machine that need no network
     dropped: frozenset[str] = frozenset()  # node0's settings that other hosts must not get
     own_names: bool = True  # False: names of hosts mean something else to it
+    ipv6: tuple[str, ...] | None = None  # more flags for hosts without IPv4; None: it needs IPv4
 
 
 INTEL = Flavour(
@@ -61,6 +62,7 @@ INTEL = Flavour(
         ("I_MPI_HYDRA_BOOTSTRAP", "fork"), ("I_MPI_HYDRA_IFACE", "lo"),
         ("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0"),
     ),
+    ipv6=("-v6",),
 )  # fmt: skip
 MPICH = Flavour(
     name="mpich",
@@ -101,6 +103,7 @@ OPENMPI = Flavour(
     nic=(("PRTE_MCA_prte_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
     dropped=_OWN_PORTS | {"prte_if_include", "prte_tmpdir_base"},
     own_names=False,
+    ipv6=(),
 )  # fmt: skip
 OPENMPI_4 = Flavour(
     name="openmpi4",
@@ -215,13 +218,25 @@ def no_mpirun(host: str, said: object) -> HostFailed:
 
 
 def mpirun(
-    first: HostPlan, name: str, n: int, run_dir: str, more: tuple[str, ...] = ()
+    first: HostPlan,
+    name: str,
+    n: int,
+    run_dir: str,
+    more: tuple[str, ...] = (),
+    *,
+    ipv6: bool = False,
 ) -> tuple[str, ...]:
-    """The command on the first host; () where our agents start the ranks themselves."""
+    """The command on the first host; () where our agents start the ranks themselves.
+
+    `ipv6`: some host has no IPv4 address.
+    """
     if name == NONE:
         return ()
     values = {"run": run_dir, "nic": first.nic, "n": str(n)}
-    flags = tuple(word.format_map(values) for word in FLAVOURS[name].flags)
+    row = FLAVOURS[name]
+    flags = tuple(
+        word.format_map(values) for word in ((row.ipv6 or ()) if ipv6 else ()) + row.flags
+    )
     return (f"{first.mpi_bin}/mpirun", *flags, *more, *RANK)
 
 
@@ -344,13 +359,13 @@ _SHELL = ";&|<>()"
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
     """`HOST COMMAND`, as for ssh -> Launch; only what is of this run.
 
-    Hydra: `-q -x HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
+    Hydra: `-q -x -6 HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
     NAME;...;PREFIX/bin/prted ...`, which is a line for a shell. No shell ever gets it: what is
     before the daemon's own words is left out, since the host's agent has set it.
     """
     if plan.mpi == NONE:
         raise RunFailed("a launch was asked for, and there is no mpirun in this run")
-    words = list(dropwhile(lambda word: word in ("-q", "-x"), argv))
+    words = list(dropwhile(lambda word: word in ("-q", "-x", "-6"), argv))
     if len(words) < 2:
         raise RunFailed(f"mpirun asked for something that is not a launch: {tuple(argv)}")
     target = next((h for h in plan.hosts if h.label == words[0]), None)

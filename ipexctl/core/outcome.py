@@ -211,7 +211,7 @@ def plan_document(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
         "event": "plan",
         "run_id": run_id,
         "world_size": plan.world_size,
-        "master": f"{plan.master_addr}:{plan.master_port}",
+        "master": plan.master,
         "hosts": hosts,
     }
 

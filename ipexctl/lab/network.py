@@ -70,7 +70,7 @@ def open_switch(plan: LabPlan, switch: int) -> None:
         + ["link set uplink master br0 up"],
         switch,
     )
-    batch([f"address add {plan.gateway} dev {plan.link}", f"link set {plan.link} up"])
+    batch([_address_add(plan.gateway, plan.link), f"link set {plan.link} up"])
     if plan.uplink:
         limit(plan.link, plan.uplink)
         limit("uplink", plan.uplink, switch)
@@ -116,9 +116,11 @@ def announce(host: HostPlan, switch: int, pid: int) -> None:
 
 
 def _greetings(nic: Nic) -> Iterator[bytes]:
-    """One ARP request per address, from and for that address, to everybody."""
+    """One ARP request per IPv4 address, from and for that address, to every host."""
     mac = bytes.fromhex(nic.mac.replace(":", ""))
     for address in nic.addresses:
+        if ":" in address:
+            continue
         ip = socket.inet_aton(address.partition("/")[0])
         arp = b"\x00\x01\x08\x00\x06\x04\x00\x01" + mac + ip + bytes(6) + ip
         yield b"\xff" * 6 + mac + b"\x08\x06" + arp
@@ -148,9 +150,14 @@ def inside(host: HostPlan) -> str:
     """What `ip -batch` has to do in the host itself."""
     lines = ["link set lo up"]
     for nic in host.nics:
-        lines += [f"address add {address} dev {nic.name}" for address in nic.addresses]
+        lines += [_address_add(address, nic.name) for address in nic.addresses]
         lines += [f"link set {nic.name} up"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _address_add(address: str, device: str) -> str:
+    """Without the second or two in which the kernel looks for another owner of an IPv6 address."""
+    return f"address add {address} dev {device}{' nodad' if ':' in address else ''}"
 
 
 def remove(link: str) -> None:

@@ -68,16 +68,19 @@ def plan_lab(spec: LabSpec, block: IPv4Network) -> LabPlan:
     if spec.flat:
         return _plan_flat(spec, block, common)
     hosts = tuple(_plan_host(spec, block, i) for i in range(len(spec.hosts)))
-    return LabPlan(gateway=f"{block[1]}/24", hosts=hosts, **common)  # type: ignore[arg-type]
+    gateway = f"{_ipv6(block, 1)}/64" if spec.ipv6 else f"{block[1]}/24"
+    return LabPlan(gateway=gateway, hosts=hosts, **common)  # type: ignore[arg-type]
 
 
 def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:
     host = spec.hosts[i]
+    at, length = (_ipv6, 64) if spec.ipv6 else (_ipv4, 24)
+    offsets = [k * 256 + _FIRST + i for k in range(len(host.nics))]
     nics = tuple(
-        Nic(name, f"p{i}n{k}", _mac(block, k * 256 + _FIRST + i), (f"{_at(block, i, k)}/24",))
-        for k, name in enumerate(host.nics)
+        Nic(name, f"p{i}n{k}", _mac(block, offset), (f"{at(block, offset)}/{length}",))
+        for k, (name, offset) in enumerate(zip(host.nics, offsets, strict=True))
     )
-    return HostPlan(host.name, _at(block, i, 0), nics, host, _home(spec, host))
+    return HostPlan(host.name, at(block, offsets[0]), nics, host, _home(spec, host))
 
 
 def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:
@@ -93,8 +96,14 @@ def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> 
     )
 
 
-def _at(block: IPv4Network, i: int, k: int) -> str:
-    return str(block[k * 256 + _FIRST + i])
+def _ipv4(block: IPv4Network, offset: int) -> str:
+    return str(block[offset])
+
+
+def _ipv6(block: IPv4Network, offset: int) -> str:
+    """A unique local address made of the IPv4 one: 10.64.4.11 is fd10:64:4::11."""
+    first, second, third, last = str(block[offset]).split(".")
+    return f"fd{first}:{second}:{third}::{last}"
 
 
 def _dots(network: IPv4Network) -> str:

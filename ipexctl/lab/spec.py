@@ -43,6 +43,7 @@ class LabSpec:
     uplink: str = ""
     names: bool = False
     flat: int = 0
+    ipv6: bool = False  # IPv6 addresses only, loopback aside
 
     @classmethod
     def plain(cls, count: int, **rest: Any) -> LabSpec:
@@ -67,6 +68,8 @@ class LabSpec:
         return replace(self, hosts=hosts)
 
     def _checked_flat(self) -> LabSpec:
+        if self.ipv6:
+            raise InputError("a flat lab has IPv4 addresses", hint="leave out --flat or --ipv6")
         if self.hosts:
             raise InputError("a flat lab has no shapes", hint="leave out --flat or --host/--isa")
         if not 1 <= self.flat <= MAX_FLAT:

@@ -66,6 +66,14 @@ def op_put(call, header):
     return {"count": len(blobs)}
 
 
+# core/checks/storage.py has the same expression and words, for doctor and install
+UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
+
+
+def named(character):
+    return "a space" if character == " " else repr(character)
+
+
 # --- also used by the other modules --------------------------------------------------------------
 
 
@@ -79,6 +87,15 @@ def root_folder(text):
             "the root folder %s is not absolute" % text, hint="--root /some/folder", slug="input"
         )
     root = os.path.normpath(root)
+    for path in (root, os.path.realpath(root)):
+        odd = UNUSABLE.search(path)
+        if odd:
+            raise Failure(
+                "the root folder %s contains %s" % (path, named(odd.group())),
+                "MPI launchers split or misread such a path, and no run could start from it",
+                "--root /path   # letters, digits and / . _ - + @ , = ~ only",
+                slug="input",
+            )
     try:
         os.makedirs(root, 0o700, exist_ok=True)
         found = os.stat(root)

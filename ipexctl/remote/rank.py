@@ -192,10 +192,13 @@ def seen(orders, memory):
 
 def nic_to(address):
     """The interface by which the kernel would send there; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        socket.inet_aton(address)  # no names: looking one up may take long
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
+        socket.inet_pton(family, address)  # no names: looking one up may take long
         s.connect((address, 9))
         own = s.getsockname()[0]
+        if family == socket.AF_INET6:
+            return nic_of_ipv6(own)
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(s, 0x8915, struct.pack("256s", name.encode()[:15]))
@@ -203,6 +206,16 @@ def nic_to(address):
                 continue  # it has no IPv4 address
             if socket.inet_ntoa(answer[20:24]) == own:
                 return name
+    return None
+
+
+def nic_of_ipv6(address):
+    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    with open("/proc/self/net/if_inet6") as f:
+        for line in f:
+            words = line.split()
+            if bytearray.fromhex(words[0]) == packed:
+                return words[5]
     return None
 
 

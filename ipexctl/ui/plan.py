@@ -38,7 +38,7 @@ def lines(planned: Planned) -> Iterator[Text]:
     plan = planned.plan
     hosts = "1 host" if len(plan.hosts) == 1 else f"{len(plan.hosts)} hosts"
     ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
-    master = f"{plan.master_addr}:{plan.master_port}"
+    master = plan.master
     started = mpi.title(plan.mpi)
     yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
     signs = set[str]()

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.core import stack as stacks
+from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.core.facts import peer_address
 from ipexctl.core.model import Facts, Host, HostRecap, Python
 from ipexctl.core.refusals import folded
-from ipexctl.errors import IpexctlError, NothingFits
+from ipexctl.errors import HostFailed, IpexctlError, NothingFits
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.relay import Relay
@@ -129,7 +130,12 @@ def _facts(
         work.progress.step(Step(host.name, "connecting"))
         agent = connect(transport, host, timeout=target.connect_timeout, python=python)
         work.agents[host] = agent
-        return _with_named(probe(agent, root_of(host, work.asked.root)), agent, python)
+        seen = probe(agent, root_of(host, work.asked.root))
+        if problem := path_problem(seen.disk):
+            raise HostFailed(
+                f"{host.name}: the root folder {problem}", why=PATH_WHY, hint=PATH_HINT
+            )
+        return _with_named(seen, agent, python)
 
     outcomes = fan_out(hosts, one, forks=target.forks)
     # not in the order in which they answered: the first one may have something to do for all

@@ -226,6 +226,11 @@ ONE_HOST = [
     Case("DISK-006", "note", part("disk", filesystem="tmpfs"), f"{_ROOT} (tmpfs)"),
     Case("DISK-007", "note", part("disk", filesystem="overlay"), f"{_ROOT} (overlay)"),
     Case("DISK-008", "note", part("disk", quota=True), f"{_ROOT} (ext4) at /"),
+    Case(
+        "DISK-009", "fail", part("disk", root="/home/ann/my files/ipexctl"),
+        "/home/ann/my files/ipexctl contains a space",
+    ),
+    Case("DISK-009", "fail", part("disk", real="/data/a:b"), "/data/a:b contains ':'"),
     Case("TMP-001", "fail", part("tmp", writable=False), "/tmp: no permission"),
     Case("TMP-001", "fail", part("tmp", there=False, root="/scratch"), "/scratch: not there"),
     Case("TMP-002", "warn", part("tmp", free=100 * MIB), "/tmp: 100 MiB free"),

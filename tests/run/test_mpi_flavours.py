@@ -100,6 +100,33 @@ def test_hosts_with_different_mpis_are_refused():
     assert caught.value.why == "node01: Open MPI 5.0.11; node02: MPICH 5.0.2; node03: none"
 
 
+def on_ipv6(found: Mpi | None, *, ipv4_too: bool = False) -> LaunchPlan:
+    nodes = []
+    for name in ("node01", "node02"):
+        made = node(name, found)
+        address = f"fd00::{name[-1]}"
+        own = (address, "10.0.0.1") if ipv4_too else (address,)
+        nics = tuple(replace(n, addresses=own) for n in made.facts.net.nics)
+        net = replace(made.facts.net, ssh_address=address, nics=nics)
+        nodes.append(replace(made, facts=replace(made.facts, net=net)))
+    return plan(nodes, RunRequest(("train.py",), 2), "r1")
+
+
+def test_without_ipv4_intel_mpi_is_told_and_mpich_is_not_used():
+    assert on_ipv6(IMPI).mpirun[1] == "-v6"
+    assert on_ipv6(OMPI).mpirun == on_ipv6(OMPI, ipv4_too=True).mpirun
+    mpich = on_ipv6(MPICH)
+    assert (mpich.mpi, mpich.mpirun) == ("", ())
+    assert [n for n in mpich.notes if n.startswith("MPICH needs IPv4")]
+    assert on_ipv6(None).notes == on_ipv6(IMPI).notes
+    assert on_ipv6(IMPI).master.startswith("[fd00::1]:")
+
+
+def test_where_the_interface_has_ipv4_too_mpi_uses_that():
+    assert on_ipv6(IMPI, ipv4_too=True).mpirun[1] == "-genvnone"
+    assert on_ipv6(MPICH, ipv4_too=True).mpi == "mpich"
+
+
 # --- what mpirun asks for, as recorded ------------------------------------------------------------
 
 # MPICH 5.0.2 quotes the program: it expects a shell at the other end

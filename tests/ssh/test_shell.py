@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -127,6 +128,51 @@ def test_a_command_runs_in_the_environment_and_its_exit_code_is_ours(lab, kind):
         "from the environment\nit's * $HOME\nfrom here\n",
         "wrong\n",
     )
+
+
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
+def test_stdin_and_stdout_are_bytes_and_stderr_is_apart(lab, kind):
+    """More than the windows of SSH hold, with every byte there is, at odd offsets."""
+    data = bytes(range(256)) * 20_001 + b"\xff\x00\xc3"
+    argv = shell(lab, "--transport", kind, "--", "sh", "-c", "tee copy; wc -c < copy >&2; exit 3")
+    done = subprocess.run(argv, input=data, capture_output=True, cwd=REPO)
+    assert (done.returncode, done.stderr) == (3, f"{len(data)}\n".encode())
+    assert done.stdout == data
+    down = subprocess.run(
+        shell(lab, "--transport", kind, "--", "cat", "copy"),
+        stdin=subprocess.DEVNULL, capture_output=True, cwd=REPO,
+    )  # fmt: skip
+    assert (down.returncode, down.stdout, down.stderr) == (0, data, b"")
+
+
+def test_a_stdin_that_stays_open_does_not_keep_a_command_that_has_ended(lab):
+    ours, theirs = os.pipe()
+    try:
+        argv = shell(lab, "--", "sh", "-c", "exec >&- 2>&-; sleep 0.5; exit 4")
+        done = subprocess.run(argv, stdin=ours, capture_output=True, cwd=REPO, timeout=PATIENCE)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, done.stdout, done.stderr) == (4, b"", b"")
+
+
+def test_a_command_that_reads_no_more_ends_the_program_before_it(lab):
+    script = 'yes | "$@"; echo "${PIPESTATUS[@]}"'
+    argv = ["bash", "-c", script, "sh", *shell(lab, "--", "head", "-n", "1")]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, timeout=PATIENCE)
+    assert (done.stdout, done.stderr) == ("y\n141 0\n", "")
+
+
+def test_ctrl_c_ends_the_command_on_the_host_too(lab):
+    argv = shell(lab, "--", "sh", "-c", "echo up; exec sleep 3601")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=REPO) as running:
+        assert running.stdout and running.stdout.readline() == b"up\n"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(PATIENCE) == 130
+    deadline = time.monotonic() + PATIENCE
+    while lab.run_in("node01", ["pgrep", "-fx", "sleep 3601"]).returncode == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 ENDINGS = [

@@ -250,8 +250,9 @@ def firewall(facts: Facts) -> Sight | None:
     title="IPv6 only",
     severity=Severity.NOTE,
     seen="no interface has an IPv4 address, loopback aside",
-    why="gloo and torch work; Intel MPI and tools by hand expect IPv4 unless told otherwise.",
-    fix="by hand: mpirun -v6 ...",
+    why="`ipexctl run` works: gloo, Intel MPI and Open MPI use IPv6. MPICH needs IPv4, so with it "
+    "the agents start the ranks without MPI. Intel MPI by hand has to be told.",
+    fix="by hand: mpirun -v6 ...   # Intel MPI",
 )
 def ipv6_only(facts: Facts) -> Sight | None:
     found = [a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)]

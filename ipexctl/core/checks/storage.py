@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, size, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.model import DiskFacts, Facts, Severity
@@ -24,6 +26,10 @@ _NETWORK = (
     "afs",
     "pvfs",
 )
+# remote/blobs.py refuses the same in the same words
+UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
+PATH_WHY = "MPI launchers split or misread such a path, and no run could start from it"
+PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"
 _ELSEWHERE = "use a folder on another disk: --root /path"
 
 
@@ -137,6 +143,29 @@ def disk_overlay(facts: Facts) -> Sight | None:
 )
 def disk_quota(facts: Facts) -> Sight | None:
     return Sight(f"{_where(facts)} at {facts.disk.point}") if facts.disk.quota else None
+
+
+@host_check(
+    "DISK-009",
+    title="ipexctl's folder has a name that MPI cannot use",
+    severity=Severity.FAIL,
+    seen="the path of the root folder contains a space, or a character other than letters, digits "
+    "and `/._-+@,=~`; `install` and `run` refuse it",
+    why=f"{PATH_WHY}.",
+    fix=PATH_HINT,
+)
+def disk_path(facts: Facts) -> Sight | None:
+    problem = path_problem(facts.disk)
+    return Sight(problem) if problem else None
+
+
+def path_problem(disk: DiskFacts) -> str:
+    """Why no environment can be in the root folder; "" if its path is usable."""
+    for path in (disk.root, disk.real):
+        if odd := UNUSABLE.search(path):
+            character = "a space" if odd.group() == " " else repr(odd.group())
+            return f"{path} contains {character}"
+    return ""
 
 
 @host_check(

@@ -48,6 +48,12 @@ def _address_of_nic(node: Node) -> str:
     return found
 
 
+def ipv6_only(node: Node, name: str) -> bool:
+    """Has this interface of the host no IPv4 address?"""
+    found = next((nic.addresses for nic in node.facts.net.nics if nic.name == name), ())
+    return bool(found) and all(":" in address for address in found)
+
+
 def nic(node: Node) -> str:
     if node.host.nic:
         return node.host.nic

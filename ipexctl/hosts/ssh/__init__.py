@@ -11,7 +11,8 @@ known_hosts before a byte of ours about the user is sent. The reasons: docs/deci
     login.py      private keys, the agent, and a password where the user gives one
     secrets.py    asks for passwords and passphrases, once
     channel.py    one command on the host
-    terminal.py   a person's terminal on the host, by Fabric
+    stdio.py      a command on the host with our stdin, stdout and stderr
+    terminal.py   a terminal on the host, by Fabric
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ipexctl.core.model import Host
 from ipexctl.core.ssh_cert import parse_certificate
 from ipexctl.core.ssh_config import Answer, parse_jump, proxy_command
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
+from ipexctl.hosts.ssh import stdio
 from ipexctl.hosts.ssh.channel import SshChannel, execute
 from ipexctl.hosts.ssh.config import SshConfig
 from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, greet
@@ -81,11 +83,14 @@ class SshTransport:
 
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
         """RemoteTransport.attend."""
-        from ipexctl.hosts.ssh import terminal
-
-        link = self._login(self._answer(host), time.monotonic() + timeout)
+        deadline = time.monotonic() + timeout
+        link = self._login(self._answer(host), deadline)
         try:
-            return terminal.attend(host, link, command, pty=pty)
+            if not pty:
+                return stdio.run(host, link, command, left(deadline))
+            from ipexctl.hosts.ssh import terminal
+
+            return terminal.attend(host, link, command)
         finally:
             link.close()
 

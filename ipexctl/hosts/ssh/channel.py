@@ -21,7 +21,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
     try:
         channel: Any = link.transport.open_session(timeout=left(deadline))
         channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
-        if _request_exec(channel, command, deadline):
+        if request_exec(channel, command, deadline):
             return channel
         why = "sshd refused" if channel.closed else "sshd did not answer the request"
     except (paramiko.SSHException, EOFError, OSError) as e:
@@ -33,7 +33,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
     )
 
 
-def _request_exec(channel: Any, command: str, deadline: float) -> bool:
+def request_exec(channel: Any, command: str | bytes, deadline: float) -> bool:
     """Channel.exec_command, but with a deadline."""
     from paramiko.common import cMSG_CHANNEL_REQUEST
     from paramiko.message import Message
@@ -65,13 +65,13 @@ class _Tail:
         if self._channel.transport.clear_to_send.is_set():
             grant, self._owed = self._channel._check_add_window(self._owed), 0
             if grant:
-                _grant_window(self._channel, grant)
+                grant_window(self._channel, grant)
 
     def close(self) -> None:
         return None
 
 
-def _grant_window(channel: Any, size: int) -> None:
+def grant_window(channel: Any, size: int) -> None:
     from paramiko.common import cMSG_CHANNEL_WINDOW_ADJUST
     from paramiko.message import Message
 

@@ -1,4 +1,4 @@
-"""A person at a host: Fabric runs the command and looks after the terminal, on our connection.
+"""A terminal on a host: Fabric runs the command and handles the terminal, on our connection.
 
 Fabric's own way to connect (any host key is fine) and its configuration files are out of reach.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import sys
 import termios
 import tty
@@ -17,15 +16,17 @@ from functools import cache, partial
 from typing import Any
 
 from ipexctl.core.model import Host
-from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.link import Link
+from ipexctl.hosts.ssh.stdio import (
+    BROKEN_PIPE,
+    NO_STATUS,
+    connection_lost,
+    translate_exit_signal,
+)
 
-NO_STATUS = 255  # the connection ended it; ssh says the same
-NOBODY_READS = 128 + signal.SIGPIPE  # as of a command in a pipe
 
-
-def attend(host: Host, link: Link, command: str, *, pty: bool) -> int:
-    """Runs `command` with our stdin, stdout and stderr. Its exit code."""
+def attend(host: Host, link: Link, command: str) -> int:
+    """Runs `command` in a terminal on the host, which ours becomes. Its exit code."""
     from fabric import Config
     from invoke.exceptions import ThreadException
 
@@ -35,23 +36,23 @@ def attend(host: Host, link: Link, command: str, *, pty: bool) -> int:
         answer.hostname, answer.user, answer.port, config=settings, forward_agent=False
     )
     connection.transport = link.transport
-    _heed_signals(link.transport)
+    translate_exit_signal(link.transport)
     try:
-        with _raw(sys.stdin) if pty else contextlib.nullcontext():
-            done = connection.run(command, pty=pty, warn=True, hide=False, in_stream=sys.stdin)
+        with _raw(sys.stdin):
+            done = connection.run(command, pty=True, warn=True, hide=False, in_stream=sys.stdin)
     except ThreadException as e:
         trouble = _of_our_streams(e)
         if not trouble:
-            raise _lost(host.name) from None
+            raise connection_lost(host.name) from None
         if trouble.errno != errno.EPIPE:
             raise trouble from None
         # what is left in the buffer must not be tried again when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOBODY_READS
+        return BROKEN_PIPE
     except (OSError, EOFError):
-        raise _lost(host.name) from None
+        raise connection_lost(host.name) from None
     if not link.transport.is_active():
-        raise _lost(host.name)
+        raise connection_lost(host.name)
     return int(done.exited) if done.exited >= 0 else NO_STATUS
 
 
@@ -64,7 +65,7 @@ def _connection_class() -> Any:
 
         def open(self) -> None:
             if not self.is_connected:
-                raise _lost(str(self.original_host))
+                raise connection_lost(str(self.original_host))
 
         def create_session(self) -> Any:
             """Fabric itself would call every terminal a vt100."""
@@ -87,31 +88,6 @@ def _of_our_streams(e: Any) -> OSError | None:
     return None
 
 
-def _heed_signals(transport: Any) -> None:
-    """Paramiko passes over the signal that ended a command: its exit code is then as a shell's."""
-    from paramiko.common import MSG_CHANNEL_REQUEST
-
-    handlers = transport._channel_handler_table
-    others = handlers[MSG_CHANNEL_REQUEST]
-
-    def request(channel: Any, message: Any) -> None:
-        start = message.packet.tell()
-        if message.get_text() != "exit-signal":
-            message.packet.seek(start)
-            others(channel, message)
-            return
-        message.get_boolean()  # whether it wants an answer: never
-        channel.exit_status = _signalled(message.get_text())
-        channel.status_event.set()
-
-    transport._channel_handler_table = {**handlers, MSG_CHANNEL_REQUEST: request}
-
-
-def _signalled(name: str) -> int:
-    found = getattr(signal, f"SIG{name}", None)
-    return 128 + found if isinstance(found, signal.Signals) else NO_STATUS
-
-
 @contextlib.contextmanager
 def _raw(stream: Any) -> Iterator[None]:
     """Every key goes to the host: Ctrl-C, Ctrl-Z and Ctrl-S are its own."""
@@ -121,7 +97,3 @@ def _raw(stream: Any) -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)
-
-
-def _lost(name: str) -> Unreachable:
-    return Unreachable(f"{name}: the connection is gone", hint=f"ping {name}")

@@ -75,7 +75,7 @@ def headline(run_id: str, plan: LaunchPlan) -> str:
     backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
     return (
         f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{many}, "
-        f"{mpi.title(plan.mpi)}, {backend} at {plan.master_addr}:{plan.master_port}"
+        f"{mpi.title(plan.mpi)}, {backend} at {plan.master}"
     )
 
 

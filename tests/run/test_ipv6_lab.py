@@ -1,0 +1,98 @@
+"""Hosts that have IPv6 addresses only: real runs under each MPI, and what MPICH cannot do there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.rows import Request
+from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.verbs.doctor import examine
+from ipexctl.verbs.install import install
+from ipexctl.verbs.installing.work import Install, Progress
+from ipexctl.verbs.target import Target
+from tests.run.conftest import Runner
+from tests.run.test_mpi_lab import EXAMPLE, FAILS, LISTENS, losses
+
+LIBRARIES = {"intel": "libmpi.so.12", "openmpi": "libmpi.so.40"}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    lab: Lab
+    mpi: str
+
+
+@pytest.fixture(scope="module")
+def lab(lab_root: Path) -> Iterator[Lab]:
+    hosts = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
+    lab = Lab.up(LabSpec(name="ipv6", hosts=hosts, ipv6=True), owner=os.getpid(), root=lab_root)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module", params=["intel", "mpich", "openmpi"])
+def fleet(
+    request: pytest.FixtureRequest, lab: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> Fleet:
+    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
+    wanted = Request(stack="stock", mpi=request.param)
+    report = install(target, Install(wanted, folder=tmp_path_factory.mktemp("lock")), Progress())
+    assert report.exit_code == 0, report.recaps
+    return Fleet(lab, request.param)
+
+
+@pytest.mark.slow
+def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
+    run = Runner(fleet.lab, tmp_path).start("-n", "3", str(EXAMPLE), "--epochs", "2")
+    result = run.finish()
+    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    seen = [losses(run.lines(rank)) for rank in range(3)]
+    assert seen == [seen[0]] * 3
+    assert len(seen[0]) == 2
+    plan = next(e for e in run.events if e["event"] == "plan")
+    address = fleet.lab.hosts["node01"].address
+    assert plan["master"].startswith(f"[{address}]:")
+    notes = [e["text"] for e in run.events if e["event"] == "note"]
+    assert not [n for n in notes if "the way to" in n]
+    fallback = [n for n in notes if n.startswith("MPICH needs IPv4 addresses")]
+    assert len(fallback) == (fleet.mpi == "mpich")
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_gives_its_code(fleet: Fleet, tmp_path: Path) -> None:
+    runner = Runner(fleet.lab, tmp_path)
+    run = runner.start("-n", "3", str(runner.script(FAILS)))
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (3, "rank-failed")
+    assert runner.left(run.run_id) == {}
+
+
+@pytest.mark.slow
+def test_mpi_itself_sends_over_ipv6(fleet: Fleet, tmp_path: Path) -> None:
+    runner = Runner(fleet.lab, tmp_path)
+    if fleet.mpi == "mpich":
+        done = runner.plain("--env", "IPEXCTL_BACKEND=mpi", "-n", "3", str(runner.script(LISTENS)))
+        assert done.returncode == 120
+        assert "MPICH cannot start ranks on hosts without an IPv4 address" in done.stderr
+        return
+    script = str(runner.script(LISTENS))
+    run = runner.start("-n", "3", "--ports", "31000-31015", script, LIBRARIES[fleet.mpi])
+    result = run.finish()
+    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    for rank in range(3):
+        told = [line.split() for line in run.lines(rank)]
+        of_mpi = {int(port) for word, port in told if word == "mpi"} - {22}
+        assert of_mpi <= set(range(31000, 31016))
+
+
+@pytest.mark.slow
+def test_the_doctor_says_the_same(fleet: Fleet) -> None:
+    target = Target(hostfile=fleet.lab.hostfile, ssh_config=fleet.lab.ssh_config)
+    report = examine(target)
+    assert {f.host for f in report.findings if f.id == "NET-021"} == set(fleet.lab.hosts)
+    assert not [f for f in report.findings if f.severity.value == "fail"]
