@@ -13,7 +13,7 @@ from ipexctl.core import mpi
 from ipexctl.core.checks.cluster import size
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, HostPlan, LaunchPlan
-from ipexctl.core.plan import picture
+from ipexctl.core.plan import picture, rank_contract
 from ipexctl.core.plan.picture import Row, cpu_list
 from ipexctl.core.shell import quote
 from ipexctl.ui.console import stdout_console
@@ -121,6 +121,10 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
     yield Text("Variables of the ranks", "bold")
     for name in dict.fromkeys(name for host in plan.hosts for name, _ in host.rank_env):
         yield from _variable(plan, name, [dict(host.rank_env).get(name) for host in plan.hosts])
+    names = ", ".join(entry.name for entry in (*rank_contract.TABLE, rank_contract.ERROR_FILE))
+    yield from map(
+        Text, _wrapped(f"Each rank also gets its place in the run: {names}.", "  ", "  ")
+    )
     for name in plan.secret:
         yield from _entry(name, "yours, with --secret-env: for the ranks, and nobody else")
     yield Text("")

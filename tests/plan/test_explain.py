@@ -66,6 +66,11 @@ Variables of the ranks
   IPEXCTL_BACKEND=ccl                 oneccl-bind-pt 2.7.0+cpu is installed
   PYTHONUNBUFFERED=1                  lines come when they are written
   HF_TOKEN                            yours, with --env
+  Each rank also gets its place in the run: RANK, WORLD_SIZE, LOCAL_RANK,
+  LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, GROUP_RANK, NODE_RANK,
+  GROUP_WORLD_SIZE, ROLE_NAME, ROLE_RANK, ROLE_WORLD_SIZE, LOCAL_SIZE,
+  TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS,
+  TORCHELASTIC_ERROR_FILE.
 
 Variables of MPI's programs, too
   I_MPI_PIN=0                         the ranks are pinned by their wrapper, so
