@@ -50,7 +50,7 @@ def trainer(*args: str, expected: str = "together") -> Row:
     return Row(words, "trainer.py", expected, (*TRAINER, *args), sets=sets)
 
 
-NEEDS_CPU = "need to assign use_cpu"
+NEEDS_CPU = "Your setup doesn't support bf16/gpu"
 ROWS = (
     Row("`Accelerator()`", "accelerate_loop.py"),
     Row("`Accelerator(cpu=True)`", "accelerate_loop.py", args=("--cpu",)),
