@@ -32,6 +32,12 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     installed = _mpi([site.node for site in decided.sites])
     ipv6 = any(network.ipv6_only(site.node, site.nic) for site in decided.sites)
     starter = _starter(installed, decided.backend.name) if ipv6 else installed
+    if ipv6 and request.ports and starter == mpi.OPENMPI.name:
+        raise RunFailed(
+            "--ports cannot be used with Open MPI on hosts without an IPv4 address",
+            why="its daemons do not find each other at given ports over IPv6",
+            hint="leave --ports out, or: ipexctl install --mpi intel",
+        )
     hosts: list[HostPlan] = []
     rank = 0
     for i, site in enumerate(decided.sites):

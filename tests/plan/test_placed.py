@@ -137,7 +137,11 @@ def test_a_script_that_cannot_start_says_so_in_its_log(rank, tmp_path):
     assert where["nic"] is None
 
 
-@pytest.mark.parametrize("address", ["", "node7", "fd00::1", "300.1.1.1"])
+def test_the_way_to_an_ipv6_address_is_known(rank):
+    assert rank.seen({"env": {"MASTER_ADDR": "::1"}}, None)["nic"] == "lo"
+
+
+@pytest.mark.parametrize("address", ["", "node7", "fd00::1::2", "300.1.1.1"])
 def test_the_way_to_what_is_no_plain_address_is_unknown(rank, address):
     orders = {"env": {"MASTER_ADDR": address}}
     assert rank.seen(orders, None)["nic"] is None

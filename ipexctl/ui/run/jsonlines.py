@@ -28,6 +28,8 @@ class JsonView:
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         write(json.dumps(plan_document(run_id, plan)) + "\n")
+        for text in plan.notes:
+            self.note(text)
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         event = {"schema_version": SCHEMA, "event": "line", "host": host, "rank": rank}
