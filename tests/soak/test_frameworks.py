@@ -50,6 +50,7 @@ def trainer(*args: str, expected: str = "together") -> Row:
     return Row(words, "trainer.py", expected, (*TRAINER, *args), sets=sets)
 
 
+ABORTED = 128 + 6
 NEEDS_CPU = "Your setup doesn't support bf16/gpu"
 ROWS = (
     Row("`Accelerator()`", "accelerate_loop.py"),
@@ -108,8 +109,13 @@ def test_every_rank_trains_with_the_others_or_it_is_said(
     assert installed.returncode == 0, installed.stdout + installed.stderr
     lines, wrong = [], []
     for row in (row for row in ROWS if name in row.sets):
-        done = ipexctl("run", "--json", *row.options, row.script, *row.args)
+        words = ("run", "--json", *row.options, row.script, *row.args)
+        done = ipexctl(*words)
+        aborted = done.returncode == ABORTED and done.stdout.count("REPORT rank=") >= 8
+        if aborted:  # torch's gloo threads do so now and then, when all work is done
+            done = ipexctl(*words)
         seen, good = outcome(done, row)
+        seen += "; one run aborted at Python's exit, after its work" if aborted else ""
         print(f"{'ok ' if good else 'BAD'} {row.what}: {seen}", flush=True)
         lines.append(f"| {row.what} | {seen} |")
         if not good:
