@@ -266,7 +266,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 @pytest.mark.parametrize(
     ("op", "modules"),
     [
-        ("runs.host", {"runs", "blobs", "follow", "rank", "bootstrap", "sample"}),
+        ("runs.host", {"runs", "blobs", "follow", "rank", "bootstrap", "sample", "traffic"}),
         ("bench.memory", {"bench", "commands", "net"}),
         ("nothing.known", set()),
     ],

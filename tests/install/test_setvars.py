@@ -69,12 +69,20 @@ def test_an_environment_without_bindings_sets_nothing(tmp_path: Path) -> None:
     assert ask("envs.setvars", root) == {"script": "", "set": {}}
 
 
-def test_a_folder_with_spaces_and_quotes_is_no_trouble(tmp_path: Path) -> None:
-    root = tmp_path / "it's a $(touch root)"
+def test_a_folder_with_a_letter_that_is_not_ascii_is_no_trouble(tmp_path: Path) -> None:
+    root = tmp_path / "K\u00f6ln"
     there = environment(root, NEW, setvars_sh(NEW))
     found = ask("envs.setvars", root)["set"]
     assert isinstance(found, dict)
     assert found["CCL_ROOT"] == str(there)
+
+
+def test_a_folder_with_spaces_and_quotes_is_refused_before_a_shell_sees_it(tmp_path: Path) -> None:
+    root = tmp_path / "it's a $(touch root)"
+    environment(root, NEW, setvars_sh(NEW))
+    with pytest.raises(HostFailed, match="contains"):
+        ask("envs.setvars", root)
+    assert not list(tmp_path.glob("**/root"))
 
 
 # what the script does, and what is learned from it
