@@ -27,7 +27,7 @@ PER_STEP = 16  # fewer for each printed step: not one message of a collective
 HEAVY = 100  # times what a message takes: then the light connections beside it are told apart
 LIGHT = 10_000  # of a heavy connection's bytes, the part that still counts
 FOREIGN = 1_000_000  # bytes in both directions with an address that is not a rank's
-MOST_LINKS = 4096  # of one rank
+MOST_LINKS = 1024  # of one rank; those with the fewest bytes make room
 WARN_AFTER = 15.0  # seconds after the second printed step
 WAIT_AFTER = 60.0  # seconds at the rendezvous
 TRAINED_ALONE = "trained-alone"  # in causes.toml
@@ -100,8 +100,9 @@ class Watch:
             self.trouble[host] = report.trouble
         for rank, key, sent, received in report.links:
             known = self.links.setdefault(rank, {})
-            if key in known or len(known) < MOST_LINKS:
-                known[key] = (sent, received)
+            if key not in known and len(known) >= MOST_LINKS:
+                del known[min(known, key=lambda k: sum(known[k]))]
+            known[key] = (sent, received)
 
     def printed(self, rank: int, data: bytes, texts: Sequence[str], now: float) -> None:
         """Counts lines with a training metric. Most output has none and costs one search."""
@@ -126,9 +127,11 @@ class Watch:
 
     def waiting(self, now: float) -> str:
         """Said once: ranks are at the rendezvous, and no group has come of it."""
-        if self._met is None or now - self._met < WAIT_AFTER or any(self._edges()):
+        if self._met is None or now - self._met < WAIT_AFTER:
             return ""
-        self._met = float("inf")
+        self._met = float("inf")  # looked at once
+        if any(self._edges()):
+            return ""
         world = self.plan.world_size
         missing = sorted(set(range(world)) - self.joined)
         if not missing:

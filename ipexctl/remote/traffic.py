@@ -27,7 +27,7 @@ MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
 FIRST, OFTEN, SELDOM = 0.1, 0.3, 1.0  # seconds between two looks: for the first link, young, old
-LARGEST = 32  # links of a rank that are reported: those with the most bytes
+LARGEST, KEPT = 32, 256  # links of a rank that are reported and known: those with the most bytes
 MAPS_EVERY = 2.0  # seconds, of young ranks; later
 MAPS_SELDOM = 30.0
 # memory that processes of one host share: dev:inode of what MPI, oneCCL and DeepSpeed map
@@ -223,7 +223,11 @@ class Traffic:
             by_rank.setdefault(rank, []).append((sent + received, key))
         out = []
         for rank, links in by_rank.items():
-            for _, key in sorted(links, reverse=True)[:LARGEST]:
+            links.sort(reverse=True)
+            for _, key in links[KEPT:]:  # connections that come and go for days
+                del self.links[key]
+                self.told.pop(key, None)
+            for _, key in links[:LARGEST]:
                 numbers = self.links[key][1:]
                 if self.told.get(key) != numbers:
                     self.told[key] = numbers

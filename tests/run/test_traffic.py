@@ -1,0 +1,132 @@
+"""The kernel's counters on this machine: real sockets of this process, no rank and no host."""
+
+from __future__ import annotations
+
+import os
+import socket
+import types
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "ipexctl" / "remote" / "traffic.py"
+
+
+class Call:
+    def __init__(self) -> None:
+        self.events: list[dict] = []
+
+    def emit(self, event: dict) -> None:
+        self.events.append(event)
+
+    def links(self) -> dict[tuple, tuple[int, int]]:
+        found = [link for event in self.events for link in event.get("links", [])]
+        return {tuple(link[:5]): (link[5], link[6]) for link in found}
+
+
+@pytest.fixture
+def traffic():
+    module = types.ModuleType("traffic")
+    exec(compile(SOURCE.read_text(), str(SOURCE), "exec"), module.__dict__)
+    call = Call()
+    watch = module.Traffic(call, 1)
+    watch.add(3, os.getpid())
+    yield module, watch, call
+    watch.close()
+
+
+@pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def pair(request):
+    family, address = request.param
+    server = socket.socket(family)
+    try:
+        server.bind((address, 0))
+    except OSError:
+        pytest.skip("no IPv6 here")
+    server.listen(1)
+    one = socket.create_connection(server.getsockname()[:2])
+    other, _ = server.accept()
+    yield one, other
+    for s in (one, other, server):
+        s.close()
+
+
+def key_of(s: socket.socket) -> tuple:
+    return (3, *s.getsockname()[:2], *s.getpeername()[:2])
+
+
+def test_bytes_of_both_directions_are_counted_and_told_once(traffic, pair):
+    _, watch, call = traffic
+    one, other = pair
+    one.sendall(b"x" * 5000)
+    assert len(other.recv(5000, socket.MSG_WAITALL)) == 5000
+    other.sendall(b"y" * 70)
+    assert len(one.recv(70, socket.MSG_WAITALL)) == 70
+    watch.report()
+    mine = call.links()[key_of(one)]
+    assert mine[1] == 70 and 5000 <= mine[0] <= 5001  # the opening of a connection counts as one
+    before = len(call.events)
+    watch.report()
+    assert len(call.events) == before
+
+
+def test_what_went_through_a_socket_since_the_last_look_counts_when_it_has_closed(traffic, pair):
+    _, watch, call = traffic
+    one, other = pair
+    watch.report()
+    key = key_of(one)
+    one.sendall(b"x" * 4321)
+    assert len(other.recv(4321, socket.MSG_WAITALL)) == 4321
+    one.close()
+    other.close()
+    watch.report()
+    assert 4321 <= call.links()[key][0] <= 4323  # its end counts, too
+
+
+def test_a_connection_to_the_rendezvous_only_says_that_the_rank_is_there(traffic, pair):
+    _, watch, call = traffic
+    one, _ = pair
+    watch.store = one.getpeername()[1]
+    watch.report()
+    assert key_of(one) not in call.links()
+    assert call.events[-1]["joined"] == [3]
+
+
+def test_sockets_of_other_processes_are_not_a_ranks(traffic, pair):
+    _, watch, call = traffic
+    one, _ = pair
+    watch.pids = {3: 1 << 22}  # nobody
+    watch.report()
+    assert key_of(one) not in call.links()
+
+
+def test_only_so_many_connections_are_kept(traffic):
+    module, watch, call = traffic
+    watch.links = {("a", n, "b", 1): (3, n, n) for n in range(1, 2000)}
+    reported = watch.news()
+    assert (len(watch.links), len(reported)) == (module.KEPT, module.LARGEST)
+    assert max(link[2] for link in reported) == 1999
+
+
+def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic, monkeypatch):
+    module, watch, call = traffic
+
+    class NoSockets:
+        def open(self):
+            raise OSError(2, "No such file or directory")
+
+        def close(self):
+            pass
+
+    watch.sockets = NoSockets()
+    watch.report()
+    watch.report()
+    assert [e.get("trouble") for e in call.events] == ["no TCP counters: No such file or directory"]
+
+
+def test_messages_that_are_cut_or_odd_are_passed_over(traffic):
+    module, _, _ = traffic
+    assert list(module.messages(b"")) == []
+    assert list(module.messages(b"\x08\0\0\0" + b"\0" * 12)) == []
+    whole = module.HEAD.pack(20, 20, 0, 0, 0) + b"abcd"
+    assert list(module.messages(whole + whole[:10])) == [(20, b"abcd")]
