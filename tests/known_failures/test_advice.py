@@ -15,7 +15,11 @@ from ipexctl.core import causes, toml
 from ipexctl.core.causes import Cause
 from ipexctl.verbs.known import failures
 
-LINES = toml.loads(Path(__file__).with_name("lines.toml").read_text("utf-8"))["line"]
+LINES = [
+    line
+    for name in ("lines.toml", "lines_frameworks.toml")
+    for line in toml.loads(Path(__file__).with_name(name).read_text("utf-8"))["line"]
+]
 KNOWN = {c.slug: c for c in failures()}
 LIBFABRIC = "MPIDI_OFI_mpi_init_hook(1594): Other MPI error"
 
