@@ -15,7 +15,11 @@ from ipexctl.core import causes, toml
 from ipexctl.core.causes import Cause
 from ipexctl.verbs.known import failures
 
-LINES = toml.loads(Path(__file__).with_name("lines.toml").read_text("utf-8"))["line"]
+LINES = [
+    line
+    for name in ("lines.toml", "lines_frameworks.toml")
+    for line in toml.loads(Path(__file__).with_name(name).read_text("utf-8"))["line"]
+]
 KNOWN = {c.slug: c for c in failures()}
 LIBFABRIC = "MPIDI_OFI_mpi_init_hook(1594): Other MPI error"
 
@@ -164,6 +168,23 @@ def test_a_report_of_a_failure_gives_way_to_its_cause(text: str, slug: str) -> N
         "Unable to find hostfile, will proceed with training with local resources only.",
         "The installed version of bitsandbytes was compiled without GPU support.",
         "flash_attn is not installed, using the default attention",
+        "CUDA is not available, using the CPU",
+        "No GPU found, training on the CPU",
+        "HF_HUB_OFFLINE=1",
+        "huggingface/tokenizers: The current process just got forked, after parallelism has already"
+        " been used. Disabling parallelism to avoid deadlocks...",
+        "[INFO] [real_accelerator.py:203:get_accelerator] Setting ds_accelerator to cpu (auto"
+        " detect)",
+        " [WARNING]  cpu_adam cuda is missing or is incompatible with installed torch, only cpu ops"
+        " can be compiled!",
+        "Some weights of BertForSequenceClassification were not initialized from the model"
+        " checkpoint at bert-base-uncased and are newly initialized: ['classifier.bias']",
+        "torch._dynamo hit config.recompile_limit (8)",
+        "In CPU autocast, but the target dtype is not supported. Disabling autocast.",
+        "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2",
+        "OMP: Warning #96: Cannot form a team with 24 threads, using 1 instead.",
+        "[c10d] The server socket cannot be initialized on [::]:29501 (errno: 97 - Address family"
+        " not supported by protocol).",
     ],
 )
 def test_ordinary_lines_get_no_advice(text: str) -> None:
