@@ -195,8 +195,8 @@ def test_no_pattern_can_take_for_ever():
     began = time.monotonic()
     for pattern in patterns:
         word = causes.fixed_word(pattern)
-        for evil in (word * 4000, (word + " ") * 4000, word + "a" * 100_000, word + "(" * 9999):
-            causes.matches([evil], failures())
+        evil = [word * 4000, (word + " ") * 4000, word + "a" * 100_000, word + "(" * 9999]
+        causes.matches(evil, failures())
     assert time.monotonic() - began < 60
 
 
