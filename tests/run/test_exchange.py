@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.core import frameworks
-from ipexctl.core.exchange import MOST_LINKS, Report, Verdict, Watch, is_step, sentence
+from ipexctl.core.exchange import (
+    MOST_LINKS,
+    Exchange,
+    Report,
+    Verdict,
+    Watch,
+    is_step,
+    sentence,
+)
 from ipexctl.core.launch import RunRequest, plan
+from ipexctl.core.outcome import RunResult
 from ipexctl.core.script_source import read_source
+from ipexctl.ui.run.ending import ending
 from tests.plan.conftest import shape  # noqa: F401
 from tests.plan.hosts import node, on_network
 
@@ -237,3 +247,25 @@ def test_a_host_that_reports_new_connections_for_ever_fills_no_memory(watch):
     assert len(found.links[0]) == MOST_LINKS
     found.add("n1", Report(((0, ("a", 1, "c", 1), 10**9, 10**9),)))
     assert (len(found.links[0]), ("a", 1, "c", 1) in found.links[0]) == (MOST_LINKS, True)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "trained", "lines"),
+    [
+        (Verdict.TOGETHER, True, ["  ranks exchanged 1 MB"]),
+        (
+            Verdict.ALONE, True,
+            ["  ranks exchanged nothing: each of the 4 trained alone",
+             "    why, and what to change: ipexctl explain trained-alone"],
+        ),
+        (Verdict.ALONE, False, ["  ranks exchanged nothing: each of the 4 ran alone"]),
+        (Verdict.UNKNOWN, True, ["  what ranks exchanged is not known: n2: old"]),
+    ],
+)  # fmt: skip
+def test_the_summary_has_one_line_and_an_alarm_says_where_to_read_on(
+    watch, verdict, trained, lines
+):
+    found = Exchange(verdict, 1_000_000, reason="n2: old", trained=trained)
+    result = RunResult("r1", 0, "ranks", 1.0, watch().plan, (), exchange=found)
+    assert [line.plain for line in ending(result) if "exchange" in line.plain or "why" in
+            line.plain] == lines  # fmt: skip

@@ -99,7 +99,8 @@ def _exchange(result: RunResult) -> list[Text]:
         return []
     text = f"  {sentence(found, result.plan.world_size)}"
     if found.alarming:
-        return [Text(f"{text}   (ipexctl explain {TRAINED_ALONE})", "bold yellow")]
+        hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
+        return [Text(text, "bold yellow"), Text(hint, "yellow")]
     return [Text(text)]
 
 
