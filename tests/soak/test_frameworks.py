@@ -144,22 +144,24 @@ def outcome(done: subprocess.CompletedProcess[str], row: Row) -> tuple[str, bool
     reports = [m.groups() for m in map(REPORT.search, texts) if m]
     result = next((e for e in events if e["event"] == "result"), None)
     worlds = sorted({int(world) for world, _ in reports})
+    said = ", ".join(map(str, worlds)) or "none"
     if row.expected == "together":
         same = len({digest for _, digest in reports}) == 1
         good = (
             done.returncode == 0 and len(reports) == 8 and worlds == [8] and same
             and result["exchange"]["verdict"] == "together"
         )  # fmt: skip
-        return f"8 of 8 ranks report world size {worlds}, parameters equal: {same}", good
+        equal = "equal" if same else "different"
+        return f"8 of 8 ranks report world size {said}, parameters {equal}", good
     if row.expected == "alone":
         good = worlds == [1] and result["exchange"]["alarm"]
         return (
-            f"alarm: {result['exchange']['verdict']}, each rank reports world size {worlds}",
+            f"alarm: {result['exchange']['verdict']}, each rank reports world size {said}",
             good,
         )
-    said = "\n".join([*texts, done.stderr])
+    text = "\n".join([*texts, done.stderr])
     return f"exit code {done.returncode}: {row.expected}", (
-        done.returncode != 0 and row.expected in said and not reports
+        done.returncode != 0 and row.expected in text and not reports
     )
 
 
