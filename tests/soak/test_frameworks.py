@@ -152,7 +152,7 @@ def outcome(done: subprocess.CompletedProcess[str], row: Row) -> tuple[str, bool
             and result["exchange"]["verdict"] == "together"
         )  # fmt: skip
         equal = "equal" if same else "different"
-        return f"8 of 8 ranks report world size {said}, parameters {equal}", good
+        return f"{len(reports)} of 8 ranks report world size {said}, parameters {equal}", good
     if row.expected == "alone":
         good = worlds == [1] and result["exchange"]["alarm"]
         return (
