@@ -55,7 +55,7 @@ class Exchange:
     groups: tuple[tuple[int, ...], ...] = ()
     reason: str = ""  # why it is unknown
     steps: int = 0  # printed, by the rank that printed most
-    shared: bool = False  # ranks of a host share memory, of which nobody counts the bytes
+    shared: bool = False  # ranks of a host share memory, whose bytes are not counted
     trained: bool = False  # the code or the output says that ranks train, and together
     completed: bool = True  # the ranks came to their end
 

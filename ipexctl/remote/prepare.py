@@ -105,7 +105,7 @@ def modules(prefix):
     """Top-level modules that can be imported there, None where there may be others."""
     found = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
     if len(found) != 1 or os.path.islink(os.path.join(prefix, "lib")):
-        return None  # of --use-env: somebody else's, whose rules are not ours
+        return None  # of --use-env: another tool's, with rules of its own
     try:
         with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
             config = file.read().lower().replace(" ", "")

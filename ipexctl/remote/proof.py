@@ -45,7 +45,7 @@ def open_state(rank):
     try:
         fcntl.flock(at.state, fcntl.LOCK_EX)
     except OSError:
-        return  # no locks on this file system: nobody watches this rank
+        return  # no locks on this file system: this rank is not watched
     os.rename(path + ".new", path)
 def set_state(step):
     if at.state:
