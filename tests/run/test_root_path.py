@@ -43,7 +43,7 @@ def test_doctor_install_and_run_refuse_a_space(lab3, tmp_path):
 def test_a_root_may_have_letters_other_than_ascii(installed_lab, tmp_path):
     """Moved there: an environment may lie anywhere."""
     (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'])")
-    move = "cp -al .ipexctl größe"
+    move = "mkdir größe && cp -al .ipexctl/envs .ipexctl/current größe"
     for host in installed_lab.hosts:
         assert installed_lab.run_in(host, ["sh", "-c", move], user="trainer").returncode == 0
     argv = ["-f", str(installed_lab.hostfile), "-F", str(installed_lab.ssh_config), "-n", "3"]
