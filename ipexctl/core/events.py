@@ -222,9 +222,13 @@ def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
 def _traffic(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     links = listed(header.get("links"))
     groups = [listed(group) for group in listed(header.get("sharing"))]
-    joined = listed(header.get("joined"))
+    joined, strays = listed(header.get("joined")), listed(header.get("strays"))
     named = [*joined, *(rank for group in groups for rank in group)]
-    if len(links) > MOST_LINKS or len(groups) > MOST_LINKS or not ranks.issuperset(named):
+    if (
+        len(links) + len(strays) > MOST_LINKS
+        or len(groups) > MOST_LINKS
+        or not ranks.issuperset(named)
+    ):
         raise BadEvent("connections of ranks that are not on this host, or too many")
     return Traffic(
         Report(
@@ -232,6 +236,7 @@ def _traffic(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: 
             joined=tuple(joined),
             sharing=tuple(map(tuple, groups)),
             trouble=plain(header.get("trouble"), 200),
+            strays=tuple(_link(frozenset({0}), [0, *listed(s)])[1:] for s in strays),
         )
     )
 

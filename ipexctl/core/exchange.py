@@ -27,6 +27,9 @@ PER_STEP = 16  # fewer for each printed step: not one message of a collective
 HEAVY = 100  # times what a message takes: then the light connections beside it are told apart
 LIGHT = 10_000  # of a heavy connection's bytes, the part that still counts
 FOREIGN = 1_000_000  # bytes in both directions with an address that is not a rank's
+AGAIN = 5.0  # seconds until the next look after a warning
+MANY_STEPS = 10  # printed, before it counts that nothing was exchanged since the second
+BARRIER = 200  # bytes on a connection
 MOST_LINKS = 1024  # of one rank; those with the fewest bytes make room
 WARN_AFTER = 15.0  # seconds after the second printed step
 WAIT_AFTER = 60.0  # seconds at the rendezvous
@@ -58,6 +61,7 @@ class Exchange:
     shared: bool = False  # ranks of a host share memory, whose bytes are not counted
     trained: bool = False  # the code or the output says that ranks train, and together
     completed: bool = True  # the ranks came to their end
+    early: bool = False  # they exchanged something before their second step, and nothing since
 
     @property
     def alarming(self) -> bool:
@@ -72,6 +76,7 @@ class Report:
     joined: tuple[int, ...] = ()  # ranks with a connection to the rendezvous
     sharing: tuple[tuple[int, ...], ...] = ()  # ranks that map the same shared memory
     trouble: str = ""  # why it counts nothing
+    strays: tuple[tuple[Key, int, int], ...] = ()  # closed before it was known whose they were
 
 
 @dataclass
@@ -85,10 +90,13 @@ class Watch:
     joined: set[int] = field(default_factory=set)  # ranks that reached the rendezvous
     sharing: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)  # host -> why it counts nothing
+    strays: dict[str, dict[Key, tuple[int, int]]] = field(default_factory=dict)
     reporting: set[str] = field(default_factory=set)  # hosts that have counted
     _met: float | None = None  # when the first rank reached the rendezvous
     _second: float | None = None  # when a rank had printed two steps
-    _warned: bool = False
+    _at_second: dict[Key, int] | None = None  # bytes on each connection then
+    _warned: float | None = None  # when
+    _settled: bool = False  # whether there is nothing more to say
 
     def add(self, host: str, report: Report, now: float = 0.0) -> None:
         self.reporting.add(host)
@@ -98,6 +106,9 @@ class Watch:
         self.sharing[host] = report.sharing or self.sharing.get(host, ())
         if report.trouble:
             self.trouble[host] = report.trouble
+        self.strays[host] = {key: (sent, received) for key, sent, received in report.strays} or (
+            self.strays.get(host, {})
+        )
         for rank, key, sent, received in report.links:
             known = self.links.setdefault(rank, {})
             if key not in known and len(known) >= MOST_LINKS:
@@ -113,17 +124,24 @@ class Watch:
             self.steps[rank] = self.steps.get(rank, 0) + found
             if self._second is None and self.steps[rank] > 1:
                 self._second = now
+                self._at_second = {
+                    key: max(n) for own in self.links.values() for key, n in own.items()
+                }
 
     def warning(self, now: float) -> str:
-        """Said once, seconds after the second printed step; empty: nothing to say."""
-        if self._warned or self._second is None or now - self._second < WARN_AFTER:
+        """Some seconds after the second printed step, and once more when it is no longer true."""
+        if self._second is None or now - self._second < WARN_AFTER or self._settled:
             return ""
-        self._warned = True  # looked at once: an exchange that comes later is the summary's
+        if self._warned is not None and now - self._warned < AGAIN:
+            return ""
         found = self.judge()
-        if found is None or not found.alarming:
-            return ""
-        said = sentence(found, self.plan.world_size)
-        return f"WARNING: {said}   (ipexctl explain {TRAINED_ALONE})"
+        alarming = found is not None and found.alarming
+        if self._warned is None:
+            self._warned, self._settled = now, not alarming
+            more = f"   (ipexctl explain {TRAINED_ALONE})"
+            return f"WARNING: {so_far(found)}{more}" if found and alarming else ""
+        self._warned, self._settled = now, not alarming
+        return "" if alarming else "ranks have begun to exchange data"
 
     def waiting(self, now: float) -> str:
         """Said once: ranks are at the rendezvous, and no group has come of it."""
@@ -170,11 +188,16 @@ class Watch:
             return replace(seen, reason=why)
         groups = _components(world, [*_live(edges, steps), *shared])
         if len(groups) == 1:
-            return replace(seen, verdict=Verdict.TOGETHER)
+            stopped = completed and steps >= MANY_STEPS and self._stopped(edges) and not shared
+            verdict = Verdict.ALONE if stopped else Verdict.TOGETHER
+            return replace(seen, verdict=verdict, early=stopped)
         if foreign := self._foreign(edges):
             why = (
                 f"rank {foreign[0]} exchanged data with {foreign[1]}, which is not a rank's address"
             )
+            return replace(seen, reason=why)
+        if self._uncounted():
+            why = "connections between the hosts closed too soon to tell whose they were"
             return replace(seen, reason=why)
         verdict = Verdict.ALONE if len(groups) == world else Verdict.APART
         return replace(seen, verdict=verdict, groups=groups)
@@ -182,7 +205,8 @@ class Watch:
     def _trains(self, steps: int, *, completed: bool) -> bool:
         code = self.frameworks
         meant = code is None or code.means_together or bool(self.joined)
-        return meant and (steps > 0 or (completed and (code is None or code.trains)))
+        trains = code is None or code.trains
+        return meant and trains and (steps > 0 or completed)
 
     def _edges(self) -> Iterator[tuple[tuple[int, int, Key], tuple[int, int]]]:
         """(rank, other rank, own end): (sent, received), once from each side."""
@@ -194,6 +218,23 @@ class Watch:
             if other is None or stores & {(rank, key[1]), (other, key[3])}:
                 continue
             yield (rank, other, key), self.links[rank][key]
+
+    def _stopped(self, edges: Mapping[tuple[int, int, Key], tuple[int, int]]) -> bool:
+        """Has no connection carried more than a barrier since the second printed step?"""
+        before = self._at_second
+        return before is not None and all(
+            max(numbers) - before.get(key, 0) <= BARRIER for (_, _, key), numbers in edges.items()
+        )
+
+    def _uncounted(self) -> bool:
+        """Did both ends of a connection close that no rank was seen to have?"""
+        found = {key: n for host in self.strays.values() for key, n in host.items()}
+        known = {key for own in self.links.values() for key in own}
+        return any(
+            max(numbers) > GREETING
+            and ((other := (k[2], k[3], k[0], k[1])) in found or other in known)
+            for k, numbers in found.items()
+        )
 
     def _foreign(
         self, edges: Mapping[tuple[int, int, Key], tuple[int, int]]
@@ -211,16 +252,32 @@ def is_step(text: str) -> bool:
     return bool(_STEP.search(text[:2000])) and not _NOT_A_STEP.search(text[:2000])
 
 
+def so_far(found: Exchange) -> str:
+    """The warning, while the run goes on."""
+    if found.verdict is Verdict.ALONE:
+        return f"after {found.steps} printed steps ranks have exchanged nothing so far"
+    return f"so far {_apart(found)}"
+
+
+def _apart(found: Exchange) -> str:
+    groups = [f"{ranges(group)}" for group in found.groups[:4]]
+    more = f" and {len(found.groups) - 4} more" if len(found.groups) > 4 else ""
+    return (
+        f"ranks exchanged {short(found.bytes)}, but only within {len(found.groups)} groups: "
+        f"ranks {' | '.join(groups)}{more}"
+    )
+
+
 def sentence(found: Exchange, world: int) -> str:
-    """The line of the summary and of the warning."""
+    """The line of the summary."""
     if found.verdict is Verdict.UNKNOWN:
         return f"what ranks exchanged is not known: {found.reason}"
     if found.verdict is Verdict.APART:
-        groups = [f"{ranges(group)}" for group in found.groups[:4]]
-        more = f" and {len(found.groups) - 4} more" if len(found.groups) > 4 else ""
+        return _apart(found)
+    if found.early:
         return (
-            f"ranks exchanged {short(found.bytes)}, but only within {len(found.groups)} groups: "
-            f"ranks {' | '.join(groups)}{more}"
+            f"ranks exchanged {short(found.bytes)} before their second step and nothing since: "
+            f"each of the {world} trained alone"
         )
     if found.verdict is Verdict.ALONE:
         if not (found.trained or found.completed):

@@ -179,8 +179,24 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     """The known failure that the first failing rank's last words tell of, or else its end."""
     if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
         return None
-    found = causes.match([*map(unmarked, map(plain, result.tail)), result.cause], known)
-    return _with_its_port(found.cause, found.line) if found else None
+    lines = [*map(unmarked, map(plain, result.tail)), result.cause]
+    start = next((i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)), 0)
+    earlier = (text for text in lines[:start] if "warn" not in text.lower())
+    found = causes.match(lines[start:], known) or causes.match(earlier, known)
+    if found is None:
+        return None
+    if found.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
+        return replace(found.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
+    return _with_its_port(found.cause, found.line)
+
+
+_TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
+_PEER_DONE = (
+    "Another rank had already ended with code 0, so the ranks did different numbers of steps: "
+    "their shares of the data differ, or one of them stopped earlier.",
+    "DistributedSampler(..., drop_last=True) or Accelerate's prepare() for equal shares; with "
+    "DistributedDataParallel: `with model.join():` around the loop",
+)
 
 
 _PORT = re.compile(r"(?:\bport: |\]:)(\d{1,5})\b")  # torch's: [::]:29500, port: 29500

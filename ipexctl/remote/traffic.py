@@ -26,7 +26,11 @@ COUNTERS = struct.Struct("=QQ")
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
-FIRST, OFTEN, SELDOM = 0.1, 0.3, 1.0  # seconds between two looks: for the first link, young, old
+# seconds between two looks: a rank has just reached the rendezvous, is young, is old
+JUST, FIRST, OFTEN, SELDOM = 0.02, 0.1, 0.3, 1.0
+MEETING = 2.0  # seconds after the rendezvous in which a group forms
+CLOSING = 0.5  # seconds in which the kernel tells of the sockets of a rank that has ended
+STRAYS = 256  # connections that opened and closed between two looks, and are reported
 LARGEST, KEPT = 32, 256  # links of a rank that are reported and known: those with the most bytes
 MAPS_EVERY = 2.0  # seconds, of young ranks; later
 MAPS_SELDOM = 30.0
@@ -124,6 +128,9 @@ class Traffic:
         self.young = 0.0  # until then a look is taken often
         self.owners = {}  # inode -> rank, or None for a socket that is not a rank's
         self.links = {}  # key -> (rank, sent, received)
+        self.closed = set()  # keys whose last numbers are known
+        self.strays = {}  # key -> (sent, received): whose they were is not known
+        self.met = 0.0  # when a rank last reached the rendezvous
         self.told = {}  # key -> (sent, received) that the controller knows
         self.joined = set()  # ranks that have had a connection to the rendezvous
         self.sharing = []  # [[rank, ...]] that map the same memory
@@ -137,10 +144,16 @@ class Traffic:
             self.young = time.monotonic() + YOUNG
 
     def remove(self, rank):
-        """The rank has ended: its sockets have closed, and said so."""
-        self.report()
-        with self.lock:
-            self.pids.pop(rank, None)
+        """The rank has ended: its sockets close, and the kernel says so a moment later."""
+        deadline = time.monotonic() + CLOSING
+        while True:
+            self.report()
+            with self.lock:
+                own = {key for key, link in self.links.items() if link[0] == rank}
+                if self.trouble or own <= self.closed or time.monotonic() > deadline:
+                    self.pids.pop(rank, None)
+                    return
+            time.sleep(0.02)
 
     def loop(self, over):
         self.report()
@@ -149,7 +162,10 @@ class Traffic:
             self.report()
 
     def pause(self):
-        if time.monotonic() >= self.young:
+        now = time.monotonic()
+        if now < self.met + MEETING:
+            return JUST
+        if now >= self.young and (self.links or not self.joined):
             return SELDOM
         return OFTEN if self.links else FIRST
 
@@ -157,7 +173,7 @@ class Traffic:
         with self.lock:
             if self.trouble:
                 return
-            before = (len(self.joined), self.sharing, bool(self.sockets))
+            before = (len(self.joined), self.sharing, bool(self.sockets), len(self.strays))
             try:
                 moved = self.moved()
             except (OSError, struct.error) as e:
@@ -165,9 +181,11 @@ class Traffic:
                 self.call.emit({"event": "traffic", "trouble": self.trouble})
                 return
             self.look_at_memory()
-            if moved or before != (len(self.joined), self.sharing, bool(self.sockets)):
+            now = (len(self.joined), self.sharing, bool(self.sockets), len(self.strays))
+            if moved or before != now:
                 event = {"event": "traffic", "links": moved, "joined": sorted(self.joined)}
-                self.call.emit(dict(event, sharing=self.sharing))
+                strays = [list(key) + list(numbers) for key, numbers in self.strays.items()]
+                self.call.emit(dict(event, sharing=self.sharing, strays=strays))
 
     def look_at_memory(self):
         now = time.monotonic()
@@ -193,16 +211,24 @@ class Traffic:
             if not inode and key in self.links and sent is not None:
                 rank = self.links[key][0]  # its process has closed it, and bytes are on their way
             if rank is not None and self.store in (key[1], key[3]):
-                self.joined.add(rank)
+                if rank not in self.joined:
+                    self.joined.add(rank)
+                    self.met = time.monotonic()
             elif rank is not None:
                 if sent is None:
                     raise OSError(0, "this kernel counts no bytes (before 4.1)")
                 self.links[key] = (rank, sent, received)
         for key, _, _, sent, received in self.sockets.closed():
-            if key in self.links and sent is not None:
-                rank, before, _ = self.links[key]
-                if sent >= before:  # else the port is used again
-                    self.links[key] = (rank, sent, received)
+            if sent is None or self.store in (key[1], key[3]):
+                continue
+            if key not in self.links:
+                if self.joined and sent and received and len(self.strays) < STRAYS:
+                    self.strays[key] = (sent, received)
+                continue
+            rank, before, _ = self.links[key]
+            if sent >= before:  # else the port is used again
+                self.links[key] = (rank, sent, received)
+            self.closed.add(key)
         return self.news()
 
     def learn(self, found):
@@ -227,6 +253,7 @@ class Traffic:
             for _, key in links[KEPT:]:  # connections that come and go for days
                 del self.links[key]
                 self.told.pop(key, None)
+                self.closed.discard(key)
             for _, key in links[:LARGEST]:
                 numbers = self.links[key][1:]
                 if self.told.get(key) != numbers:

@@ -180,8 +180,41 @@ def test_the_warning_comes_once_and_after_the_second_step(watch):
     assert found.warning(100.0) == ""
     steps(found, 1, now=100.0)
     assert found.warning(110.0) == ""
-    assert found.warning(116.0).startswith("WARNING: ranks exchanged nothing: each of the 4")
-    assert found.warning(120.0) == ""
+    said = "WARNING: after 2 printed steps ranks have exchanged nothing so far   (ipexctl explain"
+    assert found.warning(116.0).startswith(said)
+    assert (found.warning(120.0), found.warning(122.0)) == ("", "")
+    mesh(found, lambda a, b: 5000)
+    assert found.warning(124.0) == ""
+    assert found.warning(128.0) == "ranks have begun to exchange data"
+    assert found.warning(200.0) == ""
+
+
+def test_a_group_that_fell_silent_after_its_first_step_is_told_at_the_end(watch):
+    found = watch()
+    mesh(found, lambda a, b: 700_000)
+    steps(found, 2)
+    steps(found, 20)
+    mesh(found, lambda a, b: 700_100)
+    assert found.judge(completed=False).verdict is Verdict.TOGETHER
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, True)
+    assert sentence(seen, 4) == (
+        "ranks exchanged 8 MB before their second step and nothing since: "
+        "each of the 4 trained alone"
+    )
+    mesh(found, lambda a, b: 701_000)
+    assert found.judge(completed=True).verdict is Verdict.TOGETHER
+
+
+def test_connections_that_closed_before_their_owner_was_known_are_not_called_nothing(watch):
+    found = watch()
+    mesh(found, lambda a, b: None)
+    there = ("10.0.0.1", 7, "10.0.0.2", 9)
+    found.add("n1", Report(strays=((there, 5000, 5000),)))
+    assert found.judge(completed=True).verdict is Verdict.ALONE  # one end is anybody's
+    found.add("n2", Report(strays=(((*there[2:], *there[:2]), 5000, 5000),)))
+    seen = found.judge(completed=True)
+    assert (seen.verdict, "too soon" in seen.reason) == (Verdict.UNKNOWN, True)
 
 
 def test_preprocessing_of_ten_minutes_gets_no_warning(watch):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from ipexctl.core.exchange import TRAINED_ALONE, sentence
+from ipexctl.core.exchange import TRAINED_ALONE, Verdict, sentence
 from ipexctl.core.fold import ranges
 from ipexctl.core.inventory import fold
 from ipexctl.core.outcome import HostEnd, RunResult, known_cause, slowest
@@ -101,6 +101,8 @@ def _exchange(result: RunResult) -> list[Text]:
     if found.alarming:
         hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
         return [Text(text, "bold yellow"), Text(hint, "yellow")]
+    if found.verdict is Verdict.ALONE and found.steps:
+        return [Text(f"{text}; its code joins no group (ipexctl explain {TRAINED_ALONE})")]
     return [Text(text)]
 
 

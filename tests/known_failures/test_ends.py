@@ -1,0 +1,43 @@
+"""Which known failure the end of a run names, where its last lines leave a choice."""
+
+from __future__ import annotations
+
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.outcome import RunResult, known_cause
+from ipexctl.core.runlog import RankEnd
+from ipexctl.verbs.known import failures
+
+PLAN = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")
+FAILED = RankEnd(0, "node01", code=1)
+GONE = "RuntimeError: Connection closed by peer [10.0.0.2]:1"
+TRACEBACK = "Traceback (most recent call last):"
+
+
+def ended(*tail: str, ends: tuple[RankEnd, ...] = (), victims: tuple[RankEnd, ...] = ()):
+    cause = "rank 0 on node01 exited with code 1"
+    result = RunResult(
+        "r1", 1, "rank-failed", 1.0, PLAN, (), first=FAILED, tail=tail, cause=cause,
+        ends=(FAILED, *ends), victims=victims,
+    )  # fmt: skip
+    return known_cause(result, failures())
+
+
+def test_what_the_script_has_survived_is_not_why_it_ended():
+    survived = "warning: ModuleNotFoundError(\"No module named 'wandb'\") - logging off"
+    assert ended(survived, TRACEBACK, "  File", "KeyError: 'train_loss'") is None
+    found = ended(survived, TRACEBACK, "ModuleNotFoundError: No module named 'pandas'")
+    assert found and found.slug == "module-missing"
+
+
+def test_what_a_library_printed_before_the_traceback_still_counts():
+    line = "internal_kvs.cpp:606 kvs_init: connection time (120) >= limit (120)"
+    found = ended(line, TRACEBACK, "  File", "RuntimeError: oneCCL: something")
+    assert found and found.slug == "ccl-rendezvous"
+
+
+def test_a_peer_that_had_ended_well_did_other_numbers_of_steps():
+    done, broken = RankEnd(1, "node02", code=0), RankEnd(1, "node02", code=1)
+    found = ended(TRACEBACK, GONE, ends=(done,))
+    assert found and "different numbers of steps" in found.why and "join()" in found.fix
+    victim = ended(TRACEBACK, GONE, ends=(broken,), victims=(broken,))
+    assert victim and "different numbers" not in victim.why
