@@ -17,7 +17,7 @@ from ipexctl.verbs.known import failures
 
 LINES = [
     line
-    for name in ("lines.toml", "lines_frameworks.toml")
+    for name in ("lines.toml", "lines_frameworks.toml", "lines_more.toml")
     for line in toml.loads(Path(__file__).with_name(name).read_text("utf-8"))["line"]
 ]
 KNOWN = {c.slug: c for c in failures()}
