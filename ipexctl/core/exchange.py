@@ -23,6 +23,7 @@ from ipexctl.core.sizes import short
 Key = tuple[str, int, str, int]  # own address and port, the other end's
 
 GREETING = 320  # bytes on a connection that was opened for a group, and for a barrier or two
+WORD = 32  # bytes on a connection that was only opened: what counts where nothing is trained
 PER_STEP = 16  # fewer for each printed step: not one message of a collective
 HEAVY = 100  # times what a message takes: then the light connections beside it are told apart
 LIGHT = 10_000  # of a heavy connection's bytes, the part that still counts
@@ -186,7 +187,8 @@ class Watch:
         if silent:
             why = f"{silent[0]}: {blind[silent[0]] or 'it reported no counters'}"
             return replace(seen, reason=why)
-        groups = _components(world, [*_live(edges, steps), *shared])
+        least = (GREETING if seen.trained or not completed else WORD) + PER_STEP * steps
+        groups = _components(world, [*_live(edges, least), *shared])
         if len(groups) == 1:
             stopped = completed and steps >= MANY_STEPS and self._stopped(edges) and not shared
             verdict = Verdict.ALONE if stopped else Verdict.TOGETHER
@@ -196,7 +198,7 @@ class Watch:
                 f"rank {foreign[0]} exchanged data with {foreign[1]}, which is not a rank's address"
             )
             return replace(seen, reason=why)
-        if self._uncounted():
+        if (seen.trained or self.joined) and self._uncounted():
             why = "connections between the hosts closed too soon to tell whose they were"
             return replace(seen, reason=why)
         verdict = Verdict.ALONE if len(groups) == world else Verdict.APART
@@ -293,13 +295,12 @@ def sentence(found: Exchange, world: int) -> str:
 
 
 def _live(
-    edges: Mapping[tuple[int, int, Key], tuple[int, int]], steps: int
+    edges: Mapping[tuple[int, int, Key], tuple[int, int]], least: int
 ) -> Iterator[tuple[int, int]]:
-    """The pairs of ranks whose connection carried more than a greeting.
+    """The pairs of ranks whose connection carried more than `least` bytes.
 
     Beside heavy connections, those that carried next to nothing (a barrier, a name) do not count.
     """
-    least = GREETING + PER_STEP * steps
     heaviest = max((max(numbers) for numbers in edges.values()), default=0)
     if heaviest > HEAVY * (least + 256):
         least = max(least + 256, heaviest // LIGHT)

@@ -130,6 +130,7 @@ class Traffic:
         self.links = {}  # key -> (rank, sent, received)
         self.closed = set()  # keys whose last numbers are known
         self.strays = {}  # key -> (sent, received): whose they were is not known
+        self.ending = 0  # ranks whose last numbers are waited for
         self.met = 0.0  # when a rank last reached the rendezvous
         self.told = {}  # key -> (sent, received) that the controller knows
         self.joined = set()  # ranks that have had a connection to the rendezvous
@@ -146,12 +147,15 @@ class Traffic:
     def remove(self, rank):
         """The rank has ended: its sockets close, and the kernel says so a moment later."""
         deadline = time.monotonic() + CLOSING
+        with self.lock:
+            self.ending += 1
         while True:
             self.report()
             with self.lock:
                 own = {key for key, link in self.links.items() if link[0] == rank}
                 if self.trouble or own <= self.closed or time.monotonic() > deadline:
                     self.pids.pop(rank, None)
+                    self.ending -= 1
                     return
             time.sleep(0.02)
 
@@ -218,11 +222,13 @@ class Traffic:
                 if sent is None:
                     raise OSError(0, "this kernel counts no bytes (before 4.1)")
                 self.links[key] = (rank, sent, received)
-        for key, _, _, sent, received in self.sockets.closed():
+        strange = self.ending or time.monotonic() < self.young  # else they are other programs'
+        for key, uid, _, sent, received in self.sockets.closed():
             if sent is None or self.store in (key[1], key[3]):
                 continue
             if key not in self.links:
-                if self.joined and sent and received and len(self.strays) < STRAYS:
+                ours = strange and uid in (0, os.getuid())  # 0: older kernels have forgotten
+                if ours and sent and received and len(self.strays) < STRAYS:
                     self.strays[key] = (sent, received)
                 continue
             rank, before, _ = self.links[key]

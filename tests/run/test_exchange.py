@@ -147,6 +147,15 @@ def test_much_data_with_an_address_that_is_no_ranks_leaves_it_open(watch):
     assert (seen.verdict, "192.168.0.9" in seen.reason) == (Verdict.UNKNOWN, True)
 
 
+def test_one_small_message_counts_where_nothing_is_trained(watch):
+    collects = code("import torch.distributed as dist\ndist.init_process_group('gloo')")
+    found, trains = watch(code=collects), watch()
+    for one in (found, trains):
+        mesh(one, lambda a, b: 170)
+    assert found.judge(completed=True).verdict is Verdict.TOGETHER
+    assert trains.judge(completed=True).verdict is Verdict.ALONE
+
+
 def test_a_download_is_no_exchange(watch):
     found = watch()
     mesh(found, lambda a, b: 10)
