@@ -198,7 +198,7 @@ class Watch:
                 f"rank {foreign[0]} exchanged data with {foreign[1]}, which is not a rank's address"
             )
             return replace(seen, reason=why)
-        if (seen.trained or self.joined) and self._uncounted():
+        if self.joined and self._uncounted(edges):
             why = "connections between the hosts closed too soon to tell whose they were"
             return replace(seen, reason=why)
         verdict = Verdict.ALONE if len(groups) == world else Verdict.APART
@@ -228,8 +228,11 @@ class Watch:
             max(numbers) - before.get(key, 0) <= BARRIER for (_, _, key), numbers in edges.items()
         )
 
-    def _uncounted(self) -> bool:
-        """Did both ends of a connection close that no rank was seen to have?"""
+    def _uncounted(self, edges: Mapping[tuple[int, int, Key], tuple[int, int]]) -> bool:
+        """Is there a rank whose connections were never seen, and did both ends of one close that
+        no rank was seen to have?"""
+        if len({rank for rank, _, _ in edges}) == self.plan.world_size:
+            return False
         found = {key: n for host in self.strays.values() for key, n in host.items()}
         known = {key for own in self.links.values() for key in own}
         return any(

@@ -130,6 +130,7 @@ class Traffic:
         self.links = {}  # key -> (rank, sent, received)
         self.closed = set()  # keys whose last numbers are known
         self.strays = {}  # key -> (sent, received): whose they were is not known
+        self.foreign = set()  # keys that other programs had at the last look
         self.ending = 0  # ranks whose last numbers are waited for
         self.met = 0.0  # when a rank last reached the rendezvous
         self.told = {}  # key -> (sent, received) that the controller knows
@@ -222,12 +223,14 @@ class Traffic:
                 if sent is None:
                     raise OSError(0, "this kernel counts no bytes (before 4.1)")
                 self.links[key] = (rank, sent, received)
-        strange = self.ending or time.monotonic() < self.young  # else they are other programs'
+        foreign = {s[0] for s in found if s[2] and self.owners.get(s[2]) is None}
+        strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'
         for key, uid, _, sent, received in self.sockets.closed():
             if sent is None or self.store in (key[1], key[3]):
                 continue
             if key not in self.links:
-                ours = strange and uid in (0, os.getuid())  # 0: older kernels have forgotten
+                ours = uid in (0, os.getuid())  # 0: older kernels have forgotten
+                ours = ours and strange and key not in self.foreign
                 if ours and sent and received and len(self.strays) < STRAYS:
                     self.strays[key] = (sent, received)
                 continue
@@ -235,6 +238,7 @@ class Traffic:
             if sent >= before:  # else the port is used again
                 self.links[key] = (rank, sent, received)
             self.closed.add(key)
+        self.foreign = foreign
         return self.news()
 
     def learn(self, found):

@@ -216,12 +216,16 @@ def test_a_group_that_fell_silent_after_its_first_step_is_told_at_the_end(watch)
 
 
 def test_connections_that_closed_before_their_owner_was_known_are_not_called_nothing(watch):
-    found = watch()
+    found, group = watch(), watch()
     mesh(found, lambda a, b: None)
+    mesh(group, lambda a, b: 10)
     there = ("10.0.0.1", 7, "10.0.0.2", 9)
+    back = (*there[2:], *there[:2])
+    group.add("n1", Report(strays=((there, 5000, 5000), (back, 5000, 5000))))
+    assert group.judge(completed=True).verdict is Verdict.ALONE  # its connections were all seen
     found.add("n1", Report(strays=((there, 5000, 5000),)))
     assert found.judge(completed=True).verdict is Verdict.ALONE  # one end is anybody's
-    found.add("n2", Report(strays=(((*there[2:], *there[:2]), 5000, 5000),)))
+    found.add("n2", Report(strays=((back, 5000, 5000),)))
     seen = found.judge(completed=True)
     assert (seen.verdict, "too soon" in seen.reason) == (Verdict.UNKNOWN, True)
 

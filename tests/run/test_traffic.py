@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import types
 from pathlib import Path
 
@@ -79,8 +80,24 @@ def test_what_went_through_a_socket_since_the_last_look_counts_when_it_has_close
     assert len(other.recv(4321, socket.MSG_WAITALL)) == 4321
     one.close()
     other.close()
-    watch.report()
+    deadline = time.monotonic() + 5.0  # the kernel tells a moment later
+    while call.links()[key][0] < 4321 and time.monotonic() < deadline:
+        time.sleep(0.02)
+        watch.report()
     assert 4321 <= call.links()[key][0] <= 4323  # its end counts, too
+
+
+def test_the_end_of_a_rank_waits_for_its_sockets_last_numbers(traffic, pair):
+    _, watch, call = traffic
+    one, other = pair
+    watch.report()
+    key = key_of(one)
+    one.sendall(b"x" * 4321)
+    assert len(other.recv(4321, socket.MSG_WAITALL)) == 4321
+    one.close()
+    other.close()
+    watch.remove(3)
+    assert (call.links()[key][0] >= 4321, watch.pids, watch.ending) == (True, {}, 0)
 
 
 def test_a_connection_to_the_rendezvous_only_says_that_the_rank_is_there(traffic, pair):
