@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+from pathlib import Path
+
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.outcome import RunResult, known_cause
 from ipexctl.core.runlog import RankEnd
@@ -41,3 +45,9 @@ def test_a_peer_that_had_ended_well_did_other_numbers_of_steps():
     assert found and "different numbers of steps" in found.why and "join()" in found.fix
     victim = ended(TRACEBACK, GONE, ends=(broken,), victims=(broken,))
     assert victim and "different numbers" not in victim.why
+
+
+def test_the_lines_that_were_set_aside_are_the_same_as_before_the_patterns():
+    folder = Path(__file__).parent
+    found = hashlib.sha256(gzip.decompress((folder / "held_out.toml.gz").read_bytes())).hexdigest()
+    assert found == (folder / "held_out.sha256").read_text().split()[0]
