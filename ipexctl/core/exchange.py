@@ -91,7 +91,7 @@ class Watch:
     joined: set[int] = field(default_factory=set)  # ranks that reached the rendezvous
     sharing: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)  # host -> why it counts nothing
-    strays: dict[str, dict[Key, tuple[int, int]]] = field(default_factory=dict)
+    strays: dict[Key, tuple[int, int]] = field(default_factory=dict)
     reporting: set[str] = field(default_factory=set)  # hosts that have counted
     _met: float | None = None  # when the first rank reached the rendezvous
     _second: float | None = None  # when a rank had printed two steps
@@ -107,9 +107,7 @@ class Watch:
         self.sharing[host] = report.sharing or self.sharing.get(host, ())
         if report.trouble:
             self.trouble[host] = report.trouble
-        self.strays[host] = {key: (sent, received) for key, sent, received in report.strays} or (
-            self.strays.get(host, {})
-        )
+        self.strays.update({key: (sent, received) for key, sent, received in report.strays})
         for rank, key, sent, received in report.links:
             known = self.links.setdefault(rank, {})
             if key not in known and len(known) >= MOST_LINKS:
@@ -233,7 +231,7 @@ class Watch:
         no rank was seen to have?"""
         if len({rank for rank, _, _ in edges}) == self.plan.world_size:
             return False
-        found = {key: n for host in self.strays.values() for key, n in host.items()}
+        found = self.strays
         known = {key for own in self.links.values() for key in own}
         return any(
             max(numbers) > GREETING

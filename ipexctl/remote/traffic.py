@@ -124,12 +124,14 @@ class Traffic:
     def __init__(self, call, store):
         self.call, self.store = call, store
         self.lock = threading.Lock()
+        self.came = threading.Event()  # a rank has started: the next look is due
         self.pids = {}  # rank -> pid
         self.young = 0.0  # until then a look is taken often
         self.owners = {}  # inode -> rank, or None for a socket that is not a rank's
         self.links = {}  # key -> (rank, sent, received)
         self.closed = set()  # keys whose last numbers are known
         self.strays = {}  # key -> (sent, received): whose they were is not known
+        self.strays_told = 0
         self.foreign = set()  # keys that other programs had at the last look
         self.ending = 0  # ranks whose last numbers are waited for
         self.met = 0.0  # when a rank last reached the rendezvous
@@ -144,6 +146,8 @@ class Traffic:
         with self.lock:
             self.pids[rank] = pid
             self.young = time.monotonic() + YOUNG
+            self.owners = {inode: own for inode, own in self.owners.items() if own is not None}
+        self.came.set()
 
     def remove(self, rank):
         """The rank has ended: its sockets close, and the kernel says so a moment later."""
@@ -163,7 +167,8 @@ class Traffic:
     def loop(self, over):
         self.report()
         while not over():
-            time.sleep(self.pause())
+            self.came.wait(self.pause())
+            self.came.clear()
             self.report()
 
     def pause(self):
@@ -178,7 +183,7 @@ class Traffic:
         with self.lock:
             if self.trouble:
                 return
-            before = (len(self.joined), self.sharing, bool(self.sockets), len(self.strays))
+            before = (len(self.joined), self.sharing, bool(self.sockets))
             try:
                 moved = self.moved()
             except (OSError, struct.error) as e:
@@ -186,10 +191,11 @@ class Traffic:
                 self.call.emit({"event": "traffic", "trouble": self.trouble})
                 return
             self.look_at_memory()
-            now = (len(self.joined), self.sharing, bool(self.sockets), len(self.strays))
-            if moved or before != now:
+            strays = [list(k) + list(n) for k, n in self.strays.items()][self.strays_told :]
+            self.strays_told += len(strays)
+            now = (len(self.joined), self.sharing, bool(self.sockets))
+            if moved or strays or before != now:
                 event = {"event": "traffic", "links": moved, "joined": sorted(self.joined)}
-                strays = [list(key) + list(numbers) for key, numbers in self.strays.items()]
                 self.call.emit(dict(event, sharing=self.sharing, strays=strays))
 
     def look_at_memory(self):

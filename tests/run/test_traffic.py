@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 import types
 from pathlib import Path
@@ -56,6 +57,17 @@ def key_of(s: socket.socket) -> tuple:
     return (3, *s.getsockname()[:2], *s.getpeername()[:2])
 
 
+def talk_and_close(watch, one: socket.socket, other: socket.socket) -> tuple:
+    """4321 bytes and the end, between two looks."""
+    watch.report()
+    key = key_of(one)
+    one.sendall(b"x" * 4321)
+    assert len(other.recv(4321, socket.MSG_WAITALL)) == 4321
+    one.close()
+    other.close()
+    return key
+
+
 def test_bytes_of_both_directions_are_counted_and_told_once(traffic, pair):
     _, watch, call = traffic
     one, other = pair
@@ -74,12 +86,7 @@ def test_bytes_of_both_directions_are_counted_and_told_once(traffic, pair):
 def test_what_went_through_a_socket_since_the_last_look_counts_when_it_has_closed(traffic, pair):
     _, watch, call = traffic
     one, other = pair
-    watch.report()
-    key = key_of(one)
-    one.sendall(b"x" * 4321)
-    assert len(other.recv(4321, socket.MSG_WAITALL)) == 4321
-    one.close()
-    other.close()
+    key = talk_and_close(watch, one, other)
     deadline = time.monotonic() + 5.0  # the kernel tells a moment later
     while call.links()[key][0] < 4321 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -90,12 +97,7 @@ def test_what_went_through_a_socket_since_the_last_look_counts_when_it_has_close
 def test_the_end_of_a_rank_waits_for_its_sockets_last_numbers(traffic, pair):
     _, watch, call = traffic
     one, other = pair
-    watch.report()
-    key = key_of(one)
-    one.sendall(b"x" * 4321)
-    assert len(other.recv(4321, socket.MSG_WAITALL)) == 4321
-    one.close()
-    other.close()
+    key = talk_and_close(watch, one, other)
     watch.remove(3)
     assert (call.links()[key][0] >= 4321, watch.pids, watch.ending) == (True, {}, 0)
 
@@ -115,6 +117,55 @@ def test_sockets_of_other_processes_are_not_a_ranks(traffic, pair):
     watch.pids = {3: 1 << 22}  # nobody
     watch.report()
     assert key_of(one) not in call.links()
+
+
+def test_a_rank_that_is_known_after_its_sockets_owns_them_too(traffic, pair):
+    _, watch, call = traffic
+    one, _ = pair
+    watch.pids = {4: 1 << 22}  # nobody
+    watch.report()
+    watch.add(3, os.getpid())
+    one.sendall(b"x" * 50)
+    watch.report()
+    assert key_of(one) in call.links()
+
+
+def test_the_start_of_a_rank_brings_the_next_look_at_once(traffic, pair):
+    module, watch, call = traffic
+    one, _ = pair
+    watch.pids, watch.young = {}, 0.0
+    assert watch.pause() == module.SELDOM
+    over = threading.Event()
+    watch.came.clear()
+    loop = threading.Thread(target=watch.loop, args=(over.is_set,))
+    watch.pause = lambda: 30.0
+    loop.start()
+    watch.add(3, os.getpid())
+    deadline = time.monotonic() + 10.0
+    while key_of(one) not in call.links() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    over.set()
+    watch.came.set()
+    loop.join()
+    assert key_of(one) in call.links()
+
+
+def test_a_connection_that_came_and_went_is_told_once(traffic, pair):
+    _, watch, call = traffic
+    watch.pids = {3: 1 << 22}  # its owner is not found
+    key = talk_and_close(watch, *pair)[1:]
+    watch.foreign = set()  # as if it had opened after the last look
+
+    def told() -> list:
+        return [s for e in call.events for s in e.get("strays", []) if tuple(s[:4]) == key]
+
+    deadline = time.monotonic() + 5.0
+    while not told() and time.monotonic() < deadline:
+        time.sleep(0.02)
+        watch.foreign = set()
+        watch.report()
+    watch.report()
+    assert len(told()) == 1
 
 
 def test_only_so_many_connections_are_kept(traffic):
