@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from ipexctl.core.code import BINDINGS, IPEX
 from ipexctl.core.inventory import fold
-from ipexctl.core.script_source import Call, Import, Source
+from ipexctl.core.script_imports import Imports
+from ipexctl.core.script_setting import HostEnvironment, Note, ProjectFiles
+from ipexctl.core.script_source import SPAWN, Call, Source, Value
 
 MODEL_OPTIONS = ("--model_name_or_path", "--model", "--tokenizer_name")
 DATASET_OPTIONS = ("--dataset_name",)
@@ -21,6 +23,11 @@ HUB_VARIABLES = frozenset(
     {"HF_HOME", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
     | {"TRANSFORMERS_CACHE", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}
 )  # whoever sets one of these has planned where names of a hub come from
+# who reads the options above as names of a hub
+_HUB_READERS = frozenset(
+    {"transformers", "trl", "datasets", "diffusers", "sentence_transformers", "huggingface_hub"}
+    | {"peft", "optimum", "open_clip", "timm", "accelerate", "vllm", "llamafactory"}
+)
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # load_dataset reads files with these
 _BUILDERS = frozenset(
@@ -42,6 +49,10 @@ _TRL = frozenset(
 )
 _FRAMEWORKS = ("transformers.", "trl.", "sentence_transformers.")
 _FALSE = frozenset({"no", "false", "f", "n", "0"})
+_LIGHTNING = frozenset(
+    {"lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer"}
+    | {"lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"}
+)
 BF16_NEEDS_USE_CPU = (4, 52)  # transformers: from here on bf16 alone asks for a GPU
 TRL_BF16 = (0, 19)
 
@@ -65,77 +76,6 @@ CCL_REMOVED = {"transformers": (5, 1), "accelerate": (1, 13)}
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A module that is no longer developed."""
-
-    distributions: tuple[str, ...]
-    use: str
-    install: str
-
-
-_BOUND = Ended(
-    ("oneccl-bind-pt", "torch-ccl"), 'the backend "gloo"', "ipexctl install --backend ccl"
-)
-_IPEX = Ended(
-    ("intel-extension-for-pytorch",),
-    "torch.autocast and torch.compile",
-    "ipexctl install --stack ipex",
-)
-_ENDED = {**dict.fromkeys(BINDINGS, _BOUND), **dict.fromkeys(IPEX, _IPEX)}
-
-
-@dataclass(frozen=True)
-class HostEnvironment:
-    """One host, and what its ranks find there. `modules`: with the standard library's;
-    None where they are not all known."""
-
-    host: str
-    packages: Mapping[str, str]
-    modules: frozenset[str] | None = None
-    has_route: bool = True  # a default route: it may reach a hub
-
-    def version(self, name: str) -> tuple[int, ...]:
-        """() where it is not installed."""
-        return tuple(int(n) for n in re.findall(r"\d+", self.packages.get(name, ""))[:2])
-
-    @property
-    def for_cpus(self) -> bool:
-        """Is its torch a build that uses no GPU?"""
-        torch = self.packages.get("torch", "")
-        return "+cpu" in torch or not any(name.startswith("nvidia-") for name in self.packages)
-
-
-@dataclass(frozen=True)
-class ProjectFiles:
-    """What is sent. `local`: names of models and datasets that are paths of this machine."""
-
-    sent: Collection[str]
-    cwd: str = ""
-    local: Collection[str] = frozenset()
-    variables: Collection[str] = frozenset()  # what the plan sets in the ranks
-    parts: frozenset[str] = field(init=False)  # names of files, without .py, and of folders
-
-    def __post_init__(self) -> None:
-        parts = (part.partition(".")[0] for path in self.sent for part in path.split("/"))
-        object.__setattr__(self, "parts", frozenset(parts))
-
-    def holds(self, name: str) -> bool:
-        path = posixpath.normpath(posixpath.join(self.cwd, name))
-        return any(p == path or p.startswith(f"{path}/") for p in self.sent)
-
-
-@dataclass(frozen=True)
-class Note:
-    place: str  # train.py:12
-    text: str
-    use: str
-
-    def __str__(self) -> str:
-        line = f"{self.place}: {self.text}; use {self.use}"
-        return "".join(c if c.isprintable() else "?" for c in line)
-
-
-@dataclass(frozen=True)
 class Review:
     """`sources`: the script, then the project's own modules that it imports."""
 
@@ -143,15 +83,27 @@ class Review:
     argv: Sequence[str]  # the script and its arguments
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
+    as_module: bool = False  # it is started with -m
+    ranks_per_host: int = 0  # 0: not the same number everywhere
 
     def notes(self) -> list[str]:
         if not self.hosts:
             return []
         found = [
-            *self._arguments(), *self._keywords(), *self._ended_imports(),
-            *self._missing_imports(), *self._hub(), *self._launchers(), *self._lone_states(),
+            *self._errors(), *self._arguments(), *self._keywords(),
+            *Imports(self.sources, self.hosts, self.files, self.as_module).notes(),
+            *self._hub(), *self._launchers(), *self._lone_states(), *self._lightning(),
+            *self._gpu(),
         ]  # fmt: skip
         return list(dict.fromkeys(map(str, found)))
+
+    def _errors(self) -> Iterator[Note]:
+        for source in self.sources:
+            if source.error:
+                why, line = source.error
+                version = ".".join(map(str, sys.version_info[:2]))
+                text = f"Python {version} of this machine cannot read it: {why}"
+                yield Note(f"{source.path}:{line}", text)
 
     # --- arguments of transformers' Trainer ------------------------------------------------------
 
@@ -288,45 +240,35 @@ class Review:
                     text = "PartialState() leaves every rank alone on CPUs"
                     yield Note(f"{source.path}:{call.line}", text, "PartialState(cpu=True)")
 
-    # --- imports ---------------------------------------------------------------------------------
-
-    def _ended_imports(self) -> Iterator[Note]:
-        for source, one in self._certain_imports():
-            if (ended := _ENDED.get(one.top)) is None or one.top in self.files.parts:
-                continue
-            if lack := self._lack(ended.distributions):
-                text = f"{one.top} is discontinued and not installed on {lack}"
-                use = f"{ended.use}, or install it with `{ended.install}`"
-                yield Note(f"{source.path}:{one.line}", text, use)
-
-    def _lack(self, names: Iterable[str]) -> str:
-        """The hosts whose environment is known and has none of these distributions."""
-        return fold(
-            [h.host for h in self.hosts if h.modules is not None and not {*names} & {*h.packages}]
-        )
-
-    def _missing_imports(self) -> Iterator[Note]:
-        told = self.files.parts | _ENDED.keys()
-        for source, one in self._certain_imports():
-            lack = [
-                h.host for h in self.hosts if h.modules is not None and one.top not in h.modules
-            ]
-            if lack and one.top not in told:
-                told |= {one.top}
-                text = f"module {one.top} is not installed on {fold(lack)}"
-                use = f"`ipexctl install -r {self._requirements()}` with the package that has it"
-                yield Note(f"{source.path}:{one.line}", text, use)
-
-    def _requirements(self) -> str:
-        found = ("requirements.txt", "pyproject.toml")
-        return next((name for name in found if name in self.files.sent), found[0])
-
-    def _certain_imports(self) -> Iterator[tuple[Source, Import]]:
-        """Those that fail the script if they fail, and are looked for in the environment."""
-        if any(s.changes_path for s in self.sources) or "PYTHONPATH" in self.files.variables:
+    def _lightning(self) -> Iterator[Note]:
+        """On CPUs both take one rank of one host where nothing else is said."""
+        hosts, each = len(self.hosts), self.ranks_per_host
+        if not each or hosts * each == 1 or not all(host.for_cpus for host in self.hosts):
             return
         for source in self.sources:
-            yield from ((source, one) for one in source.imports if one.sure and not one.level)
+            for call in source.calls:
+                if call.target not in _LIGHTNING or not call.complete:
+                    continue
+                given = dict(call.keywords)
+                devices, nodes = _count(given.get("devices", 1)), _count(given.get("num_nodes", 1))
+                if None in (devices, nodes) or (devices, nodes) == (each, hosts):
+                    continue
+                name = _last(call.target)
+                text = f"{name}(...) is for {nodes} x {devices} ranks, the run has {hosts} x {each}"
+                use = f'{name}(..., accelerator="cpu", devices={each}, num_nodes={hosts})'
+                yield Note(f"{source.path}:{call.line}", text, use)
+
+    # --- GPUs ------------------------------------------------------------------------------------
+
+    def _gpu(self) -> Iterator[Note]:
+        """The first of each file: whoever changes one looks at the next."""
+        if not all(host.for_cpus for host in self.hosts):
+            return
+        for source in self.sources:
+            for words, line in source.gpu[:1]:
+                use = 'the backend "gloo"' if "backend" in words else 'the device "cpu"'
+                text = f"{words} needs a GPU, and the torch of the hosts is built for CPUs"
+                yield Note(f"{source.path}:{line}", text, use)
 
     # --- models and datasets ---------------------------------------------------------------------
 
@@ -360,7 +302,8 @@ class Review:
 
     def named(self) -> Iterator[tuple[str, str, bool]]:
         """(place, name, is it a dataset) of each model and dataset that is loaded by its name."""
-        given = _options(self.argv[1:])
+        tops = {one.top for source in self.sources for one in source.imports}
+        given = _options(self.argv[1:]) if tops & _HUB_READERS else {}
         for options, dataset in ((MODEL_OPTIONS, False), (DATASET_OPTIONS, True)):
             for option in options:
                 if name := given.get(option[2:], ""):
@@ -375,6 +318,14 @@ class Review:
     def _launchers(self) -> Iterator[Note]:
         for source in self.sources:
             for launch, line in source.launches:
+                if launch.name == SPAWN:
+                    yield Note(
+                        f"{source.path}:{line}",
+                        f"{SPAWN} starts further processes in every rank",
+                        "one call of its function, with RANK, LOCAL_RANK and WORLD_SIZE from the "
+                        "environment",
+                    )
+                    continue
                 script = launch.script[0] if launch.script else "SCRIPT"
                 if any(c in script for c in "?{} "):
                     script = "SCRIPT"
@@ -402,6 +353,13 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 def _is_true(value: str) -> bool:
     """As transformers reads a switch: --bf16, --bf16 True."""
     return value.lower() not in _FALSE
+
+
+def _count(value: Value) -> int | None:
+    """Of `devices` and `num_nodes`; None: not known here."""
+    if isinstance(value, str):
+        return 1 if value == "auto" else int(value) if value.isdecimal() else None
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def _last(target: str) -> str:

@@ -9,19 +9,27 @@ from dataclasses import dataclass, field
 
 from ipexctl.core.launchers import Launch, launch_of
 
-Value = bool | str | None  # of a keyword: None where only the run will know it
+Value = bool | int | str | None  # of a keyword: None where only the run will know it
 
 _STARTS_A_PROCESS = frozenset(
     {f"subprocess.{n}" for n in ("run", "call", "check_call", "check_output", "Popen")}
     | {f"subprocess.{n}" for n in ("getoutput", "getstatusoutput")}
     | {f"os.{n}" for n in ("system", "popen", "execvp", "execv", "execlp", "execl")}
 )
+SPAWN = "torch.multiprocessing.spawn"
 PLUGINS = {"DeepSpeedPlugin": "DeepSpeed", "FullyShardedDataParallelPlugin": "FSDP"}
 SHARDING = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}  # of TrainingArguments, of the command line
 _ENDS = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _CATCHES_NOTHING = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 _PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
-_FRAMEWORKS = frozenset({"transformers", "trl", "sentence_transformers", "accelerate"})
+_FRAMEWORKS = frozenset(
+    {"transformers", "trl", "sentence_transformers", "accelerate"}
+    | {"lightning", "pytorch_lightning", "lightning_fabric"}
+)
+# what is inside one of these may not be called, though the statement runs
+_MAYBE = (
+    ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
+)  # fmt: skip
 _HUB_CALLS = {
     "load_dataset": ("datasets.load_dataset", "path"),
     "snapshot_download": ("huggingface_hub.snapshot_download", "repo_id"),
@@ -84,6 +92,8 @@ class Source:
     changes_argv: bool = False
     called: frozenset[str] = frozenset()  # the last part of the name of all that it calls
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
+    gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
+    error: tuple[str, int] | None = None  # why it is no Python to the one here, and the line
 
 
 def read_source(path: str, text: str, *, main: bool) -> Source:
@@ -93,7 +103,9 @@ def read_source(path: str, text: str, *, main: bool) -> Source:
         reader = _Reader(main)
         reader.read(tree)
         return reader.source(path)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except SyntaxError as e:
+        return Source(path, error=(e.msg, e.lineno or 1))
+    except (ValueError, RecursionError, MemoryError):
         return Source(path)
 
 
@@ -112,6 +124,7 @@ class _Reader:
     changes_argv: bool = False
     call_names: set[str] = field(default_factory=set)
     sharding: set[str] = field(default_factory=set)
+    gpu: list[tuple[str, int]] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)  # name here -> dotted name there
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
     listed: dict[str, list[ast.expr]] = field(default_factory=dict)  # name -> tuple assigned to it
@@ -123,7 +136,7 @@ class _Reader:
             path, tuple(self.imports), tuple(self.calls), tuple(self.parsers),
             tuple(self.hub_names), tuple(self.launches), tuple(self.bases),
             frozenset(self.options), frozenset(self.written), self.changes_path, self.changes_argv,
-            frozenset(self.call_names), frozenset(self.sharding),
+            frozenset(self.call_names), frozenset(self.sharding), tuple(self.gpu),
         )  # fmt: skip
 
     def read(self, tree: ast.Module) -> None:
@@ -242,8 +255,14 @@ class _Reader:
         for node in ast.walk(expression):
             if isinstance(node, ast.Call):
                 self._call(node, guarded=guarded)
+        for node in _certain(expression) if sure and not guarded else ():
+            if isinstance(node, ast.Call):
+                if words := self._of_gpu(node):
+                    self.gpu.append((words, node.lineno))
+                if self.dotted(node.func) == SPAWN:
+                    self.launches.append((Launch(SPAWN), node.lineno))
                 name = node.func.id if isinstance(node.func, ast.Name) else ""
-                if sure and not guarded and name in self.functions:
+                if name in self.functions:
                     self.called.append(name)
 
     def _call(self, node: ast.Call, *, guarded: bool) -> None:
@@ -270,6 +289,22 @@ class _Reader:
         if framework or target in {name for name, _ in self.bases}:
             self._framework(node, target, keywords)
         self._hub(node, target, last, keywords)
+
+    def _of_gpu(self, node: ast.Call) -> str:
+        """The words of a call that needs a GPU: model.cuda(), x.to("cuda:0"), a backend "nccl"."""
+        target = self.dotted(node.func)
+        last = node.func.attr if isinstance(node.func, ast.Attribute) else target
+        keywords = {k.arg: _text(k.value) for k in node.keywords if k.arg}
+        if last.rpartition(".")[2] in ("init_process_group", "init_distributed"):
+            given = keywords.get("backend") or keywords.get("dist_backend") or _first(node)
+            return f'the backend "{given}"' if given == "nccl" else ""
+        if target == "torch.cuda.set_device":
+            return f"{target}()"
+        if last == "cuda" and isinstance(node.func, ast.Attribute):
+            return ".cuda()"
+        device = _first(node) if last == "to" else keywords.get("device", "")
+        known = last == "to" or target.startswith("torch.")
+        return f'the device "{device}"' if known and device.partition(":")[0] == "cuda" else ""
 
     def _sharding(self, target: str, keywords: dict[str, ast.expr]) -> None:
         self.sharding |= {what for name, what in PLUGINS.items() if target.endswith(f".{name}")}
@@ -318,6 +353,14 @@ def _expressions(node: ast.stmt) -> Iterator[ast.expr]:
             yield from filter(None, [*child.defaults, *child.kw_defaults])
 
 
+def _certain(expression: ast.AST) -> Iterator[ast.AST]:
+    """The parts that are evaluated whenever the expression is."""
+    yield expression
+    if not isinstance(expression, _MAYBE):
+        for part in ast.iter_child_nodes(expression):
+            yield from _certain(part)
+
+
 def _may_leave(statement: ast.stmt) -> bool:
     """May it end the function or the script, so that nothing after it is certain to run?"""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -341,9 +384,13 @@ def _text(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+def _first(node: ast.Call) -> str:
+    return _text(node.args[0]) if node.args else ""
+
+
 def _constant(node: ast.expr) -> Value:
     value = node.value if isinstance(node, ast.Constant) else None
-    return value if isinstance(value, bool | str) else None
+    return value if isinstance(value, bool | int | str) else None
 
 
 def _command(node: ast.Call) -> list[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ipexctl.core import choice, launch, printed
 from ipexctl.core.data import Held
 from ipexctl.core.model import Facts, Host, LaunchPlan
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
-from ipexctl.verbs import data
+from ipexctl.verbs import data, sync
 from ipexctl.verbs.hints import spelled_error
+from ipexctl.verbs.preflight import review_script
 from ipexctl.verbs.run import (
     RunOptions,
     choice_of,
@@ -62,6 +63,10 @@ def planned(target: Target, options: RunOptions) -> Planned:
         nodes = each(hosts.hosts, prepare, target)
         plan = plan_of(list(nodes.values()), options, script, held, run_id)
         choice.check(chosen, plan)
+        used = {host.host for host in plan.hosts}
+        those = [node for node in nodes.values() if node.host.name in used]
+        files = script.files(replace(options, confirm=sync.always))
+        review_script(script.argv, script.sources, plan, files, those, target.note)
         facts = {node.host.name: node.facts for node in nodes.values()}
         return Planned(plan, tuple(facts[host.host] for host in plan.hosts))
     except IpexctlError as e:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +21,14 @@ from ipexctl.core import preflight as core
 from ipexctl.core.launch import Node
 from ipexctl.core.model import Finding, Host, HostDown, LaunchPlan, Peer
 from ipexctl.core.preflight import Judged
-from ipexctl.core.script_review import HostEnvironment, ProjectFiles, Review
+from ipexctl.core.script_review import Review
+from ipexctl.core.script_setting import HostEnvironment, ProjectFiles
 from ipexctl.core.script_source import Source
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.doctor import Seen, connect_all
 from ipexctl.verbs.hints import spelled
-from ipexctl.verbs.sync import InPlace, Snapshot
+from ipexctl.verbs.sync import InPlace, Snapshot, why_left_out
 from ipexctl.verbs.target import Target
 from ipexctl.verbs.versions import table
 
@@ -68,7 +70,7 @@ def review_script(
     sources: Sequence[Source],
     plan: LaunchPlan,
     files: Snapshot | InPlace,
-    flight: Flight,
+    nodes: Iterable[Node],
     note: Note,
 ) -> None:
     """Warns about what in the script and its arguments does not fit the hosts."""
@@ -76,16 +78,40 @@ def review_script(
         return
     project, sent = files.project, [f.path for f in files.bundle.tree.files]
     variables = {n for host in plan.hosts for n, _ in (*host.env, *host.rank_env)}
-    given = ProjectFiles(sent, project.cwd, variables=variables | {*plan.secret})
+    module = argv[0] == "-m"
+    read = [source for source in sources if source.path in sent]
+    beside = project.cwd if module else posixpath.dirname(sources[0].path) if sources else ""
+    given = ProjectFiles(
+        sent,
+        project.cwd,
+        variables=variables | {*plan.secret},
+        kept_here=dict(_kept_here(files, beside, read)),
+    )
+    counts = {len(host.ranks) for host in plan.hosts}
     review = Review(
-        [source for source in sources if source.path in sent],
-        argv[1:] if argv[0] == "-m" else argv,
-        [_environment(node) for node in flight.nodes.values()],
+        read,
+        argv[1:] if module else argv,
+        [_environment(node) for node in nodes],
         given,
+        as_module=module,
+        ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
     local = {name for _, name, _ in review.named() if os.path.exists(project.start / name)}
     for line in replace(review, files=replace(given, local=local)).notes():
         note(f"preflight: {line}")
+
+
+def _kept_here(
+    files: Snapshot, beside: str, sources: Sequence[Source]
+) -> Iterator[tuple[str, str]]:
+    """Modules beside the script that are not sent: (name, why and what to do)."""
+    sent = {file.path for file in files.bundle.tree.files}
+    for name in {one.top for source in sources for one in source.imports if not one.level}:
+        for end in (".py", "/__init__.py"):
+            path = posixpath.normpath(posixpath.join(beside, name + end))
+            if path not in sent and (files.project.folder / path).is_file():
+                why, what = why_left_out(files.project, path, os.environ)
+                yield name, f"{why}; {what}" if what else why
 
 
 def _environment(node: Node) -> HostEnvironment:

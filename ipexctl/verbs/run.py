@@ -172,8 +172,9 @@ class _Run:
             force=self.options.force, among=self.options.ports is None,
         )  # fmt: skip
         preflight.review_script(
-            self.script.argv, self.script.sources, plan, self.files, flight, self.painter.note
-        )
+            self.script.argv, self.script.sources, plan, self.files, nodes.values(),
+            self.painter.note,
+        )  # fmt: skip
         preflight.check(flight, self.painter.note)
 
     def _send(self, host: Host) -> sync.Sent:

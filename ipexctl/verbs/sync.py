@@ -134,8 +134,13 @@ def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> N
     project = snapshot.project
     path = posixpath.normpath(posixpath.join(project.cwd, script))
     if all(file.path != path for file in snapshot.bundle.tree.files):
-        why, hint = left_out(project.folder, path, _outer(project, environ))
+        why, hint = why_left_out(project, path, environ)
         raise InputError(f"the script {script} is not sent to the hosts", why=why, hint=hint)
+
+
+def why_left_out(project: Project, path: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Of a file that stays here: why, and what to do about it."""
+    return left_out(project.folder, path, _outer(project, environ))
 
 
 def always(question: str) -> bool:

@@ -155,6 +155,17 @@ def test_what_a_run_refuses_is_refused_by_its_plan(here, how, words, said):
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
+def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here, how):
+    (here / "code/.gitignore").write_text("mine.py\n")
+    (here / "code/mine.py").write_text("")
+    (here / "code/imports.py").write_text("import mine\n")
+    done = run(here, how, "imports.py", active=str(here / "env"))
+    assert done.returncode == 0
+    assert "imports.py:1: module mine is beside the script and not sent: left out by" in done.stderr
+    assert "preflight" not in done.stdout
+
+
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
     assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
 
@@ -265,10 +276,10 @@ def test_an_import_that_the_installed_environment_lacks_is_told(here):
     (here / "code/train.py").write_text("import torch, helpers\nimport numpy\n")
     (here / "code/helpers.py").write_text("import torch_ccl\n")
     lines = [
-        "helpers.py:1: torch_ccl is discontinued and not installed on localhost; use the backend "
-        '"gloo", or install it with `ipexctl install --backend ccl`',
         "train.py:2: module numpy is not installed on localhost; use `ipexctl install -r "
         "requirements.txt` with the package that has it",
+        "helpers.py:1: torch_ccl is discontinued and not installed on localhost; use the backend "
+        '"gloo", or install it with `ipexctl install --backend ccl`',
     ]
     done = run(here, "--force", "train.py", active="")
     assert (done.returncode, [n for n in preflight(done) if n in lines]) == (1, lines)

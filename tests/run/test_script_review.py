@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from ipexctl.core.launchers import launch_of, refuse_launcher
-from ipexctl.core.script_review import HostEnvironment, ProjectFiles, Review
+from ipexctl.core.script_review import Review
+from ipexctl.core.script_setting import HostEnvironment, ProjectFiles
 from ipexctl.core.script_source import read_source
 from ipexctl.errors import InputError
 from ipexctl.verbs.preflight import STDLIB
@@ -15,7 +17,7 @@ from ipexctl.verbs.script_sources import read_sources
 
 V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}
 V4 = {"torch": "2.6.0+cpu", "transformers": "4.44.2", "accelerate": "0.34.2", "trl": "0.11.4"}
-MODULES = STDLIB | {"torch", "transformers", "accelerate", "trl", "datasets", "google"}
+MODULES = STDLIB | {"torch", "transformers", "accelerate", "trl", "datasets", "google", "lightning"}
 
 
 def host(name: str = "node01", packages=V5, **more) -> HostEnvironment:
@@ -25,7 +27,8 @@ def host(name: str = "node01", packages=V5, **more) -> HostEnvironment:
 def review(text: str, *args: str, hosts=(), **files) -> list[str]:
     given = ProjectFiles(files.pop("sent", ("train.py",)), **files)
     source = read_source("train.py", text, main=True)
-    return Review([source], ("train.py", *args), hosts or [host()], given).notes()
+    found = Review([source], ("train.py", *args), hosts or [host()], given, ranks_per_host=2)
+    return found.notes()
 
 
 HF = "from transformers import HfArgumentParser, TrainingArguments\n"
@@ -119,6 +122,38 @@ WARNED = {
         "import subprocess\nsubprocess.check_call('accelerate launch x.py'.split())\n", [],
         ["train.py:2: accelerate launch here starts"],
     ),
+    "spawn": (
+        "import torch.multiprocessing as mp\nmp.spawn(f, nprocs=4)\n", [],
+        ["train.py:2: torch.multiprocessing.spawn starts further processes in every rank; use one"],
+    ),
+    "nccl": (
+        "import torch.distributed as dist\ndist.init_process_group(backend='nccl')\n", [],
+        ['train.py:2: the backend "nccl" needs a GPU, and the torch of the hosts is built for '
+         'CPUs; use the backend "gloo"'],
+    ),
+    "a GPU": (
+        "import torch\ndef main():\n    model = Net().to('cuda:0')\n    x.cuda()\nmain()\n", [],
+        ['train.py:3: the device "cuda:0" needs a GPU'],
+    ),
+    ".cuda()": ("import torch\nnet.cuda()\n", [], ["train.py:2: .cuda() needs a GPU"]),
+    "set_device": (
+        "import torch\ntorch.cuda.set_device(0)\n", [],
+        ["train.py:2: torch.cuda.set_device() needs a GPU"],
+    ),
+    "Lightning's defaults": (
+        "import lightning as L\nL.Trainer(max_epochs=1, strategy='ddp')\n", [],
+        ['train.py:2: Trainer(...) is for 1 x 1 ranks, the run has 1 x 2; use '
+         'Trainer(..., accelerator="cpu", devices=2, num_nodes=1)'],
+    ),
+    "Fabric's": (
+        "from lightning.fabric import Fabric\nFabric(devices=4, num_nodes=2)\n", [],
+        ["train.py:2: Fabric(...) is for 2 x 4 ranks, the run has 1 x 2"],
+    ),
+    "a name that is not that of its package": (
+        "import cv2\n", [],
+        ["train.py:1: module cv2 is not installed on node01; use `ipexctl install -r "
+         "requirements.txt` with opencv-python-headless in it"],
+    ),
 }  # fmt: skip
 
 
@@ -179,7 +214,22 @@ SILENT = {
         "import subprocess\nsubprocess.run(['mpirun', '--version'])\n", [],
     ),
     "another program": ("import subprocess\nsubprocess.run(['git', 'log', 'mpirun'])\n", []),
-    "Python 2": ("print 'x'\nimport apex\n", ["--use_ipex"]),
+    "a GPU that is asked for": (
+        "import torch\nif torch.cuda.is_available():\n    m.cuda()\n"
+        "x = m.cuda() if gpu else m\nf = lambda: m.cuda()\n[t.cuda() for t in ts]\n"
+        "gpu and m.cuda()\nm.to(device)\np.add('--x', device='cuda')\n", [],
+    ),
+    "gloo and a CPU": (
+        "import torch\ntorch.distributed.init_process_group('gloo')\nm.to('cpu')\n", [],
+    ),
+    "a spawn that may not be": (
+        "import torch.multiprocessing as mp\nif n > 1:\n    mp.spawn(f, nprocs=n)\n", [],
+    ),
+    "Lightning with its numbers": (
+        "import lightning as L\nL.Trainer(devices=2, num_nodes=1)\nL.Fabric(devices='2')\n"
+        "L.Trainer(devices=n)\nL.Trainer(**kw)\n", [],
+    ),
+    "names that no hub reads": ("import argparse\n", ["--model", "resnet50"]),
     "nothing": ("", []),
 }  # fmt: skip
 
@@ -187,6 +237,43 @@ SILENT = {
 @pytest.mark.parametrize(("text", "args"), SILENT.values(), ids=SILENT)
 def test_where_it_cannot_be_known_nothing_is_said(text, args) -> None:
     assert review(text, *args) == []
+
+
+def test_what_python_cannot_read_is_told_with_its_line() -> None:
+    (note,) = review("import apex\nprint 'x'\n", "--use_ipex")
+    assert re.fullmatch(
+        r"train\.py:2: Python 3\.\d+ of this machine cannot read it: Missing parentheses .*", note
+    )
+
+
+def of_project(path: str, text: str, **more) -> list[str]:
+    """Notes on a script below a folder in which the ranks start."""
+    module, modules = more.pop("as_module", False), more.pop("modules", MODULES)
+    source = read_source(path, text, main=True)
+    given = ProjectFiles((path, "common.py"), **more)
+    return Review([source], (path,), [host(modules=modules)], given, as_module=module).notes()
+
+
+def test_a_module_of_the_project_is_looked_for_where_python_does() -> None:
+    text = "import common\n"
+    assert of_project("train.py", text) == []
+    assert of_project("sub/train.py", text, as_module=True) == []
+    assert of_project("sub/train.py", text, variables={"PYTHONPATH"}) == []
+    assert of_project("sub/train.py", text, modules=MODULES | {"common"}) == []
+    assert of_project("sub/train.py", text, modules=None) == of_project("sub/train.py", text)
+    assert of_project("sub/train.py", text) == [
+        "sub/train.py:1: module common is not in the script's folder, where Python looks for it; "
+        "use `ipexctl run -m sub.train`, or --env PYTHONPATH=."
+    ]
+    assert of_project("sub/train.py", text, cwd="sub") == []  # whether it is meant is not known
+
+
+def test_a_module_that_stays_here_is_told_with_the_reason() -> None:
+    kept = {"data": "left out by data.py in .gitignore; write into .ipexctlignore: !data.py"}
+    found = of_project("train.py", "import data\n", kept_here=kept)
+    assert found == [f"train.py:1: module data is beside the script and not sent: {kept['data']}"]
+    assert of_project("train.py", "import data\n", kept_here=kept, modules=None) == found
+    assert of_project("train.py", "import torch\n", kept_here={"torch": "x"}) == []
 
 
 def test_each_argument_is_judged_by_the_versions_on_the_hosts() -> None:

@@ -1,0 +1,71 @@
+"""Where a script will run: its hosts' environments and the files that are sent. And notes on it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class HostEnvironment:
+    """One host, and what its ranks find there. `modules`: with the standard library's;
+    None where they are not all known."""
+
+    host: str
+    packages: Mapping[str, str]
+    modules: frozenset[str] | None = None
+    has_route: bool = True  # a default route: it may reach a hub
+
+    def version(self, name: str) -> tuple[int, ...]:
+        """() where it is not installed."""
+        return tuple(int(n) for n in re.findall(r"\d+", self.packages.get(name, ""))[:2])
+
+    @property
+    def for_cpus(self) -> bool:
+        """Is its torch a build that uses no GPU?"""
+        torch = self.packages.get("torch", "")
+        return "+cpu" in torch or not any(name.startswith("nvidia-") for name in self.packages)
+
+
+@dataclass(frozen=True)
+class ProjectFiles:
+    """What is sent. `local`: names of models and datasets that are paths of this machine."""
+
+    sent: Collection[str]
+    cwd: str = ""
+    local: Collection[str] = frozenset()
+    variables: Collection[str] = frozenset()  # what the plan sets in the ranks
+    # modules beside the script that are not sent: why, and what to do
+    kept_here: Mapping[str, str] = field(default_factory=dict)
+    parts: frozenset[str] = field(init=False)  # names of files, without .py, and of folders
+
+    def __post_init__(self) -> None:
+        parts = (part.partition(".")[0] for path in self.sent for part in path.split("/"))
+        object.__setattr__(self, "parts", frozenset(parts))
+
+    def has_module(self, folder: str, name: str) -> bool:
+        start = posixpath.normpath(posixpath.join(folder, name))
+        return any(path.startswith((f"{start}.", f"{start}/")) for path in self.sent)
+
+    @property
+    def requirements(self) -> str:
+        """The file for `install -r`, also where there is none yet."""
+        found = ("requirements.txt", "pyproject.toml")
+        return next((name for name in found if name in self.sent), found[0])
+
+    def holds(self, name: str) -> bool:
+        path = posixpath.normpath(posixpath.join(self.cwd, name))
+        return any(p == path or p.startswith(f"{path}/") for p in self.sent)
+
+
+@dataclass(frozen=True)
+class Note:
+    place: str  # train.py:12
+    text: str
+    use: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.place}: {self.text}" + (f"; use {self.use}" if self.use else "")
+        return "".join(c if c.isprintable() else "?" for c in line)
