@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,11 @@ from ipexctl.verbs.installing.work import Install, InstallReport, Progress
 from ipexctl.verbs.target import Target
 
 MakeLab = Callable[[LabSpec], Lab]
+
+
+def pytest_configure() -> None:
+    """`make test &` in a script ignores Ctrl-C, and so would all that tests start and interrupt."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
