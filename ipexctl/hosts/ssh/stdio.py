@@ -37,20 +37,10 @@ def run(host: Host, link: Link, command: str, timeout: float) -> int:
     translate_exit_signal(link.transport)
     try:
         channel: Any = link.transport.open_session(timeout=timeout)
-        output, errors = _Inbox(), _Inbox()
-        channel.in_buffer, channel.in_stderr_buffer = output, errors  # before there is any data
-        # bytes of an argument that are not UTF-8 came as surrogates
-        line = command.encode("utf-8", "surrogateescape")
-        accepted = request_exec(channel, line, time.monotonic() + timeout)
     except (SSHException, EOFError, OSError):
         raise connection_lost(host.name) from None
-    if not accepted:
-        raise connection_lost(host.name)
-    writers = (_Writer(channel, output, STDOUT), _Writer(channel, errors, STDERR))
-    for writer in writers:
-        writer.start()
-    threading.Thread(target=_send_stdin, args=(channel,), daemon=True).start()
     try:
+        writers = _start(host, channel, command, timeout)
         for writer in writers:
             writer.join()
         channel.status_event.wait()
@@ -65,6 +55,26 @@ def run(host: Host, link: Link, command: str, timeout: float) -> int:
     if not channel.eof_received and not link.transport.is_active():
         raise connection_lost(host.name)
     return int(channel.exit_status) if channel.exit_status >= 0 else NO_STATUS
+
+
+def _start(host: Host, channel: Any, command: str, timeout: float) -> tuple[_Writer, _Writer]:
+    from paramiko import SSHException
+
+    output, errors = _Inbox(), _Inbox()
+    channel.in_buffer, channel.in_stderr_buffer = output, errors  # before there is any data
+    try:
+        # bytes of an argument that are not UTF-8 came as surrogates
+        line = command.encode("utf-8", "surrogateescape")
+        accepted = request_exec(channel, line, time.monotonic() + timeout)
+    except (SSHException, EOFError, OSError):
+        raise connection_lost(host.name) from None
+    if not accepted:
+        raise connection_lost(host.name)
+    writers = (_Writer(channel, output, STDOUT), _Writer(channel, errors, STDERR))
+    for writer in writers:
+        writer.start()
+    threading.Thread(target=_send_stdin, args=(channel,), daemon=True).start()
+    return writers
 
 
 def _interrupt(channel: Any) -> None:
