@@ -17,6 +17,7 @@ from ipexctl.errors import RunFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs import preflight as verb
+from ipexctl.verbs.script_sources import read_sources
 from ipexctl.verbs.sync import Project, never, take
 from ipexctl.verbs.target import Target
 from tests import made
@@ -78,9 +79,10 @@ def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     argv = ("t.py", "--model", "x" * 300)
     node = Node(made.host("node01"), clean(), made.prepared())
     plan = launch.plan([node], RunRequest(argv, 1), "r1")
+    (tmp_path / "t.py").write_text("import transformers\n")
     files = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/nonexistent"})
     said: list[str] = []
-    verb.review_script(argv, (), plan, files, verb.Flight(Target(), "", {}, {}), said.append)
+    verb.review_script(argv, read_sources(tmp_path, "", argv), plan, files, [node], said.append)
     assert said == []
 
 
