@@ -194,7 +194,10 @@ def _file_url(path: str) -> str:
 def _last_words(stderr: str) -> str:
     # uv's hints are about its own options, and not every uv stars passwords in addresses
     told, _, hints = _LOGIN.sub("://", stderr).partition("\nhint: ")
-    text = " ".join([line.strip() for line in told.splitlines() if line.strip()][-4:])
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    starts = [i for i, line in enumerate(lines) if line.startswith(("error:", "× "))]
+    # one sentence may be wrapped over many lines, where COLUMNS says so
+    text = " ".join(lines[starts[-1] :] if starts else lines[-4:])
     for noise in ("error: No solution found when resolving dependencies ", "cause: Because "):
         text = text.removeprefix(noise)
     text = text.replace("ipexctl-environment depends on", "this stack needs")

@@ -85,10 +85,10 @@ REFUSED = [
 def test_what_does_not_go_with_the_stack_is_refused(
     world: World, _title: str, requirement: str, why: str
 ) -> None:
-    extra = asked(world, requirement)
+    extra, narrow = asked(world, requirement), {**world.environ(), "COLUMNS": "40"}
     with pytest.raises(InputError) as refused:
         resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"), world.indexes(),
-                world.environ(), extra)  # fmt: skip
+                narrow, extra)  # fmt: skip
     assert refused.value.what.startswith("what -r asks for does not go with torch 2.7.0 + IPEX")
     assert why in refused.value.why
     assert "pip wheel" in refused.value.hint
