@@ -239,8 +239,8 @@ class HostRun:
         while True:
             message = reader.next()
             if message is None:  # its wrapper is gone without a word
+                start_thread(self.forget, number)  # its sockets may be open as long as its process
                 time.sleep(HESITATION)  # if MPI was killed and took it along: that first
-                self.forget(number)
                 return {"code": None, "signal": None, "lost": True}, pid
             if "started" in message:
                 pid = message["pid"]

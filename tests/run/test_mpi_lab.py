@@ -237,8 +237,9 @@ def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
     runner = with_keys.runner(tmp_path)
     words = ["-n", "3", "--ports", "31000-31015", "--env", "WORDS=it's $x", "--env", "SECRET"]
     script = [str(runner.script(SAYS)), "a b", "$(id)"]
-    text = runner.plain("--print-cmd", *words, *script, SECRET="hush").stdout
-    assert "hush" not in text
+    printed = runner.plain("--print-cmd", *words, *script, SECRET="hush")
+    text = printed.stdout
+    assert text and "hush" not in text, printed.stderr
     for host in runner.lab.hosts:
         (with_keys.home(host) / "a b").mkdir(exist_ok=True)
         shutil.copy(script[0], with_keys.home(host) / "a b")
