@@ -203,6 +203,27 @@ def test_ports_of_intel_mpi_lie_in_the_range_and_torch_has_its_own(runner):
     listen_within(runner, "libmpi.so.12")
 
 
+MEETS = """
+import os, socket, time
+at = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
+if os.environ['RANK'] == '0':
+    with socket.create_server(at) as server:
+        for _ in range(2): server.accept()[0].close()
+else:
+    for _ in range(100):
+        try: socket.create_connection(at).recv(1); break
+        except ConnectionRefusedError: time.sleep(0.1)
+"""
+
+
+def test_a_small_range_of_ports_serves_run_after_run(fleet, tmp_path):
+    """Ports of a run that has just ended still wait for late packets."""
+    runner = fleet.runner(tmp_path)
+    words = ("-n", "3", "--ports", "31100-31115", str(runner.script(MEETS)))
+    runs = [runner.plain(*words) for _ in range(4)]
+    assert [run.returncode for run in runs] == [0] * 4, runs[-1].stderr
+
+
 def keys(fleet: Fleet) -> None:
     """node01 may log in to the others, and knows their host keys."""
     lab, ssh = fleet.lab, fleet.home("node01") / ".ssh"
