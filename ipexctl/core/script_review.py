@@ -247,14 +247,17 @@ class Review:
             return
         for source in self.sources:
             for call in source.calls:
-                if call.target not in _LIGHTNING or not call.complete:
+                if call.target not in _LIGHTNING or not (call.complete and call.sure):
                     continue
                 given = dict(call.keywords)
                 devices, nodes = _count(given.get("devices", 1)), _count(given.get("num_nodes", 1))
                 if None in (devices, nodes) or (devices, nodes) == (each, hosts):
                     continue
                 name = _last(call.target)
-                text = f"{name}(...) is for {nodes} x {devices} ranks, the run has {hosts} x {each}"
+                text = (
+                    f"{name}(...) means num_nodes={nodes}, devices={devices}, the run has hosts: "
+                    f"{hosts}, ranks on each: {each}"
+                )
                 use = f'{name}(..., accelerator="cpu", devices={each}, num_nodes={hosts})'
                 yield Note(f"{source.path}:{call.line}", text, use)
 
@@ -264,8 +267,9 @@ class Review:
         """The first of each file: whoever changes one looks at the next."""
         if not all(host.for_cpus for host in self.hosts):
             return
+        own = any(source.own_cuda for source in self.sources)
         for source in self.sources:
-            for words, line in source.gpu[:1]:
+            for words, line in [g for g in source.gpu if not (own and g[0] == ".cuda()")][:1]:
                 use = 'the backend "gloo"' if "backend" in words else 'the device "cpu"'
                 text = f"{words} needs a GPU, and the torch of the hosts is built for CPUs"
                 yield Note(f"{source.path}:{line}", text, use)

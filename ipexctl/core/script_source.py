@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -58,6 +59,7 @@ class Call:
     line: int
     keywords: tuple[tuple[str, Value], ...]
     complete: bool  # no **options: all keywords are known
+    sure: bool = True  # it runs whenever the file does
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Source:
     called: frozenset[str] = frozenset()  # the last part of the name of all that it calls
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
     gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
+    own_cuda: bool = False  # a class here has a method cuda() of its own
     error: tuple[str, int] | None = None  # why it is no Python to the one here, and the line
 
 
@@ -125,6 +128,8 @@ class _Reader:
     call_names: set[str] = field(default_factory=set)
     sharding: set[str] = field(default_factory=set)
     gpu: list[tuple[str, int]] = field(default_factory=list)
+    own_cuda: bool = False
+    fixed: dict[str, ast.expr] = field(default_factory=dict)  # names that get a value once
     aliases: dict[str, str] = field(default_factory=dict)  # name here -> dotted name there
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
     listed: dict[str, list[ast.expr]] = field(default_factory=dict)  # name -> tuple assigned to it
@@ -136,7 +141,8 @@ class _Reader:
             path, tuple(self.imports), tuple(self.calls), tuple(self.parsers),
             tuple(self.hub_names), tuple(self.launches), tuple(self.bases),
             frozenset(self.options), frozenset(self.written), self.changes_path, self.changes_argv,
-            frozenset(self.call_names), frozenset(self.sharding), tuple(self.gpu),
+            frozenset(self.call_names), frozenset(self.sharding),
+            tuple(sorted(self.gpu, key=_line)), self.own_cuda,
         )  # fmt: skip
 
     def read(self, tree: ast.Module) -> None:
@@ -171,6 +177,7 @@ class _Reader:
         for statement in tree.body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions[statement.name] = statement
+        self.fixed = _fixed(tree)
 
     def _attribute(self, node: ast.Attribute, name: str) -> None:
         if (name, node.attr) == ("sys", "path") or name == "site":
@@ -221,6 +228,7 @@ class _Reader:
                 self.options.add(part.target.id)
             if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.inner.append(part.body)
+                self.own_cuda |= part.name == "cuda"
         rest = [p for p in node.body if not isinstance(p, ast.FunctionDef | ast.AsyncFunctionDef)]
         self._body(rest, sure=sure, guarded=guarded)
 
@@ -254,7 +262,7 @@ class _Reader:
     def _calls(self, expression: ast.expr, *, sure: bool, guarded: bool) -> None:
         for node in ast.walk(expression):
             if isinstance(node, ast.Call):
-                self._call(node, guarded=guarded)
+                self._call(node, sure=sure, guarded=guarded)
         for node in _certain(expression) if sure and not guarded else ():
             if isinstance(node, ast.Call):
                 if words := self._of_gpu(node):
@@ -265,7 +273,7 @@ class _Reader:
                 if name in self.functions:
                     self.called.append(name)
 
-    def _call(self, node: ast.Call, *, guarded: bool) -> None:
+    def _call(self, node: ast.Call, *, sure: bool, guarded: bool) -> None:
         target = self.dotted(node.func)
         last = node.func.attr if isinstance(node.func, ast.Attribute) else target
         keywords = {k.arg: k.value for k in node.keywords if k.arg}
@@ -287,24 +295,35 @@ class _Reader:
             self.launches.append((launch, node.lineno))
         framework = target.partition(".")[0] in _FRAMEWORKS
         if framework or target in {name for name, _ in self.bases}:
-            self._framework(node, target, keywords)
+            self._framework(node, target, keywords, sure=sure)
         self._hub(node, target, last, keywords)
 
     def _of_gpu(self, node: ast.Call) -> str:
         """The words of a call that needs a GPU: model.cuda(), x.to("cuda:0"), a backend "nccl"."""
         target = self.dotted(node.func)
         last = node.func.attr if isinstance(node.func, ast.Attribute) else target
-        keywords = {k.arg: _text(k.value) for k in node.keywords if k.arg}
+        given = {k.arg: self._spelled(k.value) for k in node.keywords if k.arg}
+        first = self._spelled(node.args[0]) if node.args else ""
         if last.rpartition(".")[2] in ("init_process_group", "init_distributed"):
-            given = keywords.get("backend") or keywords.get("dist_backend") or _first(node)
-            return f'the backend "{given}"' if given == "nccl" else ""
+            backend = given.get("backend") or given.get("dist_backend") or first
+            return f'the backend "{backend}"' if backend == "nccl" else ""
         if target == "torch.cuda.set_device":
             return f"{target}()"
         if last == "cuda" and isinstance(node.func, ast.Attribute):
             return ".cuda()"
-        device = _first(node) if last == "to" else keywords.get("device", "")
-        known = last == "to" or target.startswith("torch.")
-        return f'the device "{device}"' if known and device.partition(":")[0] == "cuda" else ""
+        if last != "to" and not target.startswith("torch."):
+            return ""
+        device = given.get("device") or (first if last == "to" else "")
+        asked = device.partition(":")[0] == "cuda" and target != "torch.device"
+        return f'the device "{device}"' if asked else ""
+
+    def _spelled(self, node: ast.expr) -> str:
+        """A text, also by way of a name or of torch.device()."""
+        if isinstance(node, ast.Name):
+            node = self.fixed.get(node.id, node)
+        if isinstance(node, ast.Call) and self.dotted(node.func) == "torch.device" and node.args:
+            node = node.args[0]
+        return _literal(node)
 
     def _sharding(self, target: str, keywords: dict[str, ast.expr]) -> None:
         self.sharding |= {what for name, what in PLUGINS.items() if target.endswith(f".{name}")}
@@ -314,7 +333,9 @@ class _Reader:
             if value is not None and not off:
                 self.sharding.add(what)
 
-    def _framework(self, node: ast.Call, target: str, keywords: dict[str, ast.expr]) -> None:
+    def _framework(
+        self, node: ast.Call, target: str, keywords: dict[str, ast.expr], *, sure: bool
+    ) -> None:
         if target in _PARSERS:
             given = [*node.args[:1], *filter(None, [keywords.get("dataclass_types")])]
             first = given[0] if given else None
@@ -325,7 +346,7 @@ class _Reader:
             return
         known = tuple((name, _constant(value)) for name, value in keywords.items())
         complete = all(k.arg for k in node.keywords) and len(node.args) <= 1
-        self.calls.append(Call(target, node.lineno, known, complete))
+        self.calls.append(Call(target, node.lineno, known, complete, sure))
 
     def _hub(self, node: ast.Call, target: str, last: str, keywords: dict[str, ast.expr]) -> None:
         where, keyword = _HUB_CALLS.get(last.rpartition(".")[2], ("", ""))
@@ -384,8 +405,25 @@ def _text(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _first(node: ast.Call) -> str:
-    return _text(node.args[0]) if node.args else ""
+def _fixed(tree: ast.Module) -> dict[str, ast.expr]:
+    """Names that the file gives a value in one place only, and the value."""
+    stored = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _stores(n))
+    stored.update(n.arg for n in ast.walk(tree) if isinstance(n, ast.arg))
+    return {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and stored[target.id] == 1
+    }
+
+
+def _stores(node: ast.Name) -> bool:
+    return not isinstance(node.ctx, ast.Load)
+
+
+def _line(found: tuple[str, int]) -> int:
+    return found[1]
 
 
 def _constant(node: ast.expr) -> Value:

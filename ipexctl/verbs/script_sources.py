@@ -73,6 +73,6 @@ def _files_of(one: Import, path: str, top: str) -> Iterator[str]:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_bytes()[:MAX_BYTES].decode("utf-8", "replace")
+        return path.read_bytes()[:MAX_BYTES].decode("utf-8-sig", "replace")
     except OSError:
         return None

@@ -136,18 +136,31 @@ WARNED = {
         ['train.py:3: the device "cuda:0" needs a GPU'],
     ),
     ".cuda()": ("import torch\nnet.cuda()\n", [], ["train.py:2: .cuda() needs a GPU"]),
+    "a GPU by way of names": (
+        "import torch\nimport torch.distributed as dist\nB = 'nccl'\nD = torch.device('cuda:0')\n"
+        "m.to(device=D)\ndist.init_process_group(B)\n", [],
+        ['train.py:5: the device "cuda:0" needs a GPU'],
+    ),
+    "one of several GPUs": (
+        "import torch\ndef main():\n    m.to(f'cuda:{local}')\nmain()\n", [],
+        ['train.py:3: the device "cuda:?" needs a GPU'],
+    ),
+    "the first of two": (
+        "import torch\ndef main():\n    x.cuda()\nmain()\ny.to('cuda')\n", [],
+        ["train.py:3: .cuda() needs a GPU"],
+    ),
     "set_device": (
         "import torch\ntorch.cuda.set_device(0)\n", [],
         ["train.py:2: torch.cuda.set_device() needs a GPU"],
     ),
     "Lightning's defaults": (
         "import lightning as L\nL.Trainer(max_epochs=1, strategy='ddp')\n", [],
-        ['train.py:2: Trainer(...) is for 1 x 1 ranks, the run has 1 x 2; use '
-         'Trainer(..., accelerator="cpu", devices=2, num_nodes=1)'],
+        ['train.py:2: Trainer(...) means num_nodes=1, devices=1, the run has hosts: 1, ranks on '
+         'each: 2; use Trainer(..., accelerator="cpu", devices=2, num_nodes=1)'],
     ),
     "Fabric's": (
         "from lightning.fabric import Fabric\nFabric(devices=4, num_nodes=2)\n", [],
-        ["train.py:2: Fabric(...) is for 2 x 4 ranks, the run has 1 x 2"],
+        ["train.py:2: Fabric(...) means num_nodes=2, devices=4, the run has hosts: 1, ranks on"],
     ),
     "a name that is not that of its package": (
         "import cv2\n", [],
@@ -219,6 +232,18 @@ SILENT = {
         "x = m.cuda() if gpu else m\nf = lambda: m.cuda()\n[t.cuda() for t in ts]\n"
         "gpu and m.cuda()\nm.to(device)\np.add('--x', device='cuda')\n", [],
     ),
+    "a cuda() of its own": (
+        "import torch\nclass N(torch.nn.Module):\n    def cuda(self):\n        return self\n"
+        "N().cuda()\n", [],
+    ),
+    "a device that may be another": (
+        "import torch\nd = 'cpu'\nif gpu:\n    d = 'cuda'\nm.to(d)\n"
+        "e = torch.device('cuda' if gpu else 'cpu')\nm.to(e)\ndef f(g):\n    m.to(g)\ng = 'cuda'\n",
+        [],
+    ),
+    "a Trainer of a branch": (
+        "import lightning as L\nif debug:\n    L.Trainer(fast_dev_run=True)\n", [],
+    ),
     "gloo and a CPU": (
         "import torch\ntorch.distributed.init_process_group('gloo')\nm.to('cpu')\n", [],
     ),
@@ -244,6 +269,12 @@ def test_what_python_cannot_read_is_told_with_its_line() -> None:
     assert re.fullmatch(
         r"train\.py:2: Python 3\.\d+ of this machine cannot read it: Missing parentheses .*", note
     )
+
+
+def test_a_mark_of_windows_editors_is_no_error(tmp_path) -> None:
+    (tmp_path / "t.py").write_bytes(b"\xef\xbb\xbfimport torch\r\n")
+    (source,) = read_sources(tmp_path, "", ["t.py"])
+    assert (source.error, [one.top for one in source.imports]) == (None, ["torch"])
 
 
 def of_project(path: str, text: str, **more) -> list[str]:
