@@ -47,18 +47,16 @@ _ENDED = {**dict.fromkeys(BINDINGS, _BOUND), **dict.fromkeys(IPEX, _IPEX)}
 
 @dataclass(frozen=True)
 class Imports:
-    """`sources`: the script, then the project's own modules that it imports. `as_module`: the
-    script is started with -m, so that Python looks where the ranks start."""
+    """`sources`: the script, then the project's own modules that it imports."""
 
     sources: Sequence[Source]
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
-    as_module: bool = False
 
     def notes(self) -> Iterator[Note]:
         told = set[str]()
         for source, one in self._certain():
-            if one.top not in told and not self.files.has_module(self._beside, one.top):
+            if one.top not in told and not self.files.has_module(self.files.beside, one.top):
                 told.add(one.top)
                 found = self._ended if one.top in _ENDED else self._missing
                 yield from found(f"{source.path}:{one.line}", one.top)
@@ -74,12 +72,6 @@ class Imports:
         return fold(
             [h.host for h in self.hosts if h.modules is not None and not {*names} & {*h.packages}]
         )
-
-    @property
-    def _beside(self) -> str:
-        """The folder in which Python looks first."""
-        main = self.sources[0].path if self.sources else ""
-        return self.files.cwd if self.as_module else posixpath.dirname(main)
 
     def _missing(self, place: str, name: str) -> Iterator[Note]:
         files, script = self.files, self.sources[0].path

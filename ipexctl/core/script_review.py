@@ -83,7 +83,6 @@ class Review:
     argv: Sequence[str]  # the script and its arguments
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
-    as_module: bool = False  # it is started with -m
     ranks_per_host: int = 0  # 0: not the same number everywhere
 
     def notes(self) -> list[str]:
@@ -91,7 +90,7 @@ class Review:
             return []
         found = [
             *self._errors(), *self._arguments(), *self._keywords(),
-            *Imports(self.sources, self.hosts, self.files, self.as_module).notes(),
+            *Imports(self.sources, self.hosts, self.files).notes(),
             *self._hub(), *self._launchers(), *self._lone_states(), *self._lightning(),
             *self._gpu(),
         ]  # fmt: skip

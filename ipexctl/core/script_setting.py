@@ -34,7 +34,8 @@ class ProjectFiles:
     """What is sent. `local`: names of models and datasets that are paths of this machine."""
 
     sent: Collection[str]
-    cwd: str = ""
+    cwd: str = ""  # where the ranks start
+    beside: str = ""  # where Python looks first: the script's folder, with -m that of the ranks
     local: Collection[str] = frozenset()
     variables: Collection[str] = frozenset()  # what the plan sets in the ranks
     # modules beside the script that are not sent: why, and what to do

@@ -11,7 +11,7 @@ import os
 import posixpath
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.doctor import Seen, connect_all
 from ipexctl.verbs.hints import spelled
-from ipexctl.verbs.sync import InPlace, Snapshot, why_left_out
+from ipexctl.verbs.sync import InPlace, Project, Snapshot, why_left_out
 from ipexctl.verbs.target import Target
 from ipexctl.verbs.versions import table
 
@@ -76,7 +76,7 @@ def review_script(
     """Warns about what in the script and its arguments does not fit the hosts."""
     if isinstance(files, InPlace):
         return
-    project, sent = files.project, [f.path for f in files.bundle.tree.files]
+    project, sent = files.project, {f.path for f in files.bundle.tree.files}
     variables = {n for host in plan.hosts for n, _ in (*host.env, *host.rank_env)}
     module = argv[0] == "-m"
     read = [source for source in sources if source.path in sent]
@@ -84,8 +84,9 @@ def review_script(
     given = ProjectFiles(
         sent,
         project.cwd,
+        beside,
         variables=variables | {*plan.secret},
-        kept_here=dict(_kept_here(files, beside, read)),
+        kept_here=dict(_kept_here(project, sent, beside, read)),
     )
     counts = {len(host.ranks) for host in plan.hosts}
     review = Review(
@@ -93,7 +94,6 @@ def review_script(
         argv[1:] if module else argv,
         [_environment(node) for node in nodes],
         given,
-        as_module=module,
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
     local = {name for _, name, _ in review.named() if os.path.exists(project.start / name)}
@@ -102,15 +102,14 @@ def review_script(
 
 
 def _kept_here(
-    files: Snapshot, beside: str, sources: Sequence[Source]
+    project: Project, sent: Container[str], beside: str, sources: Sequence[Source]
 ) -> Iterator[tuple[str, str]]:
     """Modules beside the script that are not sent: (name, why and what to do)."""
-    sent = {file.path for file in files.bundle.tree.files}
     for name in {one.top for source in sources for one in source.imports if not one.level}:
         for end in (".py", "/__init__.py"):
             path = posixpath.normpath(posixpath.join(beside, name + end))
-            if path not in sent and (files.project.folder / path).is_file():
-                why, what = why_left_out(files.project, path, os.environ)
+            if path not in sent and (project.folder / path).is_file():
+                why, what = why_left_out(project, path, os.environ)
                 yield name, f"{why}; {what}" if what else why
 
 

@@ -279,16 +279,16 @@ def test_a_mark_of_windows_editors_is_no_error(tmp_path) -> None:
 
 def of_project(path: str, text: str, **more) -> list[str]:
     """Notes on a script below a folder in which the ranks start."""
-    module, modules = more.pop("as_module", False), more.pop("modules", MODULES)
+    modules = more.pop("modules", MODULES)
     source = read_source(path, text, main=True)
-    given = ProjectFiles((path, "common.py"), **more)
-    return Review([source], (path,), [host(modules=modules)], given, as_module=module).notes()
+    given = ProjectFiles((path, "common.py"), **{"beside": path.rpartition("/")[0], **more})
+    return Review([source], (path,), [host(modules=modules)], given).notes()
 
 
 def test_a_module_of_the_project_is_looked_for_where_python_does() -> None:
     text = "import common\n"
     assert of_project("train.py", text) == []
-    assert of_project("sub/train.py", text, as_module=True) == []
+    assert of_project("sub/train.py", text, beside="") == []
     assert of_project("sub/train.py", text, variables={"PYTHONPATH"}) == []
     assert of_project("sub/train.py", text, modules=MODULES | {"common"}) == []
     assert of_project("sub/train.py", text, modules=None) == of_project("sub/train.py", text)

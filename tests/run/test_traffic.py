@@ -122,7 +122,7 @@ def test_sockets_of_other_processes_are_not_a_ranks(traffic, pair):
 def test_a_rank_that_is_known_after_its_sockets_owns_them_too(traffic, pair):
     _, watch, call = traffic
     one, _ = pair
-    watch.pids = {4: 1 << 22}  # nobody
+    watch.pids = {4: 1 << 22}  # no process has this pid
     watch.report()
     watch.add(3, os.getpid())
     one.sendall(b"x" * 50)
