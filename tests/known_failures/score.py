@@ -4,7 +4,7 @@
 
 Whoever writes patterns does not read them: a judge compares each answer with `means` and `cure`.
 On 2026-11-21, of 95 lines: 67 right, 1 rightly silent, 9 too vague, 3 wrong, 15 unknown. Of the 60
-that nobody who wrote patterns has ever seen: 35 right, 8 too vague, 3 wrong, 14 unknown.
+that were never released to a writer: 35 right, 8 too vague, 3 wrong, 14 unknown.
 """
 
 from __future__ import annotations
