@@ -1,7 +1,9 @@
 # `make` alone prints the targets. Every target that needs set-up does it by itself.
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak test-ipex lint types bench setup clean
+# tests wait more than they compute
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+.PHONY: help demo check test soak test-ipex lint types bench setup clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +14,10 @@ demo: setup ## Three practice hosts on this machine: doctor, install, run (needs
 test: setup ## Lint, types and every test (as root: the practice-cluster tests too)
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest
+
+check: setup ## Lint, types and the tests that need no practice hosts: before every commit
+	@$(MAKE) --no-print-directory lint types
+	$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup -m "not lab"
 
 soak: setup ## Long tests, not in `make test`: real frameworks, the alarm (root; 3 GB to fetch, 30 GB of disk)
 	$(PY) -m pytest -s tests/soak

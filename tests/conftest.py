@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
+from ipexctl.core.model import Facts, Host
 from ipexctl.core.rows import Request
 from ipexctl.errors import NotHere
 from ipexctl.hosts.agent import Agent, connect
@@ -20,6 +20,14 @@ from ipexctl.lab.here import check
 from ipexctl.verbs.install import install
 from ipexctl.verbs.installing.work import Install, InstallReport, Progress
 from ipexctl.verbs.target import Target
+from tests.facts.recorded import read_all
+from tests.tiers import (  # noqa: F401  hooks of pytest
+    pytest_collection_modifyitems,
+    pytest_deselected,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
 MakeLab = Callable[[LabSpec], Lab]
 
@@ -29,19 +37,18 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever starts a lab carries the marker `lab`, so that `-m "not lab"` needs no root."""
-    for item in items:
-        if "lab_root" in getattr(item, "fixturenames", ()):
-            item.add_marker("lab")
-
-
 @pytest.fixture
 def agent() -> Iterator[Agent]:
     """The real agent, on this machine."""
     agent = connect(LocalTransport(), Host("here", local=True))
     yield agent
     agent.close()
+
+
+@pytest.fixture(scope="session")
+def recorded() -> dict[str, Facts]:
+    """Machines that others recorded, as the agent sees them."""
+    return read_all() or pytest.skip("the recorded machines are not beside this checkout")
 
 
 @pytest.fixture(scope="session")

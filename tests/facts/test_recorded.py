@@ -6,32 +6,17 @@ and in their README; where a name does not say it, they were counted in the raw 
 
 from __future__ import annotations
 
-import tarfile
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from ipexctl.core import facts as of
 from ipexctl.core import isa, processors
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.model import Facts, Host
 from ipexctl.core.recommend import recommend
-from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.facts import probe_and_listen
 from tests.checks.hosts import ROWS
+from tests.facts.recorded import RECORDED
 
-RECORDED = Path(__file__).parent.parent.parent.parent / "shared" / "machines"
-# What the probe reads of a tree: unpacking the rest takes longer than all tests together.
-_READ = frozenset(
-    """cpuinfo meminfo mounts cgroup cpuset online present isolated cpus cpulist cpumap core_id
-    physical_package_id thread_siblings thread_siblings_list cpuset.cpus cpuset.cpus.effective
-    cpuset.effective_cpus cpu_capacity cpuinfo_max_freq scaling_max_freq scaling_governor
-    scaling_driver status no_turbo boost core_throttle_count package_throttle_count enabled
-    numa_balancing""".split()  # noqa: SIM905
-)
 # AMD's family 21 (the Opterons here) has one thread per core, though its kernels list pairs.
 # name: (CPUs online, CPUs ours, cores ours, sockets, NUMA nodes), level, processor
 TREES = {
@@ -70,29 +55,6 @@ CPUINFO = {
     "linux-rhel7-zen": ("avx2", "Zen"),
     "linux-amazon-neoverse_v1": ("sve-bf16", "Neoverse V1"),
 }
-
-
-@pytest.fixture(scope="module")
-def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
-    yield agent
-    agent.close()
-
-
-@pytest.fixture(scope="module")
-def recorded(agent, tmp_path_factory) -> dict[str, Facts]:
-    found = {p.name.rpartition(".tar")[0]: p for p in (RECORDED / "trees").glob("*.tar.*")}
-    if not found:
-        pytest.skip("the recorded machines are not beside this checkout")
-    return {name: _read(agent, path, tmp_path_factory.mktemp("t")) for name, path in found.items()}
-
-
-def _read(agent: Agent, path: Path, folder: Path) -> Facts:
-    with tarfile.open(path, "r|*") as tar:
-        for member in tar:
-            if member.name.rpartition("/")[2] in _READ and member.isfile():
-                tar.extract(member, folder, filter="data")
-    return probe_and_listen(agent, listen=False, fs=str(next(folder.iterdir())))[0]
 
 
 def test_no_record_is_left_out(recorded):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import socket
 import threading
 import urllib.error
@@ -28,7 +29,7 @@ from tests.conftest import MakeLab
 from tests.install.conftest import Shop
 from tests.install.over_ssh import install, stock
 
-CONTENTS = [os.urandom(5 << 20), os.urandom(1000)]
+CONTENTS = [random.Random(n).randbytes(n) for n in (5 << 20, 1000)]
 BLOBS = [
     Blob(f"{i}.whl", hashlib.sha256(data).hexdigest(), len(data)) for i, data in enumerate(CONTENTS)
 ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.core.launch import RunRequest, plan
-from tests.facts.test_recorded import agent, recorded  # noqa: F401 - fixtures
 from tests.plan import text
 from tests.plan.hosts import node, on_network
 
@@ -96,7 +95,7 @@ n1 lo threads=6
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_recorded_machine_gets_the_plan_that_was_checked_by_hand(recorded, name):  # noqa: F811
+def test_a_recorded_machine_gets_the_plan_that_was_checked_by_hand(recorded, name):
     host = node(on_network(recorded[name], "n1"))
     shown = text.of(plan([host], RunRequest(("train.py",)), "r1")).partition("\n")[2]
     assert shown == CASES[name]

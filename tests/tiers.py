@@ -1,0 +1,75 @@
+"""The tier of each test, by what it needs, and what of them did not run.
+
+`installed`: practice hosts with the real torch; these are `lab` as well: practice hosts. The rest
+needs no root: `local` starts processes on this machine, `pure` none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+TIERS = {
+    "installed": "tests on practice hosts with the real torch",
+    "lab": "tests on practice hosts",
+    "local": "tests that start processes here",
+    "pure": "pure tests",
+}
+# fixtures that start a process
+STARTS = frozenset({"agent", "shop", "builder", "sshd", "site", "port", "here", "server", "world"})
+SHARED = ("installed", "recorded")
+LEFT_OUT: Counter[str] = Counter()  # deselected, by tier
+
+
+def tier_of(item: pytest.Item) -> str:
+    names = frozenset(getattr(item, "fixturenames", ()))
+    if "lab_root" in names or item.get_closest_marker("lab"):
+        return "installed" if "installed" in names else "lab"
+    return "local" if names & STARTS else "pure"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tier, and which tests one process runs, one after the other.
+
+    Those that share the installed hosts, or the recorded machines; else those of a file, whose
+    fixtures would be made in every process.
+    """
+    for item in items:
+        tier = tier_of(item)
+        item.add_marker(tier)
+        if tier == "installed":
+            item.add_marker("lab")
+        shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+        group = shared[0] if shared else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    LEFT_OUT.update(tier_of(item) for item in items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_out"] = dict(LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every process of pytest-xdist leaves out the same ones."""
+    LEFT_OUT.update(Counter(getattr(node, "workeroutput", {}).get("left_out", {})) - LEFT_OUT)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped: Counter[tuple[str, str]] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        tier = next((t for t in TIERS if t in report.keywords), "")
+        if tier in ("installed", "lab") and isinstance(report.longrepr, tuple):
+            skipped[tier, report.longrepr[2].removeprefix("Skipped: ")] += 1
+    chosen = terminalreporter.config.getoption("-m") or "the words given"
+    for tier, count in LEFT_OUT.items():
+        terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {chosen}", yellow=True)
+    for (tier, why), count in skipped.items():
+        terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {why}", yellow=True)
