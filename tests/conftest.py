@@ -5,22 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from ipexctl.core.model import Facts, Host
-from ipexctl.core.rows import Request
 from ipexctl.errors import NotHere
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.lab import Lab, LabSpec
 from ipexctl.lab.here import check
-from ipexctl.verbs.install import install
-from ipexctl.verbs.installing.work import Install, InstallReport, Progress
-from ipexctl.verbs.target import Target
 from tests.facts.recorded import read_all
+from tests.practice_hosts import homes, installed, installed_lab  # noqa: F401  fixtures
 from tests.tiers import (  # noqa: F401  hooks of pytest
     pytest_collection_modifyitems,
     pytest_deselected,
@@ -82,35 +77,3 @@ def make_lab(lab_root) -> Iterator[MakeLab]:
     for lab in labs:
         if lab.is_up():
             lab.down()
-
-
-@dataclass(frozen=True)
-class Installed:
-    """A lab on whose hosts `ipexctl install` has put the real torch and Intel MPI."""
-
-    lab: Lab
-    report: InstallReport
-    folder: Path  # where ipexctl.lock is
-
-
-@pytest.fixture(scope="session")
-def installed(lab_root, tmp_path_factory) -> Iterator[Installed]:
-    """Three hosts, installed once for the whole test run (a minute): leave them as you found them.
-
-    Wheels come from the user's own cache, as in real life, and are fetched into it once.
-    """
-    folder = tmp_path_factory.mktemp("installed")
-    hosts = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
-    lab = Lab.up(LabSpec(name="installed", hosts=hosts), owner=os.getpid(), root=lab_root)
-    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-    try:
-        report = install(target, Install(Request(stack="stock"), folder=folder), Progress())
-        assert report.exit_code == 0, report.recaps
-        yield Installed(lab, report, folder)
-    finally:
-        lab.down()
-
-
-@pytest.fixture(scope="session")
-def installed_lab(installed: Installed) -> Lab:
-    return installed.lab

@@ -19,7 +19,6 @@ TIERS = {
 }
 # fixtures that start a process
 STARTS = frozenset({"agent", "shop", "builder", "sshd", "site", "port", "here", "server", "world"})
-SHARED = ("installed", "recorded")
 LEFT_OUT: Counter[str] = Counter()  # deselected, by tier
 
 
@@ -27,24 +26,31 @@ def tier_of(item: pytest.Item) -> str:
     names = frozenset(getattr(item, "fixturenames", ()))
     if "lab_root" in names or item.get_closest_marker("lab"):
         return "installed" if "installed" in names else "lab"
-    return "local" if names & STARTS else "pure"
+    starts = names & STARTS or "subprocess" in vars(getattr(item, "module", None))
+    return "local" if starts else "pure"
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tier, and which tests one process runs, one after the other.
 
-    Those that share the installed hosts, or the recorded machines; else those of a file, whose
-    fixtures would be made in every process.
+    Those that share the recorded machines; else those of a file, whose fixtures would be made in
+    every process, with the same MPI. Those that take long come first.
     """
+    items.sort(key=lambda item: list(TIERS).index(tier_of(item)))
     for item in items:
         tier = tier_of(item)
         item.add_marker(tier)
         if tier == "installed":
             item.add_marker("lab")
-        shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
-        group = shared[0] if shared else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+def group_of(item: pytest.Item) -> str:
+    if "recorded" in getattr(item, "fixturenames", ()):
+        return "recorded"
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return f"{item.path.parent.name}/{item.path.name} {parameters.get('fleet', '')}".strip()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

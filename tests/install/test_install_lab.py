@@ -12,8 +12,9 @@ from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.verbs.install import install
 from ipexctl.verbs.installing.work import Install, Progress
 from ipexctl.verbs.target import Target
-from tests.conftest import Installed, MakeLab
+from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
+from tests.practice_hosts import Installed
 
 pytestmark = pytest.mark.lab
 

@@ -4,51 +4,65 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from ipexctl.core.model import Recap
 from ipexctl.core.rows import Request
-from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.lab import Lab, LabSpec
 from ipexctl.verbs.doctor import examine
 from ipexctl.verbs.install import install
 from ipexctl.verbs.installing.work import Install, Progress
 from ipexctl.verbs.target import Target
-from tests.run.conftest import Runner
-from tests.run.test_mpi_lab import EXAMPLE, FAILS, LISTENS, losses
+from tests.install import over_ssh
+from tests.install.conftest import Shop, shop
+from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with
+from tests.run.test_mpi_lab import EXAMPLE, FAILS, LISTENS, Fleet, losses
+
+__all__ = ["shop"]  # a fixture
 
 LIBRARIES = {"intel": "libmpi.so.12", "openmpi": "libmpi.so.40"}
 
 
-@dataclass(frozen=True)
-class Fleet:
-    lab: Lab
-    mpi: str
-
-
 @pytest.fixture(scope="module")
 def lab(lab_root: Path) -> Iterator[Lab]:
-    hosts = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
-    lab = Lab.up(LabSpec(name="ipv6", hosts=hosts, ipv6=True), owner=os.getpid(), root=lab_root)
+    lab = Lab.up(LabSpec(name="ipv6", hosts=HOSTS, ipv6=True), owner=os.getpid(), root=lab_root)
     yield lab
     lab.down()
 
 
 @pytest.fixture(scope="module", params=["intel", "mpich", "openmpi"])
 def fleet(
-    request: pytest.FixtureRequest, lab: Lab, tmp_path_factory: pytest.TempPathFactory
-) -> Fleet:
+    request: pytest.FixtureRequest, lab: Lab, installed: Installed, homes: Homes,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Fleet:  # fmt: skip
+    mpi = request.param
+    home = home_with(mpi, installed, homes)
+    for host in lab.hosts.values():
+        home.lay_into(Path(host.files))
+    folder = tmp_path_factory.mktemp("hosts")
+    lines = [f"{name} root=/home/trainer/{ROOTS[mpi]}\n" for name in lab.hosts]
+    (folder / mpi).write_text("".join(lines))
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-    wanted = Request(stack="stock", mpi=request.param)
-    report = install(target, Install(wanted, folder=tmp_path_factory.mktemp("lock")), Progress())
-    assert report.exit_code == 0, report.recaps
-    return Fleet(lab, request.param)
+    asked = Install(Request(stack="stock", mpi=mpi), f"~/{ROOTS[mpi]}", folder=home.folder)
+    report = install(target, asked, Progress())
+    assert [recap.state for recap in report.recaps] == [Recap.OK] * 3, report.recaps
+    return Fleet(lab, mpi, folder / mpi)
+
+
+def test_stand_ins_are_sent_and_built_there(lab: Lab, shop: Shop) -> None:
+    """From this machine to one host, and from host to host."""
+    over_ssh.stock(shop, copied=33 << 20)
+    done = over_ssh.install(shop, lab, "--root", "~/sent")
+    assert (done.code, done.states) == (0, ["changed"] * 3), done.err + done.out
+    assert done.document["bytes_between_hosts"] == 2 * done.document["bytes_sent"] > 0
+    assert [over_ssh.current(lab, host, "~/sent") for host in lab.hosts] == ["whole"] * 3
 
 
 @pytest.mark.slow
 def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
-    run = Runner(fleet.lab, tmp_path).start("-n", "3", str(EXAMPLE), "--epochs", "2")
+    run = fleet.runner(tmp_path).start("-n", "3", str(EXAMPLE), "--epochs", "2")
     result = run.finish()
     assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
     seen = [losses(run.lines(rank)) for rank in range(3)]
@@ -60,12 +74,12 @@ def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
     notes = [e["text"] for e in run.events if e["event"] == "note"]
     assert not [n for n in notes if "the way to" in n]
     fallback = [n for n in notes if n.startswith("MPICH needs IPv4 addresses")]
-    assert len(fallback) == (fleet.mpi == "mpich")
+    assert len(fallback) == (fleet.name == "mpich")
 
 
 @pytest.mark.slow
 def test_a_rank_that_fails_gives_its_code(fleet: Fleet, tmp_path: Path) -> None:
-    runner = Runner(fleet.lab, tmp_path)
+    runner = fleet.runner(tmp_path)
     run = runner.start("-n", "3", str(runner.script(FAILS)))
     result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (3, "rank-failed")
@@ -74,20 +88,20 @@ def test_a_rank_that_fails_gives_its_code(fleet: Fleet, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_mpi_itself_sends_over_ipv6(fleet: Fleet, tmp_path: Path) -> None:
-    runner = Runner(fleet.lab, tmp_path)
-    if fleet.mpi == "mpich":
+    runner = fleet.runner(tmp_path)
+    if fleet.name == "mpich":
         done = runner.plain("--env", "IPEXCTL_BACKEND=mpi", "-n", "3", str(runner.script(LISTENS)))
         assert done.returncode == 120
         assert "MPICH cannot start ranks on hosts without an IPv4 address" in done.stderr
         return
     script = str(runner.script(LISTENS))
     ports = ("--ports", "31000-31015")
-    if fleet.mpi == "openmpi":
-        done = runner.plain("-n", "3", *ports, script, LIBRARIES[fleet.mpi])
+    if fleet.name == "openmpi":
+        done = runner.plain("-n", "3", *ports, script, LIBRARIES[fleet.name])
         assert done.returncode == 120
         assert "--ports cannot be used with Open MPI" in done.stderr
         ports = ()
-    run = runner.start("-n", "3", *ports, script, LIBRARIES[fleet.mpi])
+    run = runner.start("-n", "3", *ports, script, LIBRARIES[fleet.name])
     result = run.finish()
     assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
     for rank in range(3) if ports else ():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -13,12 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.rows import Request
 from ipexctl.lab import Lab
-from ipexctl.verbs.install import install
-from ipexctl.verbs.installing.work import Install, Progress
-from ipexctl.verbs.target import Target
-from tests.conftest import Installed
+from tests.practice_hosts import Homes, Installed, home_with
 from tests.run.conftest import Runner
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
@@ -60,33 +55,19 @@ def hostfile(folder: Path, name: str) -> Path:
     return path
 
 
-def spread(fleet: Fleet) -> None:
-    """What node01 has, to the others: an environment may lie anywhere."""
-    source = fleet.home("node01") / f".{fleet.name}"
-    for host, name in (("node02", fleet.name), ("node03", f"moved-{fleet.name}")):
-        target = fleet.home(host) / f".{name}"
-        target.mkdir()
-        os.chown(target, source.stat().st_uid, source.stat().st_gid)
-        copied = ["cp", "-al", str(source / "envs"), str(source / "current"), str(target)]
-        subprocess.run(copied, check=True)  # hard links: 700 MB else
-
-
 @pytest.fixture(scope="module", params=["mpich", "openmpi"])
 def fleet(
-    request: pytest.FixtureRequest, installed: Installed, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Fleet]:
-    """Installed on node01 as users do it, and copied from there."""
+    request: pytest.FixtureRequest, installed: Installed, homes: Homes,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Fleet]:  # fmt: skip
+    """Installed on node01, and copied from there: an environment may lie anywhere."""
     name, lab = request.param, installed.lab
-    folder = tmp_path_factory.mktemp(name)
-    fleet = Fleet(lab, name, hostfile(folder, name))
-    # the blobs that node01 has already need not travel again
-    link = f"mkdir -m 700 {HOME}/.{name} && cp -al {HOME}/.ipexctl/blobs {HOME}/.{name}/blobs"
-    assert lab.run_in("node01", ["/bin/sh", "-c", link], user="trainer").returncode == 0
-    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config, limit=("node01",))
-    wanted = Request(stack="stock", mpi=name)
-    report = install(target, Install(wanted, f"~/.{name}", folder=folder), Progress())
-    assert [r.detail for r in report.recaps] == ["torch 2.13.0+cpu, 2 ranks agree"], report
-    spread(fleet)
+    home = home_with(name, installed, homes)
+    fleet = Fleet(lab, name, hostfile(tmp_path_factory.mktemp(name), name))
+    for host in lab.hosts:
+        home.lay_into(fleet.home(host))
+    node03 = fleet.home("node03")
+    (node03 / f".{name}").rename(node03 / f".moved-{name}")
     yield fleet
     for host in lab.hosts:
         for left in (f".{name}", f".moved-{name}"):
