@@ -19,9 +19,11 @@ from tests.practice_hosts import homes, installed, installed_lab  # noqa: F401  
 from tests.tiers import (  # noqa: F401  hooks of pytest
     pytest_collection_modifyitems,
     pytest_deselected,
+    pytest_itemcollected,
     pytest_sessionfinish,
     pytest_terminal_summary,
     pytest_testnodedown,
+    pytest_xdist_make_scheduler,
 )
 
 MakeLab = Callable[[LabSpec], Lab]

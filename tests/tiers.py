@@ -6,6 +6,7 @@ needs no root: `local` starts processes on this machine, `pure` none.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -30,27 +31,37 @@ def tier_of(item: pytest.Item) -> str:
     return "local" if starts else "pure"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tier."""
+    tier = tier_of(item)
+    item.add_marker(tier)
+    if tier == "installed":
+        item.add_marker("lab")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tier, and which tests one process runs, one after the other.
-
-    Those that share the recorded machines; else those of a file, whose fixtures would be made in
-    every process, with the same MPI. Those that take long come first.
-    """
+    """Those that take long come first."""
     items.sort(key=lambda item: list(TIERS).index(tier_of(item)))
-    for item in items:
-        tier = tier_of(item)
-        item.add_marker(tier)
-        if tier == "installed":
-            item.add_marker("lab")
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
 
 
-def group_of(item: pytest.Item) -> str:
-    if "recorded" in getattr(item, "fixturenames", ()):
-        return "recorded"
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return f"{item.path.parent.name}/{item.path.name} {parameters.get('fleet', '')}".strip()
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process runs the tests of a file, whose fixtures would be made in every process else."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False  # by the number of tests in a file
+    return ByFile(config, log)
+
+
+def group_of(nodeid: str) -> str:
+    """By file; in files about each MPI also by that. Two files read the same recorded machines."""
+    file, _, rest = nodeid.partition("::")
+    mpi = re.search(r"\[(intel|mpich|openmpi)\b", rest) if "/run/" in file else None
+    return "recorded" if "_recorded" in file else f"{file} {mpi[1] if mpi else ''}"
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
