@@ -248,7 +248,7 @@ def test_a_name_from_a_host_is_no_command_where_a_fix_has_it():
     raw = _raw() | {"net": {"hostname": "a'; rm -rf ~; '", "hostname_resolves": False}}
     facts = of.from_json("n1", raw)
     (finding,) = [f for f in run_all(Cluster((facts,))) if f.id == "NET-005"]
-    assert finding.fix == "echo 'ADDRESS a???rm?-rf?????' | sudo tee -a /etc/hosts"
+    assert str(finding.fix) == "echo 'ADDRESS a???rm?-rf?????' | sudo tee -a /etc/hosts"
 
 
 @pytest.mark.parametrize(

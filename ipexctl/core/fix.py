@@ -5,7 +5,6 @@ Ours to change is little on purpose: what a user may undo, and what no running p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,41 +92,19 @@ def _script(names: Sequence[str], lines: Sequence[str]) -> str:
 
 
 def _script_of(finding: Finding) -> list[str]:
-    """The fix as commands; what is advice, a choice, or not plainly harmless stays a comment."""
-    if "sudo " not in finding.fix:
+    """Its commands; what is advice, a choice, or not plainly harmless stays a comment."""
+    if not finding.fix.needs_root:
         return []
-    lines = [line.strip() for line in finding.fix.splitlines() if line.strip()]
-    commands = [_command(line) for line in lines]
-    choice = sum(bool(c) for c in commands) > 1
+    ready = [
+        next((p for p in parts if not isinstance(p, str) and p.unattended), None)
+        for parts in finding.fix.alternatives
+    ]
+    choice = sum(map(bool, ready)) > 1
     found = ["", f"# {finding.id} {_comment(finding.title)}"]
-    for line, command in zip(lines, commands, strict=True):
+    for line, command in zip(finding.fix.lines, ready, strict=True):
         live = command and not choice
         found.append(f"{command} || failed {finding.id}" if live else f"#   {_comment(line)}")
     return found
-
-
-def _command(line: str) -> str:
-    """The first of the alternatives in a line that can stand in a script; "" for none.
-
-    What is right only under a condition is for a person to decide.
-    """
-    if "(unless " in line:
-        return ""
-    for part in re.split(r" {3}(?:or {3})?| # ", line):
-        steps = part.strip().split(" && ")
-        if all(_SAFE.fullmatch(step) and not _BLANK.search(step) for step in steps):
-            return part.strip()
-    return ""
-
-
-# Parts of a fix come from hosts (names, paths): only these shapes, nothing that a shell expands.
-_WORD = r"(?:[A-Za-z0-9_./:=,@%+-]*'[A-Za-z0-9_./:=,@%+ *-]*'|[A-Za-z0-9_./:=,@%+-]+)"
-_PROGRAMS = "apt-get|dnf|zypper|sysctl|chmod|cpupower|timedatectl|loginctl|install|mkdir|mount|ip"
-_SAFE = re.compile(
-    rf"sudo (?:{_PROGRAMS})(?: {_WORD})+"
-    rf"|echo {_WORD}(?: {_WORD})* \| sudo tee(?: -a)? [A-Za-z0-9_./-]+"
-)
-_BLANK = re.compile(r"\b(?:NIC|IFACE|NAME|USER|ADDRESS|PATH|FOLDER)\b|\.\.\.(?: |$)")
 
 
 def _comment(text: str) -> str:

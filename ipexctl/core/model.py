@@ -10,6 +10,7 @@ from enum import Enum
 
 from ipexctl.core.condition import Condition
 from ipexctl.core.software import Mpi, SoftwareFacts
+from ipexctl.core.suggested_fix import Fix
 
 # --- who -----------------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class Finding:
     title: str
     evidence: str
     why: str
-    fix: str
+    fix: Fix
 
 
 @dataclass(frozen=True)

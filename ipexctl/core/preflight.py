@@ -19,6 +19,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Finding, Peer, Severity
 from ipexctl.core.outcome import EXIT_HOST_FAILED
 from ipexctl.core.rows import Row
+from ipexctl.core.suggested_fix import do, ipexctl
 from ipexctl.errors import RunFailed
 
 
@@ -84,7 +85,8 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
     if len(found) < 2:
         return []
     why = "Ranks import other versions on some hosts, and what they exchange may not fit."
-    title, fix = "the hosts' environments differ", "ipexctl install   # ipexctl env diff says how"
+    fix = do(ipexctl("install"), "   # ", ipexctl("env diff"), " says how")
+    title = "the hosts' environments differ"
     return [Finding("SOFT-015", Severity.WARN, "", title, told(found), why, fix)]
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from ipexctl.core.bench import Measured
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Peer, Severity
 from ipexctl.core.recommend import Recommendation
+from ipexctl.core.suggested_fix import Fix
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, worst_exit
 
 NOT_REACHED = ("unreachable", "host-key-unknown", "host-key-changed")
@@ -79,7 +80,7 @@ class Report:
 
 def grouped(findings: Iterable[Finding], severity: Severity) -> list[list[Finding]]:
     """Findings with the same id, words and fix, on whatever hosts: one thing to mend."""
-    found: dict[tuple[str, str, str], list[Finding]] = {}
+    found: dict[tuple[str, str, Fix], list[Finding]] = {}
     for f in findings:
         if f.severity is severity:
             found.setdefault((f.id, f.title, f.fix), []).append(f)

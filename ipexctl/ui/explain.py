@@ -33,7 +33,7 @@ def _show_check(check: Check, related: tuple[Cause, ...], console: Console) -> N
     console.print(Text.assemble((f"{check.id}  {check.title}", "bold"), f"  ({levels})"))
     _row("seen", check.seen, console)
     _row("why", check.why, console)
-    _row("fix", check.fix or "depends on the host: ipexctl doctor -v shows it", console)
+    _row("fix", str(check.fix) or "depends on the host: ipexctl doctor -v shows it", console)
     for cause in related:
         _row("log", f"{cause.title} ({cause.slug})", console)
 

@@ -70,7 +70,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "title": finding.title,
         "evidence": finding.evidence,
         "why": finding.why,
-        "fix": finding.fix,
+        "fix": str(finding.fix),
     }
 
 
@@ -172,7 +172,7 @@ def _found(report: Report) -> Iterable[str]:
             yield f"\n### {severity.value} {first.id}: {_md(first.title)} ({_md(names)})\n"
             yield from (f"- {_md(e)}" for e in dict.fromkeys(f.evidence for f in same))
             yield f"\n{_md(first.why)}\n"
-            yield from (f"    {plain(line)}" for line in first.fix.splitlines())
+            yield from (f"    {plain(line)}" for line in str(first.fix).splitlines())
 
 
 def _row(*cells: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core import shell
@@ -28,7 +28,7 @@ from ipexctl.hosts.transport import Transport
 from ipexctl.verbs.bench import Subject, measure
 from ipexctl.verbs.facts import ROOT, answer, question
 from ipexctl.verbs.hints import options as options_of
-from ipexctl.verbs.hints import other_pythons, spelled, spelled_downs
+from ipexctl.verbs.hints import other_pythons, spelled_downs, with_options
 from ipexctl.verbs.last import remember
 from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.versions import table
@@ -114,9 +114,7 @@ def examine_hosts(
         facts=facts,
         down=tuple(spelled_downs(down, target, options.root)),
         peers=peers,
-        findings=tuple(
-            replace(f, fix=spelled(f.fix, target, options.root)) for f in run_all(cluster)
-        ),
+        findings=with_options(run_all(cluster), target, options.root),
         seconds=time.monotonic() - began,
         named=named(target, hosts),
         root="" if options.root == ROOT else options.root,

@@ -104,5 +104,5 @@ def _check(check: Check) -> dict[str, Any]:
         "severities": [s.value for s in check.severities],
         "seen": check.seen,
         "why": check.why,
-        "fix": check.fix,
+        "fix": str(check.fix),
     }

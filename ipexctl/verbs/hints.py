@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.core import shell
-from ipexctl.core.model import HostDown
+from ipexctl.core.model import Finding, HostDown
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
 from ipexctl.verbs.facts import ROOT
@@ -35,15 +35,25 @@ def options(target: Target) -> tuple[str, ...]:
 
 def command(target: Target, verb: str, root: str = ROOT) -> str:
     """`ipexctl VERB` for the same hosts."""
-    argv = ("ipexctl", *verb.split(), *options(target))
-    if verb != "trust":
-        argv += () if target.transport == "paramiko" else ("--transport", target.transport)
-        argv += () if root == ROOT else ("--root", root)
-    return shell.quote(argv)
+    own = options(target) if verb == "trust" else _all_options(target, root)
+    return shell.quote(("ipexctl", *verb.split(), *own))
+
+
+def _all_options(target: Target, root: str) -> tuple[str, ...]:
+    way = () if target.transport == "paramiko" else ("--transport", target.transport)
+    return (*options(target), *way, *(() if root == ROOT else ("--root", root)))
+
+
+def with_options(
+    findings: Iterable[Finding], target: Target, root: str = ROOT
+) -> tuple[Finding, ...]:
+    """Findings whose commands of ours work with the user's options."""
+    own = _all_options(target, root)
+    return tuple(replace(f, fix=f.fix.with_options(own)) for f in findings)
 
 
 def spelled(text: str, target: Target, root: str = ROOT) -> str:
-    """The text with our own commands, and ssh's, as they work with the user's options."""
+    """The hint with our own commands, and ssh's, as they work with the user's options."""
     text = _OURS.sub(lambda found: command(target, found[1], root), text)
     if not target.ssh_config:
         return text

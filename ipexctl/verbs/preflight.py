@@ -27,7 +27,7 @@ from ipexctl.core.script_source import Source
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.verbs.doctor import Seen, connect_all
-from ipexctl.verbs.hints import spelled
+from ipexctl.verbs.hints import with_options
 from ipexctl.verbs.sync import InPlace, Project, Snapshot, why_left_out
 from ipexctl.verbs.target import Target
 from ipexctl.verbs.versions import table
@@ -57,7 +57,9 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
     mark, memory = core.mark(facts, prefixes), memory or memory_file()
     before = _recall(memory, mark)
     peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
-    judged = _spelled(core.judge(facts, prefixes, peers=peers, rows=table()), flight)
+    judged = core.judge(facts, prefixes, peers=peers, rows=table())
+    found = (judged.blockers, judged.warnings)
+    judged = Judged(*(with_options(each, flight.target, flight.root) for each in found))
     if judged.blockers and not flight.force:
         raise core.refusal(judged.blockers)
     told = _tell(judged, before or [], note)
@@ -140,13 +142,6 @@ def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
 
 def _key(finding: Finding) -> str:
     return f"{finding.id} {finding.host}"
-
-
-def _spelled(judged: Judged, flight: Flight) -> Judged:
-    def one(finding: Finding) -> Finding:
-        return replace(finding, fix=spelled(finding.fix, flight.target, flight.root))
-
-    return Judged(tuple(map(one, judged.blockers)), tuple(map(one, judged.warnings)))
 
 
 # --- between hosts -------------------------------------------------------------------------------

@@ -18,6 +18,17 @@ import pytest
 from ipexctl.core import fix
 from ipexctl.core.condition import Limit
 from ipexctl.core.model import Finding, Severity
+from ipexctl.core.suggested_fix import (
+    Fix,
+    Part,
+    Shell,
+    as_fix,
+    command,
+    do,
+    scripted,
+    sudo,
+    write,
+)
 from ipexctl.hosts.agent import Agent
 from ipexctl.verbs.fix import mend
 from ipexctl.verbs.fix import undo as take_back
@@ -182,12 +193,12 @@ def test_every_host_is_mended_and_taken_back_in_its_own_root(tmp_path, monkeypat
 # --- what needs root -----------------------------------------------------------------------------
 
 
-def finding(text: str, host: str = "n1", severity: Severity = Severity.WARN) -> Finding:
-    return Finding("X-001", severity, host, "a title", "seen", "why", text)
+def finding(said: Fix | Part, host: str = "n1", severity: Severity = Severity.WARN) -> Finding:
+    return Finding("X-001", severity, host, "a title", "seen", "why", as_fix(said))
 
 
-def commands(text: str) -> list[str]:
-    found = fix.scripts([finding(text)], ["n1"])
+def commands(said: Fix | Part) -> list[str]:
+    found = fix.scripts([finding(said)], ["n1"])
     return live(found[0][1]) if found else []
 
 
@@ -199,42 +210,44 @@ def live(script: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("said", "expected"),
     [
-        ("sudo apt-get install -y python3 python3-venv", None),
-        ("sudo timedatectl set-ntp true   (or start chronyd)", "sudo timedatectl set-ntp true"),
+        (scripted("apt-get install -y python3 python3-venv"), None),
+        (do(scripted("timedatectl set-ntp true"), "   (or x)"), "sudo timedatectl set-ntp true"),
         (
-            "echo madvise | sudo tee /sys/kernel/mm/x   on all",
+            do(write("madvise", "/sys/kernel/mm/x"), "   on all"),
             "echo madvise | sudo tee /sys/kernel/mm/x",
         ),
-        ("echo 'trainer - nofile 65536' | sudo tee /etc/security/limits.d/i.conf", None),
+        (write("trainer - nofile 65536", "/etc/security/limits.d/i.conf"), None),
         (
-            "docker run --shm-size=8g ...   or   sudo mount -o remount,size=50% /dev/shm",
-            "sudo mount -o remount,size=50% /dev/shm",
+            do(command("docker run ..."), "   or   ", scripted("mount -o size=50% /dev/shm")),
+            "sudo mount -o size=50% /dev/shm",
         ),
-        ("sudo mkdir -m 1777 /dev/shm && sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm", None),
-        ("sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'", None),
-        ("sudo ip link set NIC mtu 1500", ""),
-        ("sudo dmidecode -t memory shows which slots are empty", ""),
-        ("free memory first, then: sudo swapoff -a && sudo swapon -a", ""),
-        ("sudo apt-get install -y a   (Debian)\nsudo dnf install -y a   (RHEL)", ""),
-        ("echo '10.0.0.1 x'; rm -rf /' | sudo tee -a /etc/hosts", ""),
-        ("sudo ip link set $(reboot) mtu 1500", ""),
-        ("sudo ip link set eth0`reboot` mtu 1500", ""),
-        ("sudo chmod 1777 /tmp; sudo reboot", ""),
-        ("sudo chmod 1777 /tmp && sudo reboot", ""),
-        ("sudo chmod 1777 /tmp\nsudo reboot", "sudo chmod 1777 /tmp"),
-        ("sudo sysctl vm.nr_hugepages=0   (unless a database needs them)", ""),
+        (Shell("sudo mkdir /x && sudo mount /x", needs_root=True, unattended=True), None),
+        (scripted("sysctl -w", "net.ipv4.ip_local_port_range=32768 60999"), None),
+        (sudo("ip link set NIC mtu 1500"), ""),
+        (do(sudo("dmidecode -t memory"), " shows which slots are empty"), ""),
+        (do("free memory, then: ", Shell("sudo swapoff -a && sudo x", needs_root=True)), ""),
+        (do(scripted("apt-get install a"), " (x)") | do(scripted("dnf install a"), " (y)"), ""),
+        (write("10.0.0.1 x'; rm -rf /", "/etc/hosts", append=True), ""),
+        (scripted("ip link set", "$(reboot)", "mtu", "1500"), ""),
+        (scripted("ip link set", "eth0`reboot`", "mtu", "1500"), ""),
+        (scripted("chmod 1777", "/tmp; sudo reboot"), ""),
+        (scripted("chmod 1777", "/tmp && sudo reboot"), ""),
+        (do(scripted("chmod 1777 /tmp")) | do(sudo("reboot")), "sudo chmod 1777 /tmp"),
+        (do(sudo("sysctl vm.nr_hugepages=0"), "   (unless a database needs them)"), ""),
+        ("sudo reboot, if you like", ""),
     ],
+    ids=str,
 )
-def test_only_plain_commands_stand_in_the_script(text, expected):
-    wanted = text if expected is None else expected
-    assert commands(text) == ([wanted] if wanted else [])
+def test_only_plain_commands_stand_in_the_script(said, expected):
+    wanted = str(said) if expected is None else expected
+    assert commands(said) == ([wanted] if wanted else [])
 
 
 @pytest.mark.parametrize("word", ["a" * 31, "a''" * 26, "a " * 50_000])
 def test_a_long_word_of_a_host_is_judged_soon(word):
-    texts = f"echo {word}! | sudo tee /x", f"sudo chmod {word}!"
+    texts = write(f"{word}!", "/x"), scripted("chmod", f"{word}!")
     began = time.process_time()
     assert [commands(text) for text in texts] == [[], []]
     assert time.process_time() - began < 10
@@ -271,11 +284,11 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path):
     sudo.chmod(0o755)
     made, none = tmp_path / "made", tmp_path / "none"
     found = [
-        replace(finding(text), id=number)
-        for number, text in (
-            ("A-001", f"echo 1 | sudo tee {none}/x"),
-            ("B-001", f"sudo mkdir -p {none}/a && sudo chmod 700 {none}/b"),
-            ("C-001", f"sudo mkdir {made}"),
+        replace(finding(said), id=number)
+        for number, said in (
+            ("A-001", write("1", f"{none}/x")),
+            ("B-001", Shell(f"sudo mkdir -p {none}/a && sudo chmod 700 {none}/b", True, True)),
+            ("C-001", scripted("mkdir", str(made))),
         )
     ]
     [(_, script)] = fix.scripts(found, ["n1"])
@@ -287,9 +300,9 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path):
 
 
 def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
-    found = [finding("sudo chmod 1777 /tmp", h) for h in ("n1", "n2")]
-    found.append(finding("sudo sysctl vm.swappiness=10", "n3"))
-    found.append(finding("sudo chmod 1777 /tmp", "n4", Severity.NOTE))
+    found = [finding(scripted("chmod 1777 /tmp"), h) for h in ("n1", "n2")]
+    found.append(finding(scripted("sysctl vm.swappiness=10"), "n3"))
+    found.append(finding(scripted("chmod 1777 /tmp"), "n4", Severity.NOTE))
     parts = fix.scripts(found, ["n1", "n2", "n3", "n4"])
     assert [names for names, _ in parts] == [["n1", "n2"], ["n3"]]
     for _, text in parts:
@@ -297,9 +310,8 @@ def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
 
 
 def test_words_of_a_host_cannot_leave_the_comment():
-    hostile = Finding(
-        "X-001", Severity.WARN, "n1", "t\nreboot", "e", "w", "sudo x\x0b\r\u2028reboot"
-    )
+    words = do(scripted("x", "\x0b\r\u2028reboot"), "\x0b\r\u2028reboot")
+    hostile = Finding("X-001", Severity.WARN, "n1", "t\nreboot", "e", "w", words)
     [(_, text)] = fix.scripts([hostile], ["n1"])
     lines = [x for x in text.splitlines() if x and not x.startswith("#")]
     assert lines == ["bad=", 'failed() { echo "$1: failed" >&2; bad=1; }', 'test -z "$bad"']

@@ -16,6 +16,7 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.model import Finding, HostDown, Peer, Severity
 from ipexctl.core.recommend import recommend
 from ipexctl.core.report import Report
+from ipexctl.core.suggested_fix import do, sudo
 from ipexctl.ui import formats
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report
 
@@ -31,7 +32,9 @@ def checked(text: str) -> dict[str, Any]:
     return told
 
 
-HOSTILE = Finding("X-001", Severity.FAIL, "node01", "a\x1b[31m|b<c>", "]]>\x00&`", "*w*", "sudo x")
+HOSTILE = Finding(
+    "X-001", Severity.FAIL, "node01", "a\x1b[31m|b<c>", "]]>\x00&`", "*w*", do(sudo("x"))
+)
 MEASURED = Measured(
     hosts=(
         HostBench("node01", "ok", "", "2.13.0", 4, 101.5, 210.0, 12.0, "granted", "Intel AMX"),

@@ -12,6 +12,7 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Severity
 from ipexctl.core.recommend import Recommendation
 from ipexctl.core.report import Report
+from ipexctl.core.suggested_fix import do
 from ipexctl.ui.doctor import show
 from tests import made
 from tests.facts.machines import AMX
@@ -144,7 +145,7 @@ SLOW = "1 thing slows you"
     ("width", "end"), [(80, " · 0.5 s"), (40, SLOW), (None, " · 0.5 s")], ids=str
 )
 def test_the_verdict_is_one_line_on_any_terminal(width, end):
-    warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", "mend it")
+    warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do("mend it"))
     lines = text(replace(report(A), findings=(warn,)), width=width).splitlines()
     assert lines[0].startswith("1 of 1 host can train · 1 thing slows you")
     assert lines[0].endswith(end)
@@ -167,7 +168,7 @@ def test_equal_hosts_get_one_line_of_advice(width, words):
 
 
 def note(number: int, host: str) -> Finding:
-    return Finding(f"NOTE-{number:03d}", Severity.NOTE, host, f"thing {number}", "e", "w", "f")
+    return Finding(f"NOTE-{number:03d}", Severity.NOTE, host, f"thing {number}", "e", "w", do("f"))
 
 
 def test_notes_are_one_line_each_and_few():
@@ -191,7 +192,7 @@ def test_two_hundred_hosts_with_many_troubles_are_one_screenful(width):
         for i, h in enumerate(hosts)
     ]
     warns = [
-        Finding(f"W-{k:03d}", Severity.WARN, h.host, f"title {k}", f"seen {h.host}", "w", "fix it")
+        Finding(f"W-{k:03d}", Severity.WARN, h.host, f"title {k}", f"seen {h.host}", "w", do("f"))
         for k in range(10)
         for h in hosts[k::3]
     ]

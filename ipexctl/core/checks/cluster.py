@@ -10,6 +10,7 @@ from ipexctl.core.bench import Measured
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer
 from ipexctl.core.rows import Row
+from ipexctl.core.suggested_fix import Fix, do, scripted
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -56,17 +57,16 @@ def told(found: dict[Hashable, list[str]], unit: str = "") -> str:
     return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
 
 
-def install_command(facts: Facts, *, debian: str, rhel: str, suse: str) -> str:
+def install_command(facts: Facts, *, debian: str, rhel: str, suse: str) -> Fix:
     """The command that installs a package on this host's distribution."""
     ids = set(facts.os_ids)
+    apt = scripted("apt-get install -y", *debian.split())
+    dnf = scripted("dnf install -y", *rhel.split())
+    zypper = scripted("zypper install -y", *suse.split())
     if ids & {"debian", "ubuntu"}:
-        return f"sudo apt-get install -y {debian}"
+        return do(apt)
     if ids & {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}:
-        return f"sudo dnf install -y {rhel}"
+        return do(dnf)
     if ids & {"suse", "opensuse", "sles", "sle_hpc", "opensuse-leap"}:
-        return f"sudo zypper install -y {suse}"
-    return (
-        f"sudo apt-get install -y {debian}   (Debian, Ubuntu)\n"
-        f"sudo dnf install -y {rhel}   (RHEL, Fedora)\n"
-        f"sudo zypper install -y {suse}   (SUSE)"
-    )
+        return do(zypper)
+    return do(apt, "   (Debian, Ubuntu)") | do(dnf, "   (RHEL, Fedora)") | do(zypper, "   (SUSE)")

@@ -8,6 +8,7 @@ from ipexctl.core import facts as of
 from ipexctl.core import isa, processors, topology
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.suggested_fix import Shell, command, do
 
 
 @host_check(
@@ -65,7 +66,7 @@ def no_x86(facts: Facts) -> Sight | None:
     "theirs)",
     why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
     "oneDNN falls back to AVX-512, several times slower in bf16.",
-    fix="boot a newer kernel; uname -r shows the running one",
+    fix=do("boot a newer kernel; ", command("uname -r"), " shows the running one"),
 )
 def amx_needs_kernel(facts: Facts) -> Sight | None:
     found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
@@ -83,9 +84,13 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
     seen="a processor of this family, model and stepping can more than /proc/cpuinfo shows",
     why="Code runs at the level that is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
-    fix="in a virtual machine: let it see the host's CPU (libvirt: <cpu "
-    "mode='host-passthrough'/>); otherwise look at cat /proc/cmdline and at the kernel's age: "
-    "uname -r",
+    fix=do(
+        "in a virtual machine: let it see the host's CPU (libvirt: <cpu "
+        "mode='host-passthrough'/>); otherwise look at ",
+        command("cat /proc/cmdline"),
+        " and at the kernel's age: ",
+        command("uname -r"),
+    ),
 )
 def hidden_instructions(facts: Facts) -> Sight | None:
     known, level = processors.processor(facts.cpu), isa.level(facts.cpu)
@@ -133,7 +138,10 @@ def hybrid(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="CPUs that are there are not online, and are not just the second threads",
     why="Nothing runs on them. Fewer cores than on the other hosts make this host the slow one.",
-    fix="for c in /sys/devices/system/cpu/cpu[0-9]*/online; do echo 1 | sudo tee $c; done",
+    fix=Shell(
+        "for c in /sys/devices/system/cpu/cpu[0-9]*/online; do echo 1 | sudo tee $c; done",
+        needs_root=True,
+    ),
 )
 def offline(facts: Facts) -> Sight | None:
     """Second threads that are switched off are the usual way to switch SMT off.

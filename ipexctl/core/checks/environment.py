@@ -13,9 +13,11 @@ from functools import wraps
 from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import size
 from ipexctl.core.checks.registry import Seen, Sight, host_check, listed
+from ipexctl.core.checks.software import pip
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.shell import quote
+from ipexctl.core.suggested_fix import Shell, command, do
 
+_FILES = "~/.bashrc ~/.profile /etc/environment"
 BY_HAND = (Severity.WARN, Severity.NOTE)
 
 
@@ -47,7 +49,7 @@ def missing(facts: Facts, name: str) -> list[str]:
     seen="a path in LD_PRELOAD does not exist",
     why="Every program prints `object ... from LD_PRELOAD cannot be preloaded: ignored`, and runs "
     "without the OpenMP or allocator it should have. `ipexctl run` does not pass it on.",
-    fix="grep -n LD_PRELOAD ~/.bashrc ~/.profile /etc/environment   and take the path out",
+    fix=do(Shell(f"grep -n LD_PRELOAD {_FILES}"), "   and take the path out"),
 )
 @by_hand
 def preload(facts: Facts) -> Sight | None:
@@ -62,7 +64,7 @@ def preload(facts: Facts) -> Sight | None:
     seen="LD_PRELOAD holds libiomp5 and libgomp, or torch brings a second libiomp5",
     why="Two thread pools on the same cores: `OMP: Error #15: Initializing libiomp5.so, but found "
     "libiomp5.so already initialized`, or a slow run without a word.",
-    fix="keep one of them: unset LD_PRELOAD, or name libiomp5.so alone",
+    fix=do("keep one of them: ", command("unset LD_PRELOAD"), ", or name libiomp5.so alone"),
 )
 def two_openmps(facts: Facts) -> Iterator[Sight]:
     if not facts.software:
@@ -74,7 +76,7 @@ def two_openmps(facts: Facts) -> Iterator[Sight]:
         both = [path for path in prefix.omp if "libiomp5" in path]
         if len(both) > 1:
             level = Severity.WARN if prefix.kind != "other" else Severity.NOTE
-            fix = quote((f"{prefix.path}/bin/python", "-m", "pip", "uninstall", "intel-openmp"))
+            fix = pip(prefix.path, "uninstall", "intel-openmp")
             yield Sight(" and ".join(both), severity=level, fix=fix)
 
 
@@ -85,7 +87,7 @@ def two_openmps(facts: Facts) -> Iterator[Sight]:
     seen="the login environment sets OMP_NUM_THREADS=1 on a host with more cores",
     why="Each rank computes on one core: many times slower, without an error. `ipexctl run` sets "
     "its own; torchrun, accelerate and mpirun by hand keep this one.",
-    fix="grep -n OMP_NUM_THREADS ~/.bashrc ~/.profile /etc/environment   and take it out",
+    fix=do(Shell(f"grep -n OMP_NUM_THREADS {_FILES}"), "   and take it out"),
 )
 @by_hand
 def one_thread(facts: Facts) -> Sight | None:
@@ -102,7 +104,7 @@ def one_thread(facts: Facts) -> Sight | None:
     seen="the login environment sets PYTHONHOME",
     why="Every Python of another version or place takes its library from there: `No module named "
     "'encodings'`. Environments do not work.",
-    fix="grep -n PYTHONHOME ~/.bashrc ~/.profile /etc/environment   and take it out",
+    fix=do(Shell(f"grep -n PYTHONHOME {_FILES}"), "   and take it out"),
 )
 @by_hand
 def python_home(facts: Facts) -> Sight | None:
@@ -117,7 +119,10 @@ def python_home(facts: Facts) -> Sight | None:
     seen="PYTHONPATH has another torch, or LD_LIBRARY_PATH another C++, OpenMP or MPI library",
     why="They are found before the environment's own: `GLIBCXX_3.4.32 not found`, `undefined "
     "symbol`, or two versions of one package. `ipexctl run` does not pass these variables on.",
-    fix="grep -nE 'PYTHONPATH|LD_LIBRARY_PATH' ~/.bashrc ~/.profile   and take the folder out",
+    fix=do(
+        Shell("grep -nE 'PYTHONPATH|LD_LIBRARY_PATH' ~/.bashrc ~/.profile"),
+        "   and take the folder out",
+    ),
 )
 @by_hand
 def shadowed(facts: Facts) -> Sight | None:
@@ -145,7 +150,7 @@ _SLOW = {
     severity=BY_HAND,
     seen="ATEN_CPU_CAPABILITY or ONEDNN_MAX_CPU_ISA asks for less than the processor has",
     why="Matrix products run without AVX-512, bf16 or AMX: several times slower.",
-    fix="grep -nE 'ATEN_CPU|MAX_CPU_ISA' ~/.bashrc ~/.profile /etc/environment   and take it out",
+    fix=do(Shell(f"grep -nE 'ATEN_CPU|MAX_CPU_ISA' {_FILES}"), "   and take it out"),
 )
 @by_hand
 def held_back(facts: Facts) -> Sight | None:
@@ -162,7 +167,7 @@ def held_back(facts: Facts) -> Sight | None:
     severity=BY_HAND,
     seen="OMP_THREAD_LIMIT is smaller than OMP_NUM_THREADS, or than the cores",
     why="The backward pass can wait for ever for a thread that it does not get.",
-    fix="grep -n OMP_THREAD_LIMIT ~/.bashrc ~/.profile /etc/environment   and take it out",
+    fix=do(Shell(f"grep -n OMP_THREAD_LIMIT {_FILES}"), "   and take it out"),
 )
 @by_hand
 def thread_limit(facts: Facts) -> Sight | None:
@@ -180,7 +185,10 @@ def thread_limit(facts: Facts) -> Sight | None:
     seen="files of ended MPI processes in /dev/shm; warn from 1 GiB on",
     why="Ranks that are killed, and torch-ccl at its end, leave segments there. They fill "
     "/dev/shm, and then new ranks die with a bus error.",
-    fix="find /dev/shm -maxdepth 1 -user $(id -un) -name '[0-9]*:*:*' -delete   # while none runs",
+    fix=do(
+        Shell("find /dev/shm -maxdepth 1 -user $(id -un) -name '[0-9]*:*:*' -delete"),
+        "   # while none runs",
+    ),
 )
 def stale_memory(facts: Facts) -> Sight | None:
     if not facts.software or not facts.software.stale:

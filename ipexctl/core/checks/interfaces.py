@@ -12,8 +12,12 @@ from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.facts import loopback, peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Nic, Severity
+from ipexctl.core.suggested_fix import Shell, command, do, scripted, sudo
 
 MASTER_PORT = 29500
+SEE_ADDRESSES = command("ip -br address")
+FIREWALL = sudo("nft list ruleset")
+_MTU = sudo("ip link set NIC mtu 1500")
 _VIRTUAL = re.compile(
     r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy|nerdctl|cbr0|incus)"
 )
@@ -30,7 +34,7 @@ def _peer_nic(facts: Facts) -> Nic | None:
     severity=Severity.FAIL,
     seen="lo is not up, or has no address",
     why="Ranks of one host, mpirun and its proxies talk over loopback.",
-    fix="sudo ip link set lo up",
+    fix=scripted("ip link set lo up"),
 )
 def no_loopback(facts: Facts) -> Sight | None:
     lo = next((n for n in facts.net.nics if n.name == "lo"), None)
@@ -46,7 +50,10 @@ def no_loopback(facts: Facts) -> Sight | None:
     seen="among several hosts, one whose only interface with an address is lo",
     why="`fill_local_host_ip: can't find interface to get host IP`: the other hosts cannot reach "
     "its ranks. So in containers without a network.",
-    fix="docker run --network host ...   or give the container a network that the hosts share",
+    fix=do(
+        command("docker run --network host ..."),
+        "   or give the container a network that the hosts share",
+    ),
 )
 def only_loopback(cluster: Cluster) -> Iterator[Sight]:
     for facts in cluster.hosts if len(cluster.hosts) > 1 else ():
@@ -64,7 +71,11 @@ def only_loopback(cluster: Cluster) -> Iterator[Sight]:
     "other",
     why="MPI and gloo may choose it, and then each host reaches itself: a silent hang with ranks "
     "at 90 % CPU. `ipexctl run` names the interface.",
-    fix="by hand: export FI_TCP_IFACE, GLOO_SOCKET_IFNAME and I_MPI_HYDRA_IFACE (ip -br address)",
+    fix=do(
+        "by hand: export FI_TCP_IFACE, GLOO_SOCKET_IFNAME and I_MPI_HYDRA_IFACE (",
+        SEE_ADDRESSES,
+        ")",
+    ),
 )
 def twins(cluster: Cluster) -> Iterator[Sight]:
     where: dict[str, list[tuple[str, str]]] = {}
@@ -92,7 +103,7 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
     seen="the interfaces by which the hosts reach each other have different MTUs",
     why="Small messages pass and large ones vanish where something between them drops what is too "
     "long: a hang in the first large all_reduce.",
-    fix="sudo ip link set NIC mtu 1500   # the same on all hosts, and on the switch",
+    fix=do(_MTU, "   # the same on all hosts, and on the switch"),
 )
 def mtu(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, lambda f: nic.mtu if (nic := _peer_nic(f)) else None)
@@ -105,13 +116,13 @@ def mtu(cluster: Cluster) -> Sight | None:
     severity=Severity.WARN,
     seen="an MTU below 1280 where the other hosts are reached",
     why="Many small packets: a fraction of the link's rate.",
-    fix="sudo ip link set NIC mtu 1500",
+    fix=_MTU,
 )
 def small_mtu(facts: Facts) -> Sight | None:
     nic = _peer_nic(facts)
     if not nic or nic.mtu is None or nic.mtu >= 1280:
         return None
-    return Sight(f"{nic.name}: {nic.mtu}", fix=f"sudo ip link set {nic.name} mtu 1500")
+    return Sight(f"{nic.name}: {nic.mtu}", fix=scripted("ip link set", nic.name, "mtu", "1500"))
 
 
 @cluster_check(
@@ -138,7 +149,10 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
             yield Sight(
                 f"{address} by {way}, own address {peer_address(facts)} on {nic.name}",
                 host=facts.host,
-                fix=f"ip route get {address}   and name hosts by their addresses on {way}",
+                fix=do(
+                    command("ip route get", address),
+                    f"   and name hosts by their addresses on {way}",
+                ),
             )
 
 
@@ -176,7 +190,10 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     why="`errno: 98 - Address already in use` for torchrun, accelerate and DeepSpeed, which take "
     "this port unless told otherwise: most often a run that did not end. `ipexctl run` takes a "
     "free one.",
-    fix=f"ss -ltnp 'sport = :{MASTER_PORT}'   and end that process if it is a lost run of yours",
+    fix=do(
+        command("ss -ltnp", f"sport = :{MASTER_PORT}"),
+        "   and end that process if it is a lost run of yours",
+    ),
 )
 def master_port(facts: Facts) -> Sight | None:
     return Sight(f"port {MASTER_PORT}") if facts.net.master_port_busy else None
@@ -189,7 +206,7 @@ def master_port(facts: Facts) -> Sight | None:
     seen=f"net.ipv4.ip_local_port_range holds {MASTER_PORT}",
     why="Any outgoing connection may sit on it when a training starts: `Address already in use`, "
     "now and then.",
-    fix="sudo sysctl -w net.ipv4.ip_local_reserved_ports=29500-29600",
+    fix=scripted("sysctl -w net.ipv4.ip_local_reserved_ports=29500-29600"),
 )
 def ephemeral_master(facts: Facts) -> Sight | None:
     low, high = facts.net.port_range or (0, 0)
@@ -209,7 +226,11 @@ def _reserved(text: str, port: int) -> bool:
     severity=Severity.WARN,
     seen="net.ipv4.ip_local_port_range holds fewer than 2,000 ports",
     why="Every pair of ranks needs several connections: `Cannot assign requested address`.",
-    fix="sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
+    fix=Shell(
+        "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
+        needs_root=True,
+        unattended=True,
+    ),
 )
 def few_ports(facts: Facts) -> Sight | None:
     if not facts.net.port_range:
@@ -225,7 +246,7 @@ def few_ports(facts: Facts) -> Sight | None:
     seen="net.core.somaxconn is below 128",
     why="All ranks connect to rank 0 at once; what does not fit waits a second and more, or is "
     "refused.",
-    fix="sudo sysctl -w net.core.somaxconn=4096",
+    fix=scripted("sysctl -w net.core.somaxconn=4096"),
 )
 def short_queue(facts: Facts) -> Sight | None:
     queue = facts.net.somaxconn
@@ -239,7 +260,7 @@ def short_queue(facts: Facts) -> Sight | None:
     seen="firewalld, ufw or nftables looks switched on",
     why="Ranks need all TCP ports between the hosts. Whether they are open, NET-002 to NET-004 "
     "have tried.",
-    fix="see what it lets through: sudo nft list ruleset",
+    fix=do("see what it lets through: ", FIREWALL),
 )
 def firewall(facts: Facts) -> Sight | None:
     return Sight(", ".join(facts.net.firewalls)) if facts.net.firewalls else None
@@ -252,7 +273,7 @@ def firewall(facts: Facts) -> Sight | None:
     seen="no interface has an IPv4 address, loopback aside",
     why="`ipexctl run` works: gloo, Intel MPI and Open MPI use IPv6. MPICH needs IPv4, so with it "
     "the agents start the ranks without MPI. Intel MPI by hand has to be told.",
-    fix="by hand: mpirun -v6 ...   # Intel MPI",
+    fix=do("by hand: ", command("mpirun -v6 ..."), "   # Intel MPI"),
 )
 def ipv6_only(facts: Facts) -> Sight | None:
     found = [a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)]
@@ -268,7 +289,9 @@ def ipv6_only(facts: Facts) -> Sight | None:
     seen="the host has no IPv4 default route",
     why="Training needs none. Downloads by the script itself (models, data) would fail; `ipexctl "
     "install` brings its packages over SSH.",
-    fix="ip route   and HF_HUB_OFFLINE=1 for scripts that would look for newer files",
+    fix=do(
+        command("ip route"), "   and HF_HUB_OFFLINE=1 for scripts that would look for newer files"
+    ),
 )
 def no_route(facts: Facts) -> Sight | None:
     if facts.net.default_nic or not facts.net.routes:
@@ -282,7 +305,7 @@ def no_route(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="an address on an interface that is down or has no cable (bridges aside)",
     why="If the hosts should reach each other by it, they take a slower way now.",
-    fix="ip -br link   and look at the cable or the switch's port",
+    fix=do(command("ip -br link"), "   and look at the cable or the switch's port"),
 )
 def down(facts: Facts) -> Sight | None:
     found = [
@@ -300,7 +323,9 @@ def down(facts: Facts) -> Sight | None:
     seen="http_proxy or https_proxy without a no_proxy that names the other hosts",
     why="HTTP between the hosts (experiment trackers, stores) goes to the proxy. gloo and MPI do "
     "not ask it.",
-    fix="export no_proxy=localhost,127.0.0.1,.cluster,10.0.0.0/8   with your own hosts",
+    fix=do(
+        command("export no_proxy=localhost,127.0.0.1,.cluster,10.0.0.0/8"), "   with your own hosts"
+    ),
 )
 def proxies(cluster: Cluster) -> Iterator[Sight]:
     for facts in cluster.hosts if len(cluster.hosts) > 1 else ():

@@ -7,7 +7,7 @@ from ipexctl.core.checks.cluster import GIB, Cluster, size
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.condition import NO_LIMIT
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.shell import quote
+from ipexctl.core.suggested_fix import Fix, command, do, write
 
 _CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alone
 
@@ -82,7 +82,9 @@ def processes(facts: Facts) -> Sight | None:
     seen="pids.max is below 2 per CPU and 256 more (fail: below the CPUs)",
     why="Threads count as well. Beyond it: pthread_create failed: Resource temporarily "
     "unavailable.",
-    fix="docker run --pids-limit -1 ...; systemd: TasksMax=infinity in user-.slice",
+    fix=do(
+        command("docker run --pids-limit -1 ..."), "; systemd: TasksMax=infinity in user-.slice"
+    ),
 )
 def pids(facts: Facts) -> Sight | None:
     limit = facts.condition.limits.pids
@@ -100,7 +102,7 @@ def pids(facts: Facts) -> Sight | None:
     seen="ulimit -v is below 4 times the memory",
     why="torch, oneDNN and MPI reserve far more address space than they use: std::bad_alloc, "
     "although memory is free.",
-    fix="ulimit -v unlimited   (or remove `as` from /etc/security/limits.conf)",
+    fix=do(command("ulimit -v unlimited"), "   (or remove `as` from /etc/security/limits.conf)"),
 )
 def address_space(facts: Facts) -> Sight | None:
     limit, total = facts.condition.limits.address_space, facts.mem.total
@@ -131,7 +133,7 @@ def cpu_time(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="ulimit -c is above 1 GiB, and core_pattern is a file and no program",
     why="Each crashing rank writes all of its memory into its working folder.",
-    fix="ulimit -c 0   where you do not want them",
+    fix=do(command("ulimit -c 0"), "   where you do not want them"),
 )
 def core_files(facts: Facts) -> Sight | None:
     limit, pattern = facts.condition.limits.core, facts.condition.kernel.core_pattern
@@ -140,10 +142,10 @@ def core_files(facts: Facts) -> Sight | None:
     return Sight(f"ulimit -c is {_number(limit.soft)}, core_pattern is {pattern}")
 
 
-def _allow(facts: Facts, what: str) -> str:
+def _allow(facts: Facts, what: str) -> Fix:
     """Adds a line to the file: other limits have theirs there, and one twice does no harm."""
-    line = quote(("echo", f"{facts.user or '*'} - {what}"))
-    return f"{line} | sudo tee -a {_CONF}   (then log in again)"
+    line = f"{facts.user or '*'} - {what}"
+    return do(write(line, _CONF, append=True), "   (then log in again)")
 
 
 def _number(value: int) -> str:

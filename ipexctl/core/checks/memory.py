@@ -6,10 +6,13 @@ from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import GIB, MIB, size
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.suggested_fix import Shell, command, do, scripted, sudo, write
 
 FAIL = 512 * MIB  # importing torch alone takes about this much
 WARN = 2 * GIB
 PER_CORE = 1 * GIB
+SEE_DIMMS = sudo("dmidecode -t memory")
+HUGE_PAGES = write("madvise", "/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @host_check(
@@ -19,7 +22,7 @@ PER_CORE = 1 * GIB
     seen="less than 2 GiB (fail: 0.5 GiB) available, or allowed by the cgroup",
     why="Importing torch takes about 0.5 GiB per rank, before the model, its gradients and the "
     "optimizer's state. The kernel kills what does not fit.",
-    fix="see who uses it: ps -eo rss,user,comm --sort=-rss | head",
+    fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
 )
 def little(facts: Facts) -> Sight | None:
     known = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]
@@ -40,7 +43,7 @@ def little(facts: Facts) -> Sight | None:
     seen="less than 1 GiB for each core",
     why="Servers have 4 to 16 GiB for a core. Modules may be missing, which costs memory channels "
     "and so bandwidth as well.",
-    fix="sudo dmidecode -t memory shows which slots are empty",
+    fix=do(SEE_DIMMS, " shows which slots are empty"),
 )
 def per_core(facts: Facts) -> Sight | None:
     cores, total = of.cores(facts), facts.mem.total
@@ -55,7 +58,9 @@ def per_core(facts: Facts) -> Sight | None:
     severity=(Severity.NOTE, Severity.WARN),
     seen="more than 1 GiB of swap is in use (warn: and less than a tenth of memory is available)",
     why="A rank that touches swapped pages waits for a disk, and all hosts wait for it.",
-    fix="free memory first, then: sudo swapoff -a && sudo swapon -a",
+    fix=do(
+        "free memory first, then: ", Shell("sudo swapoff -a && sudo swapon -a", needs_root=True)
+    ),
 )
 def swapping(facts: Facts) -> Sight | None:
     mem = facts.mem
@@ -74,7 +79,7 @@ def swapping(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="vm.swappiness above 60, and there is swap",
     why="Reading a large data set can push a rank's memory out to disk.",
-    fix="sudo sysctl vm.swappiness=10",
+    fix=scripted("sysctl vm.swappiness=10"),
 )
 def swappiness(facts: Facts) -> Sight | None:
     value = facts.condition.kernel.swappiness
@@ -89,7 +94,7 @@ def swappiness(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="transparent_hugepage/enabled is never",
     why="Large tensors in 4 KiB pages cost more TLB misses; allocators cannot even ask for more.",
-    fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+    fix=HUGE_PAGES,
 )
 def no_huge_pages(facts: Facts) -> Sight | None:
     return Sight("never") if facts.condition.kernel.thp == "never" else None
@@ -102,7 +107,7 @@ def no_huge_pages(facts: Facts) -> Sight | None:
     seen="kernel.numa_balancing is on, and there are several NUMA nodes",
     why="Ranks are pinned, so pages are where they belong already; the kernel's sampling costs a "
     "few per cent. It is on in most distributions.",
-    fix="sudo sysctl kernel.numa_balancing=0",
+    fix=scripted("sysctl kernel.numa_balancing=0"),
 )
 def numa_balancing(facts: Facts) -> Sight | None:
     value = facts.condition.kernel.numa_balancing
@@ -118,7 +123,7 @@ def numa_balancing(facts: Facts) -> Sight | None:
     seen="vm.zone_reclaim_mode is not 0, and there are several NUMA nodes",
     why="A rank whose node is full stalls while the kernel throws away file pages there, although "
     "other nodes have free memory. It is off unless somebody switched it on.",
-    fix="sudo sysctl vm.zone_reclaim_mode=0",
+    fix=scripted("sysctl vm.zone_reclaim_mode=0"),
 )
 def zone_reclaim(facts: Facts) -> Sight | None:
     value = facts.condition.kernel.zone_reclaim
@@ -134,7 +139,7 @@ def zone_reclaim(facts: Facts) -> Sight | None:
     seen="vm.overcommit_memory is 2 (fail: and less than 2 GiB can still be promised)",
     why="torch, oneDNN and MPI reserve far more address space than they use, and fork() doubles "
     "it: Cannot allocate memory, although most of it is free.",
-    fix="sudo sysctl vm.overcommit_memory=0",
+    fix=scripted("sysctl vm.overcommit_memory=0"),
 )
 def no_overcommit(facts: Facts) -> Sight | None:
     if facts.condition.kernel.overcommit != 2:
@@ -170,7 +175,9 @@ def limited(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="more than a quarter of the memory is reserved in hugetlbfs (vm.nr_hugepages)",
     why="Neither torch nor MPI uses it, and nobody else can.",
-    fix="sudo sysctl vm.nr_hugepages=0   (unless a database or a virtual machine needs them)",
+    fix=do(
+        sudo("sysctl vm.nr_hugepages=0"), "   (unless a database or a virtual machine needs them)"
+    ),
 )
 def reserved_huge_pages(facts: Facts) -> Sight | None:
     huge, total = facts.mem.huge, facts.mem.total
@@ -186,7 +193,11 @@ def reserved_huge_pages(facts: Facts) -> Sight | None:
     seen="/dev/shm has less than 256 MiB (fail: 16 MiB)",
     why="Ranks on one host and DataLoader workers pass data through /dev/shm. When it is full they "
     "die with a bus error. Docker's default is 64 MiB.",
-    fix="docker run --shm-size=8g ...   or   sudo mount -o remount,size=50% /dev/shm",
+    fix=do(
+        command("docker run --shm-size=8g ..."),
+        "   or   ",
+        scripted("mount -o remount,size=50% /dev/shm"),
+    ),
 )
 def shm_small(facts: Facts) -> Sight | None:
     total = facts.mem.shm_total
@@ -203,7 +214,7 @@ def shm_small(facts: Facts) -> Sight | None:
     seen="/dev/shm has less than 64 MiB free",
     why="Ranks and DataLoader workers die with a bus error when it is full. Killed trainings leave "
     "files there.",
-    fix="ls -l /dev/shm   and remove what no running process of yours needs",
+    fix=do(command("ls -l /dev/shm"), "   and remove what no running process of yours needs"),
 )
 def shm_full(facts: Facts) -> Sight | None:
     total, free = facts.mem.shm_total, facts.mem.shm_free
@@ -218,7 +229,11 @@ def shm_full(facts: Facts) -> Sight | None:
     severity=Severity.FAIL,
     seen="/dev/shm is not there",
     why="Intel MPI, oneCCL and DataLoader workers need it: the first of them aborts at its start.",
-    fix="sudo mkdir -m 1777 /dev/shm && sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
+    fix=Shell(
+        "sudo mkdir -m 1777 /dev/shm && sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
+        needs_root=True,
+        unattended=True,
+    ),
 )
 def shm_missing(facts: Facts) -> Sight | None:
     return Sight("no such folder") if facts.mem.shm_there is False else None
@@ -230,7 +245,7 @@ def shm_missing(facts: Facts) -> Sight | None:
     severity=Severity.FAIL,
     seen="this user may not write into /dev/shm",
     why="Intel MPI, oneCCL and DataLoader workers create files there.",
-    fix="sudo chmod 1777 /dev/shm",
+    fix=scripted("chmod 1777 /dev/shm"),
 )
 def shm_not_writable(facts: Facts) -> Sight | None:
     if facts.mem.shm_writable is not False:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ipexctl.core.checks.cluster import Cluster, groups, told
 from ipexctl.core.checks.environment import BY_HAND, by_hand, variable
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.checks.software import ALL, CCL, REINSTALL
+from ipexctl.core.checks.software import ALL, CCL, INSTALL, PROVED, REINSTALL, pip
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.shell import quote
 from ipexctl.core.software import Layout, Mpi, Prefix
+from ipexctl.core.suggested_fix import Shell, command, do
 
 _LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
 
@@ -37,7 +37,7 @@ def no_libfabric(facts: Facts) -> Iterator[Sight]:
     for prefix, files in _intel(facts):
         if not files.libfabric:
             text = f"impi-rt {prefix.version('impi-rt')} in {prefix.path} without libfabric.so.1"
-            fix = quote((f"{prefix.path}/bin/python", "-m", "pip", "install", "impi-rt<2021.19"))
+            fix = pip(prefix.path, "install", "impi-rt<2021.19")
             yield Sight(text, severity=_LEVEL.get(prefix.kind), fix=fix)
 
 
@@ -80,7 +80,7 @@ def no_libmpi(facts: Facts) -> Iterator[Sight]:
     seen="mpirun, mpiexec.hydra or Hydra's proxies have no x bit",
     why="`Permission denied`, or `unable to run bstrap_proxy` on every host. Wheels that were "
     "unpacked and zipped again lose the bit.",
-    fix="chmod +x PREFIX/bin/mpi* PREFIX/bin/hydra_*",
+    fix=Shell("chmod +x PREFIX/bin/mpi* PREFIX/bin/hydra_*"),
 )
 def not_runnable(facts: Facts) -> Iterator[Sight]:
     kinds = {p.path + "/bin": p.kind for p in facts.software.prefixes} if facts.software else {}
@@ -92,7 +92,7 @@ def not_runnable(facts: Facts) -> Iterator[Sight]:
         yield Sight(
             f"no x bit: {' '.join(paths)}",
             severity=_LEVEL[kind],
-            fix=quote(("chmod", "+x", *paths)),
+            fix=command("chmod +x", *paths),
         )
 
 
@@ -103,7 +103,9 @@ def not_runnable(facts: Facts) -> Iterator[Sight]:
     seen="oneccl_bind_pt is installed and libccl.so.1 is nowhere in its environment",
     why="`libccl.so.1: cannot open shared object file` at the import: the bindings are a build "
     "against a oneCCL of the system, whose setvars.sh would have to be sourced.",
-    fix="source /opt/intel/oneapi/setvars.sh   before, or use gloo: " + REINSTALL,
+    fix=do(
+        command("source /opt/intel/oneapi/setvars.sh"), "   before, or use gloo: ", INSTALL, PROVED
+    ),
 )
 def no_libccl(facts: Facts) -> Iterator[Sight]:
     for prefix in facts.software.prefixes if facts.software else ():
@@ -177,7 +179,7 @@ def different_paths(cluster: Cluster) -> Sight | None:
     severity=Severity.NOTE,
     seen="the account is root and Open MPI is the first mpirun in PATH",
     why="`prterun has detected an attempt to run as root` and ends. `ipexctl run` uses Intel MPI.",
-    fix="log in as an ordinary user, or mpirun --allow-run-as-root",
+    fix=do("log in as an ordinary user, or ", command("mpirun --allow-run-as-root")),
 )
 def open_mpi_root(facts: Facts) -> Sight | None:
     mpi = _first(facts)

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 from ipexctl.core import facts as of
 from ipexctl.core.checks.environment import BY_HAND, by_hand, missing, variable
+from ipexctl.core.checks.interfaces import SEE_ADDRESSES
 from ipexctl.core.checks.registry import Sight, host_check
-from ipexctl.core.checks.software import CCL, IPEX
+from ipexctl.core.checks.software import CCL, INSTALL, IPEX
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.suggested_fix import Shell, command, do
 
 _HARDWARE = {
     "verbs": ("InfiniBand or RoCE", ""),
@@ -33,7 +35,10 @@ _ANYWHERE = ("tcp", "shm", "rxm", "udp", "sm2", "self", "hook")
     seen="FI_PROVIDER or I_MPI_OFI_PROVIDER asks for sockets, or for hardware that is not here",
     why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`. `sockets` left Intel "
     "MPI with 2021.11; verbs, psm and efa need their hardware. `ipexctl run` does not pass it on.",
-    fix="export FI_PROVIDER=tcp   in place of it, or take it out of ~/.bashrc and ~/.profile",
+    fix=do(
+        command("export FI_PROVIDER=tcp"),
+        "   in place of it, or take it out of ~/.bashrc and ~/.profile",
+    ),
 )
 @by_hand
 def provider(facts: Facts) -> Iterator[Sight]:
@@ -57,7 +62,7 @@ def _has(facts: Facts, device: str) -> bool:
     seen="I_MPI_ROOT, CCL_ROOT or FI_PROVIDER_PATH names a path that does not exist",
     why="MPI finds no tuning files and no providers: `OFI fi_getinfo() failed`, `could not "
     "initialize any transport library`.",
-    fix="grep -nE 'I_MPI_ROOT|CCL_ROOT|FI_PROVIDER_PATH|setvars' ~/.bashrc ~/.profile",
+    fix=Shell("grep -nE 'I_MPI_ROOT|CCL_ROOT|FI_PROVIDER_PATH|setvars' ~/.bashrc ~/.profile"),
 )
 @by_hand
 def dangling(facts: Facts) -> Sight | None:
@@ -78,7 +83,7 @@ def dangling(facts: Facts) -> Sight | None:
     why="accelerate up to 1.12 takes 0 as `do not use ccl` and trains with gloo in silence; older "
     "Trainers stop: `CCL_WORKER_COUNT is not correctly set`. Too many: `exceeds the number of "
     "available cores per process`.",
-    fix="export CCL_WORKER_COUNT=1",
+    fix=command("export CCL_WORKER_COUNT=1"),
 )
 @by_hand
 def workers(facts: Facts) -> Sight | None:
@@ -94,7 +99,7 @@ def workers(facts: Facts) -> Sight | None:
     severity=BY_HAND,
     seen="CCL_WORKER_AFFINITY names CPUs outside those this user may use",
     why="`failed to start worker # 0 ... pthread_create returns 22`.",
-    fix="unset CCL_WORKER_AFFINITY   (auto takes the last cores of each rank)",
+    fix=do(command("unset CCL_WORKER_AFFINITY"), "   (auto takes the last cores of each rank)"),
 )
 @by_hand
 def worker_cpus(facts: Facts) -> Sight | None:
@@ -112,7 +117,7 @@ def worker_cpus(facts: Facts) -> Sight | None:
     seen="a mask in I_MPI_PIN_DOMAIN has bits of CPUs this user may not use",
     why="`unable to bind process` and `error creating process`: the mask was made for another "
     "host, or for one without a cpuset.",
-    fix="export I_MPI_PIN_DOMAIN=numa   or leave it out",
+    fix=do(command("export I_MPI_PIN_DOMAIN=numa"), "   or leave it out"),
 )
 @by_hand
 def pin_domain(facts: Facts) -> Sight | None:
@@ -135,7 +140,7 @@ _NICS = ("I_MPI_HYDRA_IFACE", "FI_TCP_IFACE", "GLOO_SOCKET_IFNAME", "CCL_KVS_IFA
     seen="I_MPI_HYDRA_IFACE, FI_TCP_IFACE, GLOO_SOCKET_IFNAME or CCL_KVS_IFACE: no such interface",
     why="`unable to find interface X`, or `Unable to find address for: X`. The name of one host's "
     "card is not that of the next. `ipexctl run` sets them for each host.",
-    fix="ip -br address   and export the name that this host has",
+    fix=do(SEE_ADDRESSES, "   and export the name that this host has"),
 )
 @by_hand
 def interfaces(facts: Facts) -> Iterator[Sight]:
@@ -153,7 +158,7 @@ def interfaces(facts: Facts) -> Iterator[Sight]:
     seen="a start-up file runs setvars.sh as a program, or with sh or dash",
     why="Executed, it ends with `this script must be sourced`. Sourced by sh or dash it prints "
     "`source: not found`, sets nothing and still ends with 0.",
-    fix="source DIR/setvars.sh   in ~/.bashrc, read by bash",
+    fix=do(command("source DIR/setvars.sh"), "   in ~/.bashrc, read by bash"),
 )
 @by_hand
 def not_sourced(facts: Facts) -> Iterator[Sight]:
@@ -207,7 +212,7 @@ def no_effect(facts: Facts) -> Iterator[Sight]:
     seen="I_MPI_FABRICS or FI_PROVIDER is shm",
     why="Ranks of several hosts cannot reach each other by shared memory: MPI_Init ends or hangs. "
     "`ipexctl run` does not pass it on.",
-    fix="export I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp   or leave them out",
+    fix=do(command("export I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp"), "   or leave them out"),
 )
 @by_hand
 def only_shm(facts: Facts) -> Sight | None:
@@ -222,7 +227,7 @@ def only_shm(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="CCL_WORKER_COUNT is exported and IPEX is there without oneccl_bind_pt",
     why="`No module named 'oneccl_bindings_for_pytorch'`, or gloo in silence.",
-    fix="use gloo: ipexctl install, and unset CCL_WORKER_COUNT",
+    fix=do("use gloo: ", INSTALL, ", and ", command("unset CCL_WORKER_COUNT")),
 )
 def no_bindings(facts: Facts) -> Iterator[Sight]:
     if not variable(facts, "CCL_WORKER_COUNT"):
@@ -242,7 +247,10 @@ _RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_
     seen="RANK, WORLD_SIZE, MASTER_ADDR and their like are set for a command over SSH",
     why="A script by hand takes them for its own: all ranks are the same one, or wait for a master "
     "that is not there (127.0.0.1: `connectFullMesh failed`). `ipexctl run` sets its own.",
-    fix="grep -nE 'RANK|WORLD_SIZE|MASTER_|PMI_' ~/.bashrc ~/.profile   and take them out",
+    fix=do(
+        Shell("grep -nE 'RANK|WORLD_SIZE|MASTER_|PMI_' ~/.bashrc ~/.profile"),
+        "   and take them out",
+    ),
 )
 @by_hand
 def rank_variables(facts: Facts) -> Sight | None:

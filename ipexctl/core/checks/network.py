@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.interfaces import FIREWALL
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.facts import loopback, peer_address, public
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer, Severity
+from ipexctl.core.suggested_fix import Fix, command, do, write
 
 FULL_MESH = 32
 OTHERS = 3
@@ -137,10 +139,13 @@ def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
     }
 
 
-def _fix(peer: Peer) -> str:
-    return (
-        f"on {peer.source}: ip route get {peer.address}   on {peer.target}: sudo nft list ruleset"
-        "   (allow all TCP between the hosts: firewall, security group)"
+def _fix(peer: Peer) -> Fix:
+    return do(
+        f"on {peer.source}: ",
+        command("ip route get", peer.address),
+        f"   on {peer.target}: ",
+        FIREWALL,
+        "   (allow all TCP between the hosts: firewall, security group)",
     )
 
 
@@ -158,8 +163,10 @@ def _fix(peer: Peer) -> str:
 def nameless(facts: Facts) -> Sight | None:
     if facts.net.hostname_resolves is not False:
         return None
-    line = f"{peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
-    return Sight(facts.net.hostname, fix=f"echo '{line}' | sudo tee -a /etc/hosts")
+    address = peer_address(facts)
+    line = f"{address or 'ADDRESS'} {facts.net.hostname}"
+    put = write(line, "/etc/hosts", append=True, scripted=bool(address))
+    return Sight(facts.net.hostname, fix=put)
 
 
 @host_check(
@@ -188,7 +195,7 @@ def stale_name(facts: Facts) -> Sight | None:
     severity=Severity.FAIL,
     seen="`localhost` does not resolve, or to an address outside 127.0.0.0/8 and ::1",
     why="torch, MPI and most tests of a single host connect to localhost.",
-    fix="echo '127.0.0.1 localhost' | sudo tee -a /etc/hosts",
+    fix=write("127.0.0.1 localhost", "/etc/hosts", append=True),
 )
 def localhost(facts: Facts) -> Sight | None:
     found = facts.net.localhost

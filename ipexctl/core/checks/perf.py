@@ -11,6 +11,7 @@ from ipexctl.core.checks.registry import Sight, cluster_check
 from ipexctl.core.facts import peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.suggested_fix import Fix, Shell, command, do, ipexctl
 
 SLOW = 0.7  # of the middle of equal hosts: samples of half a second differ by 10 % or more anyway
 EQUALS = 3  # fewer say nothing about who is slow
@@ -19,7 +20,13 @@ SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a samp
 SLOW_BESIDE = 0.5  # of the middle of all links
 FAST_LINK = 5e9  # above that one stream tells more of the hosts' processors than of the link
 LATENCY = 5e-3
+
 _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
+
+
+def _link_speed(nic: str) -> Fix:
+    look = command("ethtool", nic, pipe="grep -E Speed|Duplex")
+    return do(look, "   (cable, switch port, virtual machine's limit)")
 
 
 @cluster_check(
@@ -29,7 +36,11 @@ _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
     seen="--level std: below 70 % of the middle of at least three equal hosts",
     why="All hosts wait for the slowest one in each step. Another program, a power or heat limit, "
     "a missing memory module or a busy neighbour in the cloud are the usual reasons.",
-    fix="top -bn1 | head -20   and compare the clock: grep MHz /proc/cpuinfo",
+    fix=do(
+        command("top -bn1", pipe="head -20"),
+        "   and compare the clock: ",
+        command("grep MHz /proc/cpuinfo"),
+    ),
 )
 def slow_host(cluster: Cluster) -> Iterator[Sight]:
     for equal in _equal_hosts(cluster):
@@ -51,7 +62,10 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
     seen="--level std: the bf16 product is slower than the fp32 one, with the flags there",
     why="The libraries do not use what the CPU has: an old torch, a limit in the environment "
     "(ONEDNN_MAX_CPU_ISA), or a hypervisor that emulates it.",
-    fix="train in fp32 here, or see what is chosen: ONEDNN_VERBOSE=1 python3 train.py | head",
+    fix=do(
+        "train in fp32 here, or see what is chosen: ",
+        Shell("ONEDNN_VERBOSE=1 python3 train.py | head"),
+    ),
 )
 def slow_bf16(cluster: Cluster) -> Iterator[Sight]:
     for h, facts in _comparable(cluster):
@@ -88,7 +102,7 @@ def amx_refused(cluster: Cluster) -> Iterator[Sight]:
     severity=Severity.WARN,
     seen="--level std: oneDNN names an instruction set below that of the flags",
     why="PyTorch computes bf16 products and convolutions with oneDNN.",
-    fix="unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA   or install a newer torch",
+    fix=do(command("unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA"), "   or install a newer torch"),
 )
 def onednn_low(cluster: Cluster) -> Iterator[Sight]:
     for h, facts in _comparable(cluster):
@@ -104,7 +118,7 @@ def onednn_low(cluster: Cluster) -> Iterator[Sight]:
     seen="--level std: one TCP stream below 500 Mbit/s, or below half of the other links",
     why="Every step sends all gradients over the slowest link: at 100 Mbit/s those of a model with "
     "100 million parameters take half a minute.",
-    fix="ethtool IFACE | grep -E 'Speed|Duplex'   (cable, switch port, virtual machine's limit)",
+    fix=_link_speed("IFACE"),
 )
 def slow_link(cluster: Cluster) -> list[Sight]:
     good = [(link, link.rate) for link in cluster.measured.links if link.rate]
@@ -153,7 +167,7 @@ def cpuinfo_mounted(cluster: Cluster) -> Iterator[Sight]:
     severity=(Severity.FAIL, Severity.WARN),
     seen="--level std: importing torch or multiplying failed (fail), or took too long (warn)",
     why="Ranks would end in the same way, or start as late.",
-    fix="ipexctl install   (builds the environment anew)",
+    fix=do(ipexctl("install"), "   (builds the environment anew)"),
 )
 def broken_torch(cluster: Cluster) -> Iterator[Sight]:
     for h in cluster.measured.hosts:
@@ -169,7 +183,10 @@ def broken_torch(cluster: Cluster) -> Iterator[Sight]:
     severity=Severity.WARN,
     seen="--level std: the connection opened, and the exchange over it broke off",
     why="Small packets pass and large ones do not (MTU), or a firewall ends the connection.",
-    fix="ping -M do -s 1472 ADDRESS   (from one host to the other: does a full packet pass?)",
+    fix=do(
+        command("ping -M do -s 1472 ADDRESS"),
+        "   (from one host to the other: does a full packet pass?)",
+    ),
 )
 def broken_link(cluster: Cluster) -> list[Sight]:
     reached = {(p.source, p.target) for p in cluster.peers if p.ok}
@@ -242,7 +259,6 @@ def _slow(host: str, own: Rated, hosts: Sequence[Facts]) -> Sight:
     return Sight(
         f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
         f"{_GRADIENTS / rate:.0f} s",
-        fix=f"ethtool {nic or 'IFACE'} | grep -E 'Speed|Duplex'   "
-        "(cable, switch port, virtual machine's limit)",
+        fix=_link_speed(nic or "IFACE"),
         host=host,
     )

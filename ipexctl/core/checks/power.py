@@ -5,13 +5,16 @@ from __future__ import annotations
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.condition import Power
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.suggested_fix import Shell, do, scripted, sudo, write
 
 CAP = 0.9
 HOT = 100  # times since boot; a few are normal
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+FASTEST = scripted("cpupower frequency-set -g performance")
 _INTEL = "intel_pstate", "intel_cpufreq"  # one driver: its active and its passive mode
-_TURBO = "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo   (or in the firmware)"
-_BOOST = f"echo 1 | sudo tee {_CPUFREQ}/boost   (or in the firmware)"
+_FIRMWARE = "   (or in the firmware)"
+_TURBO = do(write("0", "/sys/devices/system/cpu/intel_pstate/no_turbo"), _FIRMWARE)
+_BOOST = do(write("1", f"{_CPUFREQ}/boost"), _FIRMWARE)
 
 
 @host_check(
@@ -22,7 +25,7 @@ _BOOST = f"echo 1 | sudo tee {_CPUFREQ}/boost   (or in the firmware)"
     why="powersave is the lowest frequency there is, unless intel_pstate or amd-pstate-epp is "
     "active (there the name means the normal, adaptive mode). Steps take two to four times as "
     "long.",
-    fix="sudo cpupower frequency-set -g performance",
+    fix=FASTEST,
 )
 def slow_governor(facts: Facts) -> Sight | None:
     power = facts.condition.power
@@ -37,7 +40,7 @@ def slow_governor(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0",
     why="Training stays at the base frequency: 20 to 40 % slower on most processors.",
-    fix=f"{_TURBO}\n{_BOOST}",
+    fix=_TURBO | _BOOST,
 )
 def no_turbo(facts: Facts) -> Sight | None:
     power = facts.condition.power
@@ -53,8 +56,11 @@ def no_turbo(facts: Facts) -> Sight | None:
     severity=(Severity.NOTE, Severity.WARN),
     seen=f"throttling counters above 0 (warn: above {HOT}), since boot, in a sample of the cores",
     why="A throttled processor runs far below its base frequency, and all hosts wait for it.",
-    fix="look at fans, air flow and sudo ipmitool sdr type temperature; a reboot clears the "
-    "counters",
+    fix=do(
+        "look at fans, air flow and ",
+        sudo("ipmitool sdr type temperature"),
+        "; a reboot clears the counters",
+    ),
 )
 def throttled(facts: Facts) -> Sight | None:
     count = facts.condition.power.throttled
@@ -70,7 +76,10 @@ def throttled(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="scaling_max_freq is more than 10 % below what the processor can do",
     why="Somebody or a power policy lowered the upper limit.",
-    fix=f"sudo cpupower frequency-set -u $(cat {_CPUFREQ}/policy0/cpuinfo_max_freq)kHz",
+    fix=Shell(
+        f"sudo cpupower frequency-set -u $(cat {_CPUFREQ}/policy0/cpuinfo_max_freq)kHz",
+        needs_root=True,
+    ),
 )
 def capped(facts: Facts) -> Sight | None:
     power = facts.condition.power
@@ -85,7 +94,10 @@ def capped(facts: Facts) -> Sight | None:
     severity=(Severity.WARN, Severity.NOTE),
     seen="energy_performance_preference is power (note: balance_power)",
     why="The processor raises its frequency late and less far.",
-    fix=f"echo balance_performance | sudo tee {_CPUFREQ}/policy*/energy_performance_preference",
+    fix=Shell(
+        f"echo balance_performance | sudo tee {_CPUFREQ}/policy*/energy_performance_preference",
+        needs_root=True,
+    ),
 )
 def saves_energy(facts: Facts) -> Sight | None:
     found = [p for p in facts.condition.power.preferences if p in ("power", "balance_power")]

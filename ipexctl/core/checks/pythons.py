@@ -7,8 +7,12 @@ from collections.abc import Collection
 
 from ipexctl.core.checks.cluster import install_command
 from ipexctl.core.model import Facts
+from ipexctl.core.suggested_fix import Fix, do, ipexctl
 
-CARRIED = "ipexctl install --python-from FILE   # carries a CPython to the hosts; docs/install.md"
+CARRIED = do(
+    ipexctl("install", "--python-from", "FILE"),
+    "   # carries a CPython to the hosts; docs/install.md",
+)
 # What a distribution calls itself: the Pythons that it has packages of, the first one first.
 _OWN = (
     (r"Debian .*\b10\b", (7,)),
@@ -26,7 +30,7 @@ _OWN = (
 )
 
 
-def fitting(facts: Facts, wanted: Collection[tuple[int, ...]]) -> str:
+def fitting(facts: Facts, wanted: Collection[tuple[int, ...]]) -> Fix:
     """The command that brings one: the distribution's own package where that is one of `wanted`."""
     own = next((minors for name, minors in _OWN if re.match(name, facts.os_name)), ())
     minor = next((minor for minor in own if (3, minor) in wanted), None)

@@ -6,7 +6,7 @@
         severity=Severity.WARN,
         seen="/dev/shm has less than 64 MiB free",
         why="Ranks die with a bus error when it is full.",
-        fix="ls -l /dev/shm   and remove what no running process needs",
+        fix=do(command("ls -l /dev/shm"), "   and remove what no running process needs"),
     )
     def shared_memory_full(facts: Facts) -> Sight | None: ...
 
@@ -22,6 +22,7 @@ from types import ModuleType
 
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.model import Facts, Finding, Severity
+from ipexctl.core.suggested_fix import Fix, Part, as_fix
 
 _ORDER = list(Severity)
 
@@ -34,7 +35,7 @@ class Sight:
     """
 
     evidence: str
-    fix: str = ""
+    fix: Fix | Part = ""
     severity: Severity | None = None
     title: str = ""
     why: str = ""
@@ -53,7 +54,7 @@ class Check:
     severities: tuple[Severity, ...]
     seen: str
     why: str
-    fix: str
+    fix: Fix
     cluster: bool
     look: Callable[[Cluster], list[Sight]]
     module: str
@@ -76,7 +77,7 @@ class Check:
             title=sight.title or self.title,
             evidence=sight.evidence,
             why=sight.why or self.why,
-            fix=sight.fix or self.fix,
+            fix=as_fix(sight.fix) or self.fix,
         )
 
 
@@ -87,7 +88,7 @@ def host_check(
     severity: Severity | tuple[Severity, ...],
     seen: str,
     why: str,
-    fix: str = "",
+    fix: Fix | Part = "",
 ) -> Callable[[Callable[[Facts], Seen]], Check]:
     """Declares a check that sees the facts of one host at a time. `fix` "": each Sight has one."""
 
@@ -96,8 +97,8 @@ def host_check(
             found = ((facts.host, s) for facts in cluster.hosts for s in listed(function(facts)))
             return [_at(host, sight) for host, sight in found]
 
-        levels = _levels(severity)
-        return Check(number, title, levels, seen, why, fix, False, look, function.__module__)
+        levels, own = _levels(severity), as_fix(fix)
+        return Check(number, title, levels, seen, why, own, False, look, function.__module__)
 
     return declare
 
@@ -109,7 +110,7 @@ def cluster_check(
     severity: Severity | tuple[Severity, ...],
     seen: str,
     why: str,
-    fix: str = "",
+    fix: Fix | Part = "",
 ) -> Callable[[Callable[[Cluster], Seen]], Check]:
     """Declares a check that compares hosts; its Sights name the host they blame, or none."""
 
@@ -117,8 +118,8 @@ def cluster_check(
         def look(cluster: Cluster) -> list[Sight]:
             return listed(function(cluster))
 
-        levels = _levels(severity)
-        return Check(number, title, levels, seen, why, fix, True, look, function.__module__)
+        levels, own = _levels(severity), as_fix(fix)
+        return Check(number, title, levels, seen, why, own, True, look, function.__module__)
 
     return declare
 

@@ -14,14 +14,18 @@ from ipexctl.core import changes
 from ipexctl.core.checks.cluster import Cluster, groups, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.shell import quote
 from ipexctl.core.software import Prefix, SoftwareFacts
+from ipexctl.core.suggested_fix import Command, command, do, ipexctl
 
 IPEX = "intel-extension-for-pytorch"
 CCL = "oneccl-bind-pt"
 ALL = (Severity.FAIL, Severity.WARN, Severity.NOTE)
 _LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
-REINSTALL = "ipexctl install   # one matching set, proved before it is used"
+INSTALL = ipexctl("install")
+PROVED = "   # one matching set, proved before it is used"
+REINSTALL = do(INSTALL, PROVED)
+
+_ACCELERATE = command("accelerate config")
 
 # Which torch an IPEX or its bindings were built for, where that is not X.Y.0 of the same X.Y.
 _IPEX_FOR = {
@@ -38,6 +42,10 @@ def version(text: str) -> Version | None:
         return Version(text)
     except InvalidVersion:
         return None
+
+
+def pip(prefix: str, *argv: str) -> Command:
+    return Command((f"{prefix}/bin/python", "-m", "pip", *argv))
 
 
 def _each(
@@ -105,7 +113,7 @@ def ipex_patch(facts: Facts) -> Iterator[Sight]:
     seen="oneccl_bind_pt is not of the same version as torch",
     why="They must match exactly: otherwise `undefined symbol: _ZN3c10...`, `Mismatch in kernel "
     "C++ signatures` or a crash at the import. The 1.12.0 bindings fail with torch 1.12.1.",
-    fix=f"{REINSTALL}\nor without the bindings: gloo needs none",
+    fix=REINSTALL | do("or without the bindings: gloo needs none"),
 )
 def ccl_version(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, torch: Version | None) -> str | None:
@@ -146,7 +154,7 @@ def no_torch(facts: Facts) -> Iterator[Sight]:
     seen="torch in use has CUDA libraries, on a host that trains on its CPU",
     why="It works and is as fast, but takes some 6 GB more of disk and of transfer per host. "
     "Packages with a hard dependency on torch pull it in.",
-    fix="ipexctl install   # takes the +cpu build where it can",
+    fix=do(INSTALL, "   # takes the +cpu build where it can"),
 )
 def cuda_build(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, torch: Version | None) -> Sight | None:
@@ -164,7 +172,7 @@ def cuda_build(facts: Facts) -> Iterator[Sight]:
     seen="IPEX or oneccl_bind_pt is in use",
     why="IPEX ended with 2.8 (archived in March 2026, with known security issues), the bindings "
     "with 2.7 for CPUs. bf16, AMX and gloo's bf16 collectives are in stock PyTorch.",
-    fix="ipexctl install   # stock PyTorch; keep IPEX only where its own speed-ups are needed",
+    fix=do(INSTALL, "   # stock PyTorch; keep IPEX only where its own speed-ups are needed"),
 )
 def end_of_life(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, _: Version | None) -> Sight | None:
@@ -182,7 +190,7 @@ def end_of_life(facts: Facts) -> Iterator[Sight]:
     severity=(Severity.WARN, Severity.NOTE),
     seen="torch is older than 2.2 and there are no oneCCL bindings",
     why="Collectives of bf16 tensors end with `Invalid scalar type`. gloo has bf16 since 2.2.",
-    fix=f"{REINSTALL}\nor reduce in fp32",
+    fix=REINSTALL | do("or reduce in fp32"),
 )
 def gloo_bf16(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, torch: Version | None) -> Sight | None:
@@ -201,7 +209,7 @@ def gloo_bf16(facts: Facts) -> Iterator[Sight]:
     seen="IPEX 1.8 to 1.10 without AVX-512, or IPEX 1.12.0 on AVX2",
     why="Wheels up to 1.10 hold AVX-512 code alone, and 1.12.0 uses it by mistake: `Illegal "
     "instruction`, or `extension binary is AVX512 while current machine does not`.",
-    fix="use IPEX 1.12.100 or newer: " + REINSTALL,
+    fix=do("use IPEX 1.12.100 or newer: ", INSTALL, PROVED),
 )
 def ipex_isa(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, _: Version | None) -> str | None:
@@ -222,7 +230,7 @@ def ipex_isa(facts: Facts) -> Iterator[Sight]:
     seen="torch is older than 2.3 and numpy is 2 or newer",
     why="`A module that was compiled using NumPy 1.x cannot be run in NumPy 2`; from_numpy and "
     "DataLoader workers then fail with `Numpy is not available`.",
-    fix="PREFIX/bin/python -m pip install 'numpy<2'   or " + REINSTALL,
+    fix=do(pip("PREFIX", "install", "numpy<2"), "   or ", INSTALL, PROVED),
 )
 def numpy_two(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, torch: Version | None) -> Sight | None:
@@ -231,8 +239,7 @@ def numpy_two(facts: Facts) -> Iterator[Sight]:
             return None
         level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
         text = f"numpy {numpy} with torch {torch} in {prefix.path}"
-        fix = quote((f"{prefix.path}/bin/python", "-m", "pip", "install", "numpy<2"))
-        return Sight(text, severity=level, fix=fix)
+        return Sight(text, severity=level, fix=pip(prefix.path, "install", "numpy<2"))
 
     return _each(facts, look)
 
@@ -247,7 +254,7 @@ def numpy_two(facts: Facts) -> Iterator[Sight]:
     seen="accelerate 1.13 or newer, and ipex_config or mpirun_ccl in default_config.yaml",
     why="`accelerate launch` ends at once: `The config file had unknown keys (['ipex_config'])`. "
     "IPEX left accelerate with 1.13.",
-    fix="accelerate config   # or take these keys out of the file",
+    fix=do(_ACCELERATE, "   # or take these keys out of the file"),
 )
 def accelerate_keys(facts: Facts) -> Sight | None:
     software = facts.software
@@ -259,7 +266,7 @@ def accelerate_keys(facts: Facts) -> Sight | None:
         return None
     return Sight(
         f"accelerate {found}, and {', '.join(old)} in {software.accelerate_path}",
-        fix=f"accelerate config   # or take {', '.join(old)} out of {software.accelerate_path}",
+        fix=do(_ACCELERATE, f"   # or take {', '.join(old)} out of {software.accelerate_path}"),
     )
 
 
@@ -299,7 +306,7 @@ def _accelerate(software: SoftwareFacts | None) -> Version | None:
     severity=Severity.FAIL,
     seen="`current` points at nothing, or at a build that was never finished",
     why="`ipexctl run` would stop there, or fail at the import of torch.",
-    fix="ipexctl install   # builds it anew",
+    fix=do(INSTALL, "   # builds it anew"),
 )
 def not_whole(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
@@ -319,7 +326,7 @@ def not_whole(facts: Facts) -> Sight | None:
     seen="packages differ from those that `ipexctl install` put there (by metadata)",
     why="It is no longer what the lock says and what was proved, and other hosts do not have it. "
     "`ipexctl env diff` also finds files that were changed.",
-    fix="ipexctl install   # builds it anew; what was added by hand is lost",
+    fix=do(INSTALL, "   # builds it anew; what was added by hand is lost"),
 )
 def by_hand(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
@@ -334,7 +341,7 @@ def by_hand(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="a .work folder is left below envs, or environments without `current`",
     why="It takes disk space; nothing uses it. The next install removes it.",
-    fix="ipexctl install",
+    fix=INSTALL,
 )
 def leftover(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
@@ -352,7 +359,7 @@ def leftover(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="`ipexctl install` has run on a part of the hosts only",
     why="`ipexctl run` needs it on every host and stops before it starts anything.",
-    fix="ipexctl install   # with the same hostfile",
+    fix=do(INSTALL, "   # with the same hostfile"),
 )
 def not_everywhere(cluster: Cluster) -> list[Sight]:
     known = [f for f in cluster.hosts if f.software]
@@ -373,7 +380,7 @@ def not_everywhere(cluster: Cluster) -> list[Sight]:
     seen="torch, IPEX, the bindings, MPI or the Python minor differ between hosts",
     why="Ranks exchange pickled objects and bytes whose form depends on the version: hangs, wrong "
     "numbers or `Mismatch` errors, far from their cause.",
-    fix="ipexctl install   # the same locked set on all hosts",
+    fix=do(INSTALL, "   # the same locked set on all hosts"),
 )
 def drift(cluster: Cluster) -> Iterator[Sight]:
     hosts = [f for f in cluster.hosts if f.software and f.software.used]

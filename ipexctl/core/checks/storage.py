@@ -7,7 +7,7 @@ import re
 from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, size, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.model import DiskFacts, Facts, Severity
-from ipexctl.core.shell import quote
+from ipexctl.core.suggested_fix import Shell, command, do, scripted, sudo
 
 DISK_FAIL = 1 * GIB
 DISK_WARN = 4 * GIB  # the CPU stack, its wheels, and a second version beside it
@@ -30,7 +30,7 @@ _NETWORK = (
 UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
 PATH_WHY = "MPI launchers split or misread such a path, and no run could start from it"
 PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"
-_ELSEWHERE = "use a folder on another disk: --root /path"
+_ELSEWHERE = do("use a folder on another disk: --root /path")
 
 
 @host_check(
@@ -71,10 +71,10 @@ def disk_space(facts: Facts) -> Sight | None:
     free = facts.disk.free
     if free is None or free >= DISK_WARN:
         return None
-    look = quote(("df", "-h", facts.disk.root))
+    look = command("df -h", facts.disk.root)
     return Sight(
         f"{_where(facts)}: {size(free)} free",
-        fix=f"free some space, or use another disk: --root /path   ({look})",
+        fix=do("free some space, or use another disk: --root /path   (", look, ")"),
         severity=Severity.FAIL if free < DISK_FAIL else Severity.WARN,
     )
 
@@ -139,7 +139,7 @@ def disk_overlay(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="the root folder is on a disk that is mounted with user, group or project quotas",
     why="What is free on the disk may not be free for you: Disk quota exceeded.",
-    fix="quota -s   shows what is left for you",
+    fix=do(command("quota -s"), "   shows what is left for you"),
 )
 def disk_quota(facts: Facts) -> Sight | None:
     return Sight(f"{_where(facts)} at {facts.disk.point}") if facts.disk.quota else None
@@ -174,8 +174,11 @@ def path_problem(disk: DiskFacts) -> str:
     severity=Severity.FAIL,
     seen="TMPDIR, or /tmp, is missing or cannot be written",
     why="MPI, torch and pip create files there, and end at once when they cannot.",
-    fix="export TMPDIR=/a/folder/you/may/write   in ~/.bashrc, before it returns for "
-    "non-interactive shells; or: sudo chmod 1777 /tmp",
+    fix=do(
+        command("export TMPDIR=/a/folder/you/may/write"),
+        "   in ~/.bashrc, before it returns for non-interactive shells; or: ",
+        sudo("chmod 1777 /tmp"),
+    ),
 )
 def tmp_not_writable(facts: Facts) -> Sight | None:
     tmp = facts.tmp
@@ -197,7 +200,7 @@ def tmp_full(facts: Facts) -> Sight | None:
         return None
     return Sight(
         f"{tmp.root}: {size(tmp.free)} free",
-        fix=f"{quote(('ls', '-l', tmp.root))}   and remove what is yours, or set TMPDIR",
+        fix=do(command("ls -l", tmp.root), "   and remove what is yours, or set TMPDIR"),
     )
 
 
@@ -208,7 +211,7 @@ def tmp_full(facts: Facts) -> Sight | None:
     seen="TMPDIR, or /tmp, is mounted noexec",
     why="torch.compile builds libraries in /tmp/torchinductor_USER and loads them from there: "
     "failed to map segment from shared object. Trainings without torch.compile work.",
-    fix="export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/torchinductor",
+    fix=Shell("export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/torchinductor"),
 )
 def tmp_noexec(facts: Facts) -> Sight | None:
     return Sight(f"{facts.tmp.root}: mounted noexec") if facts.tmp and facts.tmp.noexec else None
@@ -226,9 +229,10 @@ def home_not_writable(facts: Facts) -> Sight | None:
     home = facts.home_disk
     if home is None or (home.writable is not False and home.there is not False):
         return None
+    own = scripted if facts.user else sudo
     return Sight(
         f"{home.root}: {'not there' if home.there is False else 'no permission'}",
-        fix=quote(("sudo", "install", "-d", "-o", facts.user or "USER", home.root)),
+        fix=own("install -d -o", facts.user or "USER", home.root),
     )
 
 

@@ -12,6 +12,7 @@ from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python, Severity
 from ipexctl.core.rows import Row, stock
+from ipexctl.core.suggested_fix import Fix, Shell, command, do, scripted, sudo
 
 SKEW = 2.0
 OLDEST_PYTHON = (3, 9)  # where no version table is at hand
@@ -177,7 +178,10 @@ def container(facts: Facts) -> Sight | None:
     seen="the kernel is Microsoft's WSL (note: it is the only host)",
     why="Its network is translated: other machines cannot connect to it, so it can train alone "
     "only.",
-    fix="in %UserProfile%\\.wslconfig: [wsl2] networkingMode=mirrored; then wsl --shutdown",
+    fix=do(
+        "in %UserProfile%\\.wslconfig: [wsl2] networkingMode=mirrored; then ",
+        command("wsl --shutdown"),
+    ),
 )
 def wsl(cluster: Cluster) -> list[Sight]:
     worse = Severity.WARN if len(cluster.hosts) > 1 else Severity.NOTE
@@ -192,7 +196,7 @@ def wsl(cluster: Cluster) -> list[Sight]:
     seen="SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID or OAR_JOB_ID in the environment",
     why="Intel MPI's mpirun then starts its daemons through the scheduler in place of SSH. "
     "`ipexctl run` names its own way, so its runs work; mpirun by hand may not.",
-    fix="by hand: export I_MPI_HYDRA_BOOTSTRAP=ssh",
+    fix=do("by hand: ", command("export I_MPI_HYDRA_BOOTSTRAP=ssh")),
 )
 def in_a_job(facts: Facts) -> Sight | None:
     jobs = facts.condition.system.jobs
@@ -258,7 +262,7 @@ def one_machine(cluster: Cluster) -> Sight | None:
     seen="two machines report one hostname",
     why="MPI and gloo tell by the hostname who shares a machine: ranks of two machines then try to "
     "meet in one /dev/shm, and hang.",
-    fix="sudo hostnamectl set-hostname NAME   with another name on each",
+    fix=do(sudo("hostnamectl set-hostname NAME"), "   with another name on each"),
 )
 def same_hostname(cluster: Cluster) -> Sight | None:
     found: dict[str, dict[object, list[str]]] = {}
@@ -281,7 +285,7 @@ def same_hostname(cluster: Cluster) -> Sight | None:
     seen="the clock differs by more than 2 s, beyond what the measurement may be wrong",
     why="Certificates look expired or not yet valid, logs of hosts do not line up, and tools that "
     "compare file times rebuild too much or too little.",
-    fix="sudo timedatectl set-ntp true   (or start chronyd)",
+    fix=do(scripted("timedatectl set-ntp true"), "   (or start chronyd)"),
 )
 def clocks(cluster: Cluster) -> list[Sight]:
     """Against the other hosts; two hosts or fewer are compared with this machine."""
@@ -325,8 +329,10 @@ def _ordinary(facts: Facts) -> bool:
     return bool(system.session) and (facts.uid or 0) >= 1000 and not system.linger
 
 
-def _linger(facts: Facts) -> str:
-    return f"sudo loginctl enable-linger {facts.user or '$USER'}"
+def _linger(facts: Facts) -> Fix:
+    if not facts.user:
+        return do(Shell("sudo loginctl enable-linger $USER", needs_root=True))
+    return do(scripted("loginctl enable-linger", facts.user))
 
 
 def _glibc(facts: Facts) -> tuple[int, int] | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ipexctl.core import topology
 from ipexctl.core.checks.cluster import size
+from ipexctl.core.checks.memory import SEE_DIMMS
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.model import Facts, Node, Severity
+from ipexctl.core.suggested_fix import command, do
 
 UNEVEN = 1.5  # two DIMMs of sixteen missing are 1.14, half of the channels are 2
 
@@ -33,8 +35,13 @@ def sub_numa(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="nodes without CPUs: HBM of a Xeon Max in flat mode, or CXL",
     why="They get no rank. Nothing is put into them unless a process asks: HBM stays unused.",
-    fix="prefer them for a rank: numactl --preferred-many=NODES   (numactl -H shows which are "
-    "near)",
+    fix=do(
+        "prefer them for a rank: ",
+        command("numactl --preferred-many=NODES"),
+        "   (",
+        command("numactl -H"),
+        " shows which are near)",
+    ),
 )
 def memory_only(facts: Facts) -> Sight | None:
     nodes = [n for n in facts.nodes if not n.cpus and n.mem_total]
@@ -99,7 +106,7 @@ def hidden_numa(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="a NUMA node with CPUs has no memory",
     why="All memory of the ranks there is far: half the bandwidth or less.",
-    fix="put DIMMs into every socket (sudo dmidecode -t memory shows which slots are empty)",
+    fix=do("put DIMMs into every socket (", SEE_DIMMS, " shows which slots are empty)"),
 )
 def no_memory(facts: Facts) -> Sight | None:
     nodes = [n for n in _with_cpus(facts) if n.mem_total == 0]
@@ -113,7 +120,7 @@ def no_memory(facts: Facts) -> Sight | None:
     seen=f"the largest node with CPUs has more than {UNEVEN} times the memory of the smallest",
     why="The small one has fewer memory channels in use, and its rank is the slow one; or memory "
     "there runs out first.",
-    fix="compare the DIMMs of the sockets: sudo dmidecode -t memory",
+    fix=do("compare the DIMMs of the sockets: ", SEE_DIMMS),
 )
 def uneven_memory(facts: Facts) -> Sight | None:
     sizes = {n.id: n.mem_total for n in _with_cpus(facts) if n.mem_total}

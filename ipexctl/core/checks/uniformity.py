@@ -7,10 +7,13 @@ from collections.abc import Hashable
 from ipexctl.core import facts as of
 from ipexctl.core import isa, topology
 from ipexctl.core.checks.cluster import Cluster, groups, size, told
+from ipexctl.core.checks.memory import HUGE_PAGES
+from ipexctl.core.checks.power import FASTEST
 from ipexctl.core.checks.registry import Sight, cluster_check
 from ipexctl.core.checks.storage import network_fs
 from ipexctl.core.checks.system import pythons_of
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.suggested_fix import do
 
 
 @cluster_check(
@@ -134,7 +137,7 @@ def same_kernel(cluster: Cluster) -> Sight | None:
     severity=Severity.NOTE,
     seen="frequency governors differ",
     why="A host that saves energy is slower than the others, which wait for it.",
-    fix="sudo cpupower frequency-set -g performance   on all",
+    fix=do(FASTEST, "   on all"),
 )
 def same_governor(cluster: Cluster) -> Sight | None:
     return _differs(groups(cluster.hosts, lambda f: ", ".join(f.condition.power.governors)))
@@ -206,7 +209,7 @@ def same_user(cluster: Cluster) -> Sight | None:
     severity=Severity.NOTE,
     seen="transparent_hugepage/enabled differs",
     why="Hosts with large pages are a little faster than those without.",
-    fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled   on all",
+    fix=do(HUGE_PAGES, "   on all"),
 )
 def same_huge_pages(cluster: Cluster) -> Sight | None:
     return _differs(groups(cluster.hosts, lambda f: f.condition.kernel.thp))

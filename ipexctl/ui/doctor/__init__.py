@@ -81,7 +81,8 @@ def _first_thing(report: Report) -> tuple[str, str]:
     for severity in (Severity.FAIL, Severity.WARN):
         for same in grouped(report.findings, severity):
             if same[0].fix:
-                return fold(f.host for f in same if f.host), same[0].fix.splitlines()[0].strip()
+                first, *_ = str(same[0].fix).splitlines()
+                return fold(f.host for f in same if f.host), first.strip()
         hints = [d.hint for d in report.down if d.hint]
         if hints:
             return "", hints[0].splitlines()[0]

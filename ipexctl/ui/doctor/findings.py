@@ -91,7 +91,7 @@ def _block(same: Sequence[Finding], width: int | None, *, verbose: bool) -> list
         text += labelled("seen", line, width)
     if verbose:
         text += labelled("why", first.why, width)
-    return text + command("fix", first.fix)
+    return text + command("fix", str(first.fix))
 
 
 def _evidence(same: Sequence[Finding], most: int | None) -> list[str]:
