@@ -35,9 +35,9 @@ sys.path.insert(0, str(HERE.parent))
 from ipexctl.hosts.agent import Agent, connect  # noqa: E402
 from ipexctl.hosts.fleet import fan_out  # noqa: E402
 from ipexctl.hosts.ssh import SshTransport  # noqa: E402
+from ipexctl.hosts.target import Target, inventory  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
 from ipexctl.verbs.sync import Project, never, take  # noqa: E402
-from ipexctl.verbs.target import Target, inventory  # noqa: E402
 
 STATES = ("first", "unchanged", "edited")
 EDITED = 10

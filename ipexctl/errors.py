@@ -102,6 +102,10 @@ class HostKeyChanged(Unreachable):
     slug = "host-key-changed"
 
 
+# Slugs of hosts that could not be reached or logged in to.
+UNREACHABLE = frozenset(kind.slug for kind in (Unreachable, HostKeyUnknown, HostKeyChanged))
+
+
 class HostFailed(IpexctlError):
     slug = "host-failed"
     exit_code = EXIT_FAILED

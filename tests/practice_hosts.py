@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.rows import Request
+from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.verbs.install import install
 from ipexctl.verbs.installing.work import Install, InstallReport, Progress
-from ipexctl.verbs.target import Target
 
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
 ROOTS = {"intel": ".ipexctl", "mpich": ".mpich", "openmpi": ".openmpi"}

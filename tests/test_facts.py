@@ -16,8 +16,9 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.model import ClockFacts, CpuFacts, Facts, Host, Nic, Node, Python
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.facts import gather, probe, probe_and_listen
+from ipexctl.verbs.facts import probe, probe_and_listen
 from tests import made
 from tests.facts.machines import AMX, AVX2, AVX512, MACHINES
 
@@ -136,7 +137,7 @@ def test_this_machine_tells_about_itself(agent, tmp_path):
 
 
 def test_gather_has_one_outcome_for_each_host(agent):
-    assert [f.host for f in gather({agent.host: agent}).values()] == ["here"]
+    assert [f.host for f in fan_out([agent.host], lambda _: probe(agent)).values()] == ["here"]
 
 
 # --- hosts without python ------------------------------------------------------------------------

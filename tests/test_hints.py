@@ -10,8 +10,8 @@ import pytest
 
 from ipexctl.core.model import Host, HostDown
 from ipexctl.hosts.agent import Hello
-from ipexctl.verbs.hints import command, other_pythons, spelled, together
-from ipexctl.verbs.target import Target
+from ipexctl.hosts.suggested_commands import command, other_pythons, spelled, together
+from ipexctl.hosts.target import Target
 
 FILE = Target(hostfile=Path("my hosts"), ssh_config=Path("cfg"), limit=("a,b",), exclude=("c",))
 NAMES = Target(hosts=("node[1-2]", "b:4"))

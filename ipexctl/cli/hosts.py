@@ -63,10 +63,10 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace files.")] = False,
 ) -> None:
     """Write a hostfile and ipexctl.toml here, for hosts of ssh_config or those named."""
+    from ipexctl.hosts.target import Target
     from ipexctl.ui.hosts import ask_overwrite, ask_which, show_started
     from ipexctl.verbs.init import Ask, Options
     from ipexctl.verbs.init import init as verb
-    from ipexctl.verbs.target import Target
 
     ask = Ask(
         lambda offered: ask_which(offered, sys.stdin, sys.stderr),

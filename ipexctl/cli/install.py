@@ -109,7 +109,7 @@ def install(
     from ipexctl.hosts.indexes import Indexes
     from ipexctl.ui.install import View, ask, difference, document, question, show
     from ipexctl.verbs.install import install as verb
-    from ipexctl.verbs.installing.work import Cuda, Install, Planned
+    from ipexctl.verbs.installing.work import Cuda, Install, Plan
 
     if rollback and (torch or ipex or backend or stack or python or needs):
         raise InputError(
@@ -124,10 +124,10 @@ def install(
         )
     silent = yes or check or json
 
-    def agreed(planned: Planned) -> bool:
+    def agreed(plan: Plan) -> bool:
         if diff and not json:
-            print(difference(planned), end="", flush=True)
-        return yes or check or ask(sys.stdin, question(planned.chosen))
+            print(difference(plan), end="", flush=True)
+        return yes or check or ask(sys.stdin, question(plan.chosen))
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(

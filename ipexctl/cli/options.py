@@ -46,8 +46,8 @@ def make_target(
     **more: Any,
 ) -> Any:
     """Hosts that nobody named are those of the settings; see `ipexctl config`."""
+    from ipexctl.hosts.target import Target
     from ipexctl.verbs.settings import configured_hostfile
-    from ipexctl.verbs.target import Target
 
     limit, exclude = (tuple(patterns or ()) for patterns in only)
     if not hostfile and not hosts:

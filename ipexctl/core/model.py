@@ -11,6 +11,7 @@ from enum import Enum
 from ipexctl.core.condition import Condition
 from ipexctl.core.software import Mpi, SoftwareFacts
 from ipexctl.core.suggested_fix import Fix
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UNREACHABLE, worst_exit
 
 # --- who -----------------------------------------------------------------------------------------
 
@@ -250,6 +251,20 @@ class HostDown:
     why: str = ""
     hint: str = ""
 
+    @property
+    def state(self) -> Recap:
+        return Recap.UNREACHABLE if self.slug in UNREACHABLE else Recap.FAILED
+
+    @property
+    def brief(self) -> str:
+        """What happened, for a line that already names the host."""
+        return without_host(self.host, self.what)
+
+
+def without_host(host: str, what: str) -> str:
+    """The message without the host name that it starts with."""
+    return what.removeprefix(f"{host}: ")
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -360,6 +375,11 @@ class Recap(str, Enum):
     FAILED = "failed"
     SKIPPED = "skipped"
 
+    @property
+    def exit_code(self) -> int:
+        codes = {Recap.UNREACHABLE: EXIT_UNREACHABLE, Recap.FAILED: EXIT_FAILED}
+        return codes.get(self, EXIT_OK)
+
 
 @dataclass(frozen=True)
 class HostRecap:
@@ -369,3 +389,13 @@ class HostRecap:
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
     sent: int = 0  # bytes to this host, if all arrived
+
+
+class PerHost:
+    """Base of outcomes that have one recap per host."""
+
+    recaps: tuple[HostRecap, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([recap.state.exit_code for recap in self.recaps])

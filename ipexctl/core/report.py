@@ -10,9 +10,7 @@ from ipexctl.core.bench import Measured
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Peer, Severity
 from ipexctl.core.recommend import Recommendation
 from ipexctl.core.suggested_fix import Fix
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, worst_exit
-
-NOT_REACHED = ("unreachable", "host-key-unknown", "host-key-changed")
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        codes = [EXIT_UNREACHABLE if d.slug in NOT_REACHED else EXIT_FAILED for d in self.down]
+        codes = [d.state.exit_code for d in self.down]
         failed = any(f.severity is Severity.FAIL for f in self.findings)
         return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
 
@@ -58,7 +56,7 @@ class Report:
         """unreachable, failed, fail, warn or ok: what the host's row says."""
         down = self.down_of(host)
         if down:
-            return "unreachable" if down.slug in NOT_REACHED else "failed"
+            return down.state.value
         own = {f.severity for f in self.findings_of(host)}
         return next((s.value for s in (Severity.FAIL, Severity.WARN) if s in own), "ok")
 

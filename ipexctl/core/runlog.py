@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from ipexctl.core.model import LaunchPlan
+from ipexctl.core.model import LaunchPlan, without_host
 
 MAX_LINE = 64 * 1024
 TAIL = 20  # lines of each rank that are remembered
@@ -289,7 +289,7 @@ class RunState:
 
     def host_lost(self, host: str, why: str) -> None:
         if self._undecided:
-            self.lost = f"{host} was lost: {why.removeprefix(f'{host}: ')}"
+            self.lost = f"{host} was lost: {without_host(host, why)}"
 
     def controller_away(self, seconds: float, lease: float) -> None:
         """We were suspended; what comes from the hosts now is about their ends, not the cause."""

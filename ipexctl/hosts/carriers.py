@@ -27,11 +27,21 @@ Addresses = Mapping[str, str]  # by sha256
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes that came to a host: from here, from an index, from another host."""
+    """Bytes that came to hosts from here, from an index, from another host; `drawn`: to here from
+    a host."""
 
     sent: int = 0
     fetched: int = 0
     passed: int = 0
+    drawn: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(
+            self.sent + other.sent,
+            self.fetched + other.fetched,
+            self.passed + other.passed,
+            self.drawn + other.drawn,
+        )
 
 
 class Carrier(Protocol):

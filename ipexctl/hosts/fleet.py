@@ -1,16 +1,149 @@
-"""The same work on every host at once: bounded, with one outcome per host."""
+"""The hosts of a command: connect, run work on all in parallel, record failures, close."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from ipexctl.core.model import Host, HostDown
-from ipexctl.errors import IpexctlError
+from ipexctl.core.answer import Answer
+from ipexctl.core.model import Host, HostDown, HostRecap, Inventory
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.hosts import last_outcome
+from ipexctl.hosts.agent import Agent, Ahead, connect
+from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error
+from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
+from ipexctl.hosts.transport import LocalTransport, RemoteTransport
+
+SILENCE = 60.0  # a host that works says so more often
+GRACE = 5.0  # extra seconds that doctor gives a slow host to connect
+_CLOSERS = 16
 
 T = TypeVar("T")
+
+
+class Fleet:
+    """The hosts of one command. A host that fails is added to `downs` and skipped from then on.
+
+    The context manager opens and closes the SSH transport and the agents. It also adds the user's
+    options to the commands that an escaping error suggests. `grace` extends the connect timeout.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        root: str = ROOT,
+        hosts: Inventory | None = None,
+        grace: float = 0.0,
+    ) -> None:
+        self.target = target
+        self.root = root
+        self.hosts = hosts or inventory(target)
+        self.agents: dict[Host, Agent] = {}
+        self.downs: dict[Host, HostDown] = {}
+        self._connect_timeout = target.connect_timeout + grace
+        self._began = time.monotonic()
+        self._local = LocalTransport()
+        self._ssh: RemoteTransport | None = None
+
+    def __enter__(self) -> Fleet:
+        if remote := tuple(h for h in self.hosts.hosts if not h.local):
+            self._ssh = over_ssh(self.target, remote)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            agents = dict(self.agents)
+            fan_out(list(agents), lambda host: agents[host].close(), forks=_CLOSERS)
+        finally:
+            if self._ssh:
+                self._ssh.close()
+        if isinstance(error, IpexctlError):
+            spelled_error(error, self.target, self.root)
+
+    # -- one host; called from worker threads --
+
+    def connect(self, host: Host, *, python: str = "", ahead: Ahead | None = None) -> Agent:
+        transport = self._ssh if self._ssh and not host.local else self._local
+        agent = connect(transport, host, timeout=self._connect_timeout, python=python, ahead=ahead)
+        self.agents[host] = agent
+        return agent
+
+    def disconnect(self, host: Host) -> None:
+        """Close this host's agent before the others."""
+        self.agents.pop(host).close()
+
+    def attend(self, host: Host, command: str, *, pty: bool) -> int:
+        """Run a command over SSH with our stdin, stdout and stderr. Returns its exit code."""
+        assert self._ssh
+        return self._ssh.attend(host, command, self._connect_timeout, pty=pty)
+
+    def root_of(self, host: Host) -> str:
+        return root_of(host, self.root)
+
+    def call(self, host: Host, op: str, **asked: Any) -> Answer:
+        header = {"root": self.root_of(host), **asked}
+        return self.agents[host].call(op, header, timeout=SILENCE).done
+
+    # -- all hosts --
+
+    @property
+    def alive(self) -> list[Host]:
+        """The hosts that have not failed, in hostfile order."""
+        return [host for host in self.hosts.hosts if host not in self.downs]
+
+    def each(self, work: Callable[[Host], T], hosts: Sequence[Host] | None = None) -> dict[Host, T]:
+        """Run `work` on `hosts` (default: all alive). Returns the results of those that succeed."""
+        hosts = self.alive if hosts is None else hosts
+        return self.record(fan_out(hosts, work, forks=self.target.forks))
+
+    def record(self, outcomes: Mapping[Host, T | HostDown]) -> dict[Host, T]:
+        """Add failed hosts to `downs`. Returns the results of the others."""
+        found: dict[Host, T] = {}
+        for host, outcome in outcomes.items():
+            if isinstance(outcome, HostDown):
+                self.downs[host] = outcome
+            else:
+                found[host] = outcome
+        return found
+
+    # -- outcome --
+
+    @property
+    def failures(self) -> tuple[HostDown, ...]:
+        """The failed hosts in order of failure, with hints that carry the user's options."""
+        return tuple(spelled_downs(tuple(self.downs.values()), self.target, self.root))
+
+    def recaps(self, found: Mapping[Host, HostRecap] | None = None) -> tuple[HostRecap, ...]:
+        """The recaps in `found` and one for each failed host, in hostfile order."""
+        seconds = time.monotonic() - self._began
+        recaps = {host.name: recap for host, recap in (found or {}).items()}
+        recaps |= {down.host: recap_of(down, seconds) for down in self.failures}
+        return tuple(recaps[h.name] for h in self.hosts.hosts if h.name in recaps)
+
+    def remember(self, states: Mapping[str, str], command: str) -> None:
+        """Store the outcome for @healthy and @last-failed."""
+        last_outcome.remember(self.hosts, states, command)
+
+    def remember_recaps(self, recaps: Sequence[HostRecap]) -> None:
+        self.remember({recap.host: recap.state.value for recap in recaps}, "install")
+
+
+def recap_of(down: HostDown, seconds: float) -> HostRecap:
+    notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
+    return HostRecap(down.host, down.state, down.brief, seconds, notes)
+
+
+@contextmanager
+def reading(host: str, what: str = "what it says") -> Iterator[None]:
+    """Turn a ValueError about a host's answer into a failure of that host."""
+    try:
+        yield
+    except ValueError as e:
+        raise HostFailed(f"{host}: {what} is not readable ({e})") from None
 
 
 def fan_out(

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 
-from ipexctl.core.model import Blob
+from ipexctl.core.model import Blob, without_host
 from ipexctl.core.values import plain
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import Agent
@@ -120,7 +120,9 @@ class Relay:
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from here
                 raise
-            self._lost(f"{agent.host.name} did not get all from {giver.name} ({e.why or e.what})")
+            name = agent.host.name
+            why = e.why or without_host(name, e.what)
+            self._lost(f"{name} did not get all from {giver.name} ({why})")
             return None
         self._gave(giver)
         return Moved(passed=passed)

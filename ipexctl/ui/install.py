@@ -18,7 +18,7 @@ from ipexctl.core.rows import END_OF_LIFE
 from ipexctl.core.sizes import human, minutes
 from ipexctl.errors import InputError, printable
 from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
-from ipexctl.verbs.installing.work import Chosen, InstallReport, Planned, Progress, Step
+from ipexctl.verbs.installing.work import Chosen, InstallReport, Plan, Progress, Step
 
 _COLOURS = {
     Recap.OK: "green",
@@ -122,10 +122,10 @@ def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
     ]
 
 
-def difference(planned: Planned) -> str:
+def difference(plan: Plan) -> str:
     """For --diff: the packages that change, hosts with the same changes together."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for host, changes in planned.changes:
+    for host, changes in plan.changes:
         groups.setdefault(tuple(map(str, changes)), []).append(host)
     text = ""
     for lines, hosts in groups.items():
@@ -148,7 +148,7 @@ class View:
     """Live lines on a terminal; elsewhere one plain line whenever a host starts something new."""
 
     console: Console = field(default_factory=stderr_console)
-    confirm: Callable[[Planned], bool] = lambda planned: True
+    confirm: Callable[[Plan], bool] = lambda plan: True
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
@@ -164,9 +164,9 @@ class View:
         self._order = chosen.hosts
         self.say(chosen_text(chosen))
 
-    def agreed(self, planned: Planned) -> bool:
+    def agreed(self, plan: Plan) -> bool:
         self._stop()
-        return self.confirm(planned)
+        return self.confirm(plan)
 
     def say(self, text: str) -> None:
         if not self.quiet:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from ipexctl.core import bench
 from ipexctl.core import facts as of
 from ipexctl.core.bench import HostBench, Link, Measured
 from ipexctl.core.model import Facts, Host, HostDown
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.verbs.target import root_of
+from ipexctl.hosts.fleet import Fleet, fan_out
 
 CHILD_TIMEOUT = 90.0  # most of it for a cold import of torch from a slow disk
 LINK_SECONDS = 0.5
@@ -20,65 +17,49 @@ LINK_BYTES = 64 << 20
 _QUIET = 15.0  # how long a host may say nothing
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A host that is still connected."""
-
-    host: Host
-    agent: Agent
-    facts: Facts
-
-    @property
-    def able(self) -> bool:
-        return self.agent.hello.kind == "python"
-
-
-def measure(subjects: Sequence[Subject], root: str, python: str, forks: int) -> Measured:
+def measure(fleet: Fleet, facts: Mapping[Host, Facts], python: str) -> Measured:
     """Compute first, links after: each would disturb the other."""
-    able = {s.host.name: s for s in subjects if s.able}
-    return Measured(_computed(able, root, python, forks), _linked(able, forks))
+    able = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
+    return Measured(_computed(fleet, able, python), _linked(fleet, able))
 
 
-def _computed(
-    able: Mapping[str, Subject], root: str, python: str, forks: int
-) -> tuple[HostBench, ...]:
-    waves, left = bench.waves([s.facts for s in able.values()])
+def _computed(fleet: Fleet, able: Mapping[Host, Facts], python: str) -> tuple[HostBench, ...]:
+    waves, left = bench.waves(list(able.values()))
 
     def one(host: Host) -> HostBench:
-        subject = able[host.name]
-        threads = of.cores(subject.facts) or 1
         args = {
-            "root": root_of(host, root),
+            "root": fleet.root_of(host),
             "python": python,
-            "threads": threads,
+            "threads": of.cores(able[host]) or 1,
             "timeout": CHILD_TIMEOUT,
         }
-        reply = subject.agent.call("bench.host", args, timeout=_QUIET)
+        reply = fleet.agents[host].call("bench.host", args, timeout=_QUIET)
         return bench.host_bench(host.name, reply.done)
 
     found: dict[str, HostBench] = {}
     for wave in waves:
-        hosts = [able[name].host for name in wave]
-        for host, outcome in fan_out(hosts, one, forks=forks).items():
+        hosts = [host for host in able if host.name in wave]
+        for host, outcome in fan_out(hosts, one, forks=fleet.target.forks).items():
             if isinstance(outcome, HostDown):
-                outcome = HostBench(host.name, "failed", outcome.what)
+                outcome = HostBench(host.name, "failed", outcome.brief)
             found[host.name] = outcome
     why = f"more than {bench.SAME_MACHINE} of these hosts are one machine"
     found.update((name, HostBench(name, "skipped", why)) for name in left)
-    return tuple(found[name] for name in able)
+    return tuple(found[host.name] for host in able)
 
 
-def _linked(able: Mapping[str, Subject], forks: int) -> tuple[Link, ...]:
+def _linked(fleet: Fleet, able: Mapping[Host, Facts]) -> tuple[Link, ...]:
+    by_name = {host.name: host for host in able}
     token = secrets.token_hex(16)
 
     def serve(host: Host) -> int:
-        reply = able[host.name].agent.call("bench.serve", {"token": token}, timeout=_QUIET)
+        reply = fleet.agents[host].call("bench.serve", {"token": token}, timeout=_QUIET)
         return reply.done.whole("port", 65535)
 
-    addressed = [s.host for s in able.values() if of.peer_address(s.facts)]
+    addressed = [host for host, facts in able.items() if of.peer_address(facts)]
     if len(addressed) < 2:
         return ()
-    answers = fan_out(addressed, serve, forks=forks)
+    answers = fan_out(addressed, serve, forks=fleet.target.forks)
     ports = {h.name: port for h, port in answers.items() if isinstance(port, int)}
     found: list[Link] = []
     for group in bench.rounds(list(ports)):
@@ -86,19 +67,19 @@ def _linked(able: Mapping[str, Subject], forks: int) -> tuple[Link, ...]:
 
         def one(host: Host, plan: Mapping[str, str] = plan) -> list[Link]:
             name = plan[host.name]
-            target = [name, of.peer_address(able[name].facts), ports[name]]
+            target = [name, of.peer_address(able[by_name[name]]), ports[name]]
             args = {
                 "token": token,
                 "targets": [target],
                 "bytes": LINK_BYTES,
                 "seconds": LINK_SECONDS,
             }
-            reply = able[host.name].agent.call("bench.link", args, timeout=_QUIET)
+            reply = fleet.agents[host].call("bench.link", args, timeout=_QUIET)
             return bench.links(host.name, [name], reply.done)
 
-        outcomes = fan_out([able[name].host for name in plan], one, forks=bench.AT_ONCE)
+        outcomes = fan_out([by_name[name] for name in plan], one, forks=bench.AT_ONCE)
         for host, outcome in outcomes.items():
             if isinstance(outcome, HostDown):
-                outcome = [Link(host.name, plan[host.name], error=outcome.what)]
+                outcome = [Link(host.name, plan[host.name], error=outcome.brief)]
             found += outcome
     return tuple(found)

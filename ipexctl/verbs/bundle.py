@@ -20,7 +20,7 @@ from ipexctl.hosts.store import default_store
 from ipexctl.verbs.choice import decide
 from ipexctl.verbs.installing import carrying
 from ipexctl.verbs.installing.locking import fetch, lock_for, read_lock, write_lock
-from ipexctl.verbs.installing.work import LOCK_FILE, Cuda, Install, Progress, Step, Work
+from ipexctl.verbs.installing.work import LOCK_FILE, Cuda, Install, Progress, Work
 from ipexctl.verbs.versions import table
 
 
@@ -52,8 +52,8 @@ class Bundled:
     size: int
     lock: Lock
     lock_sha256: str
-    new_lock: bool
-    fetched: int
+    new_lock: bool = False
+    fetched: int = 0
 
 
 def bundle(asked: Bundling, progress: Progress) -> Bundled:
@@ -68,15 +68,16 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     )  # fmt: skip
     work = Work(options, progress)
     host = shelf.as_host(shelf.query(hosts.python, "", hosts.glibc, hosts.arch))
-    python = carrying.carried(work, [host], old)
+    python, carried = carrying.carried(work, [host], old)
     there = carrying.only([host], python)
     candidates = stacks.choose(there, decide(options.wanted, old, asked.folder), table())
     found = carrying.in_lock(lock_for(work, candidates, old)[0], python)
     carrying.check_here(found.lock)
-    lock = fetch(work, found)
+    lock, fetched = fetch(work, found)
     if lock != old:
         write_lock(place, lock)
-    return _written(asked, work, lock, place, new_lock=lock != old)
+    written = _written(asked, work, lock, place)
+    return replace(written, new_lock=lock != old, fetched=carried + fetched)
 
 
 def _hosts(asked: Bundling, lock: Lock | None) -> Hosts:
@@ -94,14 +95,14 @@ def _hosts(asked: Bundling, lock: Lock | None) -> Hosts:
     return said
 
 
-def _written(asked: Bundling, work: Work, lock: Lock, place: Path, *, new_lock: bool) -> Bundled:
+def _written(asked: Bundling, work: Work, lock: Lock, place: Path) -> Bundled:
     store, blobs = default_store(os.environ), core.blobs(lock)
     total, done = sum(b.size for b in blobs), 0
 
     def count(n: int) -> None:
         nonlocal done
         done += n
-        work.progress.step(Step("", "writing the bundle", done, total))
+        work.step("", "writing the bundle", done, total)
 
     path = asked.out or asked.folder / f"ipexctl-{lock.key}.tar"
     try:
@@ -110,4 +111,4 @@ def _written(asked: Bundling, work: Work, lock: Lock, place: Path, *, new_lock: 
         raise NotHere(f"cannot read {place}", why=str(e)) from None
     archive.write(path, text, blobs, store, count)
     digest = hashlib.sha256(text).hexdigest()
-    return Bundled(path, path.stat().st_size, lock, digest, new_lock, work.fetched)
+    return Bundled(path, path.stat().st_size, lock, digest)

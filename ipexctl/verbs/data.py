@@ -10,25 +10,24 @@ from pathlib import Path
 from ipexctl.core import data as core
 from ipexctl.core.answer import Answer
 from ipexctl.core.data import Held
-from ipexctl.core.model import Host, HostRecap, LaunchPlan, Recap
+from ipexctl.core.model import Host, HostRecap, LaunchPlan, PerHost, Recap
 from ipexctl.core.sizes import human
 from ipexctl.core.sync import Ignore
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts import trees
 from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.hashes import hashes_of
-from ipexctl.verbs.envs import exit_code, fleet_of
-from ipexctl.verbs.facts import ROOT
+from ipexctl.hosts.target import ROOT, Target
 from ipexctl.verbs.folder import Reader, Walk
 from ipexctl.verbs.installing.work import Progress, Step
 from ipexctl.verbs.sync import refused
-from ipexctl.verbs.target import Target, root_of
 
 WAY_OUT = "make it readable, or push a copy of the folder without it: all of a data set goes"
 
 
 @dataclass(frozen=True)
-class Pushed:
+class Pushed(PerHost):
     name: str
     version: str
     files: int
@@ -36,32 +35,20 @@ class Pushed:
     sent: int
     recaps: tuple[HostRecap, ...]
 
-    @property
-    def exit_code(self) -> int:
-        return exit_code(self.recaps)
-
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(PerHost):
     """(host, what it has), and the hosts that could not be asked."""
 
     hosts: tuple[tuple[str, tuple[Held, ...]], ...]
     recaps: tuple[HostRecap, ...]
 
-    @property
-    def exit_code(self) -> int:
-        return exit_code(self.recaps)
-
 
 @dataclass(frozen=True)
-class Removed:
+class Removed(PerHost):
     name: str
     recaps: tuple[HostRecap, ...]
     done: bool = True
-
-    @property
-    def exit_code(self) -> int:
-        return exit_code(self.recaps)
 
 
 def push(
@@ -84,21 +71,20 @@ def push(
     for note in found.notes():
         progress.say(note)
     sent: dict[str, int] = {}
-    with fleet_of(target, root) as fleet:
+    with Fleet(target, root) as fleet:
 
         def one(host: Host) -> HostRecap:
-            asked = {"root": root_of(host, root), "name": name, "hub": core.hub_kind(tree)}
+            asked = {"root": fleet.root_of(host), "name": name, "hub": core.hub_kind(tree)}
             heard = _heard(host.name, tree.bytes, progress)
-            brought = trees.bring(fleet.agents[host], bundle, asked, module="data", on_bytes=heard)
+            brought = trees.bring(fleet.connect(host), bundle, asked, module="data", on_bytes=heard)
             held = _held(host, brought.done)
             sent[host.name] = brought.sent
             same = brought.done.get("same") is True
             what = _told(brought)
             return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, f"{what}: {held.path}")
 
-        recaps = fleet.each(one)
-        ordered = fleet.ordered({**recaps, **fleet.down})
-    return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, sum(sent.values()), ordered)
+        recaps = fleet.recaps(fleet.each(one))
+    return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, sum(sent.values()), recaps)
 
 
 def _told(brought: trees.Brought) -> str:
@@ -123,10 +109,9 @@ def _heard(host: str, total: int, progress: Progress) -> Callable[[int], None]:
 
 
 def listed(target: Target, root: str = ROOT) -> Listed:
-    with fleet_of(target, root) as fleet:
-        found = fleet.each(lambda host: _all(host, fleet.call(host, "data.list")))
-        hosts = tuple((h.name, found[h.name]) for h in fleet.hosts.hosts if h.name in found)
-        return Listed(hosts, fleet.ordered(fleet.down))
+    with Fleet(target, root) as fleet:
+        found = fleet.each(lambda host: _there(fleet, host))
+        return Listed(tuple((h.name, held) for h, held in found.items()), fleet.recaps())
 
 
 def remove(
@@ -134,17 +119,22 @@ def remove(
 ) -> Removed:
     """`agreed` sees first what would go. A data set that a run uses stays, and is told."""
     core.checked_name(name)
-    with fleet_of(target, root) as fleet:
-        found = fleet.each(lambda host: _all(host, fleet.call(host, "data.list")))
+    with Fleet(target, root) as fleet:
+        found = fleet.each(lambda host: _there(fleet, host))
         having = tuple(
-            (host, tuple(d for d in held if d.name == name)) for host, held in found.items()
+            (host.name, tuple(d for d in held if d.name == name)) for host, held in found.items()
         )
-        if not any(held for _, held in having) and not fleet.down:
+        if not any(held for _, held in having) and not fleet.downs:
             raise InputError(f"no host has data called {name}", hint="ipexctl data ls")
-        if not agreed(Listed(having, fleet.ordered(fleet.down))):
+        if not agreed(Listed(having, fleet.recaps())):
             return Removed(name, (), done=False)
         recaps = fleet.each(lambda host: _removed(host, fleet.call(host, "data.remove", name=name)))
-        return Removed(name, fleet.ordered({**recaps, **fleet.down}))
+        return Removed(name, fleet.recaps(recaps))
+
+
+def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
+    fleet.connect(host)
+    return _all(host, fleet.call(host, "data.list"))
 
 
 def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
@@ -179,7 +169,5 @@ def _all(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
 
 
 def _held(host: Host, said: object) -> Held:
-    try:
+    with reading(host.name, "what it says of its data"):
         return core.read_held(said)
-    except ValueError as e:
-        raise HostFailed(f"{host.name}: what it says of its data is not readable ({e})") from None

@@ -22,20 +22,17 @@ from ipexctl.core.recommend import recommend
 from ipexctl.core.report import Report
 from ipexctl.core.values import listed, texts
 from ipexctl.errors import InputError
-from ipexctl.hosts.agent import AHEAD, Agent, connect
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.transport import Transport
-from ipexctl.verbs.bench import Subject, measure
-from ipexctl.verbs.facts import ROOT, answer, question
-from ipexctl.verbs.hints import options as options_of
-from ipexctl.verbs.hints import other_pythons, spelled_downs, with_options
-from ipexctl.verbs.last import remember
-from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
+from ipexctl.hosts.agent import AHEAD, Agent
+from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
+from ipexctl.hosts.suggested_commands import options as options_of
+from ipexctl.hosts.suggested_commands import other_pythons, with_options
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.verbs.bench import measure
+from ipexctl.verbs.facts import answer, question
 from ipexctl.verbs.versions import table
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
-_CLOSERS = 16
 _BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
 
 
@@ -59,60 +56,28 @@ class Seen:
 
 def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
     """Raises InputError for hosts that cannot be named; all else is in the report."""
-    hosts = inventory(target)
-    transport = AnyTransport(target, hosts)
-    try:
-        report = examine_hosts(hosts, transport, options or Options(root), target)
-    finally:
-        transport.close()
-    remember(hosts, {h.name: report.state(h.name) for h in hosts.hosts})
+    fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
+    report = examine_hosts(fleet, options)
+    fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
     return report
 
 
-def examine_hosts(
-    hosts: Inventory,
-    transport: Transport,
-    options: Options | None = None,
-    target: Target | None = None,
-) -> Report:
-    """The same for hosts that are known already, over a given transport."""
-    target, options = target or Target(), options or Options()
+def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
+    """The same for hosts that are known already. The fleet is opened and closed here."""
+    hosts, target, options = fleet.hosts, fleet.target, options or Options(fleet.root)
     if options.level not in LEVELS:
         raise InputError(f"--level {options.level}: no such level", hint=", ".join(LEVELS))
     began = time.monotonic()
-    seen: dict[str, Seen] = {}
-
-    def first(host: Host) -> Facts:
-        root = root_of(host, options.root)
-        asked = question(root, listen=len(hosts.hosts) > 1)
-        agent = connect(transport, host, timeout=target.connect_timeout + 5, ahead=asked)
-        try:
-            facts, port = answer(agent, AHEAD, agent.hello.sent, root)
-        except BaseException:
-            agent.close()
-            raise
-        seen[host.name] = Seen(agent, facts, port)
-        return facts
-
-    try:
-        outcomes = fan_out(hosts.hosts, first, forks=target.forks)
-        tried, lost = connect_all(hosts.hosts, seen, target.forks)
-        left = [h for h in hosts.hosts if h.name in seen and h.name not in {d.host for d in lost}]
-        measured = _measured(left, seen, options, target.forks)
-    finally:
-        _close([s.agent for s in seen.values()])
-    for text in other_pythons(s.agent for s in seen.values()):
-        target.note(text)
-    down = [o for o in outcomes.values() if isinstance(o, HostDown)] + lost
-    facts = tuple(o for o in outcomes.values() if isinstance(o, Facts))
-    gone = {d.host for d in down}
-    peers = tuple(p for p in tried if p.target not in gone)
+    with fleet:
+        facts, peers, measured = _asked(fleet, options)
+    gone = {d.host for d in fleet.failures}
+    peers = tuple(p for p in peers if p.target not in gone)
     alive = tuple(f for f in facts if f.host not in gone)
     cluster = Cluster(alive, peers, rows=table(), measured=measured)
     return Report(
         hosts=hosts.hosts,
         facts=facts,
-        down=tuple(spelled_downs(down, target, options.root)),
+        down=fleet.failures,
         peers=peers,
         findings=with_options(run_all(cluster), target, options.root),
         seconds=time.monotonic() - began,
@@ -124,6 +89,27 @@ def examine_hosts(
     )
 
 
+def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:
+    """One round trip for the facts of a host: the question goes with the agent."""
+    several = len(fleet.hosts.hosts) > 1
+
+    def first(host: Host) -> Seen:
+        root = fleet.root_of(host)
+        agent = fleet.connect(host, ahead=question(root, listen=several))
+        return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
+
+    seen = {host.name: one for host, one in fleet.each(first).items()}
+    for text in other_pythons(one.agent for one in seen.values()):
+        fleet.target.note(text)
+    tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
+    measured = Measured()
+    if options.level != "quick":
+        alive = {host: seen[host.name].facts for host in fleet.alive}
+        measured = measure(fleet, alive, options.python)
+    facts = tuple(one.facts for one in seen.values())
+    return facts, tuple(peer for peers in tried.values() for peer in peers), measured
+
+
 def named(target: Target, hosts: Inventory) -> str:
     """The hosts as the user would name them to another command."""
     if said := options_of(target):
@@ -132,19 +118,10 @@ def named(target: Target, hosts: Inventory) -> str:
     return shell.quote(("-H", names)) if names else ""
 
 
-def _measured(
-    hosts: Sequence[Host], seen: Mapping[str, Seen], options: Options, forks: int
-) -> Measured:
-    if options.level == "quick":
-        return Measured()
-    subjects = [Subject(h, seen[h.name].agent, seen[h.name].facts) for h in hosts]
-    return measure(subjects, options.root, options.python, forks)
-
-
 def connect_all(
     hosts: Sequence[Host], seen: Mapping[str, Seen], forks: int
-) -> tuple[list[Peer], list[HostDown]]:
-    """Who reaches whom, and the hosts that were lost meanwhile."""
+) -> dict[Host, list[Peer] | HostDown]:
+    """Whom each host reaches; some may be lost meanwhile."""
     where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}
     beside_port = {
         n: s.facts.net.range_port
@@ -180,9 +157,7 @@ def connect_all(
             for name, address, _ in targets
         ]
 
-    outcomes = fan_out(able, second, forks=forks).values()
-    peers = [p for o in outcomes if not isinstance(o, HostDown) for p in o]
-    return peers, [o for o in outcomes if isinstance(o, HostDown)]
+    return fan_out(able, second, forks=forks)
 
 
 def _results(done: Mapping[str, Any]) -> dict[str, str]:
@@ -197,9 +172,3 @@ def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """What the hosts' names mean there; a name without an answer in time is not in it."""
     rows = (row for row in listed(done.get("names")) if isinstance(row, list) and len(row) == 2)
     return {plain(name): texts(found) for name, found in rows if isinstance(found, list)}
-
-
-def _close(agents: list[Agent]) -> None:
-    if agents:
-        by_host = {a.host: a for a in agents}
-        fan_out(list(by_host), lambda host: by_host[host].close(), forks=_CLOSERS)

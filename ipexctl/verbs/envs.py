@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 from ipexctl.core import envs as core
 from ipexctl.core.answer import Answer
@@ -14,53 +11,32 @@ from ipexctl.core.changes import told
 from ipexctl.core.drift import Drift, read_drift
 from ipexctl.core.envs import Shelf
 from ipexctl.core.inventory import fold
-from ipexctl.core.model import Host, HostDown, HostRecap, Recap
-from ipexctl.errors import (
-    EXIT_FAILED,
-    EXIT_OK,
-    EXIT_UNREACHABLE,
-    HostFailed,
-    InputError,
-    worst_exit,
-)
-from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.verbs.facts import ROOT
-from ipexctl.verbs.hints import command, spelled_downs
-from ipexctl.verbs.installing.work import SILENCE, recap_of
-from ipexctl.verbs.last import remember
-from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
-
-T = TypeVar("T")
+from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.hosts.fleet import Fleet, reading
+from ipexctl.hosts.suggested_commands import command
+from ipexctl.hosts.target import ROOT, Target
 
 
 @dataclass(frozen=True)
-class Kept:
+class Kept(PerHost):
     """What each host has; `recaps` has those that could not be asked."""
 
     shelves: tuple[Shelf, ...]
     recaps: tuple[HostRecap, ...]
 
-    @property
-    def exit_code(self) -> int:
-        return exit_code(self.recaps)
-
 
 @dataclass(frozen=True)
-class Back:
+class Back(PerHost):
     """`key`: the environment that was gone back to, "" if no host has a previous one."""
 
     key: str
     recaps: tuple[HostRecap, ...]
     check: bool = False
 
-    @property
-    def exit_code(self) -> int:
-        return exit_code(self.recaps)
-
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(PerHost):
     """Each host's environment beside what was built there. `mend`: the command, "" for none."""
 
     drifts: tuple[Drift, ...]
@@ -69,7 +45,7 @@ class Compared:
 
     @property
     def exit_code(self) -> int:
-        return worst_exit([exit_code(self.recaps), EXIT_FAILED if self.mend else EXIT_OK])
+        return worst_exit([super().exit_code, EXIT_FAILED if self.mend else EXIT_OK])
 
 
 @dataclass(frozen=True)
@@ -88,112 +64,39 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Removed:
+class Removed(PerHost):
     """`done` False: only shown."""
 
     removals: tuple[Removal, ...]
     recaps: tuple[HostRecap, ...]
     done: bool
 
-    @property
-    def exit_code(self) -> int:
-        return exit_code(self.recaps)
-
-
-def exit_code(recaps: Sequence[HostRecap]) -> int:
-    codes = {Recap.UNREACHABLE: EXIT_UNREACHABLE, Recap.FAILED: EXIT_FAILED}
-    return worst_exit([codes[r.state] for r in recaps if r.state in codes])
-
-
-class Fleet:
-    """The hosts, connected, and those that were lost on the way."""
-
-    def __init__(self, target: Target, root: str) -> None:
-        self.hosts = inventory(target)
-        self._transport = AnyTransport(target, self.hosts)
-        self._target = target
-        self._root = root
-        self._began = time.monotonic()
-        self.agents: dict[Host, Agent] = {}
-        self.down: dict[str, HostRecap] = {}
-
-    def connect(self) -> None:
-        def one(host: Host) -> None:
-            timeout = self._target.connect_timeout
-            self.agents[host] = connect(self._transport, host, timeout=timeout)
-
-        self._each(self.hosts.hosts, one)
-
-    def close(self) -> None:
-        for agent in list(self.agents.values()):
-            agent.close()
-        self._transport.close()
-
-    def ordered(self, found: Mapping[str, T]) -> tuple[T, ...]:
-        """As in the hostfile."""
-        return tuple(found[h.name] for h in self.hosts.hosts if h.name in found)
-
-    def each(self, work: Callable[[Host], T]) -> dict[str, T]:
-        """Of those that are still with us."""
-        return self._each([h for h in self.agents if h.name not in self.down], work)
-
-    def call(self, host: Host, op: str, **asked: Any) -> Answer:
-        header = {"root": root_of(host, self._root), **asked}
-        return self.agents[host].call(op, header, timeout=SILENCE).done
-
-    def shelves(self, *, sizes: bool) -> dict[str, Shelf]:
-        def one(host: Host) -> Shelf:
-            done = self.call(host, "upkeep.list", sizes=sizes)
-            try:
-                return core.read_shelf(host.name, done)
-            except ValueError as e:
-                raise HostFailed(f"{host.name}: what it keeps is not readable ({e})") from None
-
-        return self.each(one)
-
-    def _each(self, hosts: Sequence[Host], work: Callable[[Host], T]) -> dict[str, T]:
-        found = {}
-        for host, outcome in fan_out(hosts, work, forks=self._target.forks).items():
-            if isinstance(outcome, HostDown):
-                down = spelled_downs([outcome], self._target, self._root)[0]
-                self.down[host.name] = recap_of(down, self._began)
-            else:
-                found[host.name] = outcome
-        return found
-
-
-@contextmanager
-def fleet_of(target: Target, root: str) -> Iterator[Fleet]:
-    fleet = Fleet(target, root)
-    try:
-        fleet.connect()
-        yield fleet
-    finally:
-        fleet.close()
-
-
-# --- the verbs -----------------------------------------------------------------------------------
-
 
 def kept(target: Target, root: str = ROOT) -> Kept:
-    with fleet_of(target, root) as fleet:
-        shelves = fleet.shelves(sizes=True)
-        return Kept(fleet.ordered(shelves), fleet.ordered(fleet.down))
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=True))
+        return Kept(tuple(shelves.values()), fleet.recaps())
+
+
+def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:
+    fleet.connect(host)
+    done = fleet.call(host, "upkeep.list", sizes=sizes)
+    with reading(host.name, "what it keeps"):
+        return core.read_shelf(host.name, done)
 
 
 def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
     """The current environments, against their builds and each other. `full`: read every file."""
-    with fleet_of(target, root) as fleet:
+    with Fleet(target, root) as fleet:
 
         def one(host: Host) -> Drift:
+            fleet.connect(host)
             done = fleet.call(host, "drift.compare", full=full)
-            try:
+            with reading(host.name, "its environment"):
                 return read_drift(host.name, done)
-            except ValueError as e:
-                raise HostFailed(f"{host.name}: its environment is not readable ({e})") from None
 
-        found = fleet.ordered(fleet.each(one))
-        return Compared(found, fleet.ordered(fleet.down), _mend(target, root, found))
+        found = tuple(fleet.each(one).values())
+        return Compared(found, fleet.recaps(), _mend(target, root, found))
 
 
 def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
@@ -211,14 +114,15 @@ def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     """`current` and `previous` swap, on the hosts where that leads to the same environment."""
-    with fleet_of(target, root) as fleet:
-        shelves = fleet.shelves(sizes=False)
-        key = core.way_back(list(fleet.ordered(shelves)))
-        recaps = fleet.each(lambda host: _back(fleet, host, shelves[host.name], key, check=check))
-        ordered = fleet.ordered({**recaps, **fleet.down})
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
+        key = core.way_back(list(shelves.values()))
+        recaps = fleet.recaps(
+            fleet.each(lambda host: _back(fleet, host, shelves[host], key, check=check))
+        )
     if not check:
-        remember(fleet.hosts, {r.host: r.state.value for r in ordered}, "install")
-    return Back(key, ordered, check)
+        fleet.remember_recaps(recaps)
+    return Back(key, recaps, check)
 
 
 def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> HostRecap:
@@ -247,25 +151,25 @@ def remove(
     for key in keys:
         if not core.is_key(key):
             raise InputError(f"{key!r} is not an environment's name", hint="ipexctl env ls")
-    with fleet_of(target, root) as fleet:
-        shelves = fleet.shelves(sizes=False)
-        going = {name: _going(shelf, keys) for name, shelf in shelves.items()}
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
         known = {e.key for shelf in shelves.values() for e in shelf.envs}
         if shelves and (strange := [key for key in keys if key not in known]):
             what = f"no host has the environment {strange[0]}"
             raise InputError(what, hint="ipexctl env ls")
 
         def one(host: Host, *, check: bool) -> Removal:
-            if not shelves[host.name].envs and not shelves[host.name].blobs:
+            shelf = shelves[host]
+            if not shelf.envs and not shelf.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
-            done = fleet.call(host, "upkeep.remove", keys=going[host.name], check=check)
-            return _removal(host.name, done)
+            going = _going(shelf, keys)
+            return _removal(host.name, fleet.call(host, "upkeep.remove", keys=going, check=check))
 
-        found = fleet.ordered(fleet.each(lambda host: one(host, check=True)))
+        found = tuple(fleet.each(lambda host: one(host, check=True)).values())
         done = any(r.removed or r.blobs for r in found) and agreed(found)
         if done:
-            found = fleet.ordered(fleet.each(lambda host: one(host, check=False)))
-        return Removed(found, fleet.ordered(fleet.down), done)
+            found = tuple(fleet.each(lambda host: one(host, check=False)).values())
+        return Removed(found, fleet.recaps(), done)
 
 
 def _going(shelf: Shelf, keys: Sequence[str]) -> list[str]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from ipexctl.core import facts as core
-from ipexctl.core.model import ClockFacts, Facts, Host, HostDown
+from ipexctl.core.model import ClockFacts, Facts
 from ipexctl.hosts.agent import Agent, Ahead
-from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
-
-ROOT = "~/.ipexctl"
+from ipexctl.hosts.target import ROOT
 
 
 def probe(agent: Agent, root: str = ROOT) -> Facts:
@@ -51,10 +48,3 @@ def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Fa
     facts = core.from_json(name, reply.done, clocks[0] if clocks else None)
     port = core.whole(reply.done.get("port"))
     return facts, port if port and port < 65536 else None
-
-
-def gather(
-    agents: Mapping[Host, Agent], root: str = ROOT, *, forks: int = 64
-) -> dict[Host, Facts | HostDown]:
-    """The facts of many hosts, one outcome for each."""
-    return fan_out(list(agents), lambda host: probe(agents[host], root), forks=forks)

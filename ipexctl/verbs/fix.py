@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from ipexctl.core import fix
 from ipexctl.core.fix import Done, Plan
 from ipexctl.core.model import Host, HostDown
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, worst_exit
-from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.verbs.facts import ROOT
-from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
-
-_QUIET = 60.0
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, HostFailed, worst_exit
+from ipexctl.hosts.fleet import GRACE, Fleet
+from ipexctl.hosts.target import ROOT, Target
 
 
 @dataclass(frozen=True)
@@ -28,75 +24,44 @@ class FixReport:
 
     @property
     def exit_code(self) -> int:
-        codes = [EXIT_UNREACHABLE if d.slug == "unreachable" else EXIT_FAILED for d in self.down]
+        codes = [d.state.exit_code for d in self.down]
         failed = any(d.failed for d in self.done)
         return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
 
 
 def mend(target: Target, agree: Callable[[Sequence[Plan]], bool], root: str = ROOT) -> FixReport:
     """`agree` sees every host's plan before anything is changed anywhere."""
-    with _Hosts(target) as hosts:
-        found = hosts.ask("fixes.look", {h: {"root": root_of(h, root)} for h in hosts.agents})
-        plans = tuple(fix.plan(h.name, raw) for h, raw in found.items())
-        wanted = {p.host: tuple(c.key for c in p.changes) for p in plans if p.changes}
+    with Fleet(target, root, grace=GRACE) as fleet:
+
+        def look(host: Host) -> Plan:
+            _connect(fleet, host)
+            return fix.plan(host.name, fleet.call(host, "fixes.look"))
+
+        found = fleet.each(look)
+        plans = tuple(found.values())
+        wanted = {h: [c.key for c in p.changes] for h, p in found.items() if p.changes}
         if not wanted or not agree(plans):
-            return FixReport(plans, (), tuple(hosts.down), agreed=not wanted)
-        asked: dict[Host, dict[str, object]] = {
-            h: {"root": root_of(h, root), "keys": wanted[h.name]} for h in found if h.name in wanted
-        }
-        done = hosts.ask("fixes.apply", asked)
-        results = tuple(fix.done(h.name, raw) for h, raw in done.items())
-        return FixReport(plans, results, tuple(hosts.down))
+            return FixReport(plans, (), fleet.failures, agreed=not wanted)
+
+        def apply(host: Host) -> Done:
+            return fix.done(host.name, fleet.call(host, "fixes.apply", keys=wanted[host]))
+
+        done = fleet.each(apply, tuple(wanted))
+        return FixReport(plans, tuple(done.values()), fleet.failures)
 
 
 def undo(target: Target, root: str = ROOT) -> FixReport:
     """Takes back the newest --fix of each host."""
-    with _Hosts(target) as hosts:
-        done = hosts.ask("fixes.undo", {h: {"root": root_of(h, root)} for h in hosts.agents})
-        results = tuple(fix.done(h.name, raw) for h, raw in done.items())
-        return FixReport((), results, tuple(hosts.down))
+    with Fleet(target, root, grace=GRACE) as fleet:
+
+        def one(host: Host) -> Done:
+            _connect(fleet, host)
+            return fix.done(host.name, fleet.call(host, "fixes.undo"))
+
+        done = fleet.each(one)
+        return FixReport((), tuple(done.values()), fleet.failures)
 
 
-class _Hosts:
-    """All hosts of a target, connected; those that fail are in `down`."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self.agents: dict[Host, Agent] = {}
-        self.down: list[HostDown] = []
-
-    def __enter__(self) -> _Hosts:
-        hosts = inventory(self._target)
-        self._transport = AnyTransport(self._target, hosts)
-        timeout = self._target.connect_timeout + 5
-
-        def one(host: Host) -> Agent:
-            return connect(self._transport, host, timeout=timeout)
-
-        for host, outcome in fan_out(hosts.hosts, one, forks=self._target.forks).items():
-            if isinstance(outcome, HostDown):
-                self.down.append(outcome)
-            elif outcome.hello.kind != "python":
-                outcome.close()
-                what = f"{host.name}: no Python on the host"
-                self.down.append(HostDown(host.name, "host-failed", what))
-            else:
-                self.agents[host] = outcome
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for agent in self.agents.values():
-            agent.close()
-        self._transport.close()
-
-    def ask(self, op: str, args: dict[Host, dict[str, object]]) -> dict[Host, dict[str, object]]:
-        def one(host: Host) -> dict[str, object]:
-            return dict(self.agents[host].call(op, args[host], timeout=_QUIET).done)
-
-        found = {}
-        for host, outcome in fan_out(list(args), one, forks=self._target.forks).items():
-            if isinstance(outcome, HostDown):
-                self.down.append(outcome)
-            else:
-                found[host] = outcome
-        return found
+def _connect(fleet: Fleet, host: Host) -> None:
+    if fleet.connect(host).hello.kind != "python":
+        raise HostFailed(f"{host.name}: no Python on the host")

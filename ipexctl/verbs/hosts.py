@@ -7,7 +7,7 @@ from typing import Any
 from ipexctl.core.inventory.render import FORMS, Rendered, members, render
 from ipexctl.core.model import Inventory
 from ipexctl.errors import InputError
-from ipexctl.verbs.target import Target, inventory
+from ipexctl.hosts.target import Target, inventory
 
 SCHEMA = 1
 __all__ = ["convert", "document", "inventory"]

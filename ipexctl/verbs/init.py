@@ -14,8 +14,8 @@ from ipexctl.core.inventory.render import render
 from ipexctl.core.model import HostDown, Inventory
 from ipexctl.core.select import select
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, InputError
+from ipexctl.hosts.target import Target
 from ipexctl.verbs.settings import PROJECT_FILE
-from ipexctl.verbs.target import Target
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
 _TOML = """\
@@ -121,14 +121,10 @@ def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None
 
 
 def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
+    from ipexctl.hosts.fleet import GRACE, Fleet
     from ipexctl.verbs.doctor import examine_hosts
-    from ipexctl.verbs.target import AnyTransport
 
-    transport = AnyTransport(target, hosts)
-    try:
-        return examine_hosts(hosts, transport, target=target).down
-    finally:
-        transport.close()
+    return examine_hosts(Fleet(target, hosts=hosts, grace=GRACE)).down
 
 
 def _hosts_text(hosts: Inventory, down: Sequence[HostDown], *, yaml: bool) -> str:

@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from zipfile import BadZipFile
 
+from ipexctl.core import mpi
 from ipexctl.core import stack as stacks
+from ipexctl.core.changes import between
 from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.core.facts import peer_address
-from ipexctl.core.model import Facts, Host, HostRecap, Python
+from ipexctl.core.lock import Lock
+from ipexctl.core.model import Facts, Host, Python
 from ipexctl.core.refusals import folded
-from ipexctl.errors import HostFailed, IpexctlError, NothingFits
-from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.relay import Relay
+from ipexctl.errors import HostFailed, NothingFits
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.resolver import Resolved
+from ipexctl.hosts.store import Room, default_store
+from ipexctl.hosts.target import Target
 from ipexctl.verbs.choice import decide
 from ipexctl.verbs.facts import probe
-from ipexctl.verbs.hints import spelled_downs, spelled_error
 from ipexctl.verbs.installing import bundled, carrying
 from ipexctl.verbs.installing.bundled import Bundle
-from ipexctl.verbs.installing.fetching import fetched
-from ipexctl.verbs.installing.hosts import changes_to, complete, on_hosts, states_of, would
-from ipexctl.verbs.installing.locking import (
-    lacking,
-    lock_for,
-    read_lock,
-    sized_if_known,
-    write_lock,
-)
+from ipexctl.verbs.installing.fetching import supply
+from ipexctl.verbs.installing.hosts import disk_needed, on_hosts, state_of, would
+from ipexctl.verbs.installing.locking import lacking, lock_for, read_lock, write_lock
 from ipexctl.verbs.installing.work import (
     LOCK_FILE,
     Chosen,
     Cuda,
+    HostInstall,
     Install,
     InstallReport,
-    Planned,
+    Plan,
     Progress,
-    Step,
     Work,
-    note_downs,
-    recap_of,
 )
-from ipexctl.verbs.last import remember
-from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.versions import table
 
 
@@ -52,96 +47,68 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     """Raises NothingFits, InputError, NotHere; what fails on one host is in its recap."""
     began = time.monotonic()
     bundle = bundled.accepted(asked)
-    hosts = inventory(target)
     work = Work(asked, progress)
-    transport = AnyTransport(target, hosts)
-    try:
-        facts = _facts(work, transport, hosts.hosts, target)
-        chosen, recaps = _all_steps(work, facts, bundle, target.forks) if facts else (None, {})
-    except NothingFits as e:
-        e.why = folded(e.why)
-        raise spelled_error(e, target, asked.root) from None
-    except IpexctlError as e:
-        raise spelled_error(e, target, asked.root) from e.__cause__
-    finally:
-        for agent in work.agents.values():
-            agent.close()
-        transport.close()
-    downs = spelled_downs(tuple(work.downs.values()), target, asked.root)
-    recaps |= {host: recap_of(d, began) for host, d in zip(work.downs, downs, strict=True)}
-    ordered = tuple(recaps[host] for host in hosts.hosts)
-    remember(hosts, {r.host: r.state.value for r in ordered}, "install")
+    with Fleet(target, asked.root) as fleet:
+        try:
+            plan = plan_for(work, fleet, bundle)
+            report = _apply(work, fleet, plan, bundle) if plan else InstallReport()
+        except NothingFits as e:
+            e.why = folded(e.why)
+            raise
+    recaps = report.recaps or fleet.recaps()
+    fleet.remember_recaps(recaps)
     seconds = time.monotonic() - began
-    return InstallReport(
-        ordered, chosen, work.fetched, work.sent, seconds, asked.check, work.fetch, work.drawn,
-        work.passed,
-    )  # fmt: skip
+    return replace(report, recaps=recaps, seconds=seconds, check=asked.check)
 
 
-def _all_steps(
-    work: Work, facts: Sequence[Facts], bundle: Bundle | None, forks: int
-) -> tuple[Chosen, dict[Host, HostRecap]]:
-    found, new_lock = _found(work, facts, bundle)
-    stack, lock = found.stack, found.lock
-    names = tuple(f.host for f in facts)
+# --- plan ----------------------------------------------------------------------------------------
+
+
+def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | None:
+    """Build the plan without changing anything. None if no host answered."""
+    facts = fleet.each(lambda host: _facts(work, fleet, host))
+    if not facts:
+        return None
+    found, new_lock, fetched = _found(work, tuple(facts.values()), bundle)
+    lock, names = found.lock, tuple(host.name for host in facts)
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
-    chosen = Chosen(stack, lock, names, new_lock, unasked, 0 if bundle else lacking(lock))
-    work.progress.chosen(chosen)
-    states = states_of(work, lock, forks)
-    planned = Planned(chosen, changes_to(lock, states))
-    agreed = not planned.changes or work.progress.agreed(planned)
-    if work.asked.check or not agreed:
-        return chosen, would(work, lock, states, agreed=agreed)
-    lacking_it = [host.name for host, state in states.items() if not complete(state, lock)]
-    if work.asked.relay and len(lacking_it) > 1:
-        where = {f.host: peer_address(f) for f in facts if f.host in lacking_it}
-        work.carrier = Relay(work.carrier, where, work.progress.say)
-    if lacking_it:
-        lock = bundled.unpack(work, bundle) if bundle else fetched(work, found, states, forks)
-    elif new_lock:
-        lock = sized_if_known(lock)
-    if new_lock:
-        write_lock(work.asked.folder / LOCK_FILE, lock)
-    recaps = on_hosts(work, stack, lock, states, forks)
-    return replace(chosen, lock=lock), recaps
+    to_fetch = 0 if bundle else lacking(lock)
+    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
+    wanted = {p.name: p.version for p in lock.packages}
+
+    def part(host: Host) -> HostInstall:
+        own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
+        state = state_of(fleet, host, lock.key, own, again=work.asked.rebuild)
+        changes = between(dict(state.packages), wanted)
+        address = peer_address(facts[host])
+        return HostInstall(host, state, state.complete(lock.key), changes, address)
+
+    parts = tuple(fleet.each(part).values())
+    return Plan(chosen, found, parts, work.asked.folder, _disk(lock, parts), fetched)
 
 
-def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool]:
-    """The files to install, and whether ipexctl.lock does not name them yet."""
+def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
+    named = work.asked.wanted.python
+    python = named if "/" in named else ""
+    work.step(host.name, "connecting")
+    agent = fleet.connect(host, python=python)
+    seen = probe(agent, fleet.root_of(host))
+    if problem := path_problem(seen.disk):
+        raise HostFailed(f"{host.name}: the root folder {problem}", why=PATH_WHY, hint=PATH_HINT)
+    return _with_named(seen, agent, python)
+
+
+def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool, int]:
+    """The files to install, whether ipexctl.lock does not name them yet, and bytes fetched."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
     wanted = decide(work.asked.wanted, old, folder)
-    python = carrying.carried(work, facts, old)
+    python, fetched = carrying.carried(work, facts, old)
     facts = carrying.only(facts, python)
     if bundle:
-        return bundled.resolved(facts, wanted, bundle), bundle.new_lock
+        return bundled.resolved(facts, wanted, bundle), bundle.new_lock, fetched
     found, new_lock = lock_for(work, stacks.choose(facts, wanted, table()), old)
-    return carrying.in_lock(found, python), new_lock or found.lock.cpython != python
-
-
-def _facts(
-    work: Work, transport: AnyTransport, hosts: Sequence[Host], target: Target
-) -> tuple[Facts, ...]:
-    """Of the hosts that answered; the others are in `downs`."""
-    named = work.asked.wanted.python
-    python = named if "/" in named else ""
-
-    def one(host: Host) -> Facts:
-        work.progress.step(Step(host.name, "connecting"))
-        agent = connect(transport, host, timeout=target.connect_timeout, python=python)
-        work.agents[host] = agent
-        seen = probe(agent, root_of(host, work.asked.root))
-        if problem := path_problem(seen.disk):
-            raise HostFailed(
-                f"{host.name}: the root folder {problem}", why=PATH_WHY, hint=PATH_HINT
-            )
-        return _with_named(seen, agent, python)
-
-    outcomes = fan_out(hosts, one, forks=target.forks)
-    # not in the order in which they answered: the first one may have something to do for all
-    work.agents = {host: work.agents[host] for host in hosts if host in work.agents}
-    note_downs(work, outcomes)
-    return tuple(f for f in outcomes.values() if isinstance(f, Facts))
+    return carrying.in_lock(found, python), new_lock or found.lock.cpython != python, fetched
 
 
 def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
@@ -150,3 +117,35 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
         return facts
     major, minor, patch = agent.hello.python
     return replace(facts, pythons=(*facts.pythons, Python(path, (major, minor, patch))))
+
+
+def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
+    """None if a file is missing, or damaged (which is reported when it is used)."""
+    store = default_store(os.environ)
+    if not any(p.builds for p in parts) or not all(store.has(p.blob) for p in lock.files):
+        return None
+    try:
+        return disk_needed(lock, lock.packages)
+    except (OSError, BadZipFile):
+        return None
+
+
+# --- apply ---------------------------------------------------------------------------------------
+
+
+def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> InstallReport:
+    """Show the plan, and carry it out unless --check was given or the user declines."""
+    work.progress.chosen(plan.chosen)
+    agreed = not plan.todo or work.progress.agreed(plan)
+    if work.asked.check or not agreed:
+        recaps = fleet.recaps(would(plan, agreed=agreed))
+        return InstallReport(recaps, plan.chosen, plan.fetched)
+    files = supply(work, fleet, plan, bundle)
+    if plan.chosen.new_lock:
+        write_lock(plan.folder / LOCK_FILE, files.lock)
+    found, moved = on_hosts(work, fleet, plan, files)
+    moved += files.moved
+    return InstallReport(
+        fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
+        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed,
+    )  # fmt: skip

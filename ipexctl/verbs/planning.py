@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ipexctl.core import choice, launch, printed
+from ipexctl.core import choice, printed
 from ipexctl.core.data import Held
-from ipexctl.core.model import Facts, Host, LaunchPlan
-from ipexctl.errors import IpexctlError
-from ipexctl.hosts.agent import Agent
-from ipexctl.verbs import data, sync
-from ipexctl.verbs.hints import spelled_error
+from ipexctl.core.model import Facts, LaunchPlan
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import Target, inventory
+from ipexctl.verbs import sync
 from ipexctl.verbs.preflight import review_script
 from ipexctl.verbs.run import (
     RunOptions,
@@ -19,10 +18,8 @@ from ipexctl.verbs.run import (
     new_run_id,
     plan_of,
     prepare_on,
-    reach,
     script_of,
 )
-from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 
 
 def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
@@ -44,23 +41,13 @@ class Planned:
 
 def planned(target: Target, options: RunOptions) -> Planned:
     """Raises IpexctlError where `run` would, before it started anything."""
-    hosts = inventory(target)
-    chosen = choice_of(options, hosts)
+    fleet = Fleet(target, options.root)
+    chosen = choice_of(options, fleet.hosts)
     script = script_of(options)
-    transport = AnyTransport(target, hosts)
-    agents: dict[Host, Agent] = {}
     held: dict[str, tuple[Held, ...]] = {}
     run_id = new_run_id()
-
-    def prepare(host: Host) -> launch.Node:
-        agents[host] = reach(transport, host, target, options)
-        node = prepare_on(agents[host], options, run_id)
-        if options.data:
-            held[host.name] = data.use(agents[host], root_of(host, options.root), options.data)
-        return node
-
-    try:
-        nodes = each(hosts.hosts, prepare, target)
+    with fleet:
+        nodes = each(fleet, lambda host: prepare_on(fleet, host, options, run_id, held))
         plan = plan_of(list(nodes.values()), options, script, held, run_id)
         choice.check(chosen, plan)
         used = {host.host for host in plan.hosts}
@@ -69,9 +56,3 @@ def planned(target: Target, options: RunOptions) -> Planned:
         review_script(script.argv, script.sources, plan, files, those, target.note)
         facts = {node.host.name: node.facts for node in nodes.values()}
         return Planned(plan, tuple(facts[host.host] for host in plan.hosts))
-    except IpexctlError as e:
-        raise spelled_error(e, target, options.root) from e.__cause__
-    finally:
-        for agent in list(agents.values()):
-            agent.close()
-        transport.close()

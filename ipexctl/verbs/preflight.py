@@ -24,12 +24,10 @@ from ipexctl.core.preflight import Judged
 from ipexctl.core.script_review import Review
 from ipexctl.core.script_setting import HostEnvironment, ProjectFiles
 from ipexctl.core.script_source import Source
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.fleet import Fleet, fan_out
+from ipexctl.hosts.suggested_commands import with_options
 from ipexctl.verbs.doctor import Seen, connect_all
-from ipexctl.verbs.hints import with_options
 from ipexctl.verbs.sync import InPlace, Project, Snapshot, why_left_out
-from ipexctl.verbs.target import Target
 from ipexctl.verbs.versions import table
 
 KEEP = 50  # sets of hosts
@@ -42,10 +40,8 @@ Note = Callable[[str], None]
 class Flight:
     """The hosts of a run that is about to start."""
 
-    target: Target
-    root: str
+    fleet: Fleet
     nodes: Mapping[Host, Node]
-    agents: Mapping[Host, Agent]
     force: bool = False
     among: bool = True  # False: --ports, and only those need to be open between hosts
 
@@ -59,7 +55,7 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
     peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
     judged = core.judge(facts, prefixes, peers=peers, rows=table())
     found = (judged.blockers, judged.warnings)
-    judged = Judged(*(with_options(each, flight.target, flight.root) for each in found))
+    judged = Judged(*(with_options(each, flight.fleet.target, flight.fleet.root) for each in found))
     if judged.blockers and not flight.force:
         raise core.refusal(judged.blockers)
     told = _tell(judged, before or [], note)
@@ -150,19 +146,21 @@ def _key(finding: Finding) -> str:
 def _peers(flight: Flight) -> tuple[Peer, ...]:
     """Everybody opens a connection to others. A host that is lost meanwhile the run will notice."""
 
+    agents, forks = flight.fleet.agents, flight.fleet.target.forks
+
     def listen(host: Host) -> Seen:
-        port = flight.agents[host].call("net.listen").done.get("port")
+        port = agents[host].call("net.listen").done.get("port")
         usable = port if isinstance(port, int) and 0 < port < 65536 else None
-        return Seen(flight.agents[host], flight.nodes[host].facts, usable)
+        return Seen(agents[host], flight.nodes[host].facts, usable)
 
     hosts = tuple(flight.nodes)
-    found = fan_out(hosts, listen, forks=flight.target.forks)
+    found = fan_out(hosts, listen, forks=forks)
     seen = {h.name: s for h, s in found.items() if not isinstance(s, HostDown)}
-    peers, _ = connect_all(hosts, seen, flight.target.forks)
+    tried = connect_all(hosts, seen, forks).values()
     for one in seen.values():
         with suppress(OSError):
             one.agent.start("net.deaf")
-    return tuple(peers)
+    return tuple(peer for peers in tried if not isinstance(peers, HostDown) for peer in peers)
 
 
 # --- memory --------------------------------------------------------------------------------------

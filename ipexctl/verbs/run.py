@@ -21,7 +21,7 @@ from ipexctl.core.data import Held
 from ipexctl.core.frameworks import Frameworks
 from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.launchers import refuse_launcher
-from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan
+from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
 from ipexctl.core.outcome import (
     EXIT_HOST_FAILED,
     Kept,
@@ -33,18 +33,17 @@ from ipexctl.core.plan.ports import top
 from ipexctl.core.plan.request import Ports
 from ipexctl.core.plan.share import fitting
 from ipexctl.core.script_source import Source
-from ipexctl.errors import HostFailed, InputError, IpexctlError, RunFailed, Unreachable
-from ipexctl.hosts.agent import AHEAD, Agent, connect
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.transport import Transport
+from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
+from ipexctl.hosts.agent import AHEAD
+from ipexctl.hosts.fleet import Fleet, reading
+from ipexctl.hosts.last_outcome import known
+from ipexctl.hosts.suggested_commands import other_pythons, together
+from ipexctl.hosts.target import ROOT, Target
 from ipexctl.verbs import results, sync
-from ipexctl.verbs.facts import ROOT, answer, question
-from ipexctl.verbs.hints import other_pythons, spelled_error, together
+from ipexctl.verbs.facts import answer, question
 from ipexctl.verbs.known import failures
-from ipexctl.verbs.last import known, remember
 from ipexctl.verbs.record import Record
 from ipexctl.verbs.script_sources import read_sources
-from ipexctl.verbs.target import AnyTransport, Target, inventory, root_of
 from ipexctl.verbs.watch import Interrupts, Painter, View
 
 if TYPE_CHECKING:
@@ -85,80 +84,61 @@ class RunOptions:
 
 def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
-    hosts = inventory(target)
-    chosen = choice_of(options, hosts)
+    fleet = Fleet(target, options.root)
+    chosen = choice_of(options, fleet.hosts)
     script = script_of(options)
     files = script.files(options)
-    transport = AnyTransport(target, hosts)
-    painter = Painter(view, target.note, chosen)
-    work = _Run(target, options, script, files, transport, painter, interrupts)
-    try:
-        return work.whole(hosts, chosen)
-    except IpexctlError as e:
-        raise spelled_error(e, target, options.root) from e.__cause__
-    finally:
-        work.close()
+    with fleet:
+        painter = Painter(view, target.note, chosen)
+        try:
+            return _Run(fleet, options, script, files, painter, interrupts).whole(chosen)
+        finally:
+            painter.close()
 
 
 @dataclass
 class _Run:
     """One run from the first connection to its result."""
 
-    target: Target
+    fleet: Fleet
     options: RunOptions
     script: Script
     files: sync.Snapshot | sync.InPlace
-    transport: AnyTransport
     painter: Painter
     interrupts: Interrupts
     run_id: str = field(default_factory=lambda: new_run_id())
-    agents: dict[Host, Agent] = field(default_factory=dict)
     held: dict[str, tuple[Held, ...]] = field(default_factory=dict)  # data sets of each host
 
-    def whole(self, hosts: Inventory, chosen: Choice) -> RunResult:
+    def whole(self, chosen: Choice) -> RunResult:
+        agents = self.fleet.agents
         for note in self.files.notes:
             self.painter.note(note)
         threading.Thread(target=_load, daemon=True).start()
-        nodes = each(hosts.hosts, self._prepare, self.target)
-        for text in (*other_pythons(self.agents.values()), *_borrowed(nodes.values())):
+        nodes = each(self.fleet, self._prepare)
+        for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         plan = self._plan(list(nodes.values()))
         choice.check(chosen, plan)
-        known = {h.name: h for h in self.agents}
+        known = {h.name: h for h in agents}
         used = [known[p.host] for p in plan.hosts]
         self._look(plan, {h: nodes[h] for h in used})
         self.painter.planned(self.run_id, plan)
-        sent = each(used, self._send, self.target)
+        sent = each(self.fleet, self._send, used)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
         result = self._session(plan, record, sent).drive(
-            {h.name: (self.agents[h], sent[h].cwd) for h in used}
+            {h.name: (agents[h], sent[h].cwd) for h in used}
         )
-        remember(hosts, _states(result), "run")
+        self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
         result = replace(result, kept=kept, again=self._again(result, list(nodes.values())))
         record.keep("result.json", result_document(result, failures()))
         self.painter.result(result)
         return result
 
-    def close(self) -> None:
-        for agent in list(self.agents.values()):
-            agent.close()
-        self.transport.close()
-        self.painter.close()
-
-    def _root(self, host: Host) -> str:
-        return root_of(host, self.options.root)
-
     def _prepare(self, host: Host) -> Node:
-        self.agents[host] = reach(self.transport, host, self.target, self.options)
-        node = prepare_on(self.agents[host], self.options, self.run_id)
-        if wanted := self.options.data:
-            from ipexctl.verbs import data
-
-            self.held[host.name] = data.use(self.agents[host], self._root(host), wanted)
-        return node
+        return prepare_on(self.fleet, host, self.options, self.run_id, self.held)
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
         return plan_of(nodes, self.options, self.script, self.held, self.run_id)
@@ -168,9 +148,8 @@ class _Run:
         from ipexctl.verbs import preflight
 
         flight = preflight.Flight(
-            self.target, self.options.root, nodes, self.agents,
-            force=self.options.force, among=self.options.ports is None,
-        )  # fmt: skip
+            self.fleet, nodes, force=self.options.force, among=self.options.ports is None
+        )
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
             self.painter.note,
@@ -178,18 +157,18 @@ class _Run:
         preflight.check(flight, self.painter.note)
 
     def _send(self, host: Host) -> sync.Sent:
-        return self.files.bring(self.agents[host], self._root(host), self.run_id)
+        return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
 
     def _session(self, plan: LaunchPlan, record: Record, sent: Mapping[Host, sync.Sent]) -> Session:
         from ipexctl.verbs.session import Session
 
-        options, makers = self.options, _apart(sent)
+        options, fleet, makers = self.options, self.fleet, _apart(sent)
         return Session(
             plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
             frameworks=self.script.frameworks,
             require_together=options.require_together,
-            all_up=lambda: _spare(self.files, [(self.agents[h], self._root(h)) for h in makers]),
+            all_up=lambda: _spare(self.files, fleet, makers),
         )  # fmt: skip
 
     def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
@@ -212,8 +191,8 @@ class _Run:
         if not record.folder:
             return replace(kept, outputs=("outputs: not fetched, as nothing is kept here",))
         reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
-        there = {h: self.agents[h] for h in _apart(reachable)}
-        roots = {h.name: self._root(h) for h in there}
+        there = {h: self.fleet.agents[h] for h in _apart(reachable)}
+        roots = {h.name: self.fleet.root_of(h) for h in there}
         patterns = results.from_the_top(self.script.project.cwd, wanted)
         wish = results.Wish(patterns, self.run_id, roots, plan.hosts[0].host)
         try:
@@ -237,10 +216,10 @@ def _apart(sent: Mapping[Host, sync.Sent]) -> list[Host]:
     return list(first.values())
 
 
-def _spare(files: sync.Snapshot | sync.InPlace, roots: Sequence[tuple[Agent, str]]) -> None:
-    for agent, root in roots:
+def _spare(files: sync.Snapshot | sync.InPlace, fleet: Fleet, hosts: Sequence[Host]) -> None:
+    for host in hosts:
         with suppress(IpexctlError):  # of a host that is lost the session hears, too
-            files.spare(agent, root)
+            files.spare(fleet.agents[host], fleet.root_of(host))
 
 
 def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
@@ -355,29 +334,28 @@ def _states(result: RunResult) -> dict[str, str]:
     return {**states, result.first.host: "failed"} if result.first else states
 
 
-def reach(transport: Transport, host: Host, target: Target, options: RunOptions) -> Agent:
+def prepare_on(
+    fleet: Fleet, host: Host, options: RunOptions, run_id: str, held: dict[str, tuple[Held, ...]]
+) -> Node:
     """The question for its facts goes with the agent: one round trip less."""
-    asked = question(root_of(host, options.root), listen=False)
-    return connect(transport, host, timeout=target.connect_timeout, ahead=asked)
-
-
-def prepare_on(agent: Agent, options: RunOptions, run_id: str) -> Node:
-    host = agent.host
-    root = root_of(host, options.root)
+    root = fleet.root_of(host)
+    agent = fleet.connect(host, ahead=question(root, listen=False))
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
     done = agent.call("prepare.run", asked).done
-    try:
+    with reading(host.name, "what it says of itself"):
         prepared = launch.read_prepared(done)
-    except ValueError as e:
-        raise HostFailed(f"{host.name}: what it says of itself is not readable ({e})") from None
     if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:
         raise mpi.no_mpirun(host.name, done.get("system"))
     if prepared.mpi and not done.get("mpirun") and not done.get("mpi"):
         raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
+    if options.data:
+        from ipexctl.verbs import data
+
+        held[host.name] = data.use(agent, root, options.data)
     return Node(host, facts, prepared)
 
 
@@ -397,25 +375,25 @@ def _not_ready(what: str, hint: str) -> RunFailed:
     return e
 
 
-def each(hosts: Sequence[Host], work: Callable[[Host], T], target: Target) -> dict[Host, T]:
+def each(
+    fleet: Fleet, work: Callable[[Host], T], hosts: Sequence[Host] | None = None
+) -> dict[Host, T]:
     """The same on all hosts, and all must succeed: a training needs every one of them."""
     from ipexctl.verbs.trust import unknown_keys
 
-    outcomes = fan_out(hosts, work, forks=target.forks)
-    downs = [o for o in outcomes.values() if isinstance(o, HostDown)]
-    if downs:
-        raise unknown_keys(downs, target) or _together(downs, len(hosts))
-    return {h: o for h, o in outcomes.items() if not isinstance(o, HostDown)}
+    found = fleet.each(work, hosts)
+    if downs := list(fleet.downs.values()):
+        raise unknown_keys(downs, fleet.target) or _together(downs, len(found) + len(downs))
+    return found
 
 
 def _together(downs: Sequence[HostDown], total: int) -> IpexctlError:
     first = downs[0]
-    unreachable = {"unreachable", "host-key-unknown", "host-key-changed"}
     what, why = first.what, first.why
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
-    if any(d.slug in unreachable for d in downs):
+    if any(d.state is Recap.UNREACHABLE for d in downs):
         return Unreachable(what, why=why, hint=together(downs))
     only_missing = all(d.slug == "not-installed" for d in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED

@@ -24,12 +24,12 @@ from ipexctl.core.plan.placed import Placed
 from ipexctl.core.runlog import RunState
 from ipexctl.errors import IpexctlError, RunFailed
 from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.target import root_of
 from ipexctl.verbs.daemons import Daemons
 from ipexctl.verbs.known import failures
 from ipexctl.verbs.link import Link
 from ipexctl.verbs.orders import Orders
 from ipexctl.verbs.record import Record
-from ipexctl.verbs.target import root_of
 from ipexctl.verbs.telling import Teller
 from ipexctl.verbs.watch import Interrupts, Painter
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.core import launch, shell
-from ipexctl.core.model import Host
-from ipexctl.errors import HostFailed, InputError, IpexctlError
-from ipexctl.hosts.agent import connect
-from ipexctl.hosts.transport import LocalTransport, Transport
-from ipexctl.verbs.hints import options, spelled_error
-from ipexctl.verbs.target import Target, over_ssh, root_of, whole
+from ipexctl.core.model import Host, Inventory
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.hosts.fleet import Fleet, reading
+from ipexctl.hosts.suggested_commands import options
+from ipexctl.hosts.target import Target, whole
 
 Env = Sequence[tuple[str, str]]
 _PREPENDED = ("PATH", "LD_LIBRARY_PATH")
@@ -39,19 +38,12 @@ def attend(
             hint=f"{shell.quote(('ipexctl', 'shell', name, *_way(target)))} -- COMMAND",
         )
     host = find(target, name)
-    if host.local:
-        env = installed(LocalTransport(), host, root, target.connect_timeout, note)
-        code = subprocess.call(("/bin/sh", "-c", remote_line(env, command)))
+    with Fleet(target, root, Inventory((host,), name)) as fleet:
+        line = remote_line(installed(fleet, host, note), command)
+        if not host.local:
+            return fleet.attend(host, line, pty=terminal)
+        code = subprocess.call(("/bin/sh", "-c", line))
         return code if code >= 0 else 128 - code
-    transport = over_ssh(target, (host,))
-    try:
-        env = installed(transport, host, root_of(host, root), target.connect_timeout, note)
-        line = remote_line(env, command)
-        return transport.attend(host, line, target.connect_timeout, pty=terminal)
-    except IpexctlError as e:
-        raise spelled_error(e, target, root) from e.__cause__
-    finally:
-        transport.close()
 
 
 def _way(target: Target) -> tuple[str, ...]:
@@ -79,30 +71,24 @@ def find(target: Target, name: str) -> Host:
     return found[0]
 
 
-def installed(
-    transport: Transport,
-    host: Host,
-    root: str,
-    timeout: float,
-    note: Callable[[str], None] | None,
-) -> Env:
+def installed(fleet: Fleet, host: Host, note: Callable[[str], None] | None) -> Env:
     """The variables of the environment in use there; none where nothing is installed."""
-    agent = connect(transport, host, timeout=timeout)
+    agent = fleet.connect(host)
     try:
         if agent.hello.kind != "python" and note:
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
-        done = agent.call("prepare.run", {"root": root, "run_id": "shell"}, total=60.0).done
-        return launch.read_prepared(done).mpi_env
-    except ValueError as e:
-        raise HostFailed(f"{host.name}: what it says of itself is not readable ({e})") from None
+        asked = {"root": fleet.root_of(host), "run_id": "shell"}
+        done = agent.call("prepare.run", asked, total=60.0).done
+        with reading(host.name, "what it says of itself"):
+            return launch.read_prepared(done).mpi_env
     except HostFailed as e:
         if e.slug != "not-installed" or not note:
             raise
         note(f"{e.what}; this is the host's own environment")
         return ()
     finally:
-        agent.close()
+        fleet.disconnect(host)
 
 
 def remote_line(env: Env, command: tuple[str, ...]) -> str:

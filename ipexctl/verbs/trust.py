@@ -6,6 +6,7 @@ Other verbs only need `unknown_keys`, which turns every unknown key of a run int
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from ipexctl.core.known_hosts import Standing
@@ -14,8 +15,8 @@ from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.host_keys import HostKey, own_known_hosts, remember, verdict_down
-from ipexctl.verbs.hints import command
-from ipexctl.verbs.target import Target, inventory
+from ipexctl.hosts.suggested_commands import command
+from ipexctl.hosts.target import Target, inventory
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,9 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
 def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
     """Jump hosts by their distance, then the hosts themselves."""
     remote = tuple(h for h in hosts.hosts if not h.local)
-    transport = SshTransport(remote, target.ssh_config, target.secrets)
-    try:
-        ways = [transport.jump_hosts(host) for host in remote]
-        transport.unlock([hop for way in ways for hop in way])
-    finally:
-        transport.close()
+    with closing(SshTransport(remote, target.ssh_config, target.secrets)) as ssh:
+        ways = [ssh.jump_hosts(host) for host in remote]
+        ssh.unlock([hop for way in ways for hop in way])
     depth = max(map(len, ways), default=0)
     jumps = [tuple(dict.fromkeys(w[i] for w in ways if i < len(w))) for i in range(depth)]
     return [*jumps, remote]
@@ -94,14 +92,11 @@ def _scan(
     target: Target, hosts: tuple[Host, ...], confirm: Confirm
 ) -> tuple[list[ShownKey], list[HostDown]]:
     # afresh: it reads what we just wrote
-    transport = SshTransport(hosts, target.ssh_config, target.secrets)
-    transport.unlock([hop for host in hosts for hop in transport.jump_hosts(host)])
-    try:
+    with closing(SshTransport(hosts, target.ssh_config, target.secrets)) as ssh:
+        ssh.unlock([hop for host in hosts for hop in ssh.jump_hosts(host)])
         outcomes = fan_out(
-            hosts, lambda h: transport.host_key(h, target.connect_timeout), forks=target.forks
+            hosts, lambda h: ssh.host_key(h, target.connect_timeout), forks=target.forks
         )
-    finally:
-        transport.close()
     shown = {host: key for host, key in outcomes.items() if isinstance(key, HostKey)}
     downs = [down for down in outcomes.values() if isinstance(down, HostDown)]
     downs += [down for key in shown.values() if (down := verdict_down(key))]

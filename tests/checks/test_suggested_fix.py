@@ -25,8 +25,8 @@ from ipexctl.core.suggested_fix import (
     sudo,
     write,
 )
-from ipexctl.verbs import hints
-from ipexctl.verbs.target import Target
+from ipexctl.hosts import suggested_commands
+from ipexctl.hosts.target import Target
 from tests.checks.cases import ONE_HOST
 from tests.checks.hosts import ROOT, clean, findings
 
@@ -151,8 +151,8 @@ def test_only_our_own_text_is_split_or_given_to_a_shell(path: Path):
 def test_findings_get_the_options_that_their_hints_get():
     target = Target(hosts=("node[1-2]",), transport="openssh")
     found = Finding("X-001", Severity.WARN, "", "t", "e", "w", do("use ", ipexctl("install")))
-    (given,) = hints.with_options([found], target, "/r")
-    assert str(given.fix) == f"use {hints.command(target, 'install', '/r')}"
+    (given,) = suggested_commands.with_options([found], target, "/r")
+    assert str(given.fix) == f"use {suggested_commands.command(target, 'install', '/r')}"
 
 
 def test_environments_that_differ_are_told_with_both_commands():

@@ -30,9 +30,9 @@ from ipexctl.core.suggested_fix import (
     write,
 )
 from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.target import Target
 from ipexctl.verbs.fix import mend
 from ipexctl.verbs.fix import undo as take_back
-from ipexctl.verbs.target import Target
 from tests.checks.hosts import clean, findings, state
 from tests.doctor.test_doctor_lab import doctor
 

@@ -85,6 +85,7 @@ def test_a_new_environment_that_fails_its_proof_leaves_current_as_it_was(shop: S
     assert (bad.code, bad.states) == (1, ["failed"])
     assert "backward gave 7.0" in bad.detail
     assert shop.current == good
+    assert bad.document["bytes_sent"] > 0  # it was sent all the same
 
 
 def test_previous_remembers_what_was_current(shop: Shop) -> None:

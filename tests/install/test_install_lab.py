@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.model import Recap
+from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.verbs.install import install
 from ipexctl.verbs.installing.work import Install, Progress
-from ipexctl.verbs.target import Target
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
 from tests.practice_hosts import Installed

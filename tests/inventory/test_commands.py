@@ -19,8 +19,8 @@ from ipexctl.cli import app
 from ipexctl.core.inventory import parse_hostfile
 from ipexctl.core.settings import Setting, parse_settings
 from ipexctl.errors import InputError
+from ipexctl.hosts.last_outcome import known, remember
 from ipexctl.verbs.init import offered
-from ipexctl.verbs.last import known, remember
 from ipexctl.verbs.settings import defaults, load
 
 ROOT = Path(__file__).parents[2]

@@ -14,9 +14,9 @@ from ipexctl.core.model import Host, Nic
 from ipexctl.errors import RunFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.ssh.config import SshConfig
+from ipexctl.hosts.target import root_of
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.facts import probe
-from ipexctl.verbs.target import root_of
 from tests.made import facts, prepared
 
 CONFIG = """\

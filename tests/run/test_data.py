@@ -19,12 +19,12 @@ from ipexctl.core.sync import PACKED, File, Ignore, Tree
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.hashes import Hashes
+from ipexctl.hosts.target import Target
 from ipexctl.hosts.trees import FRAME
 from ipexctl.ui.data import listed_text
 from ipexctl.verbs import data
 from ipexctl.verbs.folder import Reader, Walk
 from ipexctl.verbs.installing.work import Progress
-from ipexctl.verbs.target import Target
 
 REPO = Path(__file__).parents[2]
 

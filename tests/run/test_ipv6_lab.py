@@ -10,11 +10,11 @@ import pytest
 
 from ipexctl.core.model import Recap
 from ipexctl.core.rows import Request
+from ipexctl.hosts.target import Target
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.verbs.doctor import examine
 from ipexctl.verbs.install import install
 from ipexctl.verbs.installing.work import Install, Progress
-from ipexctl.verbs.target import Target
 from tests.install import over_ssh
 from tests.install.conftest import Shop, shop
 from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with

@@ -11,15 +11,14 @@ from ipexctl.core import launch
 from ipexctl.core import preflight as core
 from ipexctl.core.checks import catalogue
 from ipexctl.core.launch import Node, RunRequest
-from ipexctl.core.model import ClockFacts, Facts, Host, Peer, Severity
+from ipexctl.core.model import ClockFacts, Facts, Host, Inventory, Peer, Severity
 from ipexctl.core.preflight import Judged
 from ipexctl.errors import RunFailed
-from ipexctl.hosts.agent import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import Target
 from ipexctl.verbs import preflight as verb
 from ipexctl.verbs.script_sources import read_sources
 from ipexctl.verbs.sync import Project, never, take
-from ipexctl.verbs.target import Target
 from tests import made
 from tests.checks.hosts import GIB, MIB, ROWS, clean, part
 
@@ -104,25 +103,24 @@ def test_the_same_hosts_are_known_until_they_boot_or_change_their_environment() 
 @pytest.fixture
 def flight():
     hosts = [Host("node01", local=True), Host("node02", local=True)]
-    agents = {host: connect(LocalTransport(), host) for host in hosts}
     nodes = {}
     for i, (host, facts) in enumerate(zip(hosts, two(), strict=True), 1):
         change = part("net", ssh_address=f"127.0.0.{i}", nics=())
         nodes[host] = Node(host, change(facts), made.prepared())
-    yield verb.Flight(Target(), "~/.ipexctl", nodes, agents)
-    for agent in agents.values():
-        agent.close()
+    with Fleet(Target(), hosts=Inventory(tuple(hosts), "")) as fleet:
+        fleet.each(fleet.connect)
+        yield verb.Flight(fleet, nodes)
 
 
 def test_hosts_try_each_other_once_and_are_then_believed(flight, tmp_path: Path) -> None:
     notes: list[str] = []
     memory = tmp_path / "cache" / "preflight.json"
     verb.check(flight, notes.append, memory)
-    asked = [agent._next for agent in flight.agents.values()]
+    asked = [agent._next for agent in flight.fleet.agents.values()]
     assert asked == [4, 4]  # listen, connect, stop listening
     verb.check(flight, notes.append, memory)
     assert notes == []
-    assert [agent._next for agent in flight.agents.values()] == asked
+    assert [agent._next for agent in flight.fleet.agents.values()] == asked
 
 
 def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_path) -> None:

@@ -22,9 +22,9 @@ from ipexctl.core.model import Host
 from ipexctl.errors import InputError, Unreachable
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.terminal import _connection_class
+from ipexctl.hosts.target import Target
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.verbs.shell import find, narrowed, remote_line
-from ipexctl.verbs.target import Target
 from tests.ssh.conftest import keygen
 
 PATIENCE = 90.0

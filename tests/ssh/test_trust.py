@@ -9,7 +9,7 @@ import pytest
 from ipexctl.core.model import Host, HostDown
 from ipexctl.errors import HostKeyUnknown
 from ipexctl.hosts.fleet import fan_out
-from ipexctl.verbs.target import Target
+from ipexctl.hosts.target import Target
 from ipexctl.verbs.trust import ShownKey, trust, unknown_keys
 from tests.ssh.conftest import keygen
 from tests.ssh.test_connect import jump_config, say

@@ -10,7 +10,7 @@ from rich.text import Text
 from ipexctl.core.facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, HostDown, Severity
-from ipexctl.core.report import NOT_REACHED, Report, grouped
+from ipexctl.core.report import Report, grouped
 from ipexctl.ui.doctor.words import STYLES, command, cut, folded, labelled
 
 BLOCKS = 8  # of failures, and of warnings, on the first screen
@@ -53,9 +53,7 @@ def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
 
 def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
     down = same[0]
-    state = "unreachable" if down.slug in NOT_REACHED else "failed"
-    what = down.what.removeprefix(f"{down.host}: ")
-    text = _heading(state, "", [d.host for d in same], what, width)
+    text = _heading(down.state.value, "", [d.host for d in same], down.brief, width)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
     text += labelled("why", why, width) if why else []
     return text + command("fix", down.hint)

@@ -13,11 +13,11 @@ from ipexctl.core.fix import Plan, scripts
 from ipexctl.core.inventory import fold
 from ipexctl.core.report import Report
 from ipexctl.errors import InputError
+from ipexctl.hosts import suggested_commands as hints
+from ipexctl.hosts.target import Target
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.words import command
-from ipexctl.verbs import hints
 from ipexctl.verbs.fix import FixReport
-from ipexctl.verbs.target import Target
 
 
 def show_plan(plans: Sequence[Plan], file: IO[str]) -> None:

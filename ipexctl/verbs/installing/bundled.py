@@ -22,7 +22,7 @@ from ipexctl.hosts import archive
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.installing.locking import read_lock, suits
-from ipexctl.verbs.installing.work import LOCK_FILE, Install, Step, Work
+from ipexctl.verbs.installing.work import LOCK_FILE, Install, Work
 from ipexctl.verbs.versions import table
 
 _ANEW = "ipexctl bundle   # made anew for these hosts, with their Python and glibc"
@@ -122,7 +122,7 @@ def unpack(work: Work, bundle: Bundle) -> Lock:
     def count(n: int) -> None:
         nonlocal done
         done += n
-        work.progress.step(Step("", "unpacking the bundle", done, total))
+        work.step("", "unpacking the bundle", done, total)
 
     archive.unpack(bundle.path, bundle.text, blobs, default_store(os.environ), count)
     return bundle.lock

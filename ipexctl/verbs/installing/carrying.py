@@ -16,11 +16,14 @@ from ipexctl.hosts.pythons import Wanted
 from ipexctl.hosts.resolver import Resolved
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.installing.locking import indexes_of
-from ipexctl.verbs.installing.work import Step, Work
+from ipexctl.verbs.installing.work import Work
 
 
-def carried(work: Work, facts: Sequence[Facts], old: Lock | None) -> Package | None:
-    """The one that is asked for, else the one in the lock. None: the hosts' own are used."""
+def carried(work: Work, facts: Sequence[Facts], old: Lock | None) -> tuple[Package | None, int]:
+    """The one that is asked for, else the one in the lock, and bytes that were fetched for it.
+
+    None: the hosts' own are used.
+    """
     where, version = work.asked.python_from, work.asked.wanted.python
     if where:
         if "/" in version:
@@ -28,13 +31,13 @@ def carried(work: Work, facts: Sequence[Facts], old: Lock | None) -> Package | N
                 f"--python {version} is a Python of the hosts, --python-from brings another",
                 hint="--python 3.11   # says which of those that --python-from has",
             )
-        work.progress.step(Step("", "looking for a Python to carry"))
+        work.step("", "looking for a Python to carry")
         fetcher = Fetcher(default_store(os.environ), indexes_of(work))
         found = pythons.carried(where, Wanted(facts[0].cpu.arch, version), fetcher, os.environ)
-        work.fetched += fetcher.fetched
-        return found
+        return found, fetcher.fetched
     locked = old.cpython if old else None
-    return locked if locked and (not version or is_version(locked.version, version)) else None
+    suits = locked and (not version or is_version(locked.version, version))
+    return locked if suits else None, 0
 
 
 def only(facts: Sequence[Facts], package: Package | None) -> tuple[Facts, ...]:

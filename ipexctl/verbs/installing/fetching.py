@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from ipexctl.core import fetching as core
@@ -14,19 +15,45 @@ from ipexctl.core.lock import Lock, Package
 from ipexctl.core.model import Host
 from ipexctl.errors import InputError
 from ipexctl.hosts import carriers
-from ipexctl.hosts.carriers import SAMPLE, SAMPLE_SECONDS, Fetching, Tell, counter
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.carriers import (
+    SAMPLE,
+    SAMPLE_SECONDS,
+    Carrier,
+    Fetching,
+    Moved,
+    Push,
+    counter,
+)
 from ipexctl.hosts.fetch import Fetcher, sized
-from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.logins import Logins
+from ipexctl.hosts.relay import Relay
 from ipexctl.hosts.resolver import Resolved, Urls
 from ipexctl.hosts.store import Room, absent, default_store
+from ipexctl.verbs.installing import bundled
+from ipexctl.verbs.installing.bundled import Bundle
 from ipexctl.verbs.installing.carrying import check_here
-from ipexctl.verbs.installing.hosts import complete
 from ipexctl.verbs.installing.locking import fetch, get, indexes_of, sized_if_known, urls_of
-from ipexctl.verbs.installing.work import State, Step, Work, note_downs
+from ipexctl.verbs.installing.work import Plan, Work
 
-States = Mapping[Host, State]
+Roots = Mapping[Host, str]
+
+
+@dataclass(frozen=True)
+class Supply:
+    """How the files of the lock reach the hosts; decided before any host gets one.
+
+    `fetch`: who fetches; None if there was nothing to fetch. `all_here`: every file is in the store
+    of this machine. `moved`: bytes moved so far.
+    """
+
+    lock: Lock
+    carrier: Carrier
+    moved: Moved = Moved()
+    fetch: Fetch | None = None
+    all_here: bool = True
 
 
 @dataclass(frozen=True)
@@ -38,44 +65,58 @@ class _Shares:
     reasons: tuple[str, ...]
 
 
-def fetched(work: Work, found: Resolved, states: States, forks: int) -> Lock:
-    """Afterwards every file is here, or the work's carrier knows where hosts get it."""
-    check_here(found.lock)
+def supply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Supply:
+    """Fetch what this machine has to, and choose the carrier that brings files to hosts."""
+    lock, todo = plan.chosen.lock, plan.todo
+    carrier: Carrier = Push(default_store(os.environ).path)
+    if work.asked.relay and len(todo) > 1:
+        where = {part.host.name: part.address for part in todo}
+        carrier = Relay(carrier, where, work.progress.say)
+    if not todo:
+        return Supply(sized_if_known(lock) if plan.chosen.new_lock else lock, carrier)
+    if bundle:
+        return Supply(bundled.unpack(work, bundle), carrier)
+    check_here(lock)
     if work.asked.fetch is Fetch.CONTROLLER:
-        work.fetch = Fetch.CONTROLLER
-        return fetch(work, found)
-    todo = {h: s for h, s in states.items() if not complete(s, found.lock)}
-    lacking = _lacking(work, found.lock, todo, forks)
+        return _by_this_machine(work, plan.found, carrier)
+    return _by_hosts(work, fleet, plan, carrier)
+
+
+def _by_this_machine(work: Work, found: Resolved, carrier: Carrier, before: int = 0) -> Supply:
+    lock, came = fetch(work, found)
+    return Supply(lock, carrier, Moved(fetched=before + came), Fetch.CONTROLLER)
+
+
+def _by_hosts(work: Work, fleet: Fleet, plan: Plan, carrier: Carrier) -> Supply:
+    lock, todo = plan.found.lock, {part.host: part.state.root for part in plan.todo}
+    lacking = _lacking(fleet, lock, todo)
     if not lacking:
-        return sized_if_known(found.lock)
-    shares = _shares(work, found, lacking)
-    todo = {h: s for h, s in todo.items() if h not in work.downs}
-    decision = _decided(work, shares, todo, forks)
-    work.fetch = decision.fetch
+        return Supply(sized_if_known(lock), carrier, all_here=False)
+    shares = _shares(work, plan.found, lacking)
+    todo = {host: root for host, root in todo.items() if host not in fleet.downs}
+    decision, measured = _decided(work, fleet, shares, list(todo))
     work.progress.say(_told(decision, shares))
     if decision.fetch is Fetch.CONTROLLER:
-        return fetch(work, found)
-    _ours(work, found.lock, lacking, shares)
+        return _by_this_machine(work, plan.found, carrier, measured)
+    moved = Moved(fetched=measured + _ours(work, lock, lacking, shares))
     if decision.fetch is Fetch.EACH:
-        theirs = {p.sha256: shares.urls[p.sha256] for p in shares.theirs}
-        work.carrier = Fetching(theirs, work.carrier)
+        carrier = Fetching({p.sha256: shares.urls[p.sha256] for p in shares.theirs}, carrier)
     else:
         host = next(h for h in todo if h.name == decision.host)
-        _through(work, host, todo[host].root, shares)
-    return sized(found.lock, default_store(os.environ))
+        moved += _through(work, fleet.agents[host], todo[host], shares)
+    all_here = decision.fetch is Fetch.NODE0
+    return Supply(sized(lock, default_store(os.environ)), carrier, moved, decision.fetch, all_here)
 
 
-def _lacking(work: Work, lock: Lock, todo: States, forks: int) -> frozenset[str]:
+def _lacking(fleet: Fleet, lock: Lock, todo: Roots) -> frozenset[str]:
     """What any of the hosts has not got yet. Nobody can say that of a file of unknown size."""
     blobs = [p.blob for p in lock.files]
 
     def one(host: Host) -> frozenset[str]:
-        missing = absent(work.agents[host], todo[host].root, blobs)
+        missing = absent(fleet.agents[host], todo[host], blobs)
         return frozenset(b.sha256 for b in missing)
 
-    outcomes = fan_out(list(todo), one, forks=forks)
-    note_downs(work, outcomes)
-    return frozenset().union(*(o for o in outcomes.values() if isinstance(o, frozenset)))
+    return frozenset().union(*fleet.each(one, list(todo)).values())
 
 
 # --- whose file is it ----------------------------------------------------------------------------
@@ -102,21 +143,24 @@ def _why_not(file: Package, url: str, logins: Logins, indexes: Indexes) -> str:
     return "" if file.size else f"{parts.hostname} does not tell how long its files are"
 
 
-def _ours(work: Work, lock: Lock, lacking: frozenset[str], shares: _Shares) -> None:
+def _ours(work: Work, lock: Lock, lacking: frozenset[str], shares: _Shares) -> int:
+    """Fetch what the hosts cannot. Returns the number of bytes fetched."""
     store, theirs = default_store(os.environ), {p.sha256 for p in shares.theirs}
     files = [
         p
         for p in lock.files
         if p.sha256 in lacking and p.sha256 not in theirs and not store.whole(p.blob)
     ]
-    if files:
-        get(work, files, shares.urls)
+    return get(work, files, shares.urls) if files else 0
 
 
 # --- who -----------------------------------------------------------------------------------------
 
 
-def _decided(work: Work, shares: _Shares, todo: States, forks: int) -> Decision:
+def _decided(
+    work: Work, fleet: Fleet, shares: _Shares, todo: Sequence[Host]
+) -> tuple[Decision, int]:
+    """Who fetches, and how many bytes it took to find out."""
     asked = work.asked.fetch
     if not shares.theirs and asked is not Fetch.AUTO and shares.reasons:
         raise InputError(
@@ -125,23 +169,23 @@ def _decided(work: Work, shares: _Shares, todo: States, forks: int) -> Decision:
             hint="--fetch controller   # fetches here and sends",
         )
     if not shares.theirs or not todo:
-        return Decision(Fetch.CONTROLLER, "no host can fetch any of them")
+        return Decision(Fetch.CONTROLLER, "no host can fetch any of them"), 0
     if asked is Fetch.EACH:
-        return Decision(asked, "")
+        return Decision(asked, ""), 0
     if asked is Fetch.NODE0:
-        return Decision(asked, "", next(iter(todo)).name)
+        return Decision(asked, "", todo[0].name), 0
     store = default_store(os.environ)
     missing = [p for p in shares.theirs if not store.whole(p.blob)]
     if not missing:
-        return Decision(Fetch.CONTROLLER, "this machine has the files")
-    return _measured(work, missing, shares.urls, list(todo), forks)
+        return Decision(Fetch.CONTROLLER, "this machine has the files"), 0
+    return _measured(work, fleet, missing, shares.urls, todo)
 
 
 def _measured(
-    work: Work, files: Sequence[Package], urls: Urls, hosts: Sequence[Host], forks: int
-) -> Decision:
+    work: Work, fleet: Fleet, files: Sequence[Package], urls: Urls, hosts: Sequence[Host]
+) -> tuple[Decision, int]:
     """Everybody asks each site for the beginning of its largest file, all at the same time."""
-    work.progress.step(Step("", "asking who reaches the index"))
+    work.step("", "asking who reaches the index")
     sites: dict[str, list[Package]] = {}
     for file in files:
         sites.setdefault(urlsplit(urls[file.sha256]).netloc, []).append(file)
@@ -150,12 +194,10 @@ def _measured(
     fetcher = Fetcher(default_store(os.environ), indexes_of(work))
     with ThreadPoolExecutor(1) as pool:
         here = pool.submit(fetcher.samples, asked, SAMPLE, SAMPLE_SECONDS)
-        there = fan_out(hosts, lambda h: carriers.samples(work.agents[h], asked), forks=forks)
-    note_downs(work, there)
-    came = {h.name: found for h, found in there.items() if isinstance(found, list)}
-    work.fetched += sum(n for found in (here.result(), *came.values()) for n, _ in found)
-    took = {name: core.seconds(sizes, found) for name, found in came.items()}
-    return core.decide(core.seconds(sizes, here.result()), took, sites)
+        there = fleet.each(lambda h: carriers.samples(fleet.agents[h], asked), hosts)
+    came = sum(n for found in (here.result(), *there.values()) for n, _ in found)
+    took = {host.name: core.seconds(sizes, found) for host, found in there.items()}
+    return core.decide(core.seconds(sizes, here.result()), took, sites), came
 
 
 def _told(decision: Decision, shares: _Shares) -> str:
@@ -176,18 +218,14 @@ def _told(decision: Decision, shares: _Shares) -> str:
 # --- one for all ---------------------------------------------------------------------------------
 
 
-def _through(work: Work, host: Host, root: str, shares: _Shares) -> None:
+def _through(work: Work, agent: Agent, root: str, shares: _Shares) -> Moved:
     """One host fetches, this machine takes the files from there: the others are sent them."""
-    store, agent = default_store(os.environ), work.agents[host]
+    store, name = default_store(os.environ), agent.host.name
     wanted = [p.blob for p in shares.theirs if not store.whole(p.blob)]
-    missing = absent(agent, root, wanted)
+    missing, fetched = absent(agent, root, wanted), 0
     if missing:
-        count = counter("fetching", missing, _teller(work, host.name))
-        work.fetched += carriers.fetch_there(agent, root, missing, shares.urls, count, Room())
-    count = counter(f"taking from {host.name}", wanted, _teller(work, ""))
-    for blob in wanted:
-        work.drawn += carriers.draw(agent, root, blob, store, count)
-
-
-def _teller(work: Work, name: str) -> Tell:
-    return lambda text, done, total: work.progress.step(Step(name, text, done, total))
+        count = counter("fetching", missing, partial(work.step, name))
+        fetched = carriers.fetch_there(agent, root, missing, shares.urls, count, Room())
+    count = counter(f"taking from {name}", wanted, partial(work.step, ""))
+    drawn = sum(carriers.draw(agent, root, blob, store, count) for blob in wanted)
+    return Moved(fetched=fetched, drawn=drawn)

@@ -4,212 +4,198 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
 from ipexctl.core import mpi, setvars
 from ipexctl.core import stack as stacks
-from ipexctl.core.changes import Change, between, told
-from ipexctl.core.lock import Lock
+from ipexctl.core.answer import Answer
+from ipexctl.core.changes import told
+from ipexctl.core.lock import Lock, Package
 from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.setvars import Pairs
 from ipexctl.core.software import Mpi
-from ipexctl.core.stack import Stack
-from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.carriers import Moved
+from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.pythons import PYTHON_FILES, unpacked_size
 from ipexctl.hosts.store import Room, default_store, room_for
-from ipexctl.verbs.installing.work import SILENCE, State, Step, Work, note_downs, read_state
-from ipexctl.verbs.target import root_of
+from ipexctl.verbs.installing.fetching import Supply
+from ipexctl.verbs.installing.work import HostInstall, Plan, State, Step, Work, read_state
 
 
-def _alive(work: Work) -> list[Host]:
-    return [host for host in work.agents if host not in work.downs]
+def state_of(fleet: Fleet, host: Host, key: str, own: str = "", *, again: bool = False) -> State:
+    """What the host has of an environment. `own`: "system" if it uses the host's own MPI."""
+    done = fleet.call(host, "marks.state", key=key, mpi=own)
+    return read_state(host.name, done, again=again)
 
 
-def states_of(work: Work, lock: Lock, forks: int) -> dict[Host, State]:
-    def one(host: Host) -> State:
-        own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
-        asked = {"root": root_of(host, work.asked.root), "key": lock.key, "mpi": own}
-        done = work.agents[host].call("marks.state", asked, timeout=SILENCE).done
-        return read_state(host.name, done, again=work.asked.rebuild)
-
-    outcomes = fan_out(_alive(work), one, forks=forks)
-    note_downs(work, outcomes)
-    return {h: s for h, s in outcomes.items() if isinstance(s, State)}
-
-
-def complete(state: State, lock: Lock) -> bool:
-    return state.built and state.proved and state.current == lock.key and not state.stale
-
-
-def changes_to(
-    lock: Lock, states: Mapping[Host, State]
-) -> tuple[tuple[str, tuple[Change, ...]], ...]:
-    """Of the hosts on which something is to do: from what is current to the lock's packages."""
-    wanted = {p.name: p.version for p in lock.packages}
-    return tuple(
-        (host.name, between(dict(state.packages), wanted))
-        for host, state in states.items()
-        if not complete(state, lock)
-    )
-
-
-def would(
-    work: Work, lock: Lock, states: Mapping[Host, State], *, agreed: bool
-) -> dict[Host, HostRecap]:
+def would(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
     """The recap of a rehearsal: nothing was done."""
-    recaps = {}
-    for host, state in states.items():
-        if complete(state, lock):
-            recaps[host] = HostRecap(host.name, Recap.OK, f"has {lock.key}")
-        elif agreed and state.stale:
-            text = f"would build {lock.key} anew"
-            notes = (f"changed by hand: {told(state.changed)}",) if state.changed else ()
-            recaps[host] = HostRecap(host.name, Recap.CHANGED, text, notes=notes)
-        elif agreed:
-            text = f"would become {lock.key}" + (f", is {state.current}" if state.current else "")
-            recaps[host] = HostRecap(host.name, Recap.CHANGED, text)
-        else:
-            recaps[host] = HostRecap(host.name, Recap.SKIPPED, "you said no")
-    return recaps
+    return {part.host: _would(part, plan.chosen.lock.key, agreed=agreed) for part in plan.parts}
+
+
+def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
+    name, state = part.host.name, part.state
+    if part.complete:
+        return HostRecap(name, Recap.OK, f"has {key}")
+    if not agreed:
+        return HostRecap(name, Recap.SKIPPED, "you said no")
+    if state.stale:
+        notes = (f"changed by hand: {told(state.changed)}",) if state.changed else ()
+        return HostRecap(name, Recap.CHANGED, f"would build {key} anew", notes=notes)
+    now = f", is {state.current}" if state.current else ""
+    return HostRecap(name, Recap.CHANGED, f"would become {key}{now}")
 
 
 def on_hosts(
-    work: Work, stack: Stack, lock: Lock, states: Mapping[Host, State], forks: int
-) -> dict[Host, HostRecap]:
-    building = any(not s.built or s.stale for s in states.values())
-    room = _room(work, lock) if building else Room()
+    work: Work, fleet: Fleet, plan: Plan, supply: Supply
+) -> tuple[dict[Host, HostRecap], Moved]:
+    """Apply the plan. The bytes moved include those to hosts that failed afterwards."""
+    parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
+    building = any(part.builds for part in parts.values())
+    room = _room(plan, supply) if building else Room()
+    moved: dict[Host, Moved] = {}
 
     def one(host: Host) -> HostRecap:
-        return _OneHost(work, stack, lock, room, work.agents[host]).install(states[host])
+        part, built = parts[host], False
+        steps = _InstallOnHost(
+            fleet.agents[host], part.state.root, plan, supply, work.progress.step
+        )
+        if part.complete:
+            return steps.recap(Recap.OK, "nothing to do")
+        if part.builds:
+            steps.make_room(part.state)
+            moved[host] = steps.bring(room)
+            built = steps.build(fresh=part.state.stale)
+        proved, switched = steps.proved(), steps.switch()
+        state = Recap.CHANGED if built or switched else Recap.OK
+        return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
 
-    outcomes = fan_out(list(states), one, forks=forks)
-    note_downs(work, outcomes)
-    return {h: r for h, r in outcomes.items() if isinstance(r, HostRecap)}
+    return fleet.each(one, list(parts)), sum(moved.values(), Moved())
 
 
-def _room(work: Work, lock: Lock) -> Room:
+def _room(plan: Plan, supply: Supply) -> Room:
     """As far as it is known here: of what hosts fetch themselves, their builder looks at it."""
+    if supply.all_here:
+        return plan.disk or disk_needed(supply.lock, supply.lock.packages)
+    return disk_needed(supply.lock, ())
+
+
+def disk_needed(lock: Lock, packages: Sequence[Package]) -> Room:
+    """The disk space to unpack these packages and the lock's Python, all in the local store."""
     store = default_store(os.environ)
-    room = room_for([store.path(p.blob) for p in lock.packages]) if work.all_here else Room()
+    room = room_for([store.path(p.blob) for p in packages])
     python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
     return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
 
 
-class _OneHost:
-    """The steps on one host, in order; a step that fails raises and `current` stays what it was."""
+Modules = Sequence[tuple[str, str, str]]  # as stack.modules and borrow.modules tell them
 
-    def __init__(self, work: Work, stack: Stack, lock: Lock, room: Room, agent: Agent) -> None:
-        self._work = work
-        self._stack = stack
-        self._lock = lock
-        self._room = room
+
+class EnvOnHost:
+    """An environment on one host: prove it, switch to it, report it. Raises HostFailed."""
+
+    def __init__(self, agent: Agent, root: str, key: str, step: Callable[[Step], None]) -> None:
+        self.host = agent.host.name
+        self.prefix = f"{root}/envs/{key}"
         self._agent = agent
-        self._host = agent.host.name
+        self._ours = {"root": root, "key": key}
+        self._step = step
+        self._began = time.monotonic()
 
-    def install(self, state: State) -> HostRecap:
-        began = time.monotonic()
-        if complete(state, self._lock):
-            return HostRecap(self._host, Recap.OK, "nothing to do", time.monotonic() - began)
-        built, sent = False, 0
-        if not state.built or state.stale:
-            self._make_room(state)
-            sent = self._bring(state.root)
-            built = self._build(state.root, fresh=state.stale)
-        proved = self._prove(state.root)
-        switched = self._switch(state.root)
-        return HostRecap(
-            self._host,
-            Recap.CHANGED if built or switched else Recap.OK,
-            proved,
-            time.monotonic() - began,
-            sent=sent,
+    def call(self, op: str, **asked: object) -> Answer:
+        header = {**self._ours, **asked}
+        return self._agent.call(op, header, timeout=SILENCE, on_event=self._hear).done
+
+    def prove(self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool) -> str:
+        """Returns what was proved, in words. `system`: `starter` is the host's own MPI."""
+        self.tell("proving")
+        done = self.call(
+            "envs.prove",
+            mpi=mpi.SYSTEM if system else "",
+            mpirun=mpi.alone(starter, 2) if starter else [],
+            modules=[list(row) for row in modules],
+            env=[list(pair) for pair in (*env, *mpi.alone_vars(starter))],
         )
+        return stacks.proved_text(done)
 
-    def _make_room(self, state: State) -> None:
+    def own_mpi(self, **asked: object) -> Mpi:
+        """The host's mpirun."""
+        said = self.call("prepare.mpirun", **asked)["system"]
+        with reading(self.host):
+            found = mpi.of_host(said)
+        if found is None:
+            raise mpi.no_mpirun(self.host, said)
+        return found
+
+    def switch(self) -> bool:
+        """Make it current. False if it already was."""
+        return self.call("envs.switch").flag("changed")
+
+    def recap(
+        self, state: Recap, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
+    ) -> HostRecap:
+        return HostRecap(self.host, state, detail, time.monotonic() - self._began, notes, sent)
+
+    def tell(self, text: str, done: int = 0, total: int = 0) -> None:
+        self._step(Step(self.host, text, done, total))
+
+    def _hear(self, frame: Frame) -> None:
+        if frame.header.get("event") == "waiting":
+            self.tell("waiting for another install")
+
+
+class _InstallOnHost(EnvOnHost):
+    """An environment built from the files of a lock."""
+
+    def __init__(
+        self, agent: Agent, root: str, plan: Plan, supply: Supply, step: Callable[[Step], None]
+    ) -> None:
+        super().__init__(agent, root, supply.lock.key, step)
+        self._root = root
+        self._stack = plan.chosen.stack
+        self._lock = supply.lock
+        self._carrier = supply.carrier
+
+    def make_room(self, state: State) -> None:
         if state.stale:
-            asked = {"root": state.root, "key": self._lock.key, "mark": state.mark}
-            self._agent.call("upkeep.aside", asked, timeout=SILENCE, on_event=self._hear)
+            self.call("upkeep.aside", mark=state.mark)
 
-    def _bring(self, root: str) -> int:
-        """Bytes that were sent from here."""
+    def bring(self, room: Room) -> Moved:
         blobs = [p.blob for p in self._lock.files]
-        moved = self._work.carrier.bring(self._agent, root, blobs, self._tell, self._room)
-        self._work.count(moved)
-        return moved.sent
+        return self._carrier.bring(self._agent, self._root, blobs, self.tell, room)
 
-    def _build(self, root: str, *, fresh: bool) -> bool:
+    def build(self, *, fresh: bool) -> bool:
         """False: another install had built it meanwhile."""
-        self._tell("building")
-        asked = {
-            "root": root,
-            "key": self._lock.key,
-            "python": self._stack.interpreter(self._host),
-            "wheels": [[p.file, p.sha256] for p in self._lock.packages],
-            "uv": self._lock.uv.sha256,
-            "cpython": self._lock.cpython.sha256 if self._lock.cpython else "",
-            "fresh": fresh,
-        }
-        call = self._agent.call("envs.build", asked, timeout=SILENCE, on_event=self._hear)
-        return call.done.flag("built")
+        self.tell("building")
+        done = self.call(
+            "envs.build",
+            python=self._stack.interpreter(self.host),
+            wheels=[[p.file, p.sha256] for p in self._lock.packages],
+            uv=self._lock.uv.sha256,
+            cpython=self._lock.cpython.sha256 if self._lock.cpython else "",
+            fresh=fresh,
+        )
+        return done.flag("built")
 
-    def _prove(self, root: str) -> str:
-        """What was shown, in words."""
-        self._tell("proving")
-        prefix = f"{root}/envs/{self._lock.key}"
-        starter = self._mpi(prefix)
-        ours = mpi.env_vars(prefix, starter)
-        script, env = self._with_setvars(root, ours)
-        asked = {
-            "root": root,
-            "key": self._lock.key,
-            "mpi": mpi.SYSTEM if self._lock.mpi == mpi.SYSTEM else "",
-            "mpirun": mpi.alone(starter, 2) if starter else [],
-            "modules": [list(m) for m in stacks.modules(self._stack.row, self._lock.version)],
-            "env": [list(pair) for pair in (*env, *mpi.alone_vars(starter))],
-        }
-        call = self._agent.call("envs.prove", asked, timeout=SILENCE, on_event=self._hear)
+    def proved(self) -> str:
         own = self._lock.mpi == mpi.SYSTEM
+        packages = {p.name: p.version for p in self._lock.packages}
+        starter = self.own_mpi() if own else mpi.in_packages(packages, self.prefix)
+        script, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
+        modules = stacks.modules(self._stack.row, self._lock.version)
         return (
-            stacks.proved_text(call.done)
+            self.prove(starter, env, modules, system=own)
             + f" with this host's {starter}" * own
             + ", setvars.sh sourced" * bool(script)
         )
 
-    def _mpi(self, prefix: str) -> Mpi | None:
-        if self._lock.mpi != mpi.SYSTEM:
-            return mpi.in_packages({p.name: p.version for p in self._lock.packages}, prefix)
-        said = self._agent.call("prepare.mpirun", {}, timeout=SILENCE).done["system"]
-        try:
-            found = mpi.of_host(said)
-        except ValueError as e:
-            raise HostFailed(f"{self._host}: what it says is not readable ({e})") from None
-        if found is None:
-            raise mpi.no_mpirun(self._host, said)
-        return found
-
-    def _with_setvars(self, root: str, ours: Pairs) -> tuple[str, Pairs]:
+    def _with_setvars(self, ours: Pairs) -> tuple[str, Pairs]:
         """The script of the bindings in this environment, "" if there is none, and the variables
         of a process that uses them."""
         if not self._stack.row.oneccl:
             return "", ours
-        asked = {"root": root, "key": self._lock.key}
-        done = self._agent.call("envs.setvars", asked, timeout=SILENCE, on_event=self._hear).done
-        try:
+        done = self.call("envs.setvars")
+        with reading(self.host):
             return done.text("script"), setvars.merged(ours, setvars.checked(done["set"]))
-        except ValueError as e:
-            raise HostFailed(f"{self._host}: what it says is not readable ({e})") from None
-
-    def _switch(self, root: str) -> bool:
-        asked = {"root": root, "key": self._lock.key}
-        call = self._agent.call("envs.switch", asked, timeout=SILENCE, on_event=self._hear)
-        return call.done.flag("changed")
-
-    def _hear(self, frame: Frame) -> None:
-        if frame.header.get("event") == "waiting":
-            self._tell("waiting for another install")
-
-    def _tell(self, text: str, done: int = 0, total: int = 0) -> None:
-        self._work.progress.step(Step(self._host, text, done, total))

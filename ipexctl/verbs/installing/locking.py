@@ -19,7 +19,7 @@ from ipexctl.hosts.indexes import Indexes, from_pip, merged
 from ipexctl.hosts.resolver import Resolved, Urls
 from ipexctl.hosts.store import default_store
 from ipexctl.verbs.installing import needs
-from ipexctl.verbs.installing.work import Cuda, Step, Work
+from ipexctl.verbs.installing.work import Cuda, Work
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
@@ -30,7 +30,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
         if old and suits(old, stack) and needs.same(old, extra):
             needs.check_hashes(old, extra)
             return Resolved(stack, old, {}), False
-    work.progress.step(Step("", "resolving"))
+    work.step("", "resolving")
     indexes = indexes_of(work)
     found = resolver.resolve(candidates, indexes, os.environ, extra)
     needs.check_hashes(found.lock, extra)
@@ -91,25 +91,20 @@ def write_lock(path: Path, lock: Lock) -> None:
         raise NotHere(f"cannot write {path}", why=str(e)) from None
 
 
-def fetch(work: Work, found: Resolved) -> Lock:
-    """Afterwards every file of the lock is in the store, and the lock knows the sizes."""
+def fetch(work: Work, found: Resolved) -> tuple[Lock, int]:
+    """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
     store, lock = default_store(os.environ), found.lock
     missing = [p for p in _indexed(lock).files if not store.whole(p.blob)]
-    if missing:
-        get(work, missing, urls_of(work, found))
-    return sized(lock, store)
+    fetched = get(work, missing, urls_of(work, found)) if missing else 0
+    return sized(lock, store), fetched
 
 
-def get(work: Work, files: Sequence[Package], urls: Urls) -> None:
-    """From the index into the store."""
+def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
+    """From the index into the store. Returns the bytes that came."""
     fetcher = Fetcher(default_store(os.environ), indexes_of(work))
     total = sum(p.size for p in files)
-    fetcher.fetch(
-        files,
-        urls,
-        lambda n: work.progress.step(Step("", "fetching", fetcher.done, total)),
-    )
-    work.fetched += fetcher.fetched
+    fetcher.fetch(files, urls, lambda n: work.step("", "fetching", fetcher.done, total))
+    return fetcher.fetched
 
 
 def urls_of(work: Work, found: Resolved) -> Urls:

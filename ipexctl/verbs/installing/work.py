@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -14,19 +11,16 @@ from ipexctl.core.answer import Answer
 from ipexctl.core.changes import Change, read_changes, rows
 from ipexctl.core.fetching import Fetch
 from ipexctl.core.lock import Lock
-from ipexctl.core.model import Host, HostDown, HostRecap, Recap
+from ipexctl.core.model import Host, HostRecap, PerHost
 from ipexctl.core.rows import Request
 from ipexctl.core.stack import Stack
-from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostFailed, worst_exit
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.carriers import Carrier, Moved, Push
+from ipexctl.hosts.fleet import reading
 from ipexctl.hosts.indexes import Indexes
-from ipexctl.hosts.store import default_store
-from ipexctl.verbs.facts import ROOT
+from ipexctl.hosts.resolver import Resolved
+from ipexctl.hosts.store import Room
+from ipexctl.hosts.target import ROOT
 
 LOCK_FILE = "ipexctl.lock"
-SILENCE = 60.0  # a host that works says so more often
-UNREACHABLE = frozenset({"unreachable", "host-key-unknown", "host-key-changed"})
 
 
 class Cuda(Enum):
@@ -73,85 +67,6 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What would change on which host, before it is done."""
-
-    chosen: Chosen
-    changes: tuple[tuple[str, tuple[Change, ...]], ...]
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a host (or, with host "", this machine) is doing now. total 0: not counted."""
-
-    host: str
-    text: str
-    done: int = 0
-    total: int = 0
-
-
-@dataclass(frozen=True)
-class InstallReport:
-    recaps: tuple[HostRecap, ...]
-    chosen: Chosen | None
-    fetched: int  # bytes from package indexes, whoever fetched them
-    sent: int  # bytes to hosts
-    seconds: float
-    check: bool = False
-    fetch: Fetch | None = None  # who did; None: there was nothing to bring
-    drawn: int = 0  # bytes from the host that fetched for all
-    passed: int = 0  # bytes from host to host
-
-    @property
-    def exit_code(self) -> int:
-        codes = {Recap.UNREACHABLE: EXIT_UNREACHABLE, Recap.FAILED: EXIT_FAILED}
-        return worst_exit([codes[r.state] for r in self.recaps if r.state in codes])
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where the verb tells what it does. Calls to `step` come from many threads."""
-
-    chosen: Callable[[Chosen], None] = lambda chosen: None
-    step: Callable[[Step], None] = lambda step: None
-    say: Callable[[str], None] = lambda text: None
-    # Asked once, if there is something to do. False: the user says no.
-    agreed: Callable[[Planned], bool] = lambda planned: True
-
-
-@dataclass
-class Work:
-    """One install under way."""
-
-    asked: Install
-    progress: Progress
-    agents: dict[Host, Agent] = field(default_factory=dict)
-    downs: dict[Host, HostDown] = field(default_factory=dict)
-    fetched: int = 0
-    sent: int = 0
-    drawn: int = 0
-    passed: int = 0
-    fetch: Fetch | None = None
-    carrier: Carrier = field(default_factory=lambda: Push(default_store(os.environ).path))
-    _counting: threading.Lock = field(default_factory=threading.Lock)
-
-    def count(self, moved: Moved) -> None:
-        """Called from many threads."""
-        with self._counting:
-            self.sent += moved.sent
-            self.fetched += moved.fetched
-            self.passed += moved.passed
-
-    @property
-    def all_here(self) -> bool:
-        """Are all files in the store of this machine, once they have been fetched?"""
-        return self.asked.fetch is Fetch.CONTROLLER or self.fetch in (
-            Fetch.CONTROLLER,
-            Fetch.NODE0,
-        )
-
-
-@dataclass(frozen=True)
 class State:
     """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
     built; `again`: it is to be built anew even so; `mark`: which build it is.
@@ -170,28 +85,112 @@ class State:
     def stale(self) -> bool:
         return self.built and bool(self.changed or self.again)
 
+    def complete(self, key: str) -> bool:
+        return self.built and self.proved and self.current == key and not self.stale
+
+
+@dataclass(frozen=True)
+class HostInstall:
+    """The part of a plan for one host. `address`: where other hosts reach it; "" if unknown.
+
+    `changes`: from the packages of its current environment to those of the lock.
+    """
+
+    host: Host
+    state: State
+    complete: bool
+    changes: tuple[Change, ...] = ()
+    address: str = ""
+
+    @property
+    def builds(self) -> bool:
+        return not self.state.built or self.state.stale
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an install will do. Making it changes nothing; --check ends with it.
+
+    `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
+    `fetched`: bytes downloaded to make the plan.
+    """
+
+    chosen: Chosen
+    found: Resolved
+    parts: tuple[HostInstall, ...]
+    folder: Path
+    disk: Room | None = None
+    fetched: int = 0
+
+    @property
+    def todo(self) -> tuple[HostInstall, ...]:
+        return tuple(part for part in self.parts if not part.complete)
+
+    @property
+    def changes(self) -> tuple[tuple[str, tuple[Change, ...]], ...]:
+        """The package changes of each host that is not complete."""
+        return tuple((part.host.name, part.changes) for part in self.todo)
+
+    @property
+    def to_send(self) -> int:
+        """Upper bound in bytes: hosts that build may have some files already."""
+        size = sum(package.size for package in self.chosen.lock.files)
+        return size * sum(part.builds for part in self.todo)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a host (or, with host "", this machine) is doing now. total 0: not counted."""
+
+    host: str
+    text: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class InstallReport(PerHost):
+    recaps: tuple[HostRecap, ...] = ()
+    chosen: Chosen | None = None
+    fetched: int = 0  # bytes from package indexes, whoever fetched them
+    sent: int = 0  # bytes to hosts
+    seconds: float = 0.0
+    check: bool = False
+    fetch: Fetch | None = None  # who did; None: there was nothing to bring
+    drawn: int = 0  # bytes from the host that fetched for all
+    passed: int = 0  # bytes from host to host
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the verb tells what it does. Calls to `step` come from many threads."""
+
+    chosen: Callable[[Chosen], None] = lambda chosen: None
+    step: Callable[[Step], None] = lambda step: None
+    say: Callable[[str], None] = lambda text: None
+    # Asked once, if there is something to do. False: the user says no.
+    agreed: Callable[[Plan], bool] = lambda plan: True
+
+
+@dataclass(frozen=True)
+class Work:
+    """The request of one install and its progress callbacks."""
+
+    asked: Install
+    progress: Progress
+
+    def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
+        """Report progress; thread-safe if the callback is. `host` "" means this machine."""
+        self.progress.step(Step(host, text, done, total))
+
 
 def read_state(host: str, done: Answer, *, again: bool) -> State:
     """Raises HostFailed."""
     found = done["packages"]
-    try:
+    with reading(host, "its environment"):
         changed = read_changes(done["changed"])
         packages = rows([list(p) for p in found.items()] if isinstance(found, dict) else None, 2)
-    except ValueError as e:
-        raise HostFailed(f"{host}: its environment is not readable ({e})") from None
     return State(
         done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
         again, tuple((name, version) for name, version in packages), done.text("mark"),
     )  # fmt: skip
-
-
-def note_downs(work: Work, outcomes: Mapping[Host, object]) -> None:
-    for host, outcome in outcomes.items():
-        if isinstance(outcome, HostDown):
-            work.downs[host] = outcome
-
-
-def recap_of(down: HostDown, began: float) -> HostRecap:
-    state = Recap.UNREACHABLE if down.slug in UNREACHABLE else Recap.FAILED
-    notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
-    return HostRecap(down.host, state, down.what, time.monotonic() - began, notes)

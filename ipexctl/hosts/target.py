@@ -11,9 +11,11 @@ from ipexctl.core.inventory import MAX_TEXT, parse_hostfile, parse_hosts, this_m
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.select import select
 from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts.last_outcome import known
 from ipexctl.hosts.ssh.secrets import Secrets
-from ipexctl.hosts.transport import Channel, LocalTransport, RemoteTransport, Transport
+from ipexctl.hosts.transport import RemoteTransport
 
+ROOT = "~/.ipexctl"  # ipexctl's folder on a host
 TRANSPORTS = ("paramiko", "openssh")
 
 
@@ -58,8 +60,6 @@ def inventory(target: Target) -> Inventory:
         target.note(note)
     if not target.limit and not target.exclude:
         return hosts
-    from ipexctl.verbs.last import known
-
     return select(hosts, target.limit, target.exclude, known(hosts))
 
 
@@ -103,25 +103,6 @@ def _read(path: Path) -> str:
     except (OSError, UnicodeDecodeError, ValueError) as e:
         raise InputError(f"cannot read the hostfile {path}", why=str(e)) from None
     return text
-
-
-class AnyTransport:
-    """This machine through a child process, every other host through SSH."""
-
-    def __init__(self, target: Target, hosts: Inventory) -> None:
-        self._local = LocalTransport()
-        self._ssh: Transport | None = None
-        remote = tuple(h for h in hosts.hosts if not h.local)
-        if remote:
-            self._ssh = over_ssh(target, remote)
-
-    def open(self, host: Host, command: str, timeout: float) -> Channel:
-        transport = self._local if host.local or self._ssh is None else self._ssh
-        return transport.open(host, command, timeout)
-
-    def close(self) -> None:
-        if self._ssh:
-            self._ssh.close()
 
 
 def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:

@@ -10,8 +10,7 @@ from ipexctl.core import shell
 from ipexctl.core.model import Finding, HostDown
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
-from ipexctl.verbs.facts import ROOT
-from ipexctl.verbs.target import Target
+from ipexctl.hosts.target import ROOT, Target
 
 # The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
 # One that names its hosts is left alone.

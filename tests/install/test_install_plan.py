@@ -1,0 +1,87 @@
+"""An install's plan: made without changing anything, the same with --check and without."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host, Recap
+from ipexctl.core.rows import Request
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import Target
+from ipexctl.verbs.install import install, plan_for
+from ipexctl.verbs.installing.hosts import would
+from ipexctl.verbs.installing.work import HostInstall, Install, Plan, Progress, State, Work
+from tests.install.conftest import Shop
+
+
+@pytest.fixture
+def asked(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Install:
+    for name, value in shop.environ().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_STATE_HOME", str(shop.folder / "state"))
+    request = Request(mpi="none", stack="stock")
+    return Install(wanted=request, root=str(shop.root), folder=shop.work)
+
+
+def planned(asked: Install) -> Plan:
+    with Fleet(Target(), asked.root) as fleet:
+        plan = plan_for(Work(asked, Progress()), fleet)
+    assert plan
+    return plan
+
+
+def test_what_a_host_gets_is_known_before_anything_is_changed(shop, asked):
+    plan = planned(asked)
+    (part,) = plan.todo
+    assert [str(change) for change in part.changes] == ["numpy 2.0 added", "torch 2.13.0+cpu added"]
+    assert (part.builds, plan.to_send, plan.disk) == (True, plan.chosen.to_fetch, None)
+    assert (plan.to_send > plan.chosen.lock.size, plan.folder) == (True, shop.work)  # and uv
+    assert (shop.envs(), list(shop.work.iterdir())) == ([], [])
+    (recap,) = would(plan, agreed=True).values()
+    assert (recap.state, recap.detail) == (Recap.CHANGED, f"would become {plan.chosen.lock.key}")
+
+
+def test_the_plan_that_is_agreed_to_is_the_one_of_check(asked):
+    seen: list[Plan] = []
+
+    def no(plan: Plan) -> bool:
+        seen.append(plan)
+        return False
+
+    install(Target(), asked, Progress(agreed=no))
+    install(Target(), replace(asked, check=True), Progress(agreed=no))
+    assert seen == [planned(asked)] * 2
+
+
+def test_after_it_nothing_is_left_to_do_and_a_rebuild_knows_its_disk(asked):
+    report = install(Target(), asked, Progress())
+    assert [r.state for r in report.recaps] == [Recap.CHANGED]
+    plan = planned(asked)
+    assert (plan.todo, plan.changes, plan.to_send, plan.disk) == ((), (), 0, None)
+    again = planned(replace(asked, rebuild=True))
+    assert again.disk and again.disk.bytes > 0
+    assert (again.to_send > 0, again.chosen.to_fetch) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "complete", "builds"),
+    [
+        (State("/r", built=False, proved=False, current=""), False, True),
+        (State("/r", built=True, proved=False, current="k"), False, False),
+        (State("/r", built=True, proved=True, current="old"), False, False),
+        (State("/r", built=True, proved=True, current="k"), True, False),
+        (State("/r", built=True, proved=True, current="k", again=True), False, True),
+    ],
+)
+def test_what_is_there_decides_what_is_done(state, complete, builds):
+    part = HostInstall(Host("a"), state, state.complete("k"))
+    assert (part.complete, part.builds) == (complete, builds)
+
+
+def test_a_plan_cannot_be_changed(asked):
+    plan = planned(asked)
+    with pytest.raises(FrozenInstanceError):
+        plan.folder = Path("/")
