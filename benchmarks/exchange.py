@@ -18,14 +18,13 @@ import time
 from pathlib import Path
 
 WATCH = """
-import sys, types
-module = types.ModuleType("traffic")
-exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), module.__dict__)
+import sys
+from ipexctl.remote import traffic
 class Call:
     def emit(self, event):
         pass
-watch = module.Traffic(Call(), int(sys.argv[2]))
-for rank, pid in enumerate(sys.argv[3:]):
+watch = traffic.Traffic(Call(), int(sys.argv[1]))
+for rank, pid in enumerate(sys.argv[2:]):
     watch.add(rank, int(pid))
 watch.loop(lambda: False)
 """
@@ -47,7 +46,6 @@ if dist.get_rank() == 0:
     print("steps/s", steps / (time.perf_counter() - began))
 dist.destroy_process_group()
 """
-TRAFFIC = Path(__file__).parents[1] / "ipexctl" / "remote" / "traffic.py"
 
 
 def measured(
@@ -70,7 +68,7 @@ def measured(
     counter = None
     if watched:
         pids = [str(process.pid) for process in started]
-        counter = subprocess.Popen([sys.executable, "-c", WATCH, str(TRAFFIC), str(port), *pids])
+        counter = subprocess.Popen([sys.executable, "-c", WATCH, str(port), *pids])
     said = [process.communicate()[0] for process in started]
     cpu = 0.0
     if counter:

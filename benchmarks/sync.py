@@ -122,7 +122,7 @@ def _ipexctl(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[s
 
 
 def _spare(agent: Agent, key: str) -> None:
-    agent.call("trees.spare", {"root": "~/.ipexctl", "key": key}, timeout=300)
+    agent.call("files.synced_folders.keep_spare", {"root": "~/.ipexctl", "key": key}, timeout=300)
 
 
 def _rsync(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[str, float]:

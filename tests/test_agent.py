@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -158,7 +158,7 @@ def test_a_python_that_is_no_plain_path_is_refused(python):
 # --- calls ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", ["probe.nothing", "nowhere.facts", "nodot", "main.__init__"])
+@pytest.mark.parametrize("op", ["facts.probe.nothing", "nowhere.facts", "nodot", "main.__init__"])
 def test_an_unknown_operation_is_an_error_and_the_agent_lives_on(agent, op):
     with pytest.raises(HostFailed, match="here: "):
         agent.call(op)
@@ -167,8 +167,8 @@ def test_an_unknown_operation_is_an_error_and_the_agent_lives_on(agent, op):
 
 def test_two_calls_at_once_each_get_their_own_answer(agent):
     dead = [["dead", "127.0.0.1", 1]]
-    one = agent.start("net.connect", {"targets": dead})
-    two = agent.start("net.listen", {})
+    one = agent.start("facts.host_network.connect", {"targets": dead})
+    two = agent.start("facts.host_network.listen", {})
     answers: dict[int, Frame] = {}
     for frame in agent.frames(30.0):
         if "done" in frame.header:
@@ -180,7 +180,7 @@ def test_two_calls_at_once_each_get_their_own_answer(agent):
 
 
 def test_connections_are_tried_at_once_and_told_one_by_one(agent):
-    port = agent.call("net.listen").done["port"]
+    port = agent.call("facts.host_network.listen").done["port"]
     targets = [
         ["good", "127.0.0.1", port],
         ["six", "::1", port],
@@ -189,7 +189,7 @@ def test_connections_are_tried_at_once_and_told_one_by_one(agent):
         ["no address", "not-an-address", 9],
         ["no port", "127.0.0.1", 99999999],
     ]
-    done = agent.call("net.connect", {"targets": targets, "timeout": 5.0}).done
+    done = agent.call("facts.host_network.connect", {"targets": targets, "timeout": 5.0}).done
     errors = dict(done["results"])
     assert set(errors) == {t[0] for t in targets}
     assert (errors["good"], errors["closed"]) == ("", "Connection refused")
@@ -201,7 +201,7 @@ def test_connections_are_tried_at_once_and_told_one_by_one(agent):
 
 def test_the_agent_ends_when_the_controller_is_gone():
     agent = connect(LocalTransport(), HERE)
-    agent.start("net.listen", {})
+    agent.start("facts.host_network.listen", {})
     pid = agent.channel._process.pid
     agent.channel._process.stdin.close()
     assert agent.channel.exit_status(20.0) == 0
@@ -266,8 +266,13 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 @pytest.mark.parametrize(
     ("op", "modules"),
     [
-        ("runs.host", {"runs", "blobs", "follow", "rank", "bootstrap", "sample", "traffic"}),
-        ("bench.memory", {"bench", "commands", "net"}),
+        (
+            "run.runs.host",
+            {"install.blobs"}
+            | {f"run.{name}" for name in ("runs", "log_follower", "health_sampler", "traffic")}
+            | {"run.rank_wrapper", "run.mpirun_bootstrap"},
+        ),
+        ("facts.benchmark.memory", {"facts.benchmark", "child_processes", "facts.host_network"}),
         ("nothing.known", set()),
     ],
 )
@@ -275,9 +280,69 @@ def test_a_host_gets_the_modules_of_an_operation_and_no_others(op, modules):
     assert shipping.needed(op) == modules
 
 
-def test_every_module_is_needed_somewhere_and_named_where_it_is_used():
+def test_every_module_is_needed_somewhere():
     texts = shipping.texts()
-    assert {name for op in texts for name in shipping.needed(op)} == set(texts)
-    for name, text in texts.items():
-        used = re.findall(r"\b(?:agent|_agent)\.module\(([^)]*)\)", text)
-        assert {word.strip('"') for word in used} <= set(texts), name
+    needed = {name for module in texts for name in shipping.needed(f"{module}.op")}
+    assert needed | shipping.boot_modules() == set(texts)
+
+
+def test_every_import_of_a_module_is_seen():
+    """Also in functions; of an import of a name out of a module, the module counts."""
+    modules = shipping.texts().keys()
+    for module, text in shipping.texts().items():
+        expected = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ipexctl"):
+                below = (node.module or "").removeprefix("ipexctl.remote").removeprefix(".")
+                names = {f"{below}.{alias.name}".removeprefix(".") for alias in node.names}
+                assert names <= modules or below in modules, ast.unparse(node)
+                expected |= (names | {below}) & modules
+        assert shipping.imports(module) == expected, module
+
+
+THREADS = r"""
+import sys, threading
+failed, start = [], threading.Barrier(16)
+def load(name):
+    try:
+        start.wait()
+        __import__(name)
+        assert any(n.startswith("op_") for n in vars(sys.modules[name])), name
+    except BaseException as e:
+        failed.append((name, e))
+names = [n for n in sources if "\ndef op_" in sources[n]] * 16
+for at in range(0, len(names) - len(names) % 16, 16):
+    threads = [threading.Thread(target=load, args=(n,)) for n in names[at : at + 16]]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+print(failed)
+"""
+
+
+def test_threads_may_import_at_once(tmp_path):
+    sources = {f"ipexctl.remote.{name}": text for name, text in shipping.texts().items()}
+    boot = f"{sources['ipexctl.remote.boot']}\nsources = {sources!r}\n"
+    boot += "sys.meta_path.insert(0, SourceImporter(sources))\n" + THREADS
+    (tmp_path / "boot.py").write_text(boot)
+    command = [sys.executable, "-IS", str(tmp_path / "boot.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_package_of_our_name_on_the_host_is_not_taken(tmp_path, monkeypatch):
+    (tmp_path / "ipexctl").mkdir()
+    (tmp_path / "ipexctl" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    agent = connect(LocalTransport(), HERE)
+    try:
+        assert probe(agent).host == "here"
+    finally:
+        agent.close()
+
+
+def test_a_failure_of_ours_is_told_with_its_lines(agent):
+    with pytest.raises(HostFailed) as caught:
+        agent.call("facts.probe.nothing")
+    assert 'File "ipexctl/remote/main.py", line ' in caught.value.why
+    assert 'getattr(sys.modules[module], "op_" + op)' in caught.value.why

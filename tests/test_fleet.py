@@ -153,7 +153,7 @@ def test_connections_end_with_the_fleet_and_its_error_suggests_what_works():
     target = Target(hosts=("a", "b", "c"))
     with pytest.raises(InputError) as raised, fleet(target) as hosts:
         agents = hosts.each(hosts.connect)
-        assert hosts.call(A, "upkeep.list", root="/nothing", sizes=False)["envs"] == []
+        assert hosts.call(A, "install.root_upkeep.list", root="/nothing", sizes=False)["envs"] == []
         hosts.disconnect(B)
         assert set(hosts.agents) == {A, C}
         raise InputError("no", hint="ipexctl install")

@@ -110,7 +110,7 @@ def _core_may(i: Import) -> bool:
 
 
 def _remote_may(i: Import) -> bool:
-    return i.target.partition(".")[0] in sys.stdlib_module_names
+    return i.is_of("ipexctl.remote") or i.target.partition(".")[0] in sys.stdlib_module_names
 
 
 def _cycles(imports: list[Import], sources: dict[str, str]) -> Iterator[list[str]]:
@@ -252,6 +252,19 @@ PLANTED = [
         {"ipexctl.remote.a": "import os, yaml"},
         ["ipexctl.remote.a:1 imports yaml: remote runs on hosts that have only Python itself"],
         id="remote with a library",
+    ),
+    pytest.param(
+        {"ipexctl.remote.a": "from ipexctl.errors import InputError"},
+        [
+            "ipexctl.remote.a:1 imports ipexctl.errors: "
+            "remote runs on hosts that have only Python itself"
+        ],
+        id="remote with what stays here",
+    ),
+    pytest.param(
+        {"ipexctl.remote.a": "import os\nfrom ipexctl.remote import b", "ipexctl.remote.b": ""},
+        [],
+        id="remote with another module of remote",
     ),
     pytest.param(
         {"ipexctl.verbs.a": "from ipexctl.remote import main", "ipexctl.remote.main": ""},

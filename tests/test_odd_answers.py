@@ -104,11 +104,11 @@ def measured(agent: Agent) -> object:
 
 
 def speed(agent: Agent) -> object:
-    return bench.host_bench("h", agent.call("bench.host").done)
+    return bench.host_bench("h", agent.call("facts.benchmark.host").done)
 
 
 def port(agent: Agent) -> object:
-    return agent.call("bench.serve").done.whole("port", 65535)
+    return agent.call("facts.benchmark.serve").done.whole("port", 65535)
 
 
 def there(agent: Agent) -> object:

@@ -145,7 +145,9 @@ LARGE = 5 * CHUNK  # large enough to be worth keeping half of it
 
 def begun(agent: Agent, root: Path, blob: Blob, content: bytes) -> int:
     """Half of the blob is on the host; the call stays open."""
-    number = agent.start("blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
+    number = agent.start(
+        "install.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]}
+    )
     agent.feed(number, {}, content[: blob.size // 2])
     next(f for f in agent.frames(60) if f.header.get("event") == "got")
     return number
@@ -201,7 +203,7 @@ def test_of_two_that_bring_the_same_large_blob_the_second_waits_for_the_first(
     [blob] = files(tmp_path, content)
     root = tmp_path / "root"
     first = begun(other, root, blob, content)
-    agent.start("blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
+    agent.start("install.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
     frames = agent.frames(60)
     assert next(frames).header["event"] == "waiting"
     if first_ends == "whole":
@@ -238,7 +240,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("header", "message"), HOSTILE)
-@pytest.mark.parametrize("op", ["blobs.have", "blobs.put"])
+@pytest.mark.parametrize("op", ["install.blobs.have", "install.blobs.put"])
 def test_the_agent_refuses_hostile_roots_hashes_and_sizes(
     agent: Agent, tmp_path: Path, op: str, header: dict[str, object], message: str
 ) -> None:
@@ -250,7 +252,9 @@ def test_the_agent_refuses_hostile_roots_hashes_and_sizes(
 
 
 def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> None:
-    number = agent.start("blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]})
+    number = agent.start(
+        "install.blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]}
+    )
     agent.feed(number, {}, b"four")
     with pytest.raises(HostFailed, match="4 bytes came where 3 were left"):
         agent.wait(number)

@@ -347,9 +347,9 @@ def test_a_snapshot_is_on_the_host_as_it_is_here(agent: Agent, tmp_path: Path) -
 
 def test_what_a_host_lacks_may_take_several_frames(tmp_path, monkeypatch) -> None:
     texts = shipping.texts()
-    few = texts["trees"].replace("MANY = 100000", "MANY = 2")
-    assert few != texts["trees"]
-    monkeypatch.setattr(shipping, "texts", lambda: {**texts, "trees": few})
+    few = texts["files.synced_folders"].replace("MANY = 100000", "MANY = 2")
+    assert few != texts["files.synced_folders"]
+    monkeypatch.setattr(shipping, "texts", lambda: {**texts, "files.synced_folders": few})
     shipping.packed.cache_clear()
     folder = fill(tmp_path / "p", {name: name for name in "abcde"})
     agent = connect(LocalTransport(), Host("here", local=True))
@@ -381,7 +381,7 @@ def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(age
     first = taken(folder)
     first.bring(agent, str(tmp_path / root), "run-1")
     asked = {"root": str(tmp_path / root), "key": first.bundle.tree.key}
-    assert agent.call("trees.spare", asked).done == {}
+    assert agent.call("files.synced_folders.keep_spare", asked).done == {}
     (spare,) = (tmp_path / root / "blobs/spare").iterdir()
     mark = (spare / "a.py").stat().st_ino
     (folder / "link").unlink()

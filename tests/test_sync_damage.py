@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from ipexctl.core.sync import PACKED
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
-from ipexctl.verbs import sync
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.files import synced_folders
 from tests.test_sync import fill, taken
 
 
@@ -55,35 +54,17 @@ def test_a_large_file_that_was_damaged_on_a_host_is_sent_again(agent, tmp_path) 
     assert (root / "runs/run-3/work/large").read_bytes() == large
 
 
-class Refused(Exception):
-    """What remote/main.py calls Failure."""
-
-
-class Modules:
-    """The agent, as far as a module of it sees it."""
-
-    def __init__(self) -> None:
-        self.loaded: dict[str, Any] = {}
-
-    def module(self, name: str) -> Any:
-        if name not in self.loaded:
-            path = Path(sync.__file__).parent.parent / "remote" / f"{name}.py"
-            self.loaded[name] = module = ModuleType(name)
-            module.__dict__.update(agent=self, Failure=Refused)
-            exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__)
-        return self.loaded[name]
-
-
 def test_a_large_file_is_hashed_too_where_the_filesystem_clones_it(tmp_path, monkeypatch) -> None:
-    trees = Modules().module("trees")
-    monkeypatch.setattr(trees, "cloned", lambda source, fd: os.write(fd, source.read()) > 0)
+    monkeypatch.setattr(
+        synced_folders, "cloned", lambda source, fd: os.write(fd, source.read()) > 0
+    )
     blob, copy = tmp_path / "blob", tmp_path / "copy"
     blob.write_bytes(b"good")
     sha = hashlib.sha256(b"good").hexdigest()
     with copy.open("wb") as file:
-        trees.copy(str(blob), file.fileno(), sha)
+        synced_folders.copy(str(blob), file.fileno(), sha)
     assert copy.read_bytes() == b"good"
     overwritten(blob, b"evil")
-    with copy.open("wb") as file, pytest.raises(Refused, match="damaged on the disk"):
-        trees.copy(str(blob), file.fileno(), sha)
+    with copy.open("wb") as file, pytest.raises(Failure, match="damaged on the disk"):
+        synced_folders.copy(str(blob), file.fileno(), sha)
     assert not blob.exists()

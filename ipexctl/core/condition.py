@@ -1,4 +1,7 @@
-"""How a machine is set: frequencies, kernel switches, limits, sessions (remote/state.py)."""
+"""How a machine is set: frequencies, kernel switches, limits, sessions.
+
+Read by remote/facts/machine_state.py.
+"""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def recognised(said: str, folder: str) -> Mpi | None:
 
 
 def of_host(said: object) -> Mpi | None:
-    """The host's own, as remote/prepare.py tells of it. Raises ValueError."""
+    """The host's own, as remote/run/run_environment.py tells of it. Raises ValueError."""
     if said is None:
         return None
     folder, text = (said.get(k) for k in ("bin", "says")) if isinstance(said, dict) else ("", "")

@@ -1,4 +1,7 @@
-"""What is installed on a host and what its environment says, as remote/software.py read it."""
+"""What is installed on a host and what its environment says.
+
+Read by remote/facts/installed_software.py.
+"""
 
 from __future__ import annotations
 

@@ -123,14 +123,14 @@ def fetch_there(
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
     asked = {"root": root, "files": files, "room": [room.bytes, room.files], "direct": direct}
-    done = agent.call("fetching.bring", asked, timeout=SILENCE, on_event=hear).done
+    done = agent.call("install.blob_download.fetch", asked, timeout=SILENCE, on_event=hear).done
     return done.whole("fetched")
 
 
 def samples(agent: Agent, addresses: Sequence[str]) -> list[Sample]:
     """The beginning of each file, as this host gets it."""
     asked = {"addresses": list(addresses), "bytes": SAMPLE, "seconds": SAMPLE_SECONDS}
-    done = agent.call("fetching.measure", asked, timeout=SILENCE).done
+    done = agent.call("install.blob_download.measure", asked, timeout=SILENCE).done
     found = [(came, float(took)) for came, took in done.rows("samples", int, float)]
     if len(found) != len(addresses):
         raise _unreadable(agent)
@@ -146,7 +146,7 @@ def draw(agent: Agent, root: str, blob: Blob, store: Store, on_bytes: OnBytes) -
         begin = out.seek(0, 2)
         on_bytes(begin)
         asked = {"root": root, "sha256": blob.sha256, "from": begin}
-        number = agent.start("fetching.draw", asked)
+        number = agent.start("install.blob_download.read", asked)
         for frame in agent.frames(SILENCE):
             if frame.header["id"] != number:
                 continue

@@ -155,7 +155,7 @@ class Relay:
         asked = {"root": root, "blobs": [b.sha256 for b in blobs], "token": self._token}
         with suppress(HostFailed):
             if address := self._reached_at.get(name, ""):
-                port = agent.call("serving.open", asked).done.whole("port", 65535)
+                port = agent.call("install.blob_server.open", asked).done.whole("port", 65535)
                 return _Giver(name, address, port, self._token)
         return None
 
@@ -163,5 +163,5 @@ class Relay:
 def _unreached(giver: _Giver, agent: Agent) -> str:
     """Why the host does not get at the giver, "" if it does."""
     asked = {"targets": [[giver.name, giver.address, giver.port]], "timeout": REACHED}
-    done = agent.call("net.connect", asked, timeout=REACHED + 10).done
+    done = agent.call("facts.host_network.connect", asked, timeout=REACHED + 10).done
     return next((plain(error) for _, error in done.rows("results", str, str)), "no answer")

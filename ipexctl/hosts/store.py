@@ -71,7 +71,7 @@ def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
     found: list[Blob] = []
     for some in _batches(list({b.sha256: b for b in blobs}.values())):
         asked = {"root": root, "blobs": [[b.sha256, b.size] for b in some]}
-        done = agent.call("blobs.have", asked, timeout=SILENCE).done
+        done = agent.call("install.blobs.have", asked, timeout=SILENCE).done
         known, missing = {b.sha256: b for b in some}, done["missing"]
         if not isinstance(missing, list) or not {*map(str, missing)} <= known.keys():
             raise done.odd("it misses what it was not asked for")
@@ -103,7 +103,7 @@ def _send(
 ) -> Sent:
     pairs = [[b.sha256, b.size] for b in blobs]
     asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
-    number = agent.start("blobs.put", asked)
+    number = agent.start("install.blobs.put", asked)
     answers = _answers(agent, number)
     begins = _begins(blobs, next(answers, Answer(agent.host.name, {})))
     left = sum(b.size - begin for b, begin in begins.items())

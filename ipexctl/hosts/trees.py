@@ -64,7 +64,7 @@ def bring(
     bundle: Bundle,
     asked: Mapping[str, Any],
     *,
-    module: str = "trees",
+    module: str = "files.synced_folders",
     on_bytes: store.OnBytes = lambda size: None,
 ) -> Brought:
     """Has the host lay out the tree as `asked` says. What it has does not travel.
@@ -124,7 +124,7 @@ def _completed(
 
 def make_spare(agent: Agent, bundle: Bundle, root: str) -> None:
     """Has the host make a copy for the next run, and does not wait for it."""
-    agent.start("trees.spare", {"root": root, "key": bundle.tree.key})
+    agent.start("files.synced_folders.keep_spare", {"root": root, "key": bundle.tree.key})
 
 
 class _Missing:

@@ -5,8 +5,8 @@ Requests: {"id", "op", ...args}; further frames with the same id go to the opera
 Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {"id", "error": ...}.
 
 Nothing is kept on the host: the sources arrive over the same stdin, before the first request that
-needs them (see hosts/shipping.py), and a module is compiled when it is first used. When stdin ends,
-all ends.
+needs them (see hosts/shipping.py), and a module is compiled when it is first imported. When stdin
+ends, all ends.
 """
 
 import json
@@ -15,19 +15,12 @@ import queue
 import struct
 import sys
 import threading
-import types
 import zlib
+
+from ipexctl.remote.failure import Failure
 
 HEAD = struct.Struct(">II")
 LIMIT = 64 << 20
-
-
-class Failure(Exception):
-    """What the controller shows to the user."""
-
-    def __init__(self, what, why="", hint="", slug="host-failed"):
-        Exception.__init__(self, what)
-        self.what, self.why, self.hint, self.slug = what, why, hint, slug
 
 
 class Call:
@@ -55,23 +48,8 @@ class Agent:
         self.sources = sources
         self.calls = {}
         self.lock = threading.Lock()
-        self.load_lock = threading.RLock()
         self.at_end = []
         self.heard = None  # set by operations that hold a lease: called on every frame
-
-    # -- modules --
-
-    def module(self, name):
-        """A module of remote/, made from the text that came over stdin."""
-        full = "ipexctl_remote_" + name
-        with self.load_lock:
-            if full not in sys.modules:
-                module = types.ModuleType(full)
-                module.__dict__.update(agent=self, Failure=Failure)
-                sys.modules[full] = module
-                code = compile(self.sources[name], "<ipexctl remote/%s.py>" % name, "exec")
-                exec(code, module.__dict__)
-            return sys.modules[full]
 
     # -- frames --
 
@@ -126,18 +104,17 @@ class Agent:
 
     def run(self, call, header, body):
         try:
-            name, op = header["op"].split(".", 1)
             call.body = body
-            done = getattr(self.module(name), "op_" + op)(call, header)
+            done = operation(header["op"])(call, header)
             self.write({"id": call.number, "done": done or {}})
         except Failure as e:
             error = {"what": e.what, "why": e.why, "hint": e.hint, "slug": e.slug}
             self.write({"id": call.number, "error": error})
         except (BrokenPipeError, ValueError) as e:
             if not self.sink.closed and not isinstance(e, BrokenPipeError):
-                self.write({"id": call.number, "error": bug()})
+                self.write({"id": call.number, "error": agent_bug()})
         except BaseException:
-            self.write({"id": call.number, "error": bug()})
+            self.write({"id": call.number, "error": agent_bug()})
         finally:
             self.calls.pop(call.number, None)
 
@@ -154,7 +131,14 @@ class Agent:
                 pass
 
 
-def bug():
+def operation(name):
+    """`install.blobs.put` is the function op_put of that module."""
+    module, _, op = ("ipexctl.remote." + name).rpartition(".")
+    __import__(module)
+    return getattr(sys.modules[module], "op_" + op)
+
+
+def agent_bug():
     import traceback
 
     text = traceback.format_exc()
@@ -163,7 +147,7 @@ def bug():
 
 
 def start(sources, marker):
-    """Called by the boot line. stdout belongs to frames alone; anything printed goes to stderr."""
+    """Called by boot.py. stdout belongs to frames alone; anything printed goes to stderr."""
     sink = os.fdopen(os.dup(1), "wb", 1 << 16)
     os.dup2(2, 1)
     sink.write(marker)

@@ -33,7 +33,7 @@ def _computed(fleet: Fleet, able: Mapping[Host, Facts], python: str) -> tuple[Ho
             "threads": of.cores(able[host]) or 1,
             "timeout": CHILD_TIMEOUT,
         }
-        reply = fleet.agents[host].call("bench.host", args, timeout=_QUIET)
+        reply = fleet.agents[host].call("facts.benchmark.host", args, timeout=_QUIET)
         return bench.host_bench(host.name, reply.done)
 
     found: dict[str, HostBench] = {}
@@ -53,7 +53,7 @@ def _linked(fleet: Fleet, able: Mapping[Host, Facts]) -> tuple[Link, ...]:
     token = secrets.token_hex(16)
 
     def serve(host: Host) -> int:
-        reply = fleet.agents[host].call("bench.serve", {"token": token}, timeout=_QUIET)
+        reply = fleet.agents[host].call("facts.benchmark.serve", {"token": token}, timeout=_QUIET)
         return reply.done.whole("port", 65535)
 
     addressed = [host for host, facts in able.items() if of.peer_address(facts)]
@@ -74,7 +74,7 @@ def _linked(fleet: Fleet, able: Mapping[Host, Facts]) -> tuple[Link, ...]:
                 "bytes": LINK_BYTES,
                 "seconds": LINK_SECONDS,
             }
-            reply = fleet.agents[host].call("bench.link", args, timeout=_QUIET)
+            reply = fleet.agents[host].call("facts.benchmark.link", args, timeout=_QUIET)
             return bench.links(host.name, [name], reply.done)
 
         outcomes = fan_out([by_name[name] for name in plan], one, forks=bench.AT_ONCE)

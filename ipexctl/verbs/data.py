@@ -76,7 +76,8 @@ def push(
         def one(host: Host) -> HostRecap:
             asked = {"root": fleet.root_of(host), "name": name, "hub": core.hub_kind(tree)}
             heard = _heard(host.name, tree.bytes, progress)
-            brought = trees.bring(fleet.connect(host), bundle, asked, module="data", on_bytes=heard)
+            agent = fleet.connect(host)
+            brought = trees.bring(agent, bundle, asked, module="files.datasets", on_bytes=heard)
             held = _held(host, brought.done)
             sent[host.name] = brought.sent
             same = brought.done.get("same") is True
@@ -128,18 +129,22 @@ def remove(
             raise InputError(f"no host has data called {name}", hint="ipexctl data ls")
         if not agreed(Listed(having, fleet.recaps())):
             return Removed(name, (), done=False)
-        recaps = fleet.each(lambda host: _removed(host, fleet.call(host, "data.remove", name=name)))
+        recaps = fleet.each(
+            lambda host: _removed(host, fleet.call(host, "files.datasets.remove", name=name))
+        )
         return Removed(name, fleet.recaps(recaps))
 
 
 def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
     fleet.connect(host)
-    return _all(host, fleet.call(host, "data.list"))
+    return _all(host, fleet.call(host, "files.datasets.list"))
 
 
 def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
     """What the host has of them; it is not removed while the agent lives."""
-    return _all(agent.host, agent.call("data.use", {"root": root, "names": list(names)}).done)
+    return _all(
+        agent.host, agent.call("files.datasets.use", {"root": root, "names": list(names)}).done
+    )
 
 
 def planned(

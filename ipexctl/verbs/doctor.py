@@ -141,7 +141,7 @@ def connect_all(
         names = [name for name, _, _ in targets if not is_address(name) and name not in labels]
         args = {"targets": targets + beside, "names": names, "timeout": PEER_TIMEOUT}
         reply = seen[host.name].agent.call(
-            "net.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
+            "facts.host_network.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
         )
         errors, resolved = _results(reply.done), _resolved(reply.done)
         return [

@@ -80,7 +80,7 @@ def kept(target: Target, root: str = ROOT) -> Kept:
 
 def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:
     fleet.connect(host)
-    done = fleet.call(host, "upkeep.list", sizes=sizes)
+    done = fleet.call(host, "install.root_upkeep.list", sizes=sizes)
     with reading(host.name, "what it keeps"):
         return core.read_shelf(host.name, done)
 
@@ -91,7 +91,7 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
 
         def one(host: Host) -> Drift:
             fleet.connect(host)
-            done = fleet.call(host, "drift.compare", full=full)
+            done = fleet.call(host, "install.env_drift.compare", full=full)
             with reading(host.name, "its environment"):
                 return read_drift(host.name, done)
 
@@ -133,7 +133,7 @@ def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> H
         stays = shelf.current or "nothing"
         return HostRecap(host.name, Recap.FAILED, why, notes=(f"current stays {stays}",))
     if not check:
-        fleet.call(host, "upkeep.rollback", key=key)
+        fleet.call(host, "install.root_upkeep.rollback", key=key)
     now = "would be" if check else "is"
     before = shelf.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
@@ -163,7 +163,9 @@ def remove(
             if not shelf.envs and not shelf.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
             going = _going(shelf, keys)
-            return _removal(host.name, fleet.call(host, "upkeep.remove", keys=going, check=check))
+            return _removal(
+                host.name, fleet.call(host, "install.root_upkeep.remove", keys=going, check=check)
+            )
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())
         done = any(r.removed or r.blobs for r in found) and agreed(found)

@@ -18,7 +18,7 @@ def probe(agent: Agent, root: str = ROOT) -> Facts:
 
 def question(root: str = ROOT, *, listen: bool, fs: str = "/") -> Ahead:
     """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests)."""
-    return "probe.facts", {"root": root, "listen": listen, "fs": fs}
+    return "facts.probe.facts", {"root": root, "listen": listen, "fs": fs}
 
 
 def probe_and_listen(

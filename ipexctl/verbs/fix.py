@@ -35,7 +35,7 @@ def mend(target: Target, agree: Callable[[Sequence[Plan]], bool], root: str = RO
 
         def look(host: Host) -> Plan:
             _connect(fleet, host)
-            return fix.plan(host.name, fleet.call(host, "fixes.look"))
+            return fix.plan(host.name, fleet.call(host, "install.host_fixes.plan"))
 
         found = fleet.each(look)
         plans = tuple(found.values())
@@ -44,7 +44,9 @@ def mend(target: Target, agree: Callable[[Sequence[Plan]], bool], root: str = RO
             return FixReport(plans, (), fleet.failures, agreed=not wanted)
 
         def apply(host: Host) -> Done:
-            return fix.done(host.name, fleet.call(host, "fixes.apply", keys=wanted[host]))
+            return fix.done(
+                host.name, fleet.call(host, "install.host_fixes.apply", keys=wanted[host])
+            )
 
         done = fleet.each(apply, tuple(wanted))
         return FixReport(plans, tuple(done.values()), fleet.failures)
@@ -56,7 +58,7 @@ def undo(target: Target, root: str = ROOT) -> FixReport:
 
         def one(host: Host) -> Done:
             _connect(fleet, host)
-            return fix.done(host.name, fleet.call(host, "fixes.undo"))
+            return fix.done(host.name, fleet.call(host, "install.host_fixes.undo"))
 
         done = fleet.each(one)
         return FixReport((), tuple(done.values()), fleet.failures)

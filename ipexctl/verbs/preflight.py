@@ -149,7 +149,7 @@ def _peers(flight: Flight) -> tuple[Peer, ...]:
     agents, forks = flight.fleet.agents, flight.fleet.target.forks
 
     def listen(host: Host) -> Seen:
-        port = agents[host].call("net.listen").done.get("port")
+        port = agents[host].call("facts.host_network.listen").done.get("port")
         usable = port if isinstance(port, int) and 0 < port < 65536 else None
         return Seen(agents[host], flight.nodes[host].facts, usable)
 
@@ -159,7 +159,7 @@ def _peers(flight: Flight) -> tuple[Peer, ...]:
     tried = connect_all(hosts, seen, forks).values()
     for one in seen.values():
         with suppress(OSError):
-            one.agent.start("net.deaf")
+            one.agent.start("facts.host_network.close")
     return tuple(peer for peers in tried if not isinstance(peers, HostDown) for peer in peers)
 
 

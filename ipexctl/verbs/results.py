@@ -89,7 +89,9 @@ def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) ->
 
 def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
     asked = {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
-    done = agent.call("results.list", {**asked, "patterns": list(wish.patterns)}, timeout=120).done
+    done = agent.call(
+        "run.result_files.list", {**asked, "patterns": list(wish.patterns)}, timeout=120
+    ).done
     files: list[tuple[str, int]] = [(path, size) for path, size in done.rows("files", str, int)]
     others = other_folders(wish) if agent.host.name == wish.first else frozenset()
     count, total = 0, 0
@@ -148,7 +150,7 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
     try:
         for offset in range(0, size, PIECE):
             wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
-            done = agent.call("results.read", wanted, on_event=part).done
+            done = agent.call("run.result_files.read", wanted, on_event=part).done
             if why := done.get("refused"):
                 raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
             if left != max(0, size - offset - PIECE):

@@ -345,7 +345,7 @@ def prepare_on(
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
-    done = agent.call("prepare.run", asked).done
+    done = agent.call("run.run_environment.find", asked).done
     with reading(host.name, "what it says of itself"):
         prepared = launch.read_prepared(done)
     if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:

@@ -146,7 +146,7 @@ class Session:
         link.heard = link.moved = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
         root = root_of(link.agent.host, self.root)
-        link.number = link.agent.start("runs.host", self.orders.of(name, root, link.work))
+        link.number = link.agent.start("run.runs.host", self.orders.of(name, root, link.work))
         threading.Thread(target=self._listen, args=(name, link), daemon=True).start()
 
     def _listen(self, name: str, link: Link) -> None:

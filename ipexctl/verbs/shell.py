@@ -79,7 +79,7 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None] | None) -> E
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
         asked = {"root": fleet.root_of(host), "run_id": "shell"}
-        done = agent.call("prepare.run", asked, total=60.0).done
+        done = agent.call("run.run_environment.find", asked, total=60.0).done
         with reading(host.name, "what it says of itself"):
             return launch.read_prepared(done).mpi_env
     except HostFailed as e:

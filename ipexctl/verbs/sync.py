@@ -82,7 +82,7 @@ class InPlace:
         home = Path.home()
         below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
         asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
-        return Sent(agent.call("trees.there", asked).done.path("cwd"))
+        return Sent(agent.call("files.synced_folders.find_script", asked).done.path("cwd"))
 
     def spare(self, agent: Agent, root: str) -> None:
         return None

@@ -76,7 +76,7 @@ def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
     if fleet.connect(host).hello.kind != "python":
         raise HostFailed(f"{host.name}: no Python 3.6 or newer there", hint="ipexctl doctor")
     progress.step(Step(host.name, "looking"))
-    done = fleet.call(host, "borrow.look", path=path)
+    done = fleet.call(host, "install.existing_env.inspect", path=path)
     with reading(host.name, "its environment"):
         look = borrow.read_look(host.name, done)
     if not look.torch:
@@ -117,7 +117,7 @@ class _UseOnHost(EnvOnHost):
 
     def use(self) -> HostRecap:
         state, found = self._state, self._found
-        taken = self.call("borrow.take", path=self._asked.path).flag("built")
+        taken = self.call("install.existing_env.link", path=self._asked.path).flag("built")
         starter, system = self._mpi()
         whole = state.built and not taken and self._proved(system=system)
         if whole and state.current == found.key:
@@ -128,7 +128,7 @@ class _UseOnHost(EnvOnHost):
         return self.recap(Recap.CHANGED, said, notes=notes)
 
     def _proved(self, *, system: bool) -> bool:
-        return self.call("marks.state", mpi=mpi.SYSTEM if system else "").flag("proved")
+        return self.call("install.env_marks.state", mpi=mpi.SYSTEM if system else "").flag("proved")
 
     def _proof(self, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)

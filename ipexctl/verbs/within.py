@@ -51,7 +51,7 @@ def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT
 
 def _on_host(fleet: Fleet, host: Host, argv: Sequence[str], say: Hear) -> int:
     name, agent = host.name, fleet.agents[host]
-    done = fleet.call(host, "prepare.run", run_id="exec")
+    done = fleet.call(host, "run.run_environment.find", run_id="exec")
     with reading(name, "what it says of itself"):
         env = launch.read_prepared(done).mpi_env
     streams = {"out": Lines(), "err": Lines()}
@@ -62,7 +62,9 @@ def _on_host(fleet: Fleet, host: Host, argv: Sequence[str], say: Hear) -> int:
             say(name, line, event == "err")
 
     asked = {"argv": list(argv), "env": [list(pair) for pair in env]}
-    code = agent.call("within.exec", asked, timeout=SILENCE, on_event=told).done.whole("code", 255)
+    code = agent.call("run.exec_in_env.exec", asked, timeout=SILENCE, on_event=told).done.whole(
+        "code", 255
+    )
     for event, lines in streams.items():
         for line in lines.end():
             say(name, line, event == "err")

@@ -121,7 +121,7 @@ def read_pids(pids: Path) -> list[int]:
 
 
 def test_without_torch_the_kernel_is_asked_all_the_same(agent):
-    done = agent.call("bench.host", {"root": "/nowhere", "threads": 1}, timeout=60).done
+    done = agent.call("facts.benchmark.host", {"root": "/nowhere", "threads": 1}, timeout=60).done
     found = bench.host_bench("here", done)
     assert found.amx in ("granted", "denied", "absent", "old-kernel")
     assert found.status in ("no-torch", "ok")
@@ -129,7 +129,7 @@ def test_without_torch_the_kernel_is_asked_all_the_same(agent):
 
 def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):
     python, pids = hanging(tmp_path)
-    done = agent.call("bench.host", {"python": python, "timeout": 0.1}, timeout=60).done
+    done = agent.call("facts.benchmark.host", {"python": python, "timeout": 0.1}, timeout=60).done
     assert bench.host_bench("here", done).status == "late"
     assert [gone(pid) for pid in read_pids(pids)] == [True, True]
 
@@ -137,7 +137,7 @@ def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):
 def test_a_child_ends_with_the_agent(tmp_path):
     agent = connect(LocalTransport(), HERE)
     python, pids = hanging(tmp_path)
-    agent.start("bench.host", {"python": python, "timeout": 600})
+    agent.start("facts.benchmark.host", {"python": python, "timeout": 600})
     running = read_pids(pids)
     agent.close()
     assert [gone(pid) for pid in running] == [True, True]
@@ -157,7 +157,7 @@ def test_a_torch_that_cannot_be_imported_is_told_with_its_words(
     there = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); exec(sys.argv[1])"
     # the agent runs PYTHON -I -c TEXT
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 -I -c "{there}" "$3"\n')
-    done = agent.call("bench.host", {"python": python, "timeout": 60}, timeout=60).done
+    done = agent.call("facts.benchmark.host", {"python": python, "timeout": 60}, timeout=60).done
     found = bench.host_bench("here", done)
     assert (found.status, why in found.why) == (status, True), found
 
@@ -192,7 +192,7 @@ def test_a_copy_in_memory_has_its_full_size_or_is_left_out(agent, tmp_path, kib,
     (tmp_path / "torch.py").write_text(STUB)
     (tmp_path / "machine.py").write_text(MEMORY.format(kib, str(tmp_path)))
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 {tmp_path}/machine.py "$3"\n')
-    done = agent.call("bench.host", {"python": python, "timeout": 60}, timeout=60).done
+    done = agent.call("facts.benchmark.host", {"python": python, "timeout": 60}, timeout=60).done
     found = bench.host_bench("here", done)
     assert (found.status, found.copy is not None) == ("ok", measured), found
 
@@ -200,7 +200,7 @@ def test_a_copy_in_memory_has_its_full_size_or_is_left_out(agent, tmp_path, kib,
 def test_a_guest_without_the_token_gets_nothing(agent):
     import socket
 
-    port = agent.call("bench.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
     with socket.create_connection(("127.0.0.1", port), 10) as guest:
         guest.settimeout(20)
         guest.sendall(b"b" * 32 + b"p" + b"." * 64)
@@ -209,9 +209,9 @@ def test_a_guest_without_the_token_gets_nothing(agent):
 
 
 def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
-    port = agent.call("bench.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
     args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "bytes": 1 << 22}
-    done = agent.call("bench.link", {**args, "seconds": 0.3}, timeout=30).done
+    done = agent.call("facts.benchmark.link", {**args, "seconds": 0.3}, timeout=30).done
     [link] = bench.links("me", ["me"], done)
     assert link.error == ""
     assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
@@ -219,7 +219,7 @@ def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
 
 def test_nobody_there_is_an_error_and_not_a_number(agent):
     args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "bytes": 1, "seconds": 0.1}
-    done = agent.call("bench.link", args, timeout=30).done
+    done = agent.call("facts.benchmark.link", args, timeout=30).done
     [link] = bench.links("me", ["x"], done)
     assert (link.latency, link.rate) == (None, None)
     assert "refused" in link.error

@@ -53,15 +53,15 @@ def left_behind(place: dict[str, Any], name: str, data: bytes = b"segment") -> P
 
 
 def look(agent: Agent, place: dict[str, Any]) -> fix.Plan:
-    return fix.plan("here", agent.call("fixes.look", place).done)
+    return fix.plan("here", agent.call("install.host_fixes.plan", place).done)
 
 
 def apply(agent: Agent, place: dict[str, Any], *keys: str) -> fix.Done:
-    return fix.done("here", agent.call("fixes.apply", {**place, "keys": keys}).done)
+    return fix.done("here", agent.call("install.host_fixes.apply", {**place, "keys": keys}).done)
 
 
 def undo(agent: Agent, place: dict[str, Any]) -> fix.Done:
-    return fix.done("here", agent.call("fixes.undo", place).done)
+    return fix.done("here", agent.call("install.host_fixes.undo", place).done)
 
 
 def keys(plan: fix.Plan) -> list[str]:

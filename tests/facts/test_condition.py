@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,10 @@ from ipexctl.core.condition import NO_LIMIT, Condition, Kernel, Limit, Limits, P
 from ipexctl.core.model import Facts, Host
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
+from ipexctl.remote.facts import machine_state
 from ipexctl.verbs.facts import probe_and_listen
 from tests.facts.machines import Machine, regular
 
-STATE = Path(__file__).parent.parent.parent / "ipexctl" / "remote" / "state.py"
 _CPU = "sys/devices/system/cpu"
 _FREQ = f"{_CPU}/cpufreq"
 
@@ -147,9 +146,9 @@ def test_a_container_is_known_by_what_its_runtime_leaves(agent, tmp_path, files,
     ],
 )
 def test_a_container_from_an_image_file_is_known_by_its_environment(names, expected):
-    module: dict[str, Any] = {}
-    exec(compile(STATE.read_text("utf-8"), str(STATE), "exec"), module)
-    assert module["_container"]("/nowhere", lambda path: "", dict.fromkeys(names, "x")) == expected
+    assert (
+        machine_state._container("/nowhere", lambda path: "", dict.fromkeys(names, "x")) == expected
+    )
 
 
 def test_the_tightest_limit_of_processes_counts_and_rdma_devices_are_named(agent, tmp_path):

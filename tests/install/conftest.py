@@ -191,7 +191,7 @@ class Builder:
             "wheels": [[w.name, self.blob(w).name] for w in wheels],
             "uv": self.blob(next(self.shop.wheels.glob("uv-*"))).name, "fresh": fresh,
         }  # fmt: skip
-        self.agent.call("envs.build", header)
+        self.agent.call("install.environments.build", header)
         return next((self.env(key) / "lib").glob("python3*")) / "site-packages"
 
     def blob(self, wheel: Path) -> Path:

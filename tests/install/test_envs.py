@@ -218,7 +218,7 @@ def test_wheels_stay_while_an_old_environment_does_not_say_which_it_needs(shop: 
     assert (done["done"], kept.exists()) == (False, True)
 
 
-@pytest.mark.parametrize("op", ["upkeep.rollback", "upkeep.remove"])
+@pytest.mark.parametrize("op", ["install.root_upkeep.rollback", "install.root_upkeep.remove"])
 def test_the_agent_refuses_hostile_keys(tmp_path: Path, op: str) -> None:
     root = made_up(tmp_path / "root", A, current=A)
     (tmp_path / "precious").mkdir()
@@ -246,7 +246,9 @@ def test_current_is_whole_at_every_moment_of_a_rollback(tmp_path: Path) -> None:
     watcher.start()
     try:
         for key in (A, B) * 10:
-            assert agent.call("upkeep.rollback", {"root": str(root), "key": key}).done["changed"]
+            assert agent.call("install.root_upkeep.rollback", {"root": str(root), "key": key}).done[
+                "changed"
+            ]
             assert links(root) == (key, B if key == A else A)
     finally:
         over.set()
@@ -266,7 +268,7 @@ def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(tmp
     def switch() -> None:
         try:
             header = {"root": str(root), "key": B}
-            agent.call("envs.switch", header, on_event=lambda frame: waits.set())
+            agent.call("install.environments.switch", header, on_event=lambda frame: waits.set())
         except HostFailed as e:
             said.append(e.what)
 
@@ -289,7 +291,7 @@ def test_what_was_not_proved_does_not_become_current(tmp_path: Path) -> None:
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
         with pytest.raises(HostFailed, match="is not whole and proved any more"):
-            agent.call("envs.switch", {"root": str(root), "key": B})
+            agent.call("install.environments.switch", {"root": str(root), "key": B})
     finally:
         agent.close()
     assert links(root) == (A, "")
@@ -301,13 +303,13 @@ def test_a_build_that_came_after_the_look_is_not_put_aside(tmp_path: Path) -> No
     agent = connect(LocalTransport(), Host("here", local=True))
     header = {"root": str(root), "key": A, "mpi": ""}
     try:
-        seen = agent.call("marks.state", header).done["mark"]
+        seen = agent.call("install.env_marks.state", header).done["mark"]
         (root / "envs" / A / ".ipexctl-ok").unlink()
         (root / "envs" / A / ".ipexctl-ok").write_text("{}")
-        agent.call("upkeep.aside", {**header, "mark": seen})
+        agent.call("install.root_upkeep.set_aside", {**header, "mark": seen})
         assert (root / "envs" / A / "file").exists()
-        again = agent.call("marks.state", header).done["mark"]
-        agent.call("upkeep.aside", {**header, "mark": again})
+        again = agent.call("install.env_marks.state", header).done["mark"]
+        agent.call("install.root_upkeep.set_aside", {**header, "mark": again})
         assert not (root / "envs" / A).exists()
     finally:
         agent.close()
@@ -320,10 +322,10 @@ def test_what_was_put_aside_stays_while_a_process_runs_in_it(tmp_path: Path) -> 
     try:
         with open(root / "envs" / C / "file", "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            agent.call("envs.switch", {"root": str(root), "key": B})
+            agent.call("install.environments.switch", {"root": str(root), "key": B})
             assert (root / "envs" / C / "file").exists()
             mapped.close()
-        agent.call("envs.switch", {"root": str(root), "key": A})
+        agent.call("install.environments.switch", {"root": str(root), "key": A})
         assert not (root / "envs" / C).exists()
     finally:
         agent.close()

@@ -143,7 +143,7 @@ def test_the_agent_refuses_to_fetch_what_is_no_file_of_an_index(
 ) -> None:
     asked = {"root": str(tmp_path / "root"), "files": [["a.whl", sha256, 1, address]]}
     with pytest.raises(HostFailed, match=message):
-        agent.call("fetching.bring", asked)
+        agent.call("install.blob_download.fetch", asked)
 
 
 def test_a_host_without_room_asks_the_index_for_nothing(

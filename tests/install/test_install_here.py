@@ -193,7 +193,7 @@ def test_the_agent_refuses_hostile_names(
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
         with pytest.raises(HostFailed, match=message):
-            agent.call("envs.build", {**header, **changes})
+            agent.call("install.environments.build", {**header, **changes})
     finally:
         agent.close()
 
@@ -206,7 +206,7 @@ def test_a_run_is_told_which_modules_an_environment_has_where_all_are_known(shop
 
     def modules() -> frozenset[str] | None:
         asked = {"root": str(shop.root), "run_id": "r1", "ports": None, "pythons": []}
-        return read_prepared(agent.call("prepare.run", asked).done).modules
+        return read_prepared(agent.call("run.run_environment.find", asked).done).modules
 
     try:
         found = modules()

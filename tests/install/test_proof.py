@@ -24,6 +24,7 @@ from ipexctl.core.stack import modules
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
+from ipexctl.remote.install.env_proof import PROOF
 from ipexctl.verbs.versions import table
 from tests.install import standins
 from tests.install.conftest import TORCH, Shop, make_wheel
@@ -128,7 +129,7 @@ def test_the_agent_proves_nothing_but_modules_that_are_there(
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
         with pytest.raises(HostFailed, match=message):
-            agent.call("envs.prove", {**header, "modules": wanted})
+            agent.call("install.environments.prove", {**header, "modules": wanted})
     finally:
         agent.close()
 
@@ -136,15 +137,9 @@ def test_the_agent_proves_nothing_but_modules_that_are_there(
 # --- two ranks that compile the same files -------------------------------------------------------
 
 
-def proof_text() -> str:
-    tree = ast.parse((Path(__file__).parents[2] / "ipexctl/remote/proof.py").read_text())
-    texts = {n.targets[0].id: n.value for n in tree.body if isinstance(n, ast.Assign)}
-    return ast.literal_eval(texts["PROOF"])
-
-
 def wait_for_bytecode(running: int):
     """The proof's own function, on a host where so many processes want a CPU."""
-    functions = ast.parse(proof_text())
+    functions = ast.parse(PROOF)
     wanted = [n for n in functions.body if getattr(n, "name", "") == "wait_for_bytecode"]
     there = {"os": os, "open": lambda path: StringIO(f"3.1 2.2 1.0 {running}/300 4711\n")}
     exec(compile(ast.Module(wanted, []), "PROOF", "exec"), there)
@@ -193,7 +188,7 @@ def test_no_rank_waits_for_one_that_failed(
     (tmp_path / "broken.py").write_text(text)
     mpirun = tmp_path / "mpirun"
     mpirun.write_text(standins._MPIRUN)
-    command = ["/bin/bash", str(mpirun), "-n", "2", sys.executable, "-c", proof_text()]
+    command = ["/bin/bash", str(mpirun), "-n", "2", sys.executable, "-c", PROOF]
     command += [str(tmp_path / "rendezvous"), "fp32", "torch", "broken"]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,

@@ -19,7 +19,6 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,8 +34,10 @@ from ipexctl.hosts.indexes import Indexes
 from ipexctl.hosts.pythons import Wanted, carried
 from ipexctl.hosts.store import Store
 from ipexctl.hosts.transport import LocalTransport
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import standalone_pythons
 from ipexctl.verbs.versions import table
-from tests.install.conftest import REPO, Outcome, Shop
+from tests.install.conftest import Outcome, Shop
 from tests.test_stack import host
 
 ASK = "import sys, sysconfig as s; print(*sys.version_info[:3]); print(s.get_path('stdlib')); " \
@@ -137,7 +138,9 @@ def test_it_goes_when_no_environment_needs_it(tmp_path: Path) -> None:
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
         for check, left in ((True, [needed[:16], idle[:16]]), (False, [needed[:16]])):
-            agent.call("upkeep.remove", {"root": str(root), "keys": [], "check": check})
+            agent.call(
+                "install.root_upkeep.remove", {"root": str(root), "keys": [], "check": check}
+            )
             assert sorted(os.listdir(root / "pythons")) == left
     finally:
         agent.close()
@@ -309,28 +312,9 @@ def test_what_is_no_python_is_refused(tmp_path: Path, fetcher: Fetcher) -> None:
 # --- unpacking, as hosts do it --------------------------------------------------------------------
 
 
-class Refused(Exception):
-    def __init__(self, what: str, why: str = "", hint: str = "", slug: str = "") -> None:
-        super().__init__(what)
-
-
 class Call:
     def emit(self, event: object) -> None:
         pass
-
-
-def unpacking() -> Any:
-    """The hosts' own class, from the source that is sent to them."""
-    module = ModuleType("pythons")
-
-    class Agent:
-        def module(self, name: str) -> None:
-            return None
-
-    module.__dict__.update(agent=Agent(), Failure=Refused)
-    path = REPO / "ipexctl" / "remote" / "pythons.py"
-    exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__)
-    return module.Unpacking
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", **more: int) -> Any:
@@ -379,8 +363,8 @@ def test_hosts_refuse_what_would_leave_its_folder(
         for info in members:
             tar.addfile(info, io.BytesIO(b""))
     before = set(everything(tmp_path))
-    with pytest.raises(Refused, match=why):
-        unpacking()(Call(), str(tmp_path / "place")).all(str(path))
+    with pytest.raises(Failure, match=why):
+        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(path))
     outside = {p for p in everything(tmp_path) if not p.startswith(str(tmp_path / "place"))}
     assert outside == before
 
@@ -398,7 +382,7 @@ def test_hosts_unpack_folders_files_and_links_as_they_are(tmp_path: Path) -> Non
         tar.addfile(member("python/bin/same", HARD, "python/bin/p"))
         tar.addfile(member("python/lib/up", SYM, "../bin/p"))
     place = tmp_path / "place"
-    unpacking()(Call(), str(place)).all(str(path))
+    standalone_pythons.Unpacking(Call(), str(place)).all(str(path))
     assert [(place / n).read_text() for n in ("bin/p", "bin/same", "lib/up")] == ["hi"] * 3
     assert os.access(place / "bin" / "p", os.X_OK)
 
@@ -406,5 +390,5 @@ def test_hosts_unpack_folders_files_and_links_as_they_are(tmp_path: Path) -> Non
 def test_hosts_refuse_half_an_archive(tmp_path: Path, archive: Path) -> None:
     half = tmp_path / "half.tar.gz"
     half.write_bytes(archive.read_bytes()[:200_000])
-    with pytest.raises(Refused, match="is not a whole tar.gz"):
-        unpacking()(Call(), str(tmp_path / "place")).all(str(half))
+    with pytest.raises(Failure, match="is not a whole tar.gz"):
+        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(half))

@@ -236,7 +236,7 @@ def port(site: Site) -> int:
     carrier = site.relay(a=HERE)
     site.bring(carrier, "a")
     asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "token": TOKEN}
-    return site.agents["a"].call("serving.open", asked).done.whole("port")
+    return site.agents["a"].call("install.blob_server.open", asked).done.whole("port")
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
@@ -303,7 +303,7 @@ def test_a_weak_token_is_refused(site: Site, token: object) -> None:
     asked = {"root": str(site.root("a")), "blobs": [], "token": token}
     site.folder.joinpath("roots").mkdir()
     with pytest.raises(HostFailed, match="that is no token"):
-        site.agents["a"].call("serving.open", asked)
+        site.agents["a"].call("install.blob_server.open", asked)
 
 
 # --- over SSH ------------------------------------------------------------------------------------

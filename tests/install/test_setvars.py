@@ -5,14 +5,12 @@ The stand-ins set what oneCCL's own template of that script sets; the real bindi
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -22,9 +20,10 @@ from ipexctl.core.setvars import checked, merged
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
+from ipexctl.remote import main
+from ipexctl.remote.install import setvars_script
 from tests.install.standins import NEW, OLD, SETVARS, setvars_sh
 
-REMOTE = Path(__file__).parents[2] / "ipexctl" / "remote"
 KEY = "a" * 16
 
 
@@ -53,26 +52,26 @@ def ask(op: str, root: Path) -> Mapping[str, object]:
 def test_the_script_of_its_era_is_found_and_sourced(tmp_path: Path, package: str) -> None:
     root = tmp_path / "root"
     there = environment(root, package, setvars_sh(package))
-    done = ask("envs.setvars", root)
+    done = ask("install.environments.setvars", root)
     assert done == {
         "script": f"{there}/env/setvars.sh",
         "set": {
             name: value.replace("$CCL_ROOT", str(there)) for name, value in SETVARS[package].items()
         },
     }
-    assert ask("prepare.run", root)["setvars"] == done["set"]
+    assert ask("run.run_environment.find", root)["setvars"] == done["set"]
 
 
 def test_an_environment_without_bindings_sets_nothing(tmp_path: Path) -> None:
     root = tmp_path / "root"
     environment(root, "something_else", "export EVIL=1")
-    assert ask("envs.setvars", root) == {"script": "", "set": {}}
+    assert ask("install.environments.setvars", root) == {"script": "", "set": {}}
 
 
 def test_a_folder_with_a_letter_that_is_not_ascii_is_no_trouble(tmp_path: Path) -> None:
     root = tmp_path / "K\u00f6ln"
     there = environment(root, NEW, setvars_sh(NEW))
-    found = ask("envs.setvars", root)["set"]
+    found = ask("install.environments.setvars", root)["set"]
     assert isinstance(found, dict)
     assert found["CCL_ROOT"] == str(there)
 
@@ -81,7 +80,7 @@ def test_a_folder_with_spaces_and_quotes_is_refused_before_a_shell_sees_it(tmp_p
     root = tmp_path / "it's a $(touch root)"
     environment(root, NEW, setvars_sh(NEW))
     with pytest.raises(HostFailed, match="contains"):
-        ask("envs.setvars", root)
+        ask("install.environments.setvars", root)
     assert not list(tmp_path.glob("**/root"))
 
 
@@ -107,7 +106,7 @@ def test_whatever_the_script_says_only_what_it_sets_counts(
 ) -> None:
     root = tmp_path / "root"
     environment(root, NEW, script + "\n")
-    assert ask("envs.setvars", root)["set"] == found
+    assert ask("install.environments.setvars", root)["set"] == found
 
 
 # how the script ends the shell that reads it
@@ -126,28 +125,23 @@ def test_a_script_that_ends_its_shell_is_told_with_how_to_look_at_it(
     root = tmp_path / "root"
     there = environment(root, NEW, script + "\n")
     with pytest.raises(HostFailed) as told:
-        ask("envs.setvars", root)
+        ask("install.environments.setvars", root)
     assert told.value.what == "here: setvars.sh of the oneCCL bindings does not work"
     assert told.value.why == why
     assert f"bash -c 'source {there}/env/setvars.sh'" in told.value.hint
 
 
-def agents_own(path: str) -> tuple[ModuleType, object]:
-    """remote/setvars.py as the agent loads it, and one of its calls."""
-    spec = importlib.util.spec_from_file_location("main_of_agent", REMOTE / "main.py")
-    assert spec and spec.loader
-    main = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(main)
-    sources = {p.stem: p.read_text("utf-8") for p in REMOTE.glob("*.py")}
-    agent = main.Agent(io.BytesIO(), io.BytesIO(), sources)
-    return agent.module(path), main.Call(agent, 1)
+def a_call() -> main.Call:
+    agent = main.Agent(io.BytesIO(), io.BytesIO(), {})
+    return main.Call(agent, 1)
 
 
 def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
     there = environment(tmp_path / "root", NEW, f"echo $$ > {tmp_path}/pid; sleep 600; exit 1\n")
-    module, call = agents_own("setvars")
     with pytest.raises(Exception, match="does not work") as told:
-        module.sourced(call, str(tmp_path), str(there / "env" / "setvars.sh"), 2.0)
+        setvars_script.source_script(
+            a_call(), str(tmp_path), str(there / "env" / "setvars.sh"), 2.0
+        )
     assert getattr(told.value, "why", "").endswith("bash did not end in time")
     pid = int((tmp_path / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
@@ -158,9 +152,8 @@ def test_a_host_without_bash_is_told_so(tmp_path: Path) -> None:
     environment(root, NEW, setvars_sh(NEW))
     bin_ = tmp_path / "bin"
     bin_.mkdir()
-    module, call = agents_own("setvars")
     with pytest.raises(Exception, match="there is no bash on this host") as told:
-        module.sourced(call, str(tmp_path), "/x/setvars.sh", 2.0, path=str(bin_))
+        setvars_script.source_script(a_call(), str(tmp_path), "/x/setvars.sh", 2.0, path=str(bin_))
     assert "apt-get install bash" in getattr(told.value, "hint", "")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ipexctl.errors import HostFailed
+from ipexctl.remote.install import wheel_cache
 from tests.install.conftest import Builder, Shop, make_wheel
-from tests.test_sync_damage import Modules
 
 A, B, C = "a" * 16, "b" * 16, "c" * 16
 SCRIPTS = "big-1.0.data/scripts"
@@ -179,17 +179,16 @@ UV, WHEEL = "b" * 64, ("big-1.0-py3-none-any.whl", "a" * 64)
 @pytest.fixture
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module, on a host that has one wheel as a blob."""
-    module = Modules().module("unpacked")
-    monkeypatch.setattr(module, "BOOT", str(tmp_path / "boot"))
+    monkeypatch.setattr(wheel_cache, "BOOT", str(tmp_path / "boot"))
     (tmp_path / "boot").write_text("first\n")
     blob = tmp_path / "blobs" / "sha256" / "aa" / WHEEL[1]
     blob.parent.mkdir(parents=True)
     blob.write_text("a wheel")
-    return module
+    return wheel_cache
 
 
 def built(unpacked: Any, root: Path, *, shared: bool = True) -> None:
-    store = unpacked.Unpacked(str(root), UV, [WHEEL], False)
+    store = unpacked.WheelCache(str(root), UV, [WHEEL], False)
     os.mkdir(store.cache)
     Path(store.cache, "big.py").write_text("")
     if shared:
@@ -236,15 +235,15 @@ def test_when_unpacked_wheels_are_taken(
 ) -> None:  # fmt: skip
     built(unpacked, tmp_path)
     happens(tmp_path)
-    store = unpacked.Unpacked(str(tmp_path), uv, [WHEEL], False)
+    store = unpacked.WheelCache(str(tmp_path), uv, [WHEEL], False)
     assert (store.lacking, os.path.exists(store.cache)) == (lacking, not gone)
     assert not os.path.exists(store.mark)  # until this build is good too
 
 
 def test_a_build_that_never_ended_leaves_nothing_to_take(unpacked: Any, tmp_path: Path) -> None:
     built(unpacked, tmp_path)
-    assert not unpacked.Unpacked(str(tmp_path), UV, [WHEEL], False).lacking
-    assert unpacked.Unpacked(str(tmp_path), UV, [WHEEL], False).lacking == [WHEEL]
+    assert not unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking
+    assert unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking == [WHEEL]
 
 
 def test_nothing_is_kept_where_files_are_copied_or_nobody_knows_since_when_it_runs(

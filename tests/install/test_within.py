@@ -16,7 +16,7 @@ SHOW = 'echo "$0|$1|$2"; command -v python; echo wrong >&2; exit ${3:-0}'
 
 
 def made(root: Path) -> Path:
-    """An environment as `prepare.run` wants it."""
+    """An environment as `run.run_environment.find` wants it."""
     env = root / "envs" / A
     (env / "bin").mkdir(parents=True)
     for name in ("python", "tool"):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from ipexctl.core import events
 from ipexctl.core.launch import RunRequest, plan
 from ipexctl.core.plan.placed import Placed, Where
+from ipexctl.remote.run import rank_wrapper
 from tests import made
 from tests.plan.hosts import node
 
@@ -96,16 +95,7 @@ def test_odd_words_of_a_host_are_taken_for_unknown(raw, expected):
 # --- the wrapper itself ---------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def rank():
-    path = Path(__file__).parent.parent.parent / "ipexctl" / "remote" / "rank.py"
-    spec = importlib.util.spec_from_file_location("rank", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_script_is_on_the_cpus_that_its_wrapper_tells_of(rank, tmp_path, monkeypatch):
+def test_the_script_is_on_the_cpus_that_its_wrapper_tells_of(tmp_path, monkeypatch):
     monkeypatch.setenv("IPEXCTL_RUN_ID", "r1")
     cpu = max(os.sched_getaffinity(0))
     script = "import os, json; print(json.dumps(sorted(os.sched_getaffinity(0))))"
@@ -119,29 +109,29 @@ def test_the_script_is_on_the_cpus_that_its_wrapper_tells_of(rank, tmp_path, mon
         "flags": ["no_such_flag"],
         "env": {"MASTER_ADDR": "127.0.0.1", "PATH": os.environ["PATH"]},
     }
-    pid, where = rank.start(orders)
+    pid, where = rank_wrapper.start(orders)
     os.waitpid(pid, 0)
     assert json.loads((tmp_path / "log").read_text()) == where["cpus"] == [cpu]
     assert where["nic"] == "lo"
     assert where["mounted"] or where["missing"] == ["no_such_flag"]
 
 
-def test_a_script_that_cannot_start_says_so_in_its_log(rank, tmp_path):
+def test_a_script_that_cannot_start_says_so_in_its_log(tmp_path):
     orders = {
         "argv": ["/no/such/python"], "log": str(tmp_path / "log"), "cwd": str(tmp_path),
         "cpus": [], "env": {},
     }  # fmt: skip
-    pid, where = rank.start(orders)
+    pid, where = rank_wrapper.start(orders)
     assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 127
     assert "cannot start /no/such/python" in (tmp_path / "log").read_text()
     assert where["nic"] is None
 
 
-def test_the_way_to_an_ipv6_address_is_known(rank):
-    assert rank.seen({"env": {"MASTER_ADDR": "::1"}}, None)["nic"] == "lo"
+def test_the_way_to_an_ipv6_address_is_known():
+    assert rank_wrapper.placement({"env": {"MASTER_ADDR": "::1"}}, None)["nic"] == "lo"
 
 
 @pytest.mark.parametrize("address", ["", "node7", "fd00::1::2", "300.1.1.1"])
-def test_the_way_to_what_is_no_plain_address_is_unknown(rank, address):
+def test_the_way_to_what_is_no_plain_address_is_unknown(address):
     orders = {"env": {"MASTER_ADDR": address}}
-    assert rank.seen(orders, None)["nic"] is None
+    assert rank_wrapper.placement(orders, None)["nic"] is None

@@ -77,9 +77,9 @@ def test_a_host_names_a_port_with_two_free_ones_below_it(tmp_path):
     with socket.create_server(("", low + 1)):
         agent = connect(LocalTransport(), Host("here", local=True))
         try:
-            answer = agent.call("prepare.run", {**asked, "ports": [low, low + 5]}).done
+            answer = agent.call("run.run_environment.find", {**asked, "ports": [low, low + 5]}).done
             with pytest.raises(HostFailed, match=f"no free port between {low} and {low + 2}"):
-                agent.call("prepare.run", {**asked, "ports": [low, low + 2]})
+                agent.call("run.run_environment.find", {**asked, "ports": [low, low + 2]})
         finally:
             agent.close()
     assert answer["port"] == low + 5

@@ -242,7 +242,7 @@ def test_a_push_removes_what_cut_ones_have_left(agent: Agent, tmp_path: Path) ->
     root, key = tmp_path / "root", "a" * 64
     tree = Tree((), (File("x", 1, "b" * 64, False),))
     asked = {"root": str(root), "name": "set", "hub": "", "key": tree.key}
-    number = agent.start("data.make", asked, zlib.compress(tree.manifest))
+    number = agent.start("files.datasets.make", asked, zlib.compress(tree.manifest))
     assert agent.wait(number).done == {"missing": 1}
     (cut := root / "data/set" / f".{key[:16]}").mkdir()
     assert remove(root) == (1, "stays: it is being pushed")

@@ -1,4 +1,4 @@
-"""remote/sample.py, as an agent has it: on this machine's own /proc."""
+"""remote/run/health_sampler.py, as an agent has it: on this machine's own /proc."""
 
 from __future__ import annotations
 
@@ -7,27 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "ipexctl" / "remote" / "sample.py"
+from ipexctl.remote.run import health_sampler
 
 
-@pytest.fixture
-def sample():
-    module: dict = {}
-    exec(compile(SOURCE.read_text(), str(SOURCE), "exec"), module)
-    return module
-
-
-def test_a_process_stands_still_when_all_its_threads_are_stopped(sample):
+def test_a_process_stands_still_when_all_its_threads_are_stopped():
     script = "import threading; threading.Thread(target=input).start(); print(); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         child.stdout.readline()
-        sampler = sample["Sampler"](None)
+        sampler = health_sampler.Sampler(None)
         sampler.add(7, child.pid)
         assert sampler.stopped() == {}
         child.send_signal(signal.SIGSTOP)
@@ -41,25 +33,24 @@ def test_a_process_stands_still_when_all_its_threads_are_stopped(sample):
         assert sampler.stopped() == {}
 
 
-def test_cpus_and_memory_are_those_that_the_kernel_tells(sample):
-    used, total = sample["memory"]()
+def test_cpus_and_memory_are_those_that_the_kernel_tells():
+    used, total = health_sampler.memory()
     assert 0 < used <= total
-    assert sample["share"]((10, 100), (20, 120)) == 0.5
-    assert sample["share"]((10, 100), (10, 100)) is None
-    assert sample["share"](None, (10, 100)) is None
-    busy, whole = sample["cpu_times"]()
+    assert health_sampler.cpu_share((10, 100), (20, 120)) == 0.5
+    assert health_sampler.cpu_share((10, 100), (10, 100)) is None
+    assert health_sampler.cpu_share(None, (10, 100)) is None
+    busy, whole = health_sampler.cpu_times()
     assert 0 < busy < whole
 
 
-def made_groups(sample, folder, lines, files):
+def made_groups(monkeypatch, folder, lines, files):
     """A /proc/self/cgroup and a /sys/fs/cgroup of a made machine."""
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     (folder / "cgroup").write_text(lines)
-    source = SOURCE.read_text().replace('"/sys/fs/cgroup', f'"{folder}/sys')
-    source = source.replace('"/proc/self/cgroup"', repr(str(folder / "cgroup")))
-    exec(compile(source, str(SOURCE), "exec"), sample)
+    monkeypatch.setattr(health_sampler, "GROUPS", f"{folder}/sys")
+    monkeypatch.setattr(health_sampler, "OWN_GROUPS", str(folder / "cgroup"))
 
 
 @pytest.mark.parametrize(
@@ -93,15 +84,15 @@ def made_groups(sample, folder, lines, files):
     ],
 )
 def test_limits_and_kills_of_both_versions_of_control_groups(
-    sample, tmp_path, lines, files, limits, kills
+    monkeypatch, tmp_path, lines, files, limits, kills
 ):
-    made_groups(sample, tmp_path, lines, files)
-    assert list(sample["group_memory"]()) == limits
-    assert sample["group_kills"]() == kills
+    made_groups(monkeypatch, tmp_path, lines, files)
+    assert list(health_sampler.group_memory()) == limits
+    assert health_sampler.group_kills() == kills
 
 
-def test_a_kill_for_memory_is_told_as_closely_as_it_is_known(sample):
-    now = sample["oom_kills"]()
-    assert sample["oom_hint"](now, os.getpid()) is None
-    assert sample["oom_hint"]((now[0], now[1] - 1), None) == "oom"
-    assert sample["oom_hint"]((now[0] - 1, now[1]), None) == "oom-limit"
+def test_a_kill_for_memory_is_told_as_closely_as_it_is_known():
+    now = health_sampler.oom_kills()
+    assert health_sampler.oom_hint(now, os.getpid()) is None
+    assert health_sampler.oom_hint((now[0], now[1] - 1), None) == "oom"
+    assert health_sampler.oom_hint((now[0] - 1, now[1]), None) == "oom-limit"

@@ -157,7 +157,10 @@ class Broken:
 
 @pytest.mark.parametrize(
     ("module", "asked"),
-    [("trees", {"run_id": "run-1", "cwd": ""}), ("data", {"name": "set", "hub": ""})],
+    [
+        ("files.synced_folders", {"run_id": "run-1", "cwd": ""}),
+        ("files.datasets", {"name": "set", "hub": ""}),
+    ],
 )
 def test_when_the_one_that_makes_it_fails_another_host_takes_over(
     agents, tmp_path, module, asked

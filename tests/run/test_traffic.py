@@ -6,12 +6,10 @@ import os
 import socket
 import threading
 import time
-import types
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "ipexctl" / "remote" / "traffic.py"
+from ipexctl.remote.run import traffic as module
 
 
 class Call:
@@ -28,8 +26,6 @@ class Call:
 
 @pytest.fixture
 def traffic():
-    module = types.ModuleType("traffic")
-    exec(compile(SOURCE.read_text(), str(SOURCE), "exec"), module.__dict__)
     call = Call()
     watch = module.Traffic(call, 1)
     watch.add(3, os.getpid())

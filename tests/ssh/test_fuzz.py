@@ -198,7 +198,7 @@ def test_an_agent_that_says_anything_ends_in_an_answer_or_an_error(stream, size,
     stream = GOOD_HELLO + stream if greeted else stream
     try:
         agent = connect(Hostile(hello(stream), size), Host("n"))
-        reply = agent.call("probe.facts", total=30)
+        reply = agent.call("facts.probe.facts", total=30)
         facts.from_json("n", reply.done)
     except IpexctlError as e:
         assert printable(e.what + e.why + e.hint) == e.what + e.why + e.hint
@@ -259,7 +259,7 @@ EVENT = encode({"id": 1, "event": "alive"})
 )
 def test_a_host_that_talks_for_ever_comes_to_an_end(say, more, words):
     with pytest.raises(IpexctlError, match=words):
-        connect(dripping(say, more), Host("n"), timeout=2.0).call("probe.facts", total=2.0)
+        connect(dripping(say, more), Host("n"), timeout=2.0).call("facts.probe.facts", total=2.0)
 
 
 # --- certificates and what ssh says --------------------------------------------------------------

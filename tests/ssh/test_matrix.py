@@ -64,7 +64,9 @@ def ask(transport, host: Host, timeout: float = DEADLINE) -> int:
     agent = connect(transport, host, timeout=timeout)
     try:
         root = "~/.ipexctl"
-        done = agent.call("probe.facts", {"root": root, "listen": False, "fs": "/"}, total=60).done
+        done = agent.call(
+            "facts.probe.facts", {"root": root, "listen": False, "fs": "/"}, total=60
+        ).done
         return int(done["host"]["uid"])
     finally:
         agent.close()

@@ -26,7 +26,7 @@ _NETWORK = (
     "afs",
     "pvfs",
 )
-# remote/blobs.py refuses the same in the same words
+# remote/install/blobs.py refuses the same in the same words
 UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
 PATH_WHY = "MPI launchers split or misread such a path, and no run could start from it"
 PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"

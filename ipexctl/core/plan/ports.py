@@ -32,7 +32,7 @@ def read_ports(text: str) -> Ports:
 def top(ports: Ports) -> Ports:
     """The quarter that is kept for MASTER_PORT, Open MPI's daemon and its mpirun: three for a run.
 
-    What is below is for all others. A host chooses its three: remote/prepare.py.
+    What is below is for all others. A host chooses its three: remote/run/run_environment.py.
     """
     low, high = ports
     return high + 1 - 3 * max(2, (high - low + 1) // 12), high

@@ -26,7 +26,7 @@ from ipexctl.verbs.installing.work import HostInstall, Plan, State, Step, Work, 
 
 def state_of(fleet: Fleet, host: Host, key: str, own: str = "", *, again: bool = False) -> State:
     """What the host has of an environment. `own`: "system" if it uses the host's own MPI."""
-    done = fleet.call(host, "marks.state", key=key, mpi=own)
+    done = fleet.call(host, "install.env_marks.state", key=key, mpi=own)
     return read_state(host.name, done, again=again)
 
 
@@ -112,7 +112,7 @@ class EnvOnHost:
         """Returns what was proved, in words. `system`: `starter` is the host's own MPI."""
         self.tell("proving")
         done = self.call(
-            "envs.prove",
+            "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
             mpirun=mpi.alone(starter, 2) if starter else [],
             modules=[list(row) for row in modules],
@@ -122,7 +122,7 @@ class EnvOnHost:
 
     def own_mpi(self, **asked: object) -> Mpi:
         """The host's mpirun."""
-        said = self.call("prepare.mpirun", **asked)["system"]
+        said = self.call("run.run_environment.find_mpirun", **asked)["system"]
         with reading(self.host):
             found = mpi.of_host(said)
         if found is None:
@@ -131,7 +131,7 @@ class EnvOnHost:
 
     def switch(self) -> bool:
         """Make it current. False if it already was."""
-        return self.call("envs.switch").flag("changed")
+        return self.call("install.environments.switch").flag("changed")
 
     def recap(
         self, state: Recap, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
@@ -160,7 +160,7 @@ class _InstallOnHost(EnvOnHost):
 
     def make_room(self, state: State) -> None:
         if state.stale:
-            self.call("upkeep.aside", mark=state.mark)
+            self.call("install.root_upkeep.set_aside", mark=state.mark)
 
     def bring(self, room: Room) -> Moved:
         blobs = [p.blob for p in self._lock.files]
@@ -170,7 +170,7 @@ class _InstallOnHost(EnvOnHost):
         """False: another install had built it meanwhile."""
         self.tell("building")
         done = self.call(
-            "envs.build",
+            "install.environments.build",
             python=self._stack.interpreter(self.host),
             wheels=[[p.file, p.sha256] for p in self._lock.packages],
             uv=self._lock.uv.sha256,
@@ -196,6 +196,6 @@ class _InstallOnHost(EnvOnHost):
         of a process that uses them."""
         if not self._stack.row.oneccl:
             return "", ours
-        done = self.call("envs.setvars")
+        done = self.call("install.environments.setvars")
         with reading(self.host):
             return done.text("script"), setvars.merged(ours, setvars.checked(done["set"]))

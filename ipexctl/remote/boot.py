@@ -1,0 +1,49 @@
+"""What the boot line runs on a host: modules that came over stdin can be imported from here on.
+
+Nothing of the host's own can take their place: this finder comes first, and `ipexctl` is a package
+without a folder here. Python's import system has the locks, so any thread may import.
+"""
+
+import sys
+
+ModuleSpec = type(sys.__spec__)  # importing importlib.machinery takes a millisecond
+
+
+class SourceImporter:
+    """Finder and loader of `sources`, {full name of a module: its text}, which may grow."""
+
+    def __init__(self, sources):
+        self.sources = sources
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] != "ipexctl":
+            return None
+        if name in self.sources:
+            return ModuleSpec(name, self, origin=file_name(name))  # type: ignore[arg-type]
+        if any(known.startswith(name + ".") for known in list(self.sources)):
+            return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec):
+        return None  # the default one
+
+    def exec_module(self, module):
+        name = module.__name__
+        if name in self.sources:  # a package has no text
+            exec(compile(self.sources[name], file_name(name), "exec"), module.__dict__)
+
+    def get_source(self, name):
+        """Tracebacks show its lines."""
+        return self.sources.get(name)
+
+
+def file_name(name):
+    return name.replace(".", "/") + ".py"
+
+
+def start(sources, marker):
+    """Serves requests until stdin ends."""
+    sys.meta_path.insert(0, SourceImporter(sources))
+    from ipexctl.remote import main
+
+    main.start(sources, marker)

@@ -1,0 +1,98 @@
+"""Running a program for an operation: bounded in time, heard of meanwhile, never left behind."""
+
+import errno
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from ipexctl.remote.failure import Failure
+
+BEAT = 5.0  # seconds between signs of life for the controller
+
+
+def run(call, command, variables, timeout):
+    """stdout of the command. Its whole process group ends with it, with us, or at the deadline."""
+    with tempfile.TemporaryFile() as log:
+        process = start(command, variables, log)
+        out = output_of(call, process, timeout)
+        if process.returncode:
+            log.seek(0)
+            words = (log.read() or out).decode("utf-8", "replace").strip()
+            raise Failure(
+                "%s failed (%s)"
+                % (os.path.basename(command[0]), describe_exit(process.returncode)),
+                words[-2000:],
+            )
+    return out.decode("utf-8", "replace")
+
+
+def start(command, variables, log):
+    try:
+        return subprocess.Popen(
+            command,
+            env=variables,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            preexec_fn=start_process_group,
+        )
+    except OSError as e:
+        raise Failure(
+            "cannot run %s" % command[0],
+            e.strerror or str(e),
+            "--root FOLDER   # on a disk that is not mounted noexec"
+            if e.errno == errno.EACCES
+            else "",
+        ) from None
+
+
+def output_of(call, process, timeout):
+    """Its stdout, once it has ended."""
+
+    def kill():
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+    call.agent.at_end.append(kill)
+    try:
+        return wait(call, process, time.time() + timeout)
+    finally:
+        if process.returncode is None:
+            kill()
+            process.wait()
+        call.agent.at_end.remove(kill)
+
+
+def wait(call, process, deadline):
+    chunks = []
+    reader = threading.Thread(target=lambda: chunks.append(process.stdout.read()))
+    reader.daemon = True
+    reader.start()
+    while True:
+        try:
+            process.wait(max(0.0, min(BEAT, deadline - time.time())))
+            break
+        except subprocess.TimeoutExpired:
+            if time.time() > deadline:
+                raise Failure("%s did not end in time" % process.args[0]) from None
+            call.emit({"event": "alive"})
+    reader.join(BEAT)
+    return b"".join(chunks)
+
+
+def start_process_group():
+    """A group that can be ended whole; the kernel ends its leader should the agent be killed."""
+    import ctypes
+
+    os.setsid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+def describe_exit(code):
+    return "signal %d" % -code if code < 0 else "exit %d" % code

@@ -1,0 +1,299 @@
+"""How fast this host computes, and how fast it reaches others. Short, bounded, nothing is kept.
+
+What computes is a child in its own process group, which ends with its deadline and with the agent.
+What listens does so until the agent ends, and talks only to those who know the token.
+"""
+
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+
+from ipexctl.remote import child_processes
+from ipexctl.remote.facts import host_network
+from ipexctl.remote.failure import Failure
+
+MARK = "ipexctl-bench:"
+PINGS = 24
+PING_SIZE = 64
+CHUNK = 1 << 18
+GUESTS = 4
+RESULT = struct.Struct(">Qd")  # bytes, seconds
+
+CHILD = r"""
+import ctypes, json, os, platform, sys, time
+
+def mounted():
+    try:
+        with open("/proc/self/mountinfo") as f:
+            return any(line.split()[4] == "/proc/cpuinfo" for line in f)
+    except (OSError, IndexError):
+        return False
+
+def amx():
+    if platform.machine() != "x86_64":
+        return ""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number, long = ctypes.c_long(158), ctypes.c_long  # arch_prctl
+    bits = ctypes.c_ulong(0)
+    if libc.syscall(number, long(0x1021), ctypes.byref(bits)) != 0:  # ARCH_GET_XCOMP_SUPP
+        return "old-kernel"
+    if not bits.value >> 18 & 1:
+        return "absent"
+    asked = libc.syscall(number, long(0x1023), long(18))  # ARCH_REQ_XCOMP_PERM, TILEDATA
+    return "granted" if asked == 0 else "denied"
+
+def best(work, seconds):
+    work()
+    least, end = 1e9, time.perf_counter() + seconds
+    for turn in range(1000):
+        began = time.perf_counter()
+        work()
+        now = time.perf_counter()
+        least = min(least, now - began)
+        if now > end and turn:
+            return least
+
+def product(torch, dtype, seconds):
+    size = 256
+    while True:  # the largest product that takes some hundredths of a second
+        a = torch.ones(size, size, dtype=dtype)
+        b = torch.ones(size, size, dtype=dtype)
+        took = best(lambda: torch.mm(a, b), 0)
+        if took > 0.004 or size >= 8192:
+            break
+        size *= 2
+    took = min(took, best(lambda: torch.mm(a, b), seconds))
+    return 2.0 * size ** 3 / took / 1e9
+
+def available():
+    try:
+        with open("/proc/meminfo") as f:
+            kib = next(line.split()[1] for line in f if line.startswith("MemAvailable:"))
+            return int(kib) << 10
+    except (OSError, StopIteration):  # as on kernels before 3.14: what is free without the caches
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+def copied(torch, seconds):
+    count = 64 << 20
+    if available() < 32 * count:
+        return None  # a smaller copy fits into caches: its speed is not to be compared
+    a, b = torch.ones(count), torch.empty(count)
+    return 8.0 * count / best(lambda: b.copy_(a), seconds) / 1e9
+
+def told(out):
+    sys.stdout.flush()
+    print("\nMARK" + json.dumps(out), flush=True)
+
+out = {"status": "no-torch", "amx": amx(), "cpuinfo_mounted": mounted()}
+told(out)
+try:
+    import torch
+except ImportError as e:
+    if getattr(e, "name", "") != "torch":
+        out.update(status="failed", why="import torch: %s" % e)
+    told(out)
+    os._exit(0)
+threads = int(os.environ["OMP_NUM_THREADS"])
+torch.set_num_threads(threads)
+out.update(status="ok", torch=torch.__version__, threads=threads)
+with torch.inference_mode():
+    try:
+        with torch.backends.mkldnn.verbose(1):  # oneDNN says on stdout what it has chosen
+            small = torch.ones(64, 64, dtype=torch.bfloat16)
+            torch.mm(small, small)
+    except Exception as e:
+        out["why"] = "oneDNN tells nothing: %s" % e
+    out["fp32"] = product(torch, torch.float32, 0.25)
+    out["bf16"] = product(torch, torch.bfloat16, 0.25)
+    out["copy"] = copied(torch, 0.15)
+told(out)
+os._exit(0)
+""".replace("MARK", MARK)
+
+
+def op_host(call, args):
+    """{root, python, threads, timeout} -> what the child told; status says how far it came."""
+    root = os.path.expanduser(args.get("root", "~/.ipexctl"))
+    python = args.get("python") or os.path.join(root, "current", "bin", "python")
+    named = bool(args.get("python"))
+    if not named and not os.path.exists(python):
+        python = sys.executable
+    env = dict(os.environ)
+    env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(args.get("threads") or 1)))
+    env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        out = child_processes.run(call, [python, "-I", "-c", CHILD], env, args.get("timeout", 60))
+    except Failure as e:
+        late = "in time" in e.what
+        return {"status": "late" if late else "failed", "why": (e.what + "\n" + e.why)[-2000:]}
+    return _result_of(out)
+
+
+def _result_of(out):
+    found = {"status": "failed", "why": "the child said nothing"}
+    for line in out.splitlines():
+        if line.startswith(MARK):
+            found = json.loads(line[len(MARK) :])
+    for line in out.splitlines():
+        if line.startswith(("onednn_verbose", "dnnl_verbose")) and ",cpu,isa:" in line:
+            found["onednn"] = line.partition(",isa:")[2].strip()[:200]
+    return found
+
+
+# --- between hosts -------------------------------------------------------------------------------
+
+
+def op_serve(call, args):
+    """{token} -> {port}. Guests with the token may send small messages, or a bounded stream."""
+    server = host_network.listener()
+    token = args["token"].encode("ascii")
+    room = threading.Semaphore(GUESTS)
+    thread = threading.Thread(target=_serve, args=(server, token, room))
+    thread.daemon = True
+    thread.start()
+    return {"port": server.getsockname()[1]}
+
+
+def _serve(server, token, room):
+    while True:
+        try:
+            guest = server.accept()[0]
+        except OSError:
+            return
+        if not room.acquire(False):
+            guest.close()
+            continue
+        thread = threading.Thread(target=_guest, args=(guest, token, room))
+        thread.daemon = True
+        thread.start()
+
+
+def _guest(guest, token, room):
+    import hmac
+
+    try:
+        guest.settimeout(5.0)
+        guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        hello = _exactly(guest, len(token) + 1)
+        if not hmac.compare_digest(hello[:-1], token):
+            return
+        if hello[-1:] == b"p":
+            for _ in range(PINGS):
+                guest.sendall(_exactly(guest, PING_SIZE))
+        elif hello[-1:] == b"b":
+            _take(guest)
+    except (OSError, EOFError):
+        pass
+    finally:
+        guest.close()
+        room.release()
+
+
+def _take(guest):
+    """Reads for a while, then tells how much came in which time, without the first moments."""
+    head = _exactly(guest, 16)
+    most, seconds = struct.unpack(">Qd", head)
+    most, seconds = min(most, 1 << 28), min(seconds, 2.0)
+    buffer = bytearray(1 << 20)
+    began = time.monotonic()
+    start, skipped, total = began, 0, 0
+    while total < most and time.monotonic() - began < seconds:
+        count = guest.recv_into(buffer)
+        if not count:
+            break
+        total += count
+        now = time.monotonic()
+        if not skipped and (total >= most // 8 or now - began >= seconds / 5):
+            start, skipped = now, total
+    if not skipped:
+        start, skipped = began, 0
+    guest.sendall(RESULT.pack(total - skipped, max(time.monotonic() - start, 1e-6)))
+    guest.shutdown(socket.SHUT_WR)
+    while guest.recv_into(buffer) and time.monotonic() - began < seconds + 3.0:
+        pass  # closing with unread data would take our answer back
+
+
+def op_link(call, args):
+    """{token, targets: [[name, address, port]], bytes, seconds} -> {links}
+
+    links: [[name, seconds there and back or None, bits per second or None, error]]
+    """
+    token = args["token"].encode("ascii")
+    found = []
+    for name, address, port in args["targets"]:
+        latency = rate = None
+        error = ""
+        try:
+            with _dial(address, port, token + b"p") as link:
+                latency = _ping(link)
+            with _dial(address, port, token + b"b") as link:
+                rate = _push(link, args["bytes"], args["seconds"])
+        except EOFError:
+            error = "the other end closed the connection"
+        except (OSError, struct.error) as e:
+            error = str(e) or type(e).__name__
+        found.append([name, latency, rate, error])
+    return {"links": found}
+
+
+def _dial(address, port, hello):
+    link = socket.create_connection((address, port), 2.0)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.sendall(hello)
+    return link
+
+
+def _ping(link):
+    took = []
+    message = b"." * PING_SIZE
+    for _ in range(PINGS):
+        began = time.perf_counter()
+        link.sendall(message)
+        _exactly(link, PING_SIZE)
+        took.append(time.perf_counter() - began)
+    return min(took)  # the network's part: more than that is a host that is busy
+
+
+def _push(link, most, seconds):
+    """Sends until the other end has enough; its clock counts, so our buffers do not."""
+    link.sendall(struct.pack(">Qd", most, seconds))
+    link.setblocking(False)
+    data = memoryview(bytes(CHUNK))
+    end = time.monotonic() + seconds + 5.0
+    poll = select.poll()
+    poll.register(link, select.POLLIN | select.POLLOUT)
+    answer = b""
+    while len(answer) < RESULT.size:
+        events = poll.poll(max(1, int((end - time.monotonic()) * 1000)))
+        if time.monotonic() > end:
+            raise OSError("no answer in time")
+        for _, event in events:
+            if event & select.POLLIN:
+                part = link.recv(RESULT.size)
+                if not part:
+                    raise EOFError
+                answer += part
+            elif event & (select.POLLERR | select.POLLHUP):
+                raise OSError("the connection broke")
+            elif event & select.POLLOUT:
+                try:
+                    link.send(data)
+                except BlockingIOError:
+                    pass
+    count, took = RESULT.unpack(answer[: RESULT.size])
+    return count * 8 / took
+
+
+def _exactly(link, size):
+    data = b""
+    while len(data) < size:
+        part = link.recv(size - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data

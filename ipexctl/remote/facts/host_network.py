@@ -1,0 +1,256 @@
+"""Interfaces, addresses and names of this host, and whether others can be reached."""
+
+import os
+import socket
+import threading
+import time
+
+_kept = []  # type: list[socket.socket]  # listeners: they live as long as the agent
+
+
+MASTER_PORT = 29500  # the one that torchrun, accelerate and DeepSpeed take when none is named
+
+
+def op_listen(call, args):
+    """A port on all addresses, until the agent ends. The kernel answers; nobody needs to accept.
+
+    And one beside MASTER_PORT, at our own address alone: what firewalls are opened for by hand.
+    """
+    server = listener()
+    _kept.append(server)
+    own = os.environ.get("SSH_CONNECTION", "").split()
+    beside = None
+    for step in range(8 if len(own) == 4 else 0):
+        try:
+            beside = listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
+            _kept.append(beside)
+            break
+        except OSError:
+            continue
+    return {
+        "port": server.getsockname()[1],
+        "range_port": beside.getsockname()[1] if beside else None,
+    }
+
+
+def op_close(call, args):
+    """Nobody listens any more."""
+    while _kept:
+        _kept.pop().close()
+    return {}
+
+
+def listener(port=0, address=""):
+    """On all addresses where none is named, of both kinds if the host has both."""
+    server = None
+    try:
+        if address and ":" not in address:
+            raise OSError("an IPv4 address")
+        server = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind((address or "::", port))
+    except OSError:
+        if server:
+            server.close()
+        server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            server.bind((address or "0.0.0.0", port))
+        except OSError:
+            server.close()
+            raise
+    server.listen(128)
+    return server
+
+
+def op_connect(call, args):
+    """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each.
+
+    Meanwhile the `names` are looked up: [name, addresses, or None when there was no answer].
+    """
+    import errno
+    import select
+
+    lookup = Lookup(args["names"]) if args.get("names") else None
+    poll = select.poll()
+    waiting = {}
+    results = []
+    for name, address, port in args["targets"]:
+        try:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            error = sock.connect_ex((address, port))
+        except (OSError, OverflowError, TypeError) as e:
+            results.append([name, str(e)])
+            continue
+        if error not in (0, errno.EINPROGRESS):  # no route: known at once, and not told again
+            results.append([name, os.strerror(error)])
+            sock.close()
+            continue
+        waiting[sock.fileno()] = (name, sock)
+        poll.register(sock, select.POLLOUT)
+    end = time.monotonic() + args.get("timeout", 2.0)
+    while waiting and time.monotonic() < end:
+        for fd, _ in poll.poll(max(1, int((end - time.monotonic()) * 1000))):
+            name, sock = waiting.pop(fd)
+            poll.unregister(fd)
+            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            results.append([name, os.strerror(error) if error else ""])
+            sock.close()
+    for name, sock in waiting.values():
+        results.append([name, "no answer in %g s" % args.get("timeout", 2.0)])
+        sock.close()
+    if not lookup:
+        return {"results": results}
+    lookup.wait(max(0.0, end - time.monotonic()))
+    return {"results": results, "names": [[n, lookup.found.get(n)] for n in lookup.names]}
+
+
+class Lookup:
+    """What names resolve to, beside the other work: a resolver may take its time."""
+
+    def __init__(self, names):
+        self.names = names
+        self.found = {}  # name -> addresses; () if there are none, no entry while it is unknown
+        self.thread = threading.Thread(target=self.run)
+        self.thread.daemon = True
+        self.thread.start()
+
+    def run(self):
+        for name in self.names:
+            try:
+                # bytes: a str would import the idna codec
+                found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+                self.found[name] = [i[4][0] for i in found]
+            except socket.gaierror as e:
+                if e.args[0] != socket.EAI_AGAIN:
+                    self.found[name] = []
+            except (OSError, UnicodeError):
+                pass
+
+    def wait(self, seconds):
+        self.thread.join(seconds)
+
+
+def own_names():
+    return Lookup([os.uname().nodename, "localhost"])
+
+
+def firewalls():
+    """Those that look switched on; what they let through only a try can tell."""
+    found = []
+    if os.path.exists("/run/firewalld.pid") or os.path.exists("/run/firewalld"):
+        found.append("firewalld")
+    try:
+        with open("/etc/ufw/ufw.conf") as f:
+            if "\nENABLED=yes" in "\n" + f.read(4096):
+                found.append("ufw")
+    except OSError:
+        pass
+    if os.path.exists("/etc/systemd/system/sysinit.target.wants/nftables.service"):
+        found.append("nftables")
+    return found
+
+
+def _master_port_busy():
+    """Whether a listener would be refused MASTER_PORT; we do not listen, so nobody notices."""
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind((address, MASTER_PORT))
+                return False
+        except OSError as e:
+            if e.errno == 98:  # EADDRINUSE
+                return True
+    return None
+
+
+def read_network(read, fs, live):
+    ssh = os.environ.get("SSH_CONNECTION", "").split()
+    routes = read(fs + "/proc/net/route")
+    sysctl = fs + "/proc/sys/net/"
+    ports = [int(n) for n in read(sysctl + "ipv4/ip_local_port_range").split() if n.isdigit()]
+    backlog = read(sysctl + "core/somaxconn").strip()
+    return {
+        "hostname": os.uname().nodename,
+        "ssh_address": ssh[2] if live and len(ssh) == 4 else "",
+        "nics": _nics(read) if live else [],
+        "default_nic": _default_nic(routes),
+        "routes": _routes(routes),
+        "port_range": ports,
+        "reserved": read(sysctl + "ipv4/ip_local_reserved_ports").strip(),
+        "somaxconn": int(backlog) if backlog.isdigit() else None,
+        "master_port_busy": _master_port_busy() if live else None,
+        "firewalls": firewalls() if live else [],
+    }
+
+
+def _routes(text):
+    """[[interface, network]] of the IPv4 routes that are up."""
+    found = []
+    for line in text.splitlines()[1:257]:
+        words = line.split()
+        if len(words) >= 8 and int(words[3], 16) & 1:
+            network = socket.inet_ntoa(bytes(bytearray.fromhex(words[1]))[::-1])
+            found.append([words[0], "%s/%d" % (network, bin(int(words[7], 16)).count("1"))])
+    return found
+
+
+def _nics(read):
+    """[[name, up, mtu, addresses]] of our own network namespace (/sys may show another one's)."""
+    import fcntl
+    import struct
+
+    lines = read("/proc/net/dev").splitlines()[2:]
+    names = [line.partition(":")[0].strip() for line in lines]
+    addresses = _ipv4()
+    for line in read("/proc/net/if_inet6").splitlines():
+        words = line.split()
+        if len(words) == 6 and words[3] != "20":  # link-local addresses are of no use to a launcher
+            text = socket.inet_ntop(socket.AF_INET6, bytes(bytearray.fromhex(words[0])))
+            addresses.setdefault(words[5], []).append(text)
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for name in names:
+            request = struct.pack("16s24x", name.encode())
+            try:
+                flags = fcntl.ioctl(sock, 0x8913, request)[16:18]  # SIOCGIFFLAGS
+                mtu = fcntl.ioctl(sock, 0x8921, request)[16:20]  # SIOCGIFMTU
+            except OSError:
+                continue
+            up = struct.unpack("H", flags)[0] & 0x41 == 0x41  # IFF_UP, IFF_RUNNING
+            found.append([name, up, struct.unpack("i", mtu)[0], addresses.get(name, [])])
+    return found
+
+
+def _ipv4():
+    """All IPv4 addresses by interface, further ones included (SIOCGIFCONF)."""
+    import array
+    import fcntl
+    import struct
+
+    space = array.array("B", bytes(64 * 1024))
+    size = 40 if struct.calcsize("P") == 8 else 32
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            request = struct.pack("iP", len(space), space.buffer_info()[0])
+            used = struct.unpack("iP", fcntl.ioctl(sock, 0x8912, request))[0]
+        except OSError:
+            return {}
+    data = space.tobytes()
+    found = {}  # type: dict[str, list[str]]
+    for at in range(0, used, size):
+        name = data[at : at + 16].partition(b"\0")[0].decode("utf-8", "replace")
+        address = socket.inet_ntoa(data[at + 20 : at + 24])
+        found.setdefault(name.partition(":")[0], []).append(address)
+    return found
+
+
+def _default_nic(text):
+    best = []
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) >= 8 and words[1] == words[7] == "00000000" and int(words[3], 16) & 1:
+            best.append((int(words[6]), words[0]))
+    return min(best)[1] if best else ""

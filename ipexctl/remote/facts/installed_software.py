@@ -1,0 +1,369 @@
+"""What is installed on this host and what its environment says: names of files and folders only.
+
+Nothing is imported and no program is started: a broken torch cannot break the look at it. The
+environment is the one a command over SSH gets, which is what mpirun's daemons and ranks start from.
+"""
+
+import os
+import re
+import stat
+
+PREFIXES = 8  # Python environments told about
+MPIS = 8
+ENTRIES = 4096  # of one folder
+
+WANTED = frozenset(("torch", "intel-extension-for-pytorch", "oneccl-bind-pt", "torch-ccl",
+                    "impi-rt", "intel-openmp", "numpy", "mpi4py", "accelerate", "transformers",
+                    "deepspeed", "oneccl", "libfabric"))  # fmt: skip
+DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*?)-(\d[^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info\Z")
+TOLD = re.compile(
+    r"(OMP|KMP|GOMP|I_MPI|FI|CCL|GLOO|HYDRA|OMPI|PMI|PMIX|SLURM|PBS|TORCH|ATEN|ONEDNN|DNNL|MKL"
+    r"|ACCELERATE|UCX|PSM2|PSM3)_\w+\Z"
+    r"|(LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|PYTHONHOME|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR|RANK"
+    r"|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|MALLOC_CONF|no_proxy|NO_PROXY|JOB_ID"
+    r"|ONEAPI_ROOT|SETVARS_COMPLETED|CMPLR_ROOT|MKLROOT)\Z"
+)
+PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CRED|AUTH|COOKIE|JWT|PRIVATE|SESSION", re.I)
+STARTUP = (".bashrc", ".bash_profile", ".profile")
+SCRIPT = re.compile(
+    r"((then|do|else|exec)\s+)?((source|\.|sh|bash|dash)\s+)?"
+    r"[\w./$~{}\"'-]*\b(setvars|mpivars|env/vars)\.sh\b"
+)
+STALE = re.compile(r"(\d+):\d+:\d+\Z|Intel_MPI_\w+\Z")
+RUNNABLE = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
+SHADOWS = ("libstdc++.so.6", "libgomp.so.1", "libmpi.so.12", "libmpi.so.40", "libfabric.so.1")
+
+
+def read_software(read, home, root):
+    env = environment()
+    found = prefixes(home, root, env)
+    return {
+        "current": current(root),
+        "prefixes": found,
+        "mpis": mpis(read, env, [p["path"] for p in found]),
+        "env": env,
+        "missing": missing(env),
+        "shadows": shadows(env),
+        "startup": startup(read, home),
+        "accelerate": accelerate(read, home),
+        "stale": stale(),
+        "fabrics": names("/sys/class/infiniband")[:16] + devices(),
+    }
+
+
+def names(folder):
+    try:
+        return sorted(os.listdir(folder)[:ENTRIES])
+    except OSError:
+        return []
+
+
+def small(read, path):
+    """The text of an ordinary file that is not large; a pipe would keep us waiting."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return ""
+    return read(path) if stat.S_ISREG(info.st_mode) and info.st_size < 1 << 18 else ""
+
+
+# --- the environment -----------------------------------------------------------------------------
+
+
+def environment():
+    """Names that matter and their values; of what may be secret the name alone."""
+    found = {}  # type: dict[str, object]
+    for name, value in os.environ.items():
+        secret = SECRET.search(name) or re.search("://[^/]*@", value)
+        if name in PROXY or (TOLD.match(name) and secret):
+            found[name] = None
+        elif TOLD.match(name):
+            found[name] = value[:2000]
+    found["PATH"] = os.environ.get("PATH", "")[:4000]
+    return found
+
+
+def missing(env):
+    """[[variable, path]]: what the environment names and this host does not have."""
+    found = []
+    for name in ("LD_PRELOAD", "FI_PROVIDER_PATH", "I_MPI_ROOT", "CCL_ROOT"):
+        for path in re.split("[: ]", env.get(name) or ""):
+            if path.startswith("/") and not os.path.exists(path):
+                found.append([name, path])
+    return found[:32]
+
+
+def shadows(env):
+    """[[variable, path]]: libraries and packages that stand before those of any environment."""
+    found = []
+    for folder in (env.get("LD_LIBRARY_PATH") or "").split(":")[:16]:
+        for name in SHADOWS:
+            if folder.startswith("/") and os.path.exists(folder + "/" + name):
+                found.append(["LD_LIBRARY_PATH", folder + "/" + name])
+    for folder in (env.get("PYTHONPATH") or "").split(":")[:16]:
+        for name in ("torch", "numpy", "intel_extension_for_pytorch", "mpi4py"):
+            if folder.startswith("/") and os.path.exists("%s/%s/__init__.py" % (folder, name)):
+                found.append(["PYTHONPATH", folder + "/" + name])
+    return found
+
+
+def startup(read, home):
+    """[[file, line]]: where the account's start-up files use Intel's environment scripts."""
+    found = []
+    for name in STARTUP:
+        for line in small(read, home + "/" + name).splitlines():
+            for part in re.split(r";|&&|\|\|", line):  # commands: what else is in a line stays here
+                if SCRIPT.match(part.strip()):
+                    found.append([name, part.strip()[:200]])
+    return found[:8]
+
+
+def accelerate(read, home):
+    """The keys of accelerate's configuration; those inside another one as outer.inner."""
+    folder = os.environ.get("HF_HOME") or home + "/.cache/huggingface"
+    path = folder + "/accelerate/default_config.yaml"
+    text = small(read, path)
+    keys, outer = [], ""
+    for line in text.splitlines():
+        match = re.match(r"( *)([A-Za-z_]\w*):", line)
+        if match and not match.group(1):
+            outer = match.group(2)
+        if match:
+            keys.append(outer + "." + match.group(2) if match.group(1) else outer)
+    return {"path": path, "keys": keys[:100]} if keys else None
+
+
+def stale():
+    """[how many, bytes]: our own shared memory of MPI processes that are gone."""
+    count = size = 0
+    for name in names("/dev/shm"):
+        match = STALE.match(name)
+        if not match or (match.group(1) and os.path.exists("/proc/" + match.group(1))):
+            continue
+        try:
+            info = os.stat("/dev/shm/" + name)
+        except OSError:
+            continue
+        if info.st_uid == os.getuid() and match.group(1):
+            count, size = count + 1, size + info.st_blocks * 512
+    return [count, size]
+
+
+def devices():
+    """Fabrics that are no infiniband device."""
+    return [n for n in names("/dev") if n.startswith(("hfi1_", "cxi"))][:8]
+
+
+# --- environments of Python ----------------------------------------------------------------------
+
+
+def current(root):
+    """{link, exists, whole, left, changed}: what `ipexctl run` would use; None without any."""
+    link = root + "/current"
+    envs = names(root + "/envs")
+    left = sum(n.startswith(".work-") for n in envs)
+    if not os.path.islink(link):
+        return {"link": "", "exists": False, "whole": None, "left": left} if envs else None
+    prefix = os.path.realpath(link)
+    ours = os.path.dirname(prefix) == os.path.realpath(root + "/envs")
+    return {
+        "link": prefix,
+        "exists": os.path.exists(prefix + "/bin/python"),
+        "whole": os.path.exists(prefix + "/.ipexctl-ok") if ours else None,
+        "left": left,
+        "changed": changed_by_hand(prefix) if ours else [],
+    }
+
+
+def changed_by_hand(prefix):
+    # late: most hosts that are probed have no environment yet
+    from ipexctl.remote.install import env_drift
+
+    return env_drift.changed(prefix)
+
+
+def prefixes(home, root, env):
+    """What there is in each Python environment; the ones a run would use come first."""
+    where = [("ipexctl", os.path.realpath(root + "/current"))]
+    where += [("active", env[n]) for n in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(n)]
+    where += [("active", p) for p in python_in(env["PATH"])]
+    conda = [home + "/" + n for n in ("miniconda3", "miniforge3", "anaconda3", "mambaforge")]
+    conda += ["/opt/conda", "/opt/miniconda3", "/opt/intel/oneapi/intelpython"]
+    where += [("other", p) for p in conda]
+    for folder in [c + "/envs" for c in conda[:5]] + ["/opt", home]:
+        for name in names(folder)[:64]:
+            path = folder + "/" + name
+            if folder.endswith("/envs") or os.path.exists(path + "/pyvenv.cfg"):
+                where.append(("other", path))
+    found = {}  # type: dict[str, object]
+    for kind, path in where:
+        real = os.path.realpath(path)
+        if real in found or len(found) >= PREFIXES or not path.startswith("/"):
+            continue
+        one = prefix(kind, real, home)
+        if one:
+            found[real] = one
+    return list(found.values())
+
+
+def python_in(path):
+    """The prefix of the first python3 that a command over SSH finds."""
+    for folder in path.split(":"):
+        if folder.startswith("/") and os.access(folder + "/python3", os.X_OK):
+            if os.path.exists(os.path.dirname(folder) + "/pyvenv.cfg"):
+                return [os.path.dirname(folder)]
+            return [os.path.dirname(os.path.dirname(os.path.realpath(folder + "/python3")))]
+    return []
+
+
+def prefix(kind, path, home):
+    """None where nothing of WANTED is installed."""
+    homes = [n for n in names(path + "/lib") if re.match(r"python3\.\d+\Z", n)]
+    packages, folders = {}, []  # type: dict[str, str], list[str]
+    for lib in homes[-1:] if path != "/usr" else homes:
+        folders = ["%s/lib/%s/site-packages" % (path, lib)]
+        if path in ("/usr", "/usr/local"):
+            folders = [home + "/.local/lib/%s/site-packages" % lib]
+            folders += ["/usr/local/lib/%s/dist-packages" % lib, "/usr/lib/python3/dist-packages"]
+            folders += ["/usr/%s/%s/site-packages" % (part, lib) for part in ("lib64", "lib")]
+        for folder in folders:
+            for name, version in distributions(folder):
+                packages.setdefault(name, version)
+    if not packages:
+        return None
+    torch = [f + "/torch/lib" for f in folders if os.path.isdir(f + "/torch/lib")][:1]
+    libraries = [(t, n) for t in torch for n in names(t)]
+    omp = [t + "/" + n for t, n in libraries if n.startswith(("libiomp5", "libgomp"))]
+    if os.path.exists(path + "/lib/libiomp5.so"):
+        omp.append(path + "/lib/libiomp5.so")
+    return {
+        "kind": kind,
+        "path": path,
+        "python": homes[-1][6:] if homes else "",
+        "packages": packages,
+        "cuda": any(n == "libtorch_cuda.so" for _, n in libraries),
+        "omp": omp,
+        "mpi": layout(path) if "impi-rt" in packages else None,
+        "ccl": bindings(path, folders, packages),
+    }
+
+
+def distributions(folder):
+    for entry in names(folder):
+        match = DIST.match(entry)
+        name = match.group(1).lower().replace("_", "-").replace(".", "-") if match else ""
+        if match and name in WANTED:
+            yield name, match.group(2)
+
+
+def bindings(path, folders, packages):
+    """Whether the oneCCL library that the bindings load is there; None without bindings."""
+    if "oneccl-bind-pt" not in packages:
+        return None
+    places = [path + "/lib/libccl.so.1"]
+    for folder in folders:
+        for module in ("oneccl_bindings_for_pytorch", "torch_ccl"):
+            places.append("%s/%s/lib/libccl.so.1" % (folder, module))
+    return any(map(os.path.exists, places))
+
+
+# --- MPIs ----------------------------------------------------------------------------------------
+
+
+def layout(prefix):
+    """Where the files of an Intel MPI are: its wheels and its installer put them in many places."""
+    lib = prefix + "/lib"
+    fabric = [lib, lib + "/libfabric", prefix + "/libfabric/lib", prefix + "/opt/mpi/libfabric/lib"]
+    providers = []
+    for folder in fabric:
+        for place in (folder, folder + "/prov"):
+            own = [n for n in names(place) if n.endswith("-fi.so")]
+            providers += [re.sub(r"^lib|(-\d[\d.]*)?-fi\.so$", "", n) for n in own]
+    mpi = [lib + part + "/libmpi.so.12" for part in ("", "/release")]
+    starters = [prefix + "/bin/" + n for n in ("mpirun", "mpiexec.hydra")]
+    return {
+        "libmpi": any(map(os.path.exists, mpi)),
+        "libfabric": [f for f in fabric if os.path.exists(f + "/libfabric.so.1")][:1],
+        "providers": sorted(set(providers)),
+        "absent": [s for s in starters if not os.path.exists(s)],
+    }
+
+
+def mpis(read, env, prefixes):
+    """[{flavour, version, bin, path: place in PATH or None, not_run}], those in PATH first."""
+    path = [f for f in env["PATH"].split(":") if f.startswith("/")]
+    folders = path + [p + "/bin" for p in prefixes]
+    for parent in ("/opt/intel/oneapi/mpi", "/opt/ohpc/pub/mpi", "/opt/openmpi", "/opt/mpich"):
+        folders += [parent + "/bin"]
+        folders += ["%s/%s/bin" % (parent, n) for n in names(parent)[:8] if n[:1].isalnum()]
+    for parent in ("/usr/lib64", "/usr/local"):
+        folders += ["%s/%s/bin" % (parent, n) for n in ("openmpi", "mpich", "mvapich2")]
+    found = {}  # type: dict[str, object]
+    for at, folder in enumerate(folders):
+        real = os.path.realpath(folder)
+        if real in found or len(found) >= MPIS:
+            continue
+        one = mpi(read, folder)
+        if one:
+            found[real] = dict(one, path=at if at < len(path) else None)
+    return list(found.values())
+
+
+def mpi(read, folder):
+    starter = folder + "/mpirun"
+    if not os.path.exists(starter):
+        starter = folder + "/mpiexec"
+        if not os.path.exists(starter):
+            return None
+    real = os.path.realpath(starter)
+    home = os.path.dirname(real)
+    flavour = flavour_of(read, real, home)
+    prefix = os.path.dirname(home)
+    return {
+        "flavour": flavour,
+        "version": version_of(read, flavour, prefix),
+        "bin": folder,
+        "not_run": [
+            n
+            for n in RUNNABLE
+            if os.path.exists(home + "/" + n) and not os.access(home + "/" + n, os.X_OK)
+        ],
+    }
+
+
+def flavour_of(read, real, home):
+    name = os.path.basename(real)
+    there = [
+        n
+        for n in ("impi_info", "hydra_bstrap_proxy", "prterun", "ompi_info", "mpichversion")
+        if os.path.exists(home + "/" + n)
+    ]
+    if "openmpi" in name or name in ("orterun", "prterun"):
+        return "openmpi"
+    if "mpich" in name:
+        return "mpich"
+    if "impi_info" in there or "hydra_bstrap_proxy" in there:
+        return "intel"
+    if "I_MPI_" in small(read, real):
+        return "intel"
+    if "prterun" in there or "ompi_info" in there:
+        return "openmpi"
+    return "mpich" if "mpichversion" in there or "hydra" in name else "unknown"
+
+
+def version_of(read, flavour, prefix):
+    if flavour == "intel":
+        for lib in [n for n in names(prefix + "/lib") if n.startswith("python3")]:
+            for entry in names("%s/lib/%s/site-packages" % (prefix, lib)):
+                if entry.startswith("impi_rt-"):
+                    return entry[8:].replace(".dist-info", "")
+        parts = re.findall(r"/(20\d\d(?:\.\d+)+)", prefix)
+        return parts[-1] if parts else ""
+    for name in ("ompi", "ompi-c", "mpich"):
+        for lib in ("lib", "lib64"):
+            text = small(read, "%s/%s/pkgconfig/%s.pc" % (prefix, lib, name))
+            match = re.search(r"^Version: *([\w.]+)", text, re.M)
+            if match:
+                return match.group(1)
+    return ""

@@ -1,0 +1,198 @@
+"""How the machine is set just now: frequencies, kernel switches, limits, sessions, containers.
+
+Many small files, of which most machines lack some. What is set per CPU is read from a sample.
+"""
+
+import os
+import sys
+
+SAMPLE = 16  # of several hundred equal policies
+SIF = ("APPTAINER", "SINGULARITY")  # they set both; older ones the second alone
+JOBS = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID")
+
+
+def read_state(read, fs, groups, cpus):
+    live = not fs
+
+    def of(path):
+        return read(fs + path).strip()
+
+    return {
+        "power": _power(fs, of, cpus),
+        "kernel": _kernel(of),
+        "limits": _limits(groups, live),
+        "system": _system(fs, of, live),
+    }
+
+
+# --- frequencies ---------------------------------------------------------------------------------
+
+
+def _power(fs, of, cpus):
+    base = "/sys/devices/system/cpu"
+    policies = sorted(_names(fs + base + "/cpufreq"))
+    paths = [base + "/cpufreq/" + n for n in policies if n.startswith("policy")]
+    if not paths and of(base + "/cpu0/cpufreq/scaling_driver"):
+        paths = ["%s/cpu%d/cpufreq" % (base, row[0]) for row in cpus]
+    paths = _some(paths)
+    rows = []
+    for path in paths:
+        names = ("scaling_governor", "energy_performance_preference")
+        rows.append([of(path + "/" + name) for name in names])
+    status = of(base + "/intel_pstate/status") or of(base + "/amd_pstate/status")
+    no_turbo, boost = of(base + "/intel_pstate/no_turbo"), of(base + "/cpufreq/boost")
+    return {
+        "driver": of(paths[0] + "/scaling_driver") if paths else "",
+        "status": status,
+        "governors": sorted({r[0] for r in rows if r[0]}),
+        "preferences": sorted({r[1] for r in rows if r[1]}),
+        "turbo": no_turbo == "0" if no_turbo else boost == "1" if boost else None,
+        "max_khz": _number(of(paths[0] + "/scaling_max_freq")) if paths else None,
+        "hardware_khz": _number(of(paths[0] + "/cpuinfo_max_freq")) if paths else None,
+        "throttled": _throttled(of, base, cpus),
+    }
+
+
+def _throttled(of, base, cpus):
+    """How often, since boot, a package or one of some cores was too hot; None: not counted."""
+    if not of("%s/cpu%d/thermal_throttle/core_throttle_count" % (base, cpus[0][0] if cpus else 0)):
+        return None
+    sockets = {row[2]: row[0] for row in reversed(cpus)}
+    cores = _some(sorted({row[0]: row for row in cpus if row[0] == row[1]}))
+    where = [("package", cpu) for cpu in sockets.values()] + [("core", cpu) for cpu in cores]
+    path = base + "/cpu%d/thermal_throttle/%s_throttle_count"
+    return sum(_number(of(path % (cpu, what))) or 0 for what, cpu in where)
+
+
+def _some(items):
+    """At most SAMPLE of them, from the whole length."""
+    step = max(1, -(-len(items) // SAMPLE))
+    return items[::step]
+
+
+# --- kernel and limits ---------------------------------------------------------------------------
+
+
+def _kernel(of):
+    huge = of("/sys/kernel/mm/transparent_hugepage/enabled")
+    return {
+        "thp": huge.partition("[")[2].partition("]")[0],
+        "numa_balancing": _number(of("/proc/sys/kernel/numa_balancing")),
+        "zone_reclaim": _number(of("/proc/sys/vm/zone_reclaim_mode")),
+        "overcommit": _number(of("/proc/sys/vm/overcommit_memory")),
+        "swappiness": _number(of("/proc/sys/vm/swappiness")),
+        "core_pattern": of("/proc/sys/kernel/core_pattern"),
+    }
+
+
+def _limits(groups, live):
+    limits = {"pids": groups["pids"]}
+    if live:
+        import resource
+
+        for name in ("NOFILE", "MEMLOCK", "NPROC", "CORE", "AS", "CPU"):
+            soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name))
+            limits[name.lower()] = [soft, hard]  # -1: no limit
+    return limits
+
+
+# --- the system around us ------------------------------------------------------------------------
+
+
+def _system(fs, of, live):
+    env = os.environ if live else {}
+    systemd = os.path.isdir(fs + "/run/systemd/system")
+    logind = _logind(fs, of) if systemd else {}
+    devices = sorted(_names(fs + "/sys/class/infiniband"))
+    return {
+        "bits": 64 if sys.maxsize > 1 << 32 else 32,
+        "container": _container(fs, of, env),
+        "netns": _inode("/proc/self/ns/net") if live else None,
+        "jobs": [[name, env[name]] for name in JOBS if name in env],
+        "session": bool(env.get("XDG_SESSION_ID")) and systemd if live else None,
+        "kill_user_processes": _yes(logind.get("KillUserProcesses", "no")) if systemd else None,
+        "remove_ipc": _yes(logind.get("RemoveIPC", "yes")) if systemd else None,
+        "linger": _linger(fs) if systemd and live else None,
+        "rdma": devices,
+        "infiniband": [name for name in devices if _infiniband(fs, of, name)],
+    }
+
+
+def _infiniband(fs, of, device):
+    """Drivers of plain Ethernet cards make RDMA devices as well: the link of a port tells."""
+    folder = "/sys/class/infiniband/%s/ports/" % device
+    ports = [folder + port for port in _names(fs + folder)]
+    return any(
+        of(port + "/link_layer") == "InfiniBand" and of(port + "/state").endswith(": ACTIVE")
+        for port in ports
+    )
+
+
+def _container(fs, of, env):
+    """docker, podman, kubernetes, lxc, ...; "" outside of them."""
+    if env.get("KUBERNETES_SERVICE_HOST"):
+        return "kubernetes"
+    if os.path.exists(fs + "/run/.containerenv"):
+        return "podman"
+    if os.path.exists(fs + "/.dockerenv"):
+        return "docker"
+    groups = of("/proc/1/cgroup")
+    marks = ("kubepods", "docker", "libpod", "lxc", "garden", "apptainer")
+    for mark in marks:
+        if "/" + mark in groups:
+            return "kubernetes" if mark == "kubepods" else mark
+    told = of("/run/systemd/container")  # by who started the systemd in it
+    if told and told != "wsl":
+        return told
+    return next((name.lower() for name in SIF if name + "_CONTAINER" in env), "")
+
+
+def _logind(fs, of):
+    """What logind.conf and the files beside it say, the last one of each name."""
+    said = {}
+    files = []
+    for folder in ("/usr/lib/systemd", "/etc/systemd"):
+        files.append(folder + "/logind.conf")
+        there = folder + "/logind.conf.d"
+        files += [there + "/" + n for n in sorted(_names(fs + there)) if n.endswith(".conf")]
+    for path in files:
+        for line in of(path).splitlines():
+            name, equals, value = line.partition("=")
+            if equals:
+                said[name.strip()] = value.strip()
+    return said
+
+
+def _linger(fs):
+    try:
+        import pwd
+
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return None
+    return os.path.exists(fs + "/var/lib/systemd/linger/" + user)
+
+
+def _yes(text):
+    return text.lower() in ("yes", "true", "on", "1", "y", "t")
+
+
+def _inode(path):
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def _names(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _number(text):
+    try:
+        return int(text)
+    except ValueError:
+        return None

@@ -1,0 +1,193 @@
+"""What this host is: files and system calls only, no programs, nothing judged and nothing created.
+
+Many hosts answer at once and may share few cores, so each part does as little as it can.
+`fs` is the folder in front of /proc and /sys: tests put recorded machines there.
+"""
+
+import os
+import sys
+import time
+
+
+def op_facts(call, args):
+    """Emits the clock first, so that the controller knows how old it is; then everything."""
+    call.emit({"event": "clock", "now": time.time()})
+    # late: the clock does not wait until these are compiled
+    from ipexctl.remote.facts import host_network, machine
+
+    fs = args.get("fs", "/").rstrip("/")
+    live = not fs
+    names = host_network.own_names() if live else None
+    home = os.path.expanduser("~")
+    root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
+    mounts = machine.mounts(fs)
+    groups = machine.cgroup(fs, mounts)
+    cpu = machine.cpu(fs, groups, live)
+    facts = {
+        "host": _host(machine.read, fs, home),
+        "cpu": cpu,
+        "nodes": machine.nodes(fs),
+        "mem": machine.mem(fs, groups, live),
+        "disk": _disk(machine.statvfs, os.path.normpath(root), mounts),
+        "home_disk": _disk(machine.statvfs, home, mounts),
+        "tmp": _disk(machine.statvfs, os.environ.get("TMPDIR") or "/tmp", mounts),
+        "pythons": _pythons(home) if live else [],
+        "net": host_network.read_network(machine.read, fs, live),
+    }
+    # late: names are being looked up meanwhile
+    from ipexctl.remote.facts import machine_state
+
+    facts["state"] = machine_state.read_state(machine.read, fs, groups, cpu["cpus"])
+    if live:
+        from ipexctl.remote.facts import installed_software
+
+        facts["software"] = installed_software.read_software(
+            machine.read, home, os.path.normpath(root)
+        )
+    if args.get("listen"):
+        ports = host_network.op_listen(call, args)
+        facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
+    facts["net"]["hostname_addresses"] = []
+    if names:
+        names.wait(2.0)
+        own, localhost = (names.found.get(name) for name in names.names)
+        facts["net"]["hostname_addresses"] = own or []
+        facts["net"]["hostname_resolves"] = None if own is None else bool(own)
+        if localhost is not None:
+            facts["net"]["localhost"] = localhost
+    return facts
+
+
+def _disk(statvfs, root, mounts):
+    """About the folder where root is, or will be made."""
+    there = root
+    while not os.path.isdir(there) and there != "/":
+        there = os.path.dirname(there)
+    real = os.path.realpath(there)
+    stat = statvfs(there)
+    best = ("", "", [], "")  # type: tuple[str, str, list[str], str]
+    for mount in mounts:
+        point = mount[0]
+        inside = point == "/" or real == point or real.startswith(point + "/")
+        if inside and len(point) >= len(best[0]):
+            best = mount
+    return {
+        "root": root,
+        "real": os.path.realpath(root),
+        "exists": there == root,
+        "free": stat.f_bavail * stat.f_frsize if stat else None,
+        "free_inodes": stat.f_favail if stat and stat.f_files else None,
+        "total": stat.f_blocks * stat.f_frsize if stat else None,
+        "filesystem": best[1],
+        "source": best[3],
+        "point": best[0],
+        "quota": any(o.endswith("quota") and not o.startswith("no") for o in best[2]),
+        "noexec": bool(stat.f_flag & os.ST_NOEXEC) if stat else None,
+        "writable": os.access(there, os.W_OK | os.X_OK),
+    }
+
+
+# --- the system ----------------------------------------------------------------------------------
+
+
+def _host(read, fs, home):
+    uname = os.uname()
+    release = {}
+    for line in (read("/etc/os-release") or read("/usr/lib/os-release")).splitlines():
+        name, _, value = line.partition("=")
+        release[name] = value.strip().strip("\"'")
+    return {
+        "kernel": uname.sysname + " " + uname.release,
+        "os_name": release.get("PRETTY_NAME") or release.get("NAME", ""),
+        "os_ids": (release.get("ID", "") + " " + release.get("ID_LIKE", "")).split(),
+        "libc": _libc(),
+        "user": _user(),
+        "uid": os.getuid(),
+        "home": home,
+        "boot_id": read(fs + "/proc/sys/kernel/random/boot_id").strip(),
+    }
+
+
+def _libc():
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (OSError, ValueError):
+        pass
+    try:
+        return "musl" if any(n.startswith("ld-musl") for n in os.listdir("/lib")) else ""
+    except OSError:
+        return ""
+
+
+def _user():
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
+
+
+def _pythons(home):
+    """[{path, version, venv}], each real file once; shims and wrappers are no interpreters."""
+    folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
+    folders += [home + "/" + n + "/bin" for n in ("miniconda3", "miniforge3", "anaconda3")]
+    for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
+        folders += [parent + "/" + n + "/bin" for n in sorted(_names(parent))]
+    own = os.path.realpath(sys.executable) if sys.executable else ""
+    found = {}
+    for folder in folders:
+        for name in _names(folder) if folder.startswith("/") else []:
+            if name != "python3" and not (name.startswith("python3.") and name[8:].isdigit()):
+                continue
+            path = folder + "/" + name
+            real = os.path.realpath(path)
+            if real not in found:
+                found[real] = _python(path, real, own)
+    return [p for p in found.values() if p]
+
+
+def _names(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _python(path, real, own):
+    if real == own:
+        version = list(sys.version_info[:3])
+    elif not os.access(real, os.X_OK) or not _is_elf(real):
+        return None
+    else:
+        version = _version(real)
+    if not version:
+        return None
+    lib = "python%d.%d" % (version[0], version[1])
+    prefix = os.path.dirname(os.path.dirname(real))
+    homes = ["%s/%s/%s" % (prefix, part, lib) for part in ("lib", "lib64")]
+    homes = [h for h in homes if os.path.isfile(h + "/os.py")]
+    venv = None
+    if homes:
+        venv = any(os.path.isdir(h + "/ensurepip") for h in homes)
+    return {"path": path, "version": version, "venv": venv}
+
+
+def _is_elf(path):
+    try:
+        with open(path, "rb") as f:
+            return f.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _version(real):
+    """From the names of the file and its folders; the patch number only where a folder tells it."""
+    name = os.path.basename(real)
+    minor = int(name[8:]) if name.startswith("python3.") and name[8:].isdigit() else None
+    folder = os.path.basename(os.path.dirname(os.path.dirname(real)))
+    parts = folder.replace("cpython-", "").partition("-")[0].split(".")
+    told = [int(p) for p in parts if p.isdigit()]
+    if len(parts) == len(told) == 3 and told[0] == 3 and minor in (None, told[1]):
+        return told
+    return None if minor is None else [3, minor]

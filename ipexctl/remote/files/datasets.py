@@ -1,0 +1,112 @@
+"""Data sets under ROOT/data/NAME/VERSION: read by many runs, changed by none.
+
+    VERSION/files    as they were pushed, 0444
+    VERSION/hub      a link to it, where it is a hub cache: VERSION is then an HF_HOME
+    VERSION/tree     what it consists of; it is there once all of it is
+    VERSION/lock     runs hold it shared; what is removed is locked by nobody else
+    .VERSION         one in the making
+    current          a link to the version that runs get
+
+A version is built beside the others and gets its name at the end, so a push that was cut goes on
+where it stopped. What an older version or another data set has is linked, not sent: each content is
+on the disk once. A run holds a lock on its version; what is in use is not removed. Modules:
+dataset_versions.py looks and removes, dataset_build.py makes and mends.
+"""
+
+import os
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.files import dataset_build, dataset_versions, synced_folders
+from ipexctl.remote.install import blobs
+
+SHORT = dataset_build.SHORT
+held_locks = []  # type: list[int]  # the locks of the versions that the run of this agent uses
+
+
+def op_make(call, h):
+    """{root, name, key, hub}, body: the manifest, or nothing if it should be known here.
+
+    -> what op_list says of it, when all is here, with {same, mended: files that were not as they
+    had been pushed}; {lacks: true}; {missing: how many}, as in synced_folders.py
+    """
+    root = blobs.root_folder(h["root"])
+    top = dataset_versions.dataset_folder(root, h["name"])
+    if dataset_versions.is_intact(call, top, h["key"][:SHORT]):
+        return dataset_build.unchanged_summary(top, h["key"][:SHORT])
+    tree = synced_folders.manifest(root, h["key"], call.body)
+    if tree is None:
+        return {"lacks": True}
+    part = dataset_build.claim_part(call, root, top, h["key"], tree)
+    if part is None:
+        return dataset_build.unchanged_summary(top, h["key"][:SHORT])
+    missing = part.missing(call)
+    return synced_folders.report_missing(call, missing) if missing else part.finish(call, h["hub"])
+
+
+def op_fill(call, h):
+    """The same arguments, and {files: [[sha256, size], ...]}: small ones, whose bytes follow."""
+    root = blobs.root_folder(h["root"])
+    tree = synced_folders.manifest(root, h["key"], b"")
+    if tree is None:
+        raise Failure("the list of files is gone", "", "run the same command again")
+    expected = blobs.wanted_blobs({"blobs": h["files"]})
+    part = dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
+    part.missing(call)
+    part.take(call, expected)
+    return part.finish(call, h["hub"])
+
+
+def op_drop(call, h):
+    """The same arguments: it will not be filled. Who waits for it makes it."""
+    part = dataset_build.parts.get(
+        (dataset_versions.dataset_folder(blobs.root_folder(h["root"]), h["name"]), h["key"])
+    )
+    if part is not None:
+        part.close()
+    return {}
+
+
+def op_list(call, h):
+    """{root} -> {data: [...]}, also what is not whole. Makes nothing, not even ROOT."""
+    text = h["root"]
+    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+        return {"data": []}
+    root = blobs.root_folder(text)
+    tops = [os.path.join(root, "data", name) for name in dataset_versions.dataset_names(root)]
+    return {"data": [dataset_versions.dataset_summary(top) for top in tops]}
+
+
+def op_use(call, h):
+    """{root, names} -> {data: [...]}: what of it is here, held until this agent ends."""
+    root = blobs.root_folder(h["root"])
+    found = []
+    for name in h["names"]:
+        top = dataset_versions.dataset_folder(root, name, make=False)
+        version, lock = dataset_versions.lock_current(top)
+        if version:
+            held_locks.append(lock)
+            found.append(dataset_versions.version_summary(top, version))
+    return {"data": found}
+
+
+def op_remove(call, h):
+    """{root, name} -> {removed: bytes or None, used: versions in use, pushed: those in the making}
+
+    All of it or nothing.
+    """
+    root = blobs.root_folder(h["root"])
+    top = dataset_versions.dataset_folder(root, h["name"], make=False)
+    nothing = {"removed": None, "used": 0, "pushed": 0}
+    if not os.path.isdir(top):
+        return nothing
+    with open(os.path.join(root, "data", ".lock"), "w") as lock:
+        blobs.wait_for_lock(call, lock.fileno())  # for another host with the same home
+        if not os.path.isdir(top):
+            return nothing
+        size = dataset_versions.disk_usage(top)[1]
+        busy = dataset_versions.retire_all(top)
+        if busy:
+            pushed = sum(name.startswith(".") for name in busy)
+            return dict(nothing, used=len(busy) - pushed, pushed=pushed)
+        dataset_versions.remove_folder(top)
+    return dict(nothing, removed=size)

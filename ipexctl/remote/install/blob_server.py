@@ -1,0 +1,97 @@
+"""Blobs for other hosts of the same install, over plain HTTP: GET /TOKEN/SHA256.
+
+Only what is named is given, and only to who knows the token, which is made for this one install.
+The port is open until the agent ends. Whoever gets a blob checks its hash.
+"""
+
+import hmac
+import http.server
+import os
+import re
+import socketserver
+import threading
+
+from ipexctl.remote.facts import host_network
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import blobs
+
+TOKEN = re.compile(r"[0-9a-f]{64}\Z")
+RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
+TIMEOUT = 30.0  # of who asks for nothing, or takes nothing
+AT_ONCE = 32  # connections; a further one is closed
+
+
+def op_open(call, header):
+    """{root, blobs: [sha256, ...], token} -> {port}"""
+    root = blobs.root_folder(header["root"])
+    token = header["token"]
+    if not isinstance(token, str) or not TOKEN.match(token):
+        raise Failure("that is no token", slug="input")
+    wanted = {sha: blobs.path_of(root, sha) for sha in header["blobs"]}
+    server = Server(token, wanted)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.daemon = True
+    thread.start()
+    return {"port": server.server_address[1]}
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+    def __init__(self, token, paths):
+        self.token, self.paths = token, paths
+        self.free = threading.BoundedSemaphore(AT_ONCE)
+        listener = host_network.listener()
+        self.address_family = listener.family
+        http.server.HTTPServer.__init__(self, listener.getsockname(), Handler, False)
+        self.socket.close()
+        self.socket = listener
+        self.server_address = listener.getsockname()
+
+    def process_request(self, request, client_address):
+        if not self.free.acquire(blocking=False):
+            return self.shutdown_request(request)
+        return socketserver.ThreadingMixIn.process_request(self, request, client_address)
+
+    def process_request_thread(self, request, client_address):
+        try:
+            socketserver.ThreadingMixIn.process_request_thread(self, request, client_address)
+        finally:
+            self.free.release()
+
+    def handle_error(self, request, client_address):
+        """Whoever hangs up is not our business."""
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+    timeout = TIMEOUT
+
+    def do_GET(self):
+        token, _, sha = self.path[1:].partition("/")
+        known = hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
+        path = self.server.paths.get(sha) if known else None
+        if not path or not os.path.isfile(path):
+            return self.send_error(404)
+        with open(path, "rb") as file:
+            return self.give(file)
+
+    def give(self, file):
+        size = os.fstat(file.fileno()).st_size
+        asked = RANGE.match(self.headers.get("Range", ""))
+        begin = int(asked.group(1)) if asked else 0
+        if begin > size or (asked and begin == size):
+            return self.send_error(416)
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", "bytes %d-%d/%d" % (begin, size - 1, size))
+        self.send_header("Content-Length", str(size - begin))
+        self.end_headers()
+        self.wfile.flush()
+        return self.connection.sendfile(file, begin)
+
+    def log_message(self, *words):
+        """There is no log: what is asked for holds the token."""
+
+    def version_string(self):
+        return "ipexctl"

@@ -1,0 +1,430 @@
+"""Files by content under ROOT/blobs/sha256: what is here, and taking in what is not.
+
+A blob has its final name only once its bytes are whole, hashed and on the disk. Until then it is a
+part, locked by whoever writes it. Small parts of a killed writer are removed; a large one keeps its
+name, so that the next try goes on where it ended, whoever makes it. Two that want the same large
+blob at the same time, be it from two hosts with one home, take it once: the second one waits.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import queue
+import re
+import stat
+import time
+
+from ipexctl.remote.failure import Failure
+
+SHA = re.compile(r"[0-9a-f]{64}\Z")
+SPARE = 64 << 20  # left free for everything else that writes to this disk
+SPARE_INODES = 1000
+FULL = (errno.ENOSPC, errno.EDQUOT)
+RESUMED = 4 << 20  # from this size on a part is worth keeping
+KEPT = 7 * 86400  # seconds that a large part waits for its next try
+BEAT = 5.0  # seconds between signs of life: a dead connection is noticed by those who write to it
+QUIET = 300.0  # a controller that sends nothing for so long is gone
+hashed = set()  # type: set[object]  # what this agent has hashed itself, by stamp()
+
+
+def op_have(call, header):
+    """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...], root}"""
+    root = root_folder(header["root"])
+    missing = [sha for sha, size in wanted_blobs(header) if not has(root, sha, size)]
+    return {"missing": missing, "root": root}
+
+
+def op_put(call, header):
+    """{root, blobs: [[sha256, size], ...], room: [bytes, files]}, then frames with their bytes.
+
+    `room` is what will be needed afterwards. {"event": "go", "from": {sha256: offset}} says which
+    blobs are to come and where each begins; they come in the order of the request. A frame holds
+    bytes of one blob only; each is answered with {"event": "got", "bytes": n}.
+    """
+    root = root_folder(header["root"])
+    blobs = list(dict(wanted_blobs(header)).items())
+    more, files = header.get("room") or (0, 0)
+    parts = folder(root, "blobs", "parts")
+    remove_dead_parts(parts)
+    large = {}
+    try:
+        for sha, size in sorted(blobs):  # one order for everybody: no two wait for each other
+            if size >= RESUMED:
+                large[sha] = claim_part(call, root, parts, sha, size)
+        missing = [(sha, size) for sha, size in blobs if not has(root, sha, size)]
+        begins = {sha: resume_offset(large.get(sha), size) for sha, size in missing}
+        left = sum(size - begins[sha] for sha, size in missing)
+        need_space(root, left + more, len(missing) + files)
+        call.emit({"event": "go", "from": begins})
+        for sha, size in missing:
+            receive_blob(call, root, large.get(sha) or new_part(parts, sha), sha, size)
+    finally:
+        for part in large.values():
+            if part:
+                part.close()
+    return {"count": len(blobs)}
+
+
+# core/checks/storage.py has the same expression and words, for doctor and install
+UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
+
+
+def describe_character(character):
+    return "a space" if character == " " else repr(character)
+
+
+# --- also used by the other modules --------------------------------------------------------------
+
+
+def root_folder(text):
+    """The root as an absolute path that is ours alone; made when it is not there."""
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Failure("the root folder %r is not a path" % (text,), slug="input")
+    root = os.path.expanduser(text)
+    if not os.path.isabs(root):
+        raise Failure(
+            "the root folder %s is not absolute" % text, hint="--root /some/folder", slug="input"
+        )
+    root = os.path.normpath(root)
+    for path in (root, os.path.realpath(root)):
+        odd = UNUSABLE.search(path)
+        if odd:
+            raise Failure(
+                "the root folder %s contains %s" % (path, describe_character(odd.group())),
+                "MPI launchers split or misread such a path, and no run could start from it",
+                "--root /path   # letters, digits and / . _ - + @ , = ~ only",
+                slug="input",
+            )
+    try:
+        os.makedirs(root, 0o700, exist_ok=True)
+        found = os.stat(root)
+    except OSError as e:
+        raise Failure(
+            "cannot make the folder %s" % root, str(e), "--root FOLDER   # one you may write to"
+        ) from None
+    if found.st_uid != os.geteuid():
+        raise Failure(
+            "%s belongs to another user (uid %d)" % (root, found.st_uid),
+            "whoever owns the folder could change what is run from it",
+            "--root FOLDER   # one of your own",
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Failure(
+            "%s can be written to by other users" % root,
+            "they could change what is run from it",
+            "chmod go-w %s" % root,
+        )
+    return root
+
+
+def folder(root, *names):
+    """A folder below the root, level by level: makedirs gives its mode to the last one only."""
+    path = root
+    for name in names:
+        path = os.path.join(path, name)
+        try:
+            os.mkdir(path, 0o700)
+        except OSError as e:
+            if e.errno in FULL:
+                raise disk_full(root, 0) from None
+            if e.errno != errno.EEXIST or not os.path.isdir(path):
+                raise Failure("cannot make the folder %s" % path, str(e)) from None
+    return path
+
+
+def checked_sha(sha):
+    if not isinstance(sha, str) or not SHA.match(sha):
+        raise Failure("%r is not a sha256" % (sha,), slug="input")
+    return sha
+
+
+def path_of(root, sha):
+    checked_sha(sha)
+    return os.path.join(root, "blobs", "sha256", sha[:2], sha)
+
+
+def has(root, sha, size):
+    try:
+        found = os.lstat(path_of(root, sha))
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+
+def verify(root, shas):
+    """A disk can lose what it was given. What is no longer the blob is removed, to come again."""
+    damaged = [path_of(root, sha) for sha in shas if not is_intact(path_of(root, sha), sha)]
+    for path in damaged:
+        unlink(path)
+    if damaged:
+        n = len(damaged)
+        raise Failure(
+            "%s damaged on the disk of this host: %s"
+            % ("a file was" if n == 1 else "%d files were" % n, ", ".join(damaged)),
+            "removed" if n == 1 else "they were removed",
+            "run the same command again: what was damaged is sent anew",
+            "damaged",
+        )
+
+
+def is_intact(path, sha):
+    try:
+        with open(path, "rb") as file:
+            known = stamp(file.fileno())
+            if known in hashed:
+                return True
+            whole = hash_of(file).hexdigest() == sha
+    except OSError as e:
+        raise Failure("cannot read the blob %s" % sha[:16], str(e)) from None
+    if whole:
+        hashed.add(known)
+    return whole
+
+
+def stamp(fd):
+    """A file that is touched has another one."""
+    return stamp_of(os.fstat(fd))
+
+
+def stamp_of(found):
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def hash_of(file):
+    digest = hashlib.sha256()
+    for chunk in iter(lambda: file.read(1 << 20), b""):
+        digest.update(chunk)
+    return digest
+
+
+def need_space(root, size, count):
+    disk = os.statvfs(root)
+    free = disk.f_bavail * disk.f_frsize
+    if size and free < size + SPARE:
+        raise Failure(
+            "not enough disk space in %s: %s more are needed, %s are free"
+            % (root, human_size(size + SPARE), human_size(free)),
+            "a file that does not fit whole is of no use",
+            "--root FOLDER   # on a bigger disk; or free some space",
+            "no-space",
+        )
+    if disk.f_files and count and disk.f_favail < count + SPARE_INODES:
+        raise Failure(
+            "not enough inodes in %s: %d are free" % (root, disk.f_favail),
+            "",
+            "--root FOLDER   # on another disk",
+            "no-space",
+        )
+
+
+def human_size(size):
+    return "%.1f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
+
+
+# --- taking in -----------------------------------------------------------------------------------
+
+
+def wanted_blobs(header):
+    blobs = []
+    for sha, size in header["blobs"]:
+        if not isinstance(size, int) or size < 0:
+            raise Failure("%r is not a size" % (size,), slug="input")
+        blobs.append((checked_sha(sha), size))
+    return blobs
+
+
+class Part:
+    """The open, locked file of a blob that is not whole yet."""
+
+    def __init__(self, path, flags):
+        self.path = path
+        self.file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600), "r+b", 0)
+
+    def lock(self):
+        return lock(self.file.fileno())
+
+    def is_named(self):
+        """Is this still the file of that name? Whoever held it before may have finished it."""
+        try:
+            return os.path.samestat(os.fstat(self.file.fileno()), os.lstat(self.path))
+        except OSError:
+            return False
+
+    def size(self):
+        return os.fstat(self.file.fileno()).st_size
+
+    def close(self):
+        self.file.close()
+
+
+def new_part(parts, sha):
+    name = "%s.%d-%s" % (sha[:16], os.getpid(), os.urandom(4).hex())
+    part = Part(os.path.join(parts, name), os.O_CREAT | os.O_EXCL)
+    part.lock()
+    return part
+
+
+def claim_part(call, root, parts, sha, size):
+    """The part of a large blob, ours alone; None when somebody else has brought the blob."""
+    told = 0.0
+    while not has(root, sha, size):
+        part = Part(os.path.join(parts, sha + ".part"), os.O_CREAT)
+        if part.lock() and part.is_named():
+            return part
+        part.close()
+        if time.time() - told > BEAT:
+            told = time.time()
+            call.emit({"event": "waiting"})
+        time.sleep(0.2)
+    return None
+
+
+def resume_offset(part, size):
+    """How much of it an earlier try has left."""
+    if not part:
+        return 0
+    if part.size() > size:
+        part.file.truncate(0)
+    return part.size()
+
+
+def receive_blob(call, root, part, sha, size):
+    try:
+        digest = receive(call, part.file, size)
+        if digest != sha:
+            unlink(part.path)
+            raise Failure(
+                "a file arrived damaged: sha256 %s... instead of %s..." % (digest[:16], sha[:16]),
+                "nothing of it was kept",
+                "run the same command again",
+                "damaged",
+            )
+        store_part(root, part, sha)
+    except OSError as e:
+        unlink(part.path)
+        raise write_failure(e, root, size) from None
+    finally:
+        if size < RESUMED:
+            unlink(part.path)  # unless it has its final name by now
+            part.close()
+
+
+def store_part(root, part, sha):
+    """Its bytes are the blob's: it gets its final name."""
+    os.fsync(part.file.fileno())
+    folder(root, "blobs", "sha256", sha[:2])
+    os.rename(part.path, path_of(root, sha))
+    hashed.add(stamp(part.file.fileno()))
+
+
+def explain_disk_failure(e, root, size):
+    """The same failure; when its cause is a full disk, in words that help."""
+    said = e.why if isinstance(e, Failure) else e.strerror or str(e)
+    if any(os.strerror(code) in said for code in FULL):
+        return disk_full(root, size)
+    return e
+
+
+def write_failure(e, root, size):
+    if e.errno in FULL:
+        return disk_full(root, size)
+    return Failure("cannot write to %s: %s" % (root, e.strerror or e))
+
+
+def disk_full(root, size):
+    disk = os.statvfs(root)
+    takes = "this takes %s, " % human_size(size) if size else ""
+    free = human_size(disk.f_bavail * disk.f_frsize)
+    return Failure(
+        "no space left on the disk of %s" % root,
+        "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
+        "free some space, then run the same command again; or --root FOLDER on a bigger disk",
+        "no-space",
+    )
+
+
+def receive(call, file, size):
+    """Whatever is in the file, and then what comes; the hash of both."""
+    file.seek(0)
+    digest = hash_of(file)
+    left = size - file.tell()
+    while left:
+        body = next_body(call)
+        if not body or len(body) > left:
+            raise Failure("%d bytes came where %d were left" % (len(body), left), slug="damaged")
+        write_all(file.write, body)
+        digest.update(body)
+        left -= len(body)
+        call.emit({"event": "got", "bytes": len(body)})
+    return digest.hexdigest()
+
+
+def write_all(write, data):
+    """One write may take only a part."""
+    view = memoryview(data)
+    while view:
+        view = view[write(view) :]
+
+
+def next_body(call):
+    began = time.time()
+    while True:
+        try:
+            frame = call.inbox.get(timeout=BEAT)
+        except queue.Empty:
+            if time.time() - began > QUIET:
+                raise Failure("the controller sent nothing for %d s" % QUIET) from None
+            call.emit({"event": "alive"})
+            continue
+        if frame is None or frame[0].get("abort"):
+            raise Failure("the controller stopped sending")
+        return frame[1]
+
+
+def lock(fd):
+    """True when nobody else holds it (or the filesystem has no locks)."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        return e.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
+def wait_for_lock(call, fd, seconds=None):
+    """Locks it once nobody else holds it, and says meanwhile that it waits. False: too long."""
+    began = time.time()
+    told = 0.0
+    while not lock(fd):
+        if seconds is not None and time.time() > began + seconds:
+            return False
+        if time.time() - told > BEAT:
+            told = time.time()
+            call.emit({"event": "waiting"})
+        time.sleep(0.2)
+    return True
+
+
+def remove_dead_parts(parts):
+    """What a killed writer left. The minute's age covers the moment between open and lock."""
+    for name in os.listdir(parts):
+        path = os.path.join(parts, name)
+        try:
+            age = time.time() - os.lstat(path).st_mtime
+            if age < (KEPT if name.endswith(".part") else 60):
+                continue
+            fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if lock(fd):
+                unlink(path)
+        finally:
+            os.close(fd)
+
+
+def unlink(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

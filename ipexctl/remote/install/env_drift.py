@@ -1,0 +1,239 @@
+"""What somebody changed by hand in an environment since it was built.
+
+`changed` looks at metadata alone: which packages there are, and whether their RECORDs are those of
+the build. `op_compare` also looks at the files that the RECORDs name.
+"""
+
+import base64
+import csv
+import glob
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+
+OK = ".ipexctl-ok"
+SETTLED = ".ipexctl-settled"
+DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
+WHEEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-.+\.whl\Z")
+MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
+MOST = 200  # files told about
+BEAT = 5.0
+
+
+def op_compare(call, header):
+    """{root, full} -> {root, current, packages, changed, files, more, looked, read}
+
+    `files`: [[path in the environment, what is wrong with it], ...], at most MOST, `more` of them
+    are not told. A file is read if it is younger than the build, with `full` in any case.
+    """
+    # late: the probe needs this module, and nothing of that one
+    from ipexctl.remote.install import blobs
+
+    text = header["root"]
+    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+        return no_drift(text)
+    root = blobs.root_folder(text)
+    env = os.path.realpath(os.path.join(root, "current"))
+    if not os.path.exists(os.path.join(env, OK)):
+        return no_drift(root)
+    look = Comparison(call, env, header["full"] is True)
+    look.all()
+    return {
+        "root": root,
+        "current": os.path.basename(env),
+        "packages": packages(env),
+        "changed": changed(env),
+        "files": sorted(look.found)[:MOST],
+        "more": max(0, len(look.found) - MOST),
+        "looked": look.looked,
+        "read": look.read,
+    }
+
+
+def no_drift(root):
+    return {
+        "root": root, "current": "", "packages": {}, "changed": [], "files": [], "more": 0,
+        "looked": 0, "read": 0,
+    }  # fmt: skip
+
+
+# --- metadata ------------------------------------------------------------------------------------
+
+
+def metadata(env):
+    """{name of a dist-info folder: sha256 of its RECORD}, for the mark of a build."""
+    found = {}
+    for folder in glob.glob(os.path.join(glob.escape(site_packages(env)), "*.dist-info")):
+        try:
+            with open(os.path.join(folder, "RECORD"), "rb") as file:
+                found[os.path.basename(folder)] = hashlib.sha256(file.read()).hexdigest()
+        except OSError:
+            found[os.path.basename(folder)] = ""
+    return found
+
+
+def changed(env):
+    """[[package, version built, version now], ...], "" where there is none.
+
+    Equal versions: its files were replaced. An environment that was built before RECORDs were
+    kept is compared by versions alone.
+    """
+    was, now = built_packages(env), current_packages(env)
+    found = []
+    for name in sorted(set(was) | set(now)):
+        before, after = was.get(name, []), now.get(name, [])
+        versions = [", ".join(v for v, _ in some) for some in (before, after)]
+        records = [[sha for _, sha in some] for some in (before, after)]
+        replaced = all(records[0]) and records[0] != records[1]
+        if versions[0] != versions[1] or replaced:
+            found.append([name] + versions)
+    return found
+
+
+def packages(env):
+    """{package: version}"""
+    folders = glob.glob(os.path.join(glob.escape(site_packages(env)), "*.dist-info"))
+    found = versions_by_package([(os.path.basename(folder), "") for folder in folders], DIST)
+    return {name: ", ".join(v for v, _ in some) for name, some in found.items()}
+
+
+def built_packages(env):
+    try:
+        with open(os.path.join(env, OK)) as file:
+            mark = json.load(file)
+        if "dists" in mark:
+            return versions_by_package(mark["dists"].items(), DIST)
+        return versions_by_package([(name, "") for name in mark["wheels"]], WHEEL)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return current_packages(env)  # nothing is known, so nothing differs
+
+
+def current_packages(env):
+    return versions_by_package(metadata(env).items(), DIST)
+
+
+def versions_by_package(pairs, form):
+    """{package: [(version, sha256 of RECORD), ...]}"""
+    found = {}  # type: dict[str, list[tuple[str, str]]]
+    for name, sha in pairs:
+        match = form.match(name)
+        if match:
+            found.setdefault(normalized_name(match.group(1)), []).append((match.group(2), sha))
+    return {name: sorted(some) for name, some in found.items()}
+
+
+def normalized_name(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def site_packages(env):
+    found = sorted(glob.glob(os.path.join(glob.escape(env), "lib", "python3*", "site-packages")))
+    return found[0] if found else os.path.join(env, "lib", "python3", "site-packages")
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+class Comparison:
+    """A walk over the files of an environment. `found`: [path, what is wrong]."""
+
+    def __init__(self, call, env, full):
+        self.call = call
+        self.env = env
+        self.site = site_packages(env)
+        self.since = None if full else settled_at(env)
+        self.found = []
+        self.owned = set()
+        self.looked = self.read = 0
+        self.told = time.time()
+
+    def all(self):
+        odd = {name for name, _, _ in changed(self.env)}
+        for folder in sorted(glob.glob(os.path.join(glob.escape(self.site), "*.dist-info"))):
+            match = DIST.match(os.path.basename(folder))
+            known = match is not None and normalized_name(match.group(1)) not in odd
+            for path, digest, size in record_rows(folder):
+                self.alive()
+                path = os.path.normpath(os.path.join(self.site, path))
+                self.owned.add(path)
+                # Of a package that is told to have changed, each file would be told again.
+                if known and digest and path.startswith(self.env + os.sep):
+                    self.one(path, digest, size)
+        self.strangers()
+
+    def one(self, path, digest, size):
+        if path.endswith(".pyc"):
+            return
+        self.looked += 1
+        try:
+            info = os.lstat(path)
+        except OSError:
+            self.tell(path, "is gone")
+            return
+        if not stat.S_ISREG(info.st_mode):
+            self.tell(path, "is no longer a file")
+        elif size.isdigit() and int(size) != info.st_size:
+            self.tell(path, "has changed")
+        elif self.since is None or max(info.st_mtime, info.st_ctime) > self.since:
+            self.read += 1
+            if self.digest(path, digest.partition("=")[0]) != digest:
+                self.tell(path, "has changed")
+
+    def digest(self, path, kind):
+        """As a RECORD has it; None if it cannot be read."""
+        try:
+            state = hashlib.new(kind)
+            with open(path, "rb") as file:
+                for block in iter(lambda: file.read(1 << 20), b""):
+                    state.update(block)
+                    self.alive()
+        except (OSError, ValueError):
+            return None
+        text = base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()
+        return "%s=%s" % (kind, text)
+
+    def strangers(self):
+        """Files that no package owns: a .pth or a module put there by hand is run all the same."""
+        for folder, folders, files in os.walk(self.site):
+            folders[:] = [n for n in folders if n != "__pycache__"]
+            for name in files:
+                path = os.path.join(folder, name)
+                ours = folder == self.site and name in MADE_BY_VENV
+                if path not in self.owned and not ours and not name.endswith(".pyc"):
+                    self.tell(path, "belongs to no package")
+
+    def tell(self, path, what):
+        self.found.append([os.path.relpath(path, self.env), what])
+
+    def alive(self):
+        if time.time() - self.told > BEAT:
+            self.told = time.time()
+            self.call.emit({"event": "alive"})
+
+
+def record_rows(folder):
+    """(path below site-packages, "sha256=...", size), as text, of each line of a RECORD."""
+    try:
+        with open(os.path.join(folder, "RECORD"), newline="", encoding="utf-8") as file:
+            for row in csv.reader(file):
+                if len(row) == 3:
+                    yield row
+    except (OSError, ValueError, csv.Error):
+        return
+
+
+def mark_settled(env):
+    """Called when a build has ended: no file in it is younger than this mark."""
+    with open(os.path.join(env, SETTLED), "w"):
+        pass
+
+
+def settled_at(env):
+    """None where an older ipexctl has built it."""
+    try:
+        return os.stat(os.path.join(env, SETTLED)).st_mtime
+    except OSError:
+        return None

@@ -1,0 +1,105 @@
+"""What environments there are under ROOT/envs, by their marks, and which of them is used.
+
+ROOT/envs/KEY is an environment only with its .ipexctl-ok in it, which is written last. ROOT/current
+is a link, and all that `run` looks at. What only looks gets along without all that builds.
+"""
+
+import json
+import os
+import re
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import blobs, env_drift
+
+KEY = re.compile(r"[0-9a-f]{16}\Z")
+OK = ".ipexctl-ok"
+PROVED = ".ipexctl-proved"
+ASIDE = ".ipexctl-aside"
+LINKS = ("current", "previous")
+
+
+def op_state(call, header):
+    """{root, key, mpi} -> {root, built, mark, proved, current, changed}: what is here of it."""
+    root = blobs.root_folder(header["root"])
+    env = env_folder(root, header["key"])
+    built = os.path.exists(os.path.join(env, OK))
+    return {
+        "root": root,
+        "built": built,
+        "mark": build_id(env),
+        "proved": proved_with(env) == header["mpi"],
+        "current": current(root),
+        "changed": env_drift.changed(env) if built else [],
+        "packages": env_drift.packages(os.path.realpath(os.path.join(root, "current"))),
+    }
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def env_folder(root, key):
+    if not isinstance(key, str) or not KEY.match(key):
+        raise Failure("%r is not an environment's name" % (key,), slug="input")
+    return os.path.join(root, "envs", key)
+
+
+def current(root, name="current"):
+    """The key of the current (or `previous`) environment, "" when there is none."""
+    try:
+        key = os.path.basename(os.readlink(os.path.join(root, name)))
+    except OSError:
+        return ""
+    return key if KEY.match(key) else ""
+
+
+def is_aside(root, key):
+    return os.path.exists(os.path.join(env_folder(root, key), ASIDE))
+
+
+# --- marks ---------------------------------------------------------------------------------------
+
+
+def read_mark(path):
+    """A mark's content; None if it is not there, or is not one of ours."""
+    try:
+        with open(path) as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def build_id(env):
+    """Which build it is: that mark is made once, as the last of its files. "" where none is."""
+    try:
+        found = os.lstat(os.path.join(env, OK))
+    except OSError:
+        return ""
+    return "%d-%d" % (found.st_ino, found.st_mtime_ns)
+
+
+def proved_with(env):
+    """None: not proved yet; "system": with the host's own MPI; "": with its own, or with none."""
+    try:
+        with open(os.path.join(env, PROVED)) as file:
+            return json.load(file).get("mpi", "")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def replace_link(root, name, target):
+    """A symlink that is either the old one or the new one, never absent."""
+    fresh = os.path.join(root, ".%s-%d" % (name, os.getpid()))
+    blobs.unlink(fresh)
+    os.symlink(target, fresh)
+    os.rename(fresh, os.path.join(root, name))
+
+
+def write_mark(path, value):
+    """Whole and on the disk, or not there."""
+    fresh = "%s.%d" % (path, os.getpid())
+    with open(fresh, "w") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(fresh, path)

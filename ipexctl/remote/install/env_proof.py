@@ -1,0 +1,225 @@
+"""The proof that a new environment works: what is locked is there, loads in order, and trains."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import tempfile
+
+from ipexctl.remote import child_processes
+from ipexctl.remote.failure import Failure
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+DIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\Z")
+MARK = "ipexctl-proof:"
+TIMEOUT = 180
+BF16 = frozenset(("avx512bw", "avx512dq", "avx512vl"))  # what IPEX asks for before it takes bf16
+
+# Read by the environment's own Python, which can be 3.6. argv: rendezvous, dtype, modules.
+PROOF = """
+import faulthandler, gc, importlib, json, os, sys
+faulthandler.enable()  # a crash names its signal, and the line that imported what crashed
+gc.disable()  # a tenth of an import of torch, and this ends soon
+def at(step):
+    sys.stderr.write("ipexctl-proof: %s\\n" % step)
+    sys.stderr.flush()
+    at.step = step
+    set_state(step)
+at.state = None
+def wait_for_bytecode(mark):
+    "A busy host has no CPU for two ranks that compile the same 900 files at the same time."
+    import time
+    with open("/proc/loadavg") as file:
+        running = int(file.read().split()[3].split("/")[0])
+    while running > os.cpu_count() and not os.path.exists(mark):
+        time.sleep(0.05)
+def open_state(rank):
+    "The step of a rank, in a file that is locked while it lives: a crash says nothing itself."
+    import fcntl
+    path = sys.argv[1] + ".rank%d" % rank
+    at.state = open(path + ".new", "w")
+    try:
+        fcntl.flock(at.state, fcntl.LOCK_EX)
+    except OSError:
+        return  # no locks on this file system: this rank is not watched
+    os.rename(path + ".new", path)
+def set_state(step):
+    if at.state:
+        at.state.seek(0)
+        at.state.write(step.ljust(100))
+        at.state.flush()
+def end_with_others(rank, size):
+    "A launcher may leave ranks alone whose neighbour has failed; they would wait for it."
+    import fcntl, time
+    while True:
+        for other in set(range(size)) - {rank}:
+            try:
+                with open(sys.argv[1] + ".rank%d" % other) as file:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    step = file.read().strip()
+            except OSError:
+                continue  # not started, or alive
+            if step != "done":
+                if step:
+                    at("failed at %s, where rank %d crashed" % (step, other))
+                    set_state("")
+                os._exit(1)
+        time.sleep(0.1)
+def prove():
+    loaded = {}
+    rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", 0)))
+    size = int(os.environ.get("PMI_SIZE", os.environ.get("OMPI_COMM_WORLD_SIZE", 1)))
+    if size > 1:
+        import threading
+        open_state(rank)
+        threading.Thread(target=end_with_others, args=(rank, size), daemon=True).start()
+    if rank:
+        wait_for_bytecode(sys.argv[1] + ".loaded")
+    for name in sys.argv[3:]:
+        at("import " + name)
+        loaded[name] = importlib.import_module(name)
+    if not rank:
+        open(sys.argv[1] + ".loaded", "w").close()
+    torch = loaded["torch"]
+    ipex = loaded.get("intel_extension_for_pytorch")
+    at("training step")
+    x = torch.ones(64, 64, requires_grad=True)
+    (x @ x).sum().backward()
+    assert float(x.grad[0, 0]) == 128.0, "backward gave %r" % (x.grad[0, 0],)
+    if ipex:
+        at("training step with ipex.optimize in " + sys.argv[2])
+        with_ipex(torch, ipex, sys.argv[2] == "bf16")
+    total = float(rank)
+    if size > 1:
+        at("all_reduce")
+        import torch.distributed as dist
+        there = "file://" + sys.argv[1]
+        dist.init_process_group("gloo", init_method=there, rank=rank, world_size=size)
+        t = torch.tensor([float(rank)])
+        dist.all_reduce(t)
+        total = float(t)
+        dist.destroy_process_group()
+    assert total == size * (size - 1) / 2, "all_reduce gave %r" % (total,)
+    if rank == 0:
+        found = {"torch": torch.__version__, "ranks": size, "step": sys.argv[2] if ipex else ""}
+        print(json.dumps(found), flush=True)
+def with_ipex(torch, ipex, bf16):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(64, 64).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    model, optimizer = ipex.optimize(model, dtype=dtype, optimizer=optimizer)
+    losses = []
+    for _ in range(2):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            y = model(torch.ones(16, 64))
+        loss = (y.float() * y.float()).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert 0 < losses[1] < losses[0], "the loss went from %r to %r" % tuple(losses)
+try:
+    prove()
+except BaseException:
+    import traceback
+    traceback.print_exc()
+    at("failed at " + at.step)
+    set_state("")  # it is said
+    os._exit(1)
+set_state("done")
+os._exit(0)  # torch's threads can abort an interpreter that ends; that would prove nothing
+"""
+
+
+def prove(call, env, header, variables):
+    """{mpirun, modules} -> {torch, ranks, step, modules}; what fails is named."""
+    modules = checked_modules(header["modules"])
+    for _, dist, version in modules:
+        require_version(env, dist, version)
+    folder = tempfile.mkdtemp(prefix="ipexctl-proof-")
+    try:
+        names = [name for name, _, _ in modules]
+        place = os.path.join(folder, "rendezvous")
+        command = proof_command(env, place, names, header["mpirun"])
+        variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files where it is killed
+        said = child_processes.run(call, command, variables, TIMEOUT)
+        found = json.loads(said.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Failure("the new environment's proof printed nothing we know", said[-500:]) from None
+    except Failure as e:
+        raise proof_failure(e) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found["modules"] = [[name, version] for name, _, version in modules]
+    return found
+
+
+def checked_modules(modules):
+    """[[module, distribution, version], ...], torch first: nothing else may reach a command line"""
+    for entry in modules:
+        if len(entry) != 3 or not all(isinstance(word, str) for word in entry):
+            raise Failure("%r is not a module to prove" % (entry,), slug="input")
+        name, dist, version = entry
+        if not (NAME.match(name) and DIST.match(dist) and VERSION.match(version)):
+            raise Failure("%r is not a module to prove" % (entry,), slug="input")
+    if not modules or modules[0][0] != "torch":
+        raise Failure("a proof begins with torch", slug="input")
+    return modules
+
+
+def require_version(env, dist, version):
+    """By metadata: what a module says of itself differs between eras."""
+    found = installed(env).get(normalized_name(dist), "")
+    if found.lower() != version.lower():
+        what = "the new environment has %s %s" % (dist, found) if found else "there is no " + dist
+        raise Failure("%s, locked is %s" % (what, version))
+
+
+def installed(env):
+    """Version of each distribution, from its METADATA."""
+    found = {}
+    for path in glob.glob(os.path.join(env, "lib", "python3*", "site-packages", "*.dist-info")):
+        words = {}
+        with open(os.path.join(path, "METADATA"), encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if not line.strip():
+                    break
+                name, _, value = line.partition(":")
+                words[name.lower()] = value.strip()
+        found[normalized_name(words.get("name", ""))] = words.get("version", "")
+    return found
+
+
+def normalized_name(dist):
+    return re.sub(r"[-_.]+", "-", dist).lower()
+
+
+def proof_command(env, rendezvous, names, mpirun):
+    """`mpirun`: the words before the program; none where nothing but this process is proved."""
+    python = [os.path.join(env, "bin", "python"), "-I", "-c", PROOF, rendezvous, dtype()] + names
+    return mpirun + python
+
+
+def dtype():
+    """bf16 where IPEX takes it: on a processor without AVX-512 its `optimize` refuses bf16."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            line = next((text for text in file if text.startswith("flags")), "")
+    except OSError:
+        line = ""
+    return "bf16" if set(line.split()) >= BF16 else "fp32"
+
+
+def proof_failure(e):
+    """The failure with the step it happened at. A crash says nothing; the last mark then tells."""
+    lines = e.why.splitlines()
+    marks = [line.partition(MARK)[2].strip() for line in lines if MARK in line]
+    ended = [mark[len("failed at ") :] for mark in marks if mark.startswith("failed at ")]
+    if not marks:
+        return e
+    why = "\n".join([line for line in lines if MARK not in line] + ([] if ended else [e.what]))
+    step = (ended or marks[-1:])[0]
+    return Failure("the new environment failed its proof at: " + step, why, e.hint, e.slug)

@@ -1,0 +1,292 @@
+"""Environments under ROOT/envs: built from blobs alone, proved, then made `current` in one step.
+
+One is whole with its mark, which is written last (see env_marks.py): what a killed build left is
+removed by the next one.
+"""
+
+import fcntl
+import glob
+import os
+import re
+import shutil
+import stat
+import zipfile
+
+from ipexctl.remote import child_processes
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import (
+    blobs,
+    env_drift,
+    env_marks,
+    env_proof,
+    setvars_script,
+    standalone_pythons,
+    wheel_cache,
+)
+
+WHEEL = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-[A-Za-z0-9._+-]+\.whl\Z"
+)
+BUILD_TIMEOUT = 1800
+LOCK_TIMEOUT = 1800
+
+
+def op_build(call, header):
+    """{root, key, python, wheels: [[file, sha256], ...], uv: sha256, cpython: sha256, fresh}
+    -> {built}
+
+    Every wheel and uv's own are blobs that are here already. So is a Python that was carried here;
+    with `cpython` "" the environment is made with the host's own at `python`. With `fresh` all
+    wheels are unpacked, also those that an earlier build has unpacked.
+    """
+    root = blobs.root_folder(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    wheels = [(checked_wheel(file), blobs.checked_sha(sha)) for file, sha in header["wheels"]]
+    carried = [blobs.checked_sha(header["cpython"])] if header["cpython"] else []
+    with RootLock(call, root):
+        if os.path.exists(os.path.join(env, env_marks.OK)):
+            return {"built": False}
+        store = wheel_cache.WheelCache(root, header["uv"], wheels, header["fresh"] is True)
+        blobs.verify(root, [sha for _, sha in store.lacking] + [header["uv"]] + carried)
+        size = unpacked_size(root, store.lacking)
+        blobs.need_space(root, size, 0)
+        try:
+            uv = unpack_uv(root, header["uv"])
+            python = header["python"]
+            if carried:
+                python = standalone_pythons.unpacked_interpreter(call, root, carried[0])
+            build(call, env, [uv, python], store, carried)
+        except (Failure, OSError) as e:
+            raise blobs.explain_disk_failure(e, root, size) from None
+        env_drift.mark_settled(env)
+    return {"built": True}
+
+
+def op_setvars(call, header):
+    """{root, key} -> {script, set}: what the bindings' own script would set."""
+    return setvars_script.read_variables(
+        call, env_marks.env_folder(blobs.root_folder(header["root"]), header["key"])
+    )
+
+
+def op_prove(call, header):
+    """{root, key, mpi, mpirun, modules, env: [[name, value], ...]} -> {torch, ranks, step, modules}
+
+    `modules` ([[module, distribution, version], ...]) are compared with the lock and imported in
+    order, torch first. The processes that `mpirun` (words; none: just one process) starts train a
+    step and add up their numbers. `mpi` is "system" where that mpirun is the host's own.
+    """
+    root = blobs.root_folder(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    variables = with_env(clean_environ(env), header["env"])
+    found = dict(env_proof.prove(call, env, header, variables), mpi=header["mpi"])
+    env_marks.write_mark(os.path.join(env, env_marks.PROVED), found)
+    return found
+
+
+def op_switch(call, header):
+    """{root, key} -> {changed, previous}. From now on `current` is this environment."""
+    root = blobs.root_folder(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    with RootLock(call, root):
+        if (
+            not os.path.exists(os.path.join(env, env_marks.OK))
+            or env_marks.proved_with(env) is None
+        ):
+            raise Failure(
+                "the environment %s is not whole and proved any more" % header["key"],
+                "another command removed it, or built it anew",
+                "run the same command again",
+            )
+        before = env_marks.current(root)
+        if before == header["key"]:
+            return {"changed": False, "previous": before}
+        if before and not env_marks.is_aside(root, before):
+            env_marks.replace_link(root, "previous", os.path.join("envs", before))
+        env_marks.replace_link(root, "current", os.path.join("envs", header["key"]))
+        remove_set_aside(root)
+    return {"changed": True, "previous": before}
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def checked_wheel(file):
+    if not isinstance(file, str) or not WHEEL.match(file):
+        raise Failure("%r is not the name of a wheel" % (file,), slug="input")
+    return file
+
+
+def remove_set_aside(root):
+    """Those that nothing leads to any more, and links that a killed move left."""
+    used = [env_marks.current(root, name) for name in env_marks.LINKS]
+    for key in os.listdir(os.path.join(root, "envs")):
+        path = os.path.join(root, "envs", key)
+        if key in used or not env_marks.KEY.match(key):
+            continue
+        if os.path.islink(path) or (env_marks.is_aside(root, key) and not process_using(path)):
+            remove(path)
+
+
+def process_using(env):
+    """A process of ours that has a file of the environment mapped."""
+    mark = env_marks.read_mark(os.path.join(env, env_marks.OK)) or {}
+    used = mark.get("use")  # links to somebody else's
+    signs = [os.path.realpath(path) + os.sep for path in (env, used) if path]
+    for path in glob.glob("/proc/[0-9]*/maps"):
+        try:
+            with open(path, errors="replace") as file:
+                if any(sign in line for line in file for sign in signs):
+                    return path.split("/")[2]
+        except OSError:
+            continue
+    return ""
+
+
+class RootLock:
+    """One builder per root at a time; the others wait and say so."""
+
+    def __init__(self, call, root):
+        self.call = call
+        self.path = os.path.join(blobs.folder(root, "envs"), ".lock")
+
+    def __enter__(self):
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not blobs.wait_for_lock(self.call, self.fd, LOCK_TIMEOUT):
+            os.close(self.fd)
+            raise Failure("another install has held %s for too long" % self.path)
+        return self
+
+    def __exit__(self, *_):
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        os.close(self.fd)
+
+
+# --- building ------------------------------------------------------------------------------------
+
+
+def unpacked_size(root, wheels):
+    total = 0
+    for file, sha in wheels:
+        try:
+            with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
+                total += sum(member.file_size for member in archive.infolist())
+        except (OSError, zipfile.BadZipFile) as e:
+            raise Failure("%s is not here as a readable wheel" % file, str(e)) from None
+    return total
+
+
+def unpack_uv(root, sha):
+    """The uv program out of its wheel; its folder is named by the wheel's content."""
+    blobs.checked_sha(sha)
+    place = os.path.join(blobs.folder(root, "tools", "uv-" + sha[:12]), "uv")
+    if os.path.exists(place):
+        return place
+    fresh = "%s.%d" % (place, os.getpid())
+    try:
+        with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
+            member = uv_member(archive.namelist())
+            with archive.open(member) as source, open(fresh, "wb") as target:
+                shutil.copyfileobj(source, target)
+                target.flush()
+                os.fsync(target.fileno())
+    except (OSError, zipfile.BadZipFile) as e:
+        raise Failure("cannot unpack uv", str(e)) from None
+    os.chmod(fresh, 0o700)
+    os.rename(fresh, place)
+    return place
+
+
+def uv_member(names):
+    fitting = [n for n in names if re.match(r"uv-[0-9.]+\.data/scripts/uv\Z", n)]
+    if len(fitting) != 1:
+        raise Failure("uv's wheel has no program in it")
+    return fitting[0]
+
+
+def build(call, env, tools, store, carried):
+    """uv is not told the hashes: the caller has seen to them, and uv takes longer for them than
+    for unpacking."""
+    uv, python = tools
+    envs = os.path.dirname(env)
+    work = os.path.join(envs, ".work-%d" % os.getpid())
+    remove_old_work(envs)
+    try:
+        remove(env)
+        os.mkdir(work, 0o700)
+        asked = os.path.join(work, "requirements.txt")
+        with open(asked, "w") as file:
+            file.writelines("%s==%s\n" % tuple(name.split("-")[:2]) for name, _ in store.wheels)
+        variables = dict(clean_environ(env), UV_CACHE_DIR=store.cache, TMPDIR=work, HOME=work)
+        base = [uv, "--no-config", "--offline", "--color", "never", "--no-progress"]
+        make = ["venv", "--quiet", "--no-project", "--python", python, env]
+        fill = ["pip", "install", "--quiet", "--python", os.path.join(env, "bin", "python")]
+        fill += ["--no-index", "--no-deps", "--link-mode", "hardlink", "--find-links", store.link()]
+        call.emit({"event": "step", "what": "venv"})
+        child_processes.run(call, base + make, variables, BUILD_TIMEOUT)
+        call.emit({"event": "step", "what": "unpack"})
+        child_processes.run(call, base + fill + ["-r", asked], variables, BUILD_TIMEOUT)
+        make_runnable(os.path.join(env, "bin"))
+        store.keep()
+        needed = [sha for _, sha in store.wheels] + carried
+        mark = {"wheels": [file for file, _ in store.wheels], "blobs": needed}
+        mark["dists"] = env_drift.metadata(env)
+        env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
+    except BaseException:
+        remove(env)
+        wheel_cache.remove_cache(store.root)
+        raise
+    finally:
+        remove(work)
+
+
+def make_runnable(folder):
+    """Wheels that were zipped again can lose the x bit; a script or program in bin needs it."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode) or mode & 0o100:
+            continue
+        with open(path, "rb") as file:
+            head = file.read(4)
+        if head[:2] == b"#!" or head == b"\x7fELF":
+            os.chmod(path, stat.S_IMODE(mode) | 0o700)
+
+
+def remove_old_work(folder):
+    """Only the lock's holder has a work folder, so any other is a dead one's."""
+    for name in os.listdir(folder):
+        if name.startswith(".work-"):
+            remove(os.path.join(folder, name))
+
+
+def remove(path):
+    if os.path.islink(path) or os.path.isfile(path):
+        os.unlink(path)
+    elif os.path.isdir(path):
+        # Its mark goes first, so that a removal cut short does not look whole.
+        blobs.unlink(os.path.join(path, env_marks.OK))
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# --- proving -------------------------------------------------------------------------------------
+
+
+def clean_environ(env):
+    """Nothing of the account's PYTHON*, PIP_*, UV_* or MPI settings gets in."""
+    keep = ("HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "TZ")
+    variables = {name: os.environ[name] for name in keep if name in os.environ}
+    variables["PATH"] = os.path.join(env, "bin") + ":/usr/local/bin:/usr/bin:/bin"
+    variables["LC_ALL"] = "C.UTF-8"
+    variables["UV_NO_CONFIG"] = "1"
+    variables["UV_PYTHON_DOWNLOADS"] = "never"
+    return variables
+
+
+def with_env(variables, pairs):
+    variables = dict(variables, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    for name, value in pairs:
+        if name in ("PATH", "LD_LIBRARY_PATH") and variables.get(name):
+            value = value + ":" + variables[name]
+        variables[name] = value
+    return variables

@@ -1,0 +1,118 @@
+"""An environment that somebody else made: looked at, and made usable as one of ours by links.
+
+ROOT/envs/KEY is then a folder of links to what is in it, and our marks. So `current`, `previous`,
+removal and `run` treat it as any other, and nothing is ever written into the environment itself.
+"""
+
+import json
+import os
+import stat
+
+from ipexctl.remote import child_processes
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import blobs, env_drift, env_marks, env_proof, environments
+
+TIMEOUT = 60
+ASK = """
+import json, sys
+print(json.dumps([list(sys.version_info[:3]), sys.prefix, sys.implementation.name]))
+"""
+
+
+def op_inspect(call, header):
+    """{root, path} -> {path, python, packages, mpirun}: its own interpreter is run."""
+    path = checked_folder(header["path"], header["root"])
+    python = os.path.join(path, "bin", "python")
+    if not os.access(python, os.X_OK):
+        raise Failure(
+            "%s is not an environment: there is no bin/python in it" % path,
+            hint="--use-env FOLDER   # of a venv or a conda environment, as `python -m venv` made",
+        )
+    words = child_processes.run(
+        call, [python, "-I", "-c", ASK], environments.clean_environ(path), TIMEOUT
+    )
+    try:
+        version, prefix, name = json.loads(words.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Failure("%s printed nothing that we know" % python, words[-500:]) from None
+    if os.path.realpath(prefix) != os.path.realpath(path):
+        raise Failure("%s belongs to %s" % (python, prefix), "", "--use-env %s" % prefix)
+    if name != "cpython":
+        raise Failure("%s is %s; PyTorch needs CPython" % (python, name))
+    return {
+        "path": path,
+        "python": version,
+        "packages": env_proof.installed(path),
+        "mpirun": os.access(os.path.join(path, "bin", "mpirun"), os.X_OK),
+    }
+
+
+def op_link(call, header):
+    """{root, key, path} -> {built}: ROOT/envs/KEY leads to `path`. False: it did so already."""
+    root = blobs.root_folder(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    path = checked_folder(header["path"], header["root"])
+    with environments.RootLock(call, root):
+        blobs.folder(root, "envs", header["key"])
+        changed = link_contents(env, path)
+        mark = {"use": path, "wheels": [], "blobs": [], "dists": env_drift.metadata(env)}
+        if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:
+            return {"built": False}
+        blobs.unlink(os.path.join(env, env_marks.PROVED))
+        env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
+    return {"built": True}
+
+
+def checked_folder(text, root):
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Failure("%r is not a path" % (text,), slug="input")
+    path = os.path.normpath(os.path.expanduser(text))
+    if not os.path.isabs(path):
+        raise Failure("--use-env %s is not absolute" % text, "hosts have no folder in common")
+    try:
+        found = os.stat(path)
+    except OSError as e:
+        raise Failure("there is no folder %s" % path, e.strerror or str(e)) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise Failure("%s is not a folder" % path)
+    if found.st_mode & stat.S_IWOTH:
+        raise Failure(
+            "%s can be written to by everybody" % path,
+            "they could change what is run from it",
+            "chmod o-w %s" % path,
+        )
+    own = os.path.realpath(os.path.expanduser(root))
+    if os.path.realpath(path).startswith(own + os.sep):
+        raise Failure("%s is ipexctl's own" % path, "it is there by an install", "ipexctl env ls")
+    return path
+
+
+def link_contents(env, path):
+    """One link for each thing in `path`, none for others. Each is replaced in one step."""
+    wanted = [n for n in os.listdir(path) if not n.startswith(".")]
+    changed = False
+    for name in wanted:
+        target = os.path.join(path, name)
+        if not links_to(os.path.join(env, name), target):
+            env_marks.replace_link(env, name, target)
+            changed = True
+    for name in os.listdir(env):
+        if name not in wanted and os.path.islink(os.path.join(env, name)):
+            blobs.unlink(os.path.join(env, name))
+            changed = True
+    return changed
+
+
+def links_to(path, target):
+    try:
+        return os.readlink(path) == target
+    except OSError:
+        return False
+
+
+def read_json(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None

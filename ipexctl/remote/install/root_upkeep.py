@@ -1,0 +1,280 @@
+"""What is kept below ROOT: seen, switched back to, removed.
+
+Only what has an environment's or a blob's name is ever removed; `current` and `previous` never are.
+"""
+
+import ctypes
+import glob
+import os
+import stat
+import time
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import (
+    blobs,
+    env_drift,
+    env_marks,
+    environments,
+    standalone_pythons,
+    wheel_cache,
+)
+
+ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
+AT_CWD = -100
+EXCHANGE = 2
+
+
+def op_list(call, header):
+    """{root, sizes} -> {root, current, previous, envs, blobs}. Makes nothing, not even ROOT."""
+    text = header["root"]
+    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+        return {"root": text, "current": "", "previous": "", "envs": [], "blobs": 0}
+    root = blobs.root_folder(text)
+    found = []
+    for key in env_keys(root):
+        call.emit({"event": "alive"})
+        found.append(env_summary(env_marks.env_folder(root, key), sizes=header["sizes"]))
+    return {
+        "root": root,
+        "current": env_marks.current(root),
+        "previous": env_marks.current(root, "previous"),
+        "envs": found,
+        "blobs": sum(size for _, size, _ in kept_blobs(root)),
+    }
+
+
+def op_rollback(call, header):
+    """{root, key} -> {changed, before}: `previous`, which must be KEY, and `current` swap."""
+    root = blobs.root_folder(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    with environments.RootLock(call, root):
+        before = env_marks.current(root)
+        if before == header["key"]:
+            return {"changed": False, "before": before}
+        if env_marks.current(root, "previous") != header["key"]:
+            raise Failure("previous is no longer %s" % header["key"], "", "ipexctl env ls")
+        if not os.path.exists(os.path.join(env, env_marks.OK)):
+            raise Failure("the environment %s is not whole" % header["key"], "", "ipexctl install")
+        swap(root, before, header["key"])
+    return {"changed": True, "before": before}
+
+
+def op_remove(call, header):
+    """{root, keys, check} -> {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, bytes}
+
+    Then the blobs that no environment needs, and the second names of the files of wheels that are
+    unpacked, without which nothing would be freed. With `check` nothing is removed.
+    """
+    root = blobs.root_folder(header["root"])
+    removed, kept, freed = [], [], Freed()
+    with environments.RootLock(call, root):
+        names_alone = freed.by(wheel_cache.cache_folder(root))
+        for key in header["keys"]:
+            call.emit({"event": "alive"})
+            env = env_marks.env_folder(root, key)
+            why = why_needed(root, key, env)
+            size = 0 if why else freed.by(env)
+            if not why and not header["check"]:
+                environments.remove(env)
+                why = "it could not be removed whole" if os.path.lexists(env) else ""
+            if why:
+                kept.append([key, why])
+            else:
+                removed.append([key, size])
+        idle = idle_blobs(root, [key for key, _ in removed])
+        if not header["check"]:
+            for path, _ in idle:
+                if os.path.isdir(path):
+                    standalone_pythons.remove(path)
+                blobs.unlink(path)
+            if removed:
+                wheel_cache.remove_cache(root)
+    size = sum(size for _, size in idle) + (names_alone if removed else 0)
+    return {"removed": removed, "kept": kept, "blobs": len(idle), "bytes": size}
+
+
+def op_set_aside(call, header):
+    """{root, key, mark} -> {}: what was changed by hand takes another name, so that KEY is free.
+
+    `current` stays usable all the while. The next switch removes it. With another `mark` it is not
+    what was looked at: another install has built it anew meanwhile.
+    """
+    root = blobs.root_folder(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    with environments.RootLock(call, root):
+        if (
+            os.path.islink(env)
+            or not os.path.isdir(env)
+            or env_marks.build_id(env) != header["mark"]
+        ):
+            return {}
+        pid = environments.process_using(env)
+        if pid:
+            what = "process %s runs in %s, which is to be built anew" % (pid, env)
+            raise Failure(what, "", "ipexctl install   # once it has ended")
+        here = os.path.realpath(env)
+        used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
+        if used:
+            move_aside(root, env, used)
+        else:
+            environments.remove(env)
+    return {}
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+def env_keys(root):
+    try:
+        found = os.listdir(os.path.join(root, "envs"))
+    except OSError:
+        return []
+    return sorted(name for name in found if env_marks.KEY.match(name))
+
+
+def env_summary(env, sizes):
+    mark = env_marks.read_mark(os.path.join(env, env_marks.OK))
+    return {
+        "key": os.path.basename(env),
+        "whole": mark is not None,
+        "proved": os.path.exists(os.path.join(env, env_marks.PROVED)),
+        "size": size_of(env) if sizes else 0,
+        "wheels": (mark or {}).get("wheels", []),
+        "use": (mark or {}).get("use", ""),
+        "changed": [] if mark is None else env_drift.changed(env),
+    }
+
+
+def size_of(folder):
+    """Bytes on the disk, each file once however many names it has, here or elsewhere."""
+    return sum({(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(folder)}.values())
+
+
+class Freed:
+    """What folders free that are removed one after the other: a file goes with its last name."""
+
+    def __init__(self):
+        self.names = {}  # type: dict[tuple[int, int], int]  # that are left
+
+    def by(self, folder):
+        size = 0
+        for info in file_infos(folder):
+            file = info.st_dev, info.st_ino
+            self.names[file] = self.names.get(file, info.st_nlink) - 1
+            size += 0 if self.names[file] else info.st_blocks * 512
+        return size
+
+
+def file_infos(folder):
+    """Of every file below."""
+    for path, _, files in os.walk(folder):
+        for name in files:
+            try:
+                yield os.lstat(os.path.join(path, name))
+            except OSError:
+                continue
+
+
+def why_needed(root, key, env):
+    """Why the environment cannot go, "" if it can."""
+    for name in ("current", "previous"):
+        if env_marks.current(root, name) == key:
+            return "it is %s" % name
+    if not os.path.lexists(env):
+        return "it is not here"
+    pid = environments.process_using(env)
+    return "process %s runs in it" % pid if pid else ""
+
+
+def kept_blobs(root):
+    """(path, size, modified) of every blob."""
+    top = os.path.join(root, "blobs", "sha256")
+    found = []
+    for path in glob.glob(os.path.join(glob.escape(top), "[0-9a-f][0-9a-f]", "*")):
+        folder, name = os.path.split(path)
+        if not blobs.SHA.match(name) or os.path.islink(folder) or os.path.islink(top):
+            continue
+        try:
+            info = os.lstat(path)
+        except OSError:
+            continue
+        found.append((path, info.st_size, info.st_mtime))
+    return found
+
+
+def idle_blobs(root, going):
+    """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
+    wanted = set()
+    for key in env_keys(root):
+        mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
+        if key in going or mark is None:
+            continue
+        if "blobs" not in mark:
+            return []  # built before this was written down: who knows what it needs
+        wanted.update(mark["blobs"])
+    old = time.time() - ON_ITS_WAY
+    unpacked = [(path, size_of(path)) for path in standalone_pythons.unused(root, wanted)]
+    return unpacked + [
+        (path, size)
+        for path, size, modified in kept_blobs(root)
+        if os.path.basename(path) not in wanted and modified < old
+    ]
+
+
+# --- swapping ------------------------------------------------------------------------------------
+
+
+def swap(root, before, key):
+    """In one step where the kernel and the filesystem can; else `current` is whole at any time."""
+    if before and exchange(os.path.join(root, "current"), os.path.join(root, "previous")):
+        return
+    env_marks.replace_link(root, "current", os.path.join("envs", key))
+    if before:
+        env_marks.replace_link(root, "previous", os.path.join("envs", before))
+
+
+def exchange(one, other):
+    """renameat2 with RENAME_EXCHANGE; False where there is no such thing (NFS, glibc < 2.28)."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    first, second = os.fsencode(one), os.fsencode(other)
+    return call(AT_CWD, first, AT_CWD, second, ctypes.c_uint(EXCHANGE)) == 0
+
+
+# --- aside: a changed environment that stays in use until the new one is proved -------------------
+
+
+def move_aside(root, env, used):
+    """A link of the new name first, then the folder in its place: each step leaves USED usable."""
+    name = os.urandom(8).hex()
+    away = env_marks.env_folder(root, name)
+    os.symlink(os.path.basename(env), away)
+    for link_name in used:
+        env_marks.replace_link(root, link_name, os.path.join("envs", name))
+    if exchange(env, away):
+        os.unlink(env)
+    else:
+        os.unlink(away)
+        os.rename(env, away)
+    env_marks.write_mark(os.path.join(away, env_marks.ASIDE), {"was": os.path.basename(env)})
+    replace_path_in_scripts(os.path.join(away, "bin"), os.fsencode(env), os.fsencode(away))
+
+
+def replace_path_in_scripts(folder, old, new):
+    """Scripts name their environment by its path; both paths are of one length."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        info = os.lstat(path)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > 1 << 18:
+            continue
+        with open(path, "rb") as file:
+            text = file.read()
+        if old not in text or b"\0" in text:
+            continue
+        fresh = "%s.%d" % (path, os.getpid())
+        with open(fresh, "wb") as file:
+            file.write(text.replace(old, new))
+        os.chmod(fresh, stat.S_IMODE(info.st_mode))
+        os.rename(fresh, path)

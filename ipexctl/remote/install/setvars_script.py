@@ -1,0 +1,88 @@
+"""What setvars.sh of the oneCCL bindings sets, learned by sourcing it once in bash on this host.
+
+The script is found by its place, not by an import: that would load libraries which may need it.
+"""
+
+import glob
+import os
+import re
+import shlex
+import shutil
+
+from ipexctl.remote import child_processes
+from ipexctl.remote.failure import Failure
+
+PACKAGES = ("oneccl_bindings_for_pytorch", "torch_ccl")  # the module from 1.12 on, and before
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+BASH_OWN = frozenset(("PWD", "OLDPWD", "SHLVL", "_"))
+TIMEOUT = 20
+# No word of ours is left to the script as $1, since it reads options there.
+SOURCE = 'ipexctl_script=$1 ipexctl_env=$2; shift 2; source "$ipexctl_script" >/dev/null 2>&1\n'
+SOURCE += 'exec "$ipexctl_env" -0'
+
+
+def read_variables(call, prefix):
+    """{script, set}: both empty where the environment has no such script."""
+    script = find_script(prefix)
+    return {"script": script, "set": source_script(call, prefix, script, TIMEOUT) if script else {}}
+
+
+def find_script(prefix):
+    places = os.path.join(prefix, "lib", "python3*", "site-packages")
+    for package in PACKAGES:
+        for path in sorted(glob.glob(os.path.join(places, package, "env", "setvars.sh"))):
+            return path
+    return ""
+
+
+def source_script(call, prefix, script, seconds, path=None):
+    """{name: value} of what is new or different afterwards; of PATH only what was added."""
+    before = base_environment(prefix)
+    bash, env = shutil.which("bash", path=path), shutil.which("env", path=before["PATH"])
+    if not bash or not env:
+        raise Failure(
+            "there is no %s on this host" % ("env" if bash else "bash"),
+            "the oneCCL bindings are set up by %s" % script,
+            "apt-get install bash   # or your system's way; or: ipexctl install --backend gloo",
+        )
+    command = [bash, "--norc", "--noprofile", "-c", SOURCE, "bash", script, env]
+    try:
+        after = parse_env(child_processes.run(call, command, before, seconds))
+    except Failure as e:
+        raise script_failure(script, e.what) from None
+    if not after:
+        raise script_failure(script, "it ends the shell that reads it")
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    if "PATH" in changed:
+        changed["PATH"] = added_paths(before["PATH"], changed["PATH"])
+    return changed
+
+
+def base_environment(prefix):
+    """The same on every host and in every session, so that what is found is the script's own."""
+    return {
+        "HOME": os.path.expanduser("~"),
+        "PATH": os.path.join(prefix, "bin") + ":/usr/local/bin:/usr/bin:/bin",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def parse_env(text):
+    """What `env -0` printed. Exported functions, and what is no text, are left out."""
+    pairs = (entry.partition("=")[::2] for entry in text.split("\0"))
+    return {
+        name: value
+        for name, value in pairs
+        if NAME.match(name) and name not in BASH_OWN and "\ufffd" not in value
+    }
+
+
+def added_paths(before, after):
+    known = before.split(":")
+    return ":".join(part for part in after.split(":") if part and part not in known)
+
+
+def script_failure(script, why):
+    command = shlex.quote("source " + shlex.quote(script))
+    hint = "bash -c %s   # on this host, to see what it says" % command
+    return Failure("setvars.sh of the oneCCL bindings does not work", why, hint)

@@ -1,0 +1,122 @@
+"""Wheels that are unpacked already: uv's cache, whose files the environments of this root share.
+
+A change to a shared file is one for every environment, so these files are read-only. Nothing keeps
+their owner from writing all the same, and a power cut can take what was not on the disk yet: what
+is unpacked is taken only as the last build has left it, and not after a restart of the host.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+
+from ipexctl.remote.install import blobs, env_marks
+
+BOOT = "/proc/sys/kernel/random/boot_id"
+WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+class WheelCache:
+    """For one build. The caller holds the lock of ROOT. Until keep() it is good for nobody else."""
+
+    def __init__(self, root, uv, wheels, fresh):
+        self.root, self.uv, self.wheels = root, uv, wheels
+        blobs.folder(root, "blobs", "unpacked")
+        top = cache_folder(root)
+        self.cache, self.links = os.path.join(top, "cache"), os.path.join(top, "wheels")
+        self.mark = os.path.join(top, "mark")
+        self.stamps = {file: blob_stamp(root, sha) for file, sha in wheels}
+        known = {} if fresh else self.known()
+        blobs.unlink(self.mark)
+        if any(known.get(file, [sha])[0] != sha for file, sha in wheels):
+            known = {}  # uv knows them by their names
+        if not known:
+            remove(self.cache)
+        self.before = known
+        self.lacking = [w for w in wheels if known.get(w[0]) != [w[1], self.stamps[w[0]]]]
+
+    def known(self):
+        """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
+        said = env_marks.read_mark(self.mark) or {}
+        try:
+            good = [said["uv"], said["boot"]] == [self.uv, boot_id()]
+            if good and said["digest"] == fingerprint(self.cache)[0]:
+                return said["wheels"]
+        except (OSError, KeyError):
+            pass
+        return {}
+
+    def link(self):
+        """A folder with the blobs under their wheels' names. To uv it must always be the same one,
+        and a hard link would make a blob look changed."""
+        remove(self.links)
+        os.mkdir(self.links, 0o700)
+        for file, sha in self.wheels:
+            os.symlink(blobs.path_of(self.root, sha), os.path.join(self.links, file))
+        return self.links
+
+    def keep(self):
+        """The build is good, and so is what was unpacked for it."""
+        digest, shared = fingerprint(self.cache)
+        boot = boot_id()
+        if not shared or not boot:  # copies would take their room twice
+            remove_cache(self.root)
+            return
+        for path, mode in shared:
+            if mode & WRITE:
+                os.chmod(path, mode & ~WRITE)
+        wheels = dict(self.before)
+        wheels.update((file, [sha, self.stamps[file]]) for file, sha in self.wheels)
+        said = {"uv": self.uv, "boot": boot, "digest": digest, "wheels": wheels}
+        env_marks.write_mark(self.mark, said)
+
+
+def cache_folder(root):
+    return os.path.join(root, "blobs", "unpacked")
+
+
+def remove_cache(root):
+    """What environments consist of stays theirs."""
+    blobs.unlink(os.path.join(cache_folder(root), "mark"))  # first, should this be cut short
+    remove(cache_folder(root))
+
+
+def remove(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def blob_stamp(root, sha):
+    """None where there is no such blob."""
+    try:
+        return list(blobs.stamp_of(os.stat(blobs.path_of(root, sha))))
+    except OSError:
+        return None
+
+
+def boot_id():
+    """Since when this host runs, "" if it does not tell."""
+    try:
+        with open(BOOT) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def fingerprint(folder):
+    """How all files below are left, as one word; and (path, mode) of those with several names.
+
+    Without their modes and times of change: both change with every environment.
+    """
+    lines, shared, todo = [], [], [folder]
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+                    continue
+                info = entry.stat(follow_symlinks=False)
+                numbers = (info.st_ino, info.st_size, info.st_mtime_ns)
+                lines.append(os.fsencode("%r %d %d %d\n" % ((entry.path,) + numbers)))
+                if info.st_nlink > 1 and stat.S_ISREG(info.st_mode):
+                    shared.append((entry.path, stat.S_IMODE(info.st_mode)))
+    return hashlib.sha256(b"".join(sorted(lines))).hexdigest(), shared

@@ -1,0 +1,85 @@
+"""A command inside the environment: its output is told as it comes, and nothing of it stays."""
+
+import os
+import signal
+import subprocess
+import threading
+
+from ipexctl.remote import child_processes
+from ipexctl.remote.failure import Failure
+
+BEAT = 5.0  # seconds between signs of life for the controller
+BEFORE = ("PATH", "LD_LIBRARY_PATH")  # go before what the account has
+
+
+def op_exec(call, header):
+    """{argv, env: [[name, value], ...]} -> {code}. Events: {"event": "out" or "err"} and bytes."""
+    argv = header["argv"]
+    if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
+        raise Failure("%r is not a command" % (argv,), slug="input")
+    process = start(argv, variables(header["env"]))
+
+    def kill():
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+    call.agent.at_end.append(kill)
+    try:
+        return {"code": exit_code_of(call, process)}
+    finally:
+        kill()  # what it left behind in its group
+        process.wait()
+        call.agent.at_end.remove(kill)
+
+
+def variables(pairs):
+    found = dict(os.environ)
+    for name, value in pairs:
+        before = name in BEFORE and found.get(name)
+        found[name] = value + ":" + found[name] if before else value
+    return found
+
+
+def start(argv, environ):
+    try:
+        return subprocess.Popen(
+            argv,
+            env=environ,
+            cwd=os.path.expanduser("~"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=child_processes.start_process_group,
+        )
+    except OSError as e:
+        raise Failure("cannot run %s" % argv[0], e.strerror or str(e)) from None
+
+
+def exit_code_of(call, process):
+    """Its exit code, or 128 + the signal that ended it, as a shell has it."""
+    readers = [
+        threading.Thread(target=forward_output, args=(call, name, pipe))
+        for name, pipe in (("out", process.stdout), ("err", process.stderr))
+    ]
+    for reader in readers:
+        reader.daemon = True
+        reader.start()
+    while True:
+        try:
+            process.wait(BEAT)
+            break
+        except subprocess.TimeoutExpired:
+            call.emit({"event": "alive"})
+    for reader in readers:
+        reader.join(BEAT)  # one that it started in the background may hold the pipe
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def forward_output(call, name, pipe):
+    while True:
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
+            return
+        call.emit({"event": name}, data)

@@ -1,0 +1,202 @@
+"""How a host stands while a run goes on: its CPUs, its memory, ranks that stand still, OOM kills.
+
+Where a control group limits memory, its numbers are told: that limit is the one that kills.
+"""
+
+import os
+import re
+import threading
+import time
+
+EVERY = 2.5
+OWN_GROUPS, GROUPS = "/proc/self/cgroup", "/sys/fs/cgroup"
+UNLIMITED = 1 << 60  # version 1 writes a huge number where version 2 writes "max"
+
+
+class Sampler:
+    """Emits `load` events. A rank counts as stopped when every thread of it is in state T."""
+
+    def __init__(self, call):
+        self.call = call
+        self.lock = threading.Lock()
+        self.pids = {}  # rank -> pid
+        self.since = {}  # rank -> when it was first seen standing still
+        self.busy = cpu_times()
+
+    def add(self, rank, pid):
+        with self.lock:
+            self.pids[rank] = pid
+
+    def remove(self, rank):
+        with self.lock:
+            self.pids.pop(rank, None)
+
+    def loop(self, over):
+        while not over():
+            time.sleep(EVERY)
+            self.call.emit(self.sample())
+
+    def sample(self):
+        busy, self.busy = self.busy, cpu_times()
+        used, total = memory()
+        return {
+            "event": "load",
+            "cpu": cpu_share(busy, self.busy),
+            "used": used,
+            "total": total,
+            "stopped": self.stopped(),
+        }
+
+    def stopped(self):
+        now = time.monotonic()
+        with self.lock:
+            still = {rank for rank, pid in self.pids.items() if is_stopped(pid)}
+            self.since = {rank: self.since.get(rank, now) for rank in still}
+            return {str(rank): now - since for rank, since in self.since.items()}
+
+
+def is_stopped(pid):
+    """Does the process exist, with all its threads stopped?"""
+    folder = "/proc/%d/task" % pid
+    try:
+        states = [state(os.path.join(folder, task)) for task in os.listdir(folder)]
+    except OSError:
+        return False
+    return bool(states) and all(s == "T" for s in states)
+
+
+def state(folder):
+    try:
+        with open(os.path.join(folder, "stat"), "rb") as f:
+            return f.read().rsplit(b")", 1)[1].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def cpu_times():
+    """(busy, all) since boot, or None."""
+    try:
+        with open("/proc/stat") as f:
+            fields = [int(word) for word in f.readline().split()[1:9]]
+        return sum(fields) - fields[3] - fields[4], sum(fields)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def cpu_share(before, after):
+    if not before or not after or after[1] <= before[1]:
+        return None
+    return min(1.0, max(0.0, (after[0] - before[0]) / (after[1] - before[1])))
+
+
+def memory():
+    """(bytes used, bytes there are); None for what cannot be read."""
+    used = total = None
+    try:
+        with open("/proc/meminfo") as f:
+            info = dict(line.split(":", 1) for line in f)
+        total = int(info["MemTotal"].split()[0]) << 10
+        used = total - (int(info["MemAvailable"].split()[0]) << 10)
+    except (OSError, ValueError, KeyError):
+        pass
+    for limit, now in group_memory():
+        if total is None or limit < total:
+            used, total = now, limit
+    return used, total
+
+
+def group_memory():
+    """(limit, used) of our control group and those above it, of both versions."""
+    for version, folder in groups():
+        names = ("memory.max", "memory.current")
+        if version == 1:
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        limit, now = (read_number(os.path.join(folder, name)) for name in names)
+        if limit is not None and now is not None and limit < UNLIMITED:
+            yield limit, now
+
+
+def groups():
+    """(version, folder) of the control groups that count our memory, ours first."""
+    try:
+        with open(OWN_GROUPS) as f:
+            lines = [line.rstrip("\n").split(":", 2) for line in f]
+    except OSError:
+        return
+    for words in lines:
+        if len(words) == 3 and (words[1] == "" or "memory" in words[1].split(",")):
+            version = 1 if words[1] else 2
+            mount = GROUPS + "/memory" if words[1] else GROUPS
+            path = words[2] if os.path.isdir(mount + words[2]) else "/"  # a namespace of its own
+            while True:
+                yield version, mount + path.rstrip("/")
+                if path == "/" or not path:
+                    break
+                path = os.path.dirname(path)
+
+
+def read_number(path):
+    try:
+        with open(path) as f:
+            return int(f.read())
+    except (OSError, ValueError):
+        return None
+
+
+# --- killed for lack of memory -------------------------------------------------------------------
+
+
+def oom_kills():
+    """(by the limit of our control group, on the whole host) so far."""
+    return group_kills(), host_kills()
+
+
+def group_kills():
+    total = 0
+    for version, folder in groups():
+        name = "memory.events" if version == 2 else "memory.oom_control"
+        total += count_oom_kills(os.path.join(folder, name))
+    return total
+
+
+def host_kills():
+    return count_oom_kills("/proc/vmstat")
+
+
+def count_oom_kills(path):
+    try:
+        with open(path) as f:
+            return sum(int(line.split()[1]) for line in f if line.startswith("oom_kill "))
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def oom_hint(before, pid):
+    """Which of the words for it fits a rank that was killed, or None."""
+    group, host = oom_kills()
+    if pid is not None and killed_by_kernel(pid):
+        return "oom-rank"
+    if group > before[0]:
+        return "oom-limit"
+    return "oom" if host > before[1] else None
+
+
+def killed_by_kernel(pid):
+    """Does the kernel's log, where we may read it, name the process?"""
+    wanted = re.compile(rb"Killed process %d \(" % pid)
+    try:
+        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        for _ in range(100000):
+            try:
+                if wanted.search(os.read(log, 8192)):
+                    return True
+            except BrokenPipeError:
+                continue  # it was overwritten while we read
+            except OSError:
+                return False
+        return False
+    finally:
+        os.close(log)

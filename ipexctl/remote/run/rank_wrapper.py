@@ -1,0 +1,393 @@
+"""What mpirun starts for every rank, and the sweep that leaves nothing of a run alive.
+
+As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the
+user's script with its output going straight to the rank's own file, and reports how it ended. The
+script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent is gone.
+"""
+
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPIR_")
+RUN_MARK = "IPEXCTL_RUN_ID"
+KILLED = 255  # a wrapper was; as a signal's code it would be taken for the end of all of them
+
+
+def main(rank, local):
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link.connect(os.environ["IPEXCTL_SOCKET"])
+    send(link, {"hello": "rank", "rank": rank, "local": local, "pid": os.getpid()})
+    reader = Lines(link)
+    orders = reader.next()
+    if orders is None or "refused" in orders:
+        why = (orders or {}).get("refused", "the agent is gone")
+        sys.stderr.write("ipexctl rank: %s\n" % why)
+        return 125
+    set_subreaper()
+    began = time.monotonic()
+    code, sign = supervise(orders, reader, link)
+    usage = usage_since(began)
+    kill_all("", os.getpid())
+    try:
+        send(link, {"ended": True, "code": code, "signal": sign, "usage": usage})
+        # when we go, MPI tears everything down: only once the controller knows who was first
+        noted = {}  # type: dict[str, object]
+        while "noted" not in noted:
+            noted = reader.next() or {"noted": "the agent is gone"}
+        if noted.get("ok"):
+            return 0  # an abort after the work was done: MPI shall not end the others for it
+    except OSError:
+        pass
+    return code if sign is None else 128 + sign
+
+
+def usage_since(began):
+    """What the script and the children that it waited for took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime
+    return {"seconds": time.monotonic() - began, "cpu": cpu, "memory": used.ru_maxrss << 10}
+
+
+def start_from_mpi():
+    """What mpirun has put into our environment."""
+    rank = first_number(os.environ, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+    local = first_number(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
+    return main(rank, local)
+
+
+def start_all(places):
+    """Without MPI: a wrapper for each RANK:LOCAL_RANK, and wait for them."""
+    parent = os.getpid()
+    for place in places:
+        if os.fork() == 0:
+            try:
+                die_with_parent(parent)
+                os._exit(main(*[int(number) for number in place.split(":")]) & 255)
+            finally:
+                os._exit(125)
+    worst = 0
+    for _ in places:
+        _, status = os.wait()
+        worst = max(worst, os.WEXITSTATUS(status) if os.WIFEXITED(status) else KILLED)
+    if worst == KILLED:
+        time.sleep(1.0)  # the agent hesitates before it tells of a killed rank: that first
+    return worst
+
+
+def first_number(env, *names):
+    for name in names:
+        if env.get(name, "").isdigit():
+            return int(env[name])
+    return None
+
+
+def environment(orders):
+    env = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
+    env.update(orders["env"])
+    env[RUN_MARK] = os.environ[RUN_MARK]
+    return env
+
+
+def supervise(orders, reader, link):
+    """Starts the script and waits: (code, None) or (None, signal)."""
+    wake, wake_in = os.pipe()
+    os.set_blocking(wake_in, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_in)
+    pid, where = start(orders)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda n, _: signal_group(pid, n))
+    send(link, {"started": True, "pid": pid, "where": where})
+    watched = [wake, link]
+    while True:
+        ended = reap(pid)
+        if ended is not None:
+            signal_group(pid, signal.SIGKILL)
+            return ended
+        ready, _, _ = select.select(watched, [], [], 1.0)
+        if wake in ready:
+            os.read(wake, 512)
+        if link in ready and not forward_signals(reader, pid):
+            # the agent is gone, and with it who asked for this run
+            signal_group(pid, signal.SIGKILL)
+            watched = [wake]
+
+
+def forward_signals(reader, pid):
+    """The agent's orders: signals. False when the agent is gone."""
+    while True:
+        message = reader.next()
+        if message is None:
+            return False
+        if "signal" in message:
+            signal_group(pid, message["signal"])
+        if b"\n" not in reader.buffer:
+            return True
+
+
+def start(orders):
+    """The script's process, and what it told of itself just before it became the script."""
+    parent = os.getpid()
+    told, tell = os.pipe()  # exec closes the child's end
+    pid = os.fork()
+    if pid:
+        os.close(tell)
+        with open(told, "rb") as f:
+            said = f.read()
+        return pid, json.loads(said.decode("utf-8")) if said else {}
+    try:
+        os.setpgid(0, 0)
+        die_with_parent(parent)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        log = os.open(orders["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.chdir(orders["cwd"])
+        if orders.get("cpus"):
+            pin(orders["cpus"])
+        where = placement(orders, prefer_memory(orders.get("node")))
+        os.write(tell, json.dumps(where).encode("utf-8"))
+        os.execve(orders["argv"][0], orders["argv"], environment(orders))
+    except BaseException as e:
+        os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
+    finally:
+        os._exit(127)
+
+
+def pin(cpus):
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as e:
+        os.write(2, ("ipexctl: not pinned to CPUs %s: %s\n" % (cpus, e)).encode())
+
+
+# --- where it is ---------------------------------------------------------------------------------
+
+
+def placement(orders, memory):
+    """What the plan can be held against. None: nobody can tell."""
+    where = {"cpus": None, "nic": None, "missing": None, "mounted": False, "memory": memory}
+    try:
+        where["cpus"] = sorted(os.sched_getaffinity(0))
+        where["nic"] = nic_to(orders["env"].get("MASTER_ADDR", ""))
+        with open("/proc/self/mountinfo") as f:
+            where["mounted"] = any(line.split()[4] == "/proc/cpuinfo" for line in f)
+        if not where["mounted"]:
+            where["missing"] = missing(orders.get("flags") or [])
+    except Exception:
+        pass  # a script must not fail for what only a note would tell
+    return where
+
+
+def nic_to(address):
+    """The interface by which the kernel would send there; nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
+        socket.inet_pton(family, address)  # no names: looking one up may take long
+        s.connect((address, 9))
+        own = s.getsockname()[0]
+        if family == socket.AF_INET6:
+            return nic_of_ipv6(own)
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(s, 0x8915, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has no IPv4 address
+            if socket.inet_ntoa(answer[20:24]) == own:
+                return name
+    return None
+
+
+def nic_of_ipv6(address):
+    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    with open("/proc/self/net/if_inet6") as f:
+        for line in f:
+            words = line.split()
+            if bytearray.fromhex(words[0]) == packed:
+                return words[5]
+    return None
+
+
+def missing(flags):
+    """Those of the plan's instruction sets that this process cannot use."""
+    with open("/proc/cpuinfo") as f:
+        lines = f.read(65536).splitlines()
+    have = next((line.split() for line in lines if line.startswith(("flags", "Features"))), None)
+    if have is None:
+        return None
+    gone = [flag for flag in flags if flag not in have]
+    if "amx_tile" in flags and not gone and not tiles_granted():
+        gone.append("amx_tile")
+    return gone
+
+
+def tiles_granted():
+    """Would the kernel give us AMX's tiles? A kernel too old to be asked may."""
+    import ctypes
+
+    supported = ctypes.c_uint64(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    asked = libc.syscall(158, 0x1021, ctypes.byref(supported))  # ARCH_GET_XCOMP_SUPP
+    return asked != 0 or bool(supported.value >> 18 & 1)
+
+
+def prefer_memory(node):
+    """Memory of that NUMA node first. Containers may forbid it; then it is as the kernel likes."""
+    number = {"x86_64": 238, "aarch64": 237}.get(os.uname().machine)
+    if node is None or number is None:
+        return None
+    try:
+        import ctypes
+
+        words = node // 64 + 1
+        mask = (ctypes.c_ulong * words)()
+        mask[node // 64] = 1 << (node % 64)
+        libc = ctypes.CDLL(None, use_errno=True)
+        return libc.syscall(number, 1, mask, ctypes.c_ulong(words * 64 + 1)) == 0  # MPOL_PREFERRED
+    except Exception:
+        return False  # no libffi
+
+
+def reap(pid):
+    """Collects every child that ended (we are a subreaper); tells how `pid` did."""
+    while True:
+        try:
+            done, status = os.waitpid(-1, os.WNOHANG)
+        except OSError:
+            return None
+        if done == 0:
+            return None
+        if done == pid:
+            if os.WIFSIGNALED(status):
+                return None, os.WTERMSIG(status)
+            return os.WEXITSTATUS(status), None
+
+
+def signal_group(pid, number):
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        try:
+            os.kill(pid, number)  # before its setpgid
+        except OSError:
+            pass
+
+
+# --- small parts, also used by the agent (runs.py) ----------------------------------------
+
+
+class Lines:
+    """JSON lines from a socket."""
+
+    def __init__(self, link):
+        self.link = link
+        self.buffer = b""
+
+    def next(self):
+        while b"\n" not in self.buffer:
+            try:
+                data = self.link.recv(65536)
+            except OSError:
+                data = b""
+            if not data:
+                return None
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line.decode("utf-8"))
+
+
+def send(link, message):
+    link.sendall(json.dumps(message).encode("utf-8") + b"\n")
+
+
+def prctl(option, value):
+    try:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    except Exception:
+        pass  # no libffi: the socket and the sweep still end the script
+
+
+def die_with_parent(parent):
+    prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)
+
+
+def set_subreaper():
+    prctl(36, 1)
+
+
+def kill_all(run_id, ancestor, seconds=5.0):
+    """Kills what belongs to the run until a look finds none. Returns those that would not go."""
+    deadline = time.time() + seconds
+    while True:
+        left = members(run_id, ancestor)
+        if not left or time.time() > deadline:
+            return left
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        time.sleep(0.02)
+
+
+def members(run_id, ancestor):
+    """The processes that descend from `ancestor`, or carry the run's id; ourselves excepted.
+
+    Descent finds those that cleaned their environment: `ancestor` is a subreaper, so that who loses
+    its parent stays below it. The id finds those whose subreaper was killed.
+    """
+    alive = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
+    children = {}  # type: dict[int, list[int]]
+    for pid, (_, parent) in alive.items():
+        children.setdefault(parent, []).append(pid)
+    found, todo = set(), [ancestor]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.update(below)
+        todo.extend(below)
+    if run_id:
+        mark = ("%s=%s" % (RUN_MARK, run_id)).encode()
+        found.update(pid for pid in alive if pid not in found and carries(pid, mark))
+    return [p for p in found if p not in (os.getpid(), ancestor) and alive[p][0] not in "ZX"]
+
+
+def stat_of(pid):
+    """(state, parent); one that is gone looks like a zombie."""
+    try:
+        with open("/proc/%s/stat" % pid, "rb") as f:
+            fields = f.read().rsplit(b")", 1)[1].split()
+        return fields[0].decode(), int(fields[1])
+    except (OSError, ValueError, IndexError):
+        return "X", 0
+
+
+def carries(pid, mark):
+    try:
+        if os.stat("/proc/%d" % pid).st_uid != os.getuid():
+            return False
+        with open("/proc/%d/environ" % pid, "rb") as f:
+            return mark in f.read().split(b"\0")
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    code = start_all(sys.argv[1:]) if sys.argv[1:] else start_from_mpi()
+    sys.stdout.flush()
+    os._exit(code & 255)

@@ -1,0 +1,192 @@
+"""What a host would run with."""
+
+import errno
+import glob
+import os
+import shutil
+import socket
+import zlib
+
+from ipexctl.remote import child_processes
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import blobs, env_marks, setvars_script
+
+# where a host's own MPI is, if not in PATH
+MPIS = (
+    "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin", "/usr/local/openmpi/bin", "/opt/openmpi/bin",
+    "/opt/mpich/bin", "/opt/intel/oneapi/mpi/latest/bin",
+)  # fmt: skip
+TIMEOUT = 20
+LOOK = """
+import importlib.util, sys
+print(sys.prefix if importlib.util.find_spec("torch") else "")
+"""
+OWN_PTH = ("distutils-precedence.pth", "_virtualenv.pth")  # they add no folder
+PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
+
+
+def op_find(call, h):
+    """What this host would run with: the environment's prefix and versions, a free port."""
+    root = blobs.root_folder(h["root"])
+    prefix = os.path.realpath(os.path.join(root, "current"))
+    installed = os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
+    if not installed:
+        prefix = prefix_with_torch(call, h.get("pythons", []))
+    if not prefix:
+        raise Failure(
+            "no environment is installed in %s" % root,
+            "and no Python in use here has torch" if h.get("pythons") else "",
+            "ipexctl install",
+            "not-installed",
+        )
+    return {
+        "prefix": prefix,
+        "borrowed": not installed,
+        "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
+        "packages": packages(prefix),
+        "modules": modules(prefix) if installed else None,
+        "port": free_port(h["run_id"], h.get("ports")),
+        "preload": preload(prefix),
+        "accelerators": accelerators(),
+        "path": os.environ.get("PATH", os.defpath),
+        "setvars": setvars_script.read_variables(call, prefix)["set"],
+        "mpi": env_marks.proved_with(prefix) or "",
+        "system": system_mpi(call, prefix) if env_marks.proved_with(prefix) == "system" else None,
+    }
+
+
+def prefix_with_torch(call, pythons):
+    """The prefix of the first of these interpreters that has torch, "" if none has."""
+    for python in pythons:
+        try:
+            prefix = child_processes.run(
+                call, [python, "-c", LOOK], dict(os.environ), TIMEOUT
+            ).strip()
+        except Failure:
+            continue
+        if prefix and os.access(os.path.join(prefix, "bin", "python3"), os.X_OK):
+            return prefix
+    return ""
+
+
+def op_find_mpirun(call, h):
+    """{prefix} -> {system: {bin, says} or None}: this host's own mpirun, and its --version.
+
+    One in the environment at `prefix` comes first: conda's is there, and no wheel brought it.
+    """
+    return {"system": system_mpi(call, h.get("prefix", ""))}
+
+
+def system_mpi(call, prefix):
+    path = os.environ.get("PATH", os.defpath)
+    path = os.path.join(prefix, "bin") + os.pathsep + path if prefix else path
+    found = shutil.which("mpirun", path=os.pathsep.join([path] + list(MPIS)))
+    if not found:
+        return None
+    variables = {"PATH": "%s:%s" % (os.path.dirname(found), path), "LC_ALL": "C.UTF-8"}
+    variables["HOME"] = os.path.expanduser("~")
+    try:
+        says = child_processes.run(call, [found, "--version"], variables, TIMEOUT)
+    except Failure as e:
+        says = "%s\n%s" % (e.what, e.why)
+    return {"bin": os.path.dirname(os.path.abspath(found)), "says": says[:2000]}
+
+
+def packages(prefix):
+    found = {}
+    for path in glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "*.dist-info")):
+        name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
+        found[name.lower().replace("_", "-")] = version
+    return found
+
+
+def modules(prefix):
+    """Top-level modules that can be imported there, None where there may be others."""
+    found = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
+    if len(found) != 1 or os.path.islink(os.path.join(prefix, "lib")):
+        return None  # of --use-env: another tool's, with rules of its own
+    try:
+        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
+            config = file.read().lower().replace(" ", "")
+        names = os.listdir(found[0])
+    except OSError:
+        return None
+    elsewhere = any(name.endswith((".egg-link", ".egg")) or other_paths(name) for name in names)
+    if "include-system-site-packages=true" in config or elsewhere:
+        return None
+    return sorted({name.partition(".")[0] for name in names})
+
+
+def other_paths(name):
+    """Is it a file by which Python may look in other folders, too?"""
+    return name.endswith(".pth") and not name.endswith("-nspkg.pth") and name not in OWN_PTH
+
+
+def preload(prefix):
+    """OpenMP and malloc libraries in it: nothing uses them unless they are loaded first."""
+    names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
+    paths = (os.path.join(prefix, "lib", name) for name in names)
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def accelerators():
+    """Devices that a torch built for them would take before the CPU."""
+    kinds = (
+        "/dev/nvidia[0-9]*",
+        "/dev/kfd",
+        "/dev/dri/renderD*",
+        "/dev/accel/accel*",
+        "/dev/hl[0-9]*",
+    )
+    return sorted(path for kind in kinds for path in glob.glob(kind))
+
+
+def free_port(seed, ports=None):
+    """A port nobody has now. Each run begins to look elsewhere, so that two take different ones.
+
+    Of `ports`, first and last, the two below it are free, too: a run takes three. A port whose
+    connections ended less than a minute ago can be listened at again; it comes last.
+    """
+    low, high = outgoing_ports()
+    usable = [p for p in PORTS if not low <= p <= high] or PORTS
+    if ports:
+        usable = range(ports[0] + 2, ports[1] + 1, 3)
+    start = zlib.crc32(seed.encode("utf-8")) % len(usable)
+    for again in (False, True) if ports else (False,):
+        for i in range(len(usable)):
+            port = usable[(start + i) % len(usable)]
+            if all(is_free(p, again) for p in range(port - 2 if ports else port, port + 1)):
+                return port
+    asked = ports or (usable[0], usable[-1])
+    raise Failure("no free port between %d and %d" % tuple(asked))
+
+
+def outgoing_ports():
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+            low, high = f.read().split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 32768, 60999
+
+
+def is_free(port, again=False):
+    for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
+        try:
+            s = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue  # no IPv6 here
+        try:
+            if family == socket.AF_INET6:
+                s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if again:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind((address, port))
+            if again:
+                s.listen(1)  # where another one listens, that fails, and binding may not
+        except OSError as e:
+            if e.errno == errno.EADDRINUSE:
+                return False
+        finally:
+            s.close()
+    return True
