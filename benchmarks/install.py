@@ -31,11 +31,11 @@ import bytecode
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from ipexctl.core.lock import Lock  # noqa: E402
-from ipexctl.hosts.store import default_store  # noqa: E402
+from ipexctl.core.stack.lock_file import Lock  # noqa: E402
+from ipexctl.hosts.blob_store import default_store  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.verbs.installing.locking import read_lock  # noqa: E402
-from tests.install.served import served  # noqa: E402
+from ipexctl.verbs.install.lock_wheels import read_lock  # noqa: E402
+from tests.packages.served import served  # noqa: E402
 
 STATES = ("cold", "warm", "unchanged")
 ENV = "/home/trainer/env"
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where the hosts' homes are, such as /dev/shm")
     args = parser.parse_args()
     os.environ["PATH"] = f"{args.tools}:{os.environ['PATH']}"
-    from ipexctl.hosts.uv import find_uv
+    from ipexctl.packages.uv import find_uv
 
     bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-", dir=args.folder) as folder:

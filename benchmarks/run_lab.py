@@ -24,7 +24,7 @@ import bytecode
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from ipexctl.core import shell  # noqa: E402
+from ipexctl.core import quoting  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
 
 HOME = "/home/trainer"
@@ -56,7 +56,7 @@ class Hosts:
             "PATH": f"{prefix}/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": f"{prefix}/lib",
             "I_MPI_ROOT": prefix, **(env or {}),
         }  # fmt: skip
-        words = shell.quote(("env", *(f"{k}={v}" for k, v in set_up.items()), "sh", "-c", line))
+        words = quoting.quote(("env", *(f"{k}={v}" for k, v in set_up.items()), "sh", "-c", line))
         return ("ssh", "-F", str(self.lab.ssh_config), "node01", words)
 
     def mpirun(self, ranks: int, ppn: int, rest: str) -> str:

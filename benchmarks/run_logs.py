@@ -55,7 +55,7 @@ class Found:
 
 
 def sides(bench: Hosts, ranks: int, lines: int, how: str) -> list[Side]:
-    from ipexctl.core import shell
+    from ipexctl.core import quoting
 
     ppn = ranks // len(bench.lab.hosts)
     script = bench.put("lines.py", SCRIPT)
@@ -67,8 +67,8 @@ def sides(bench: Hosts, ranks: int, lines: int, how: str) -> list[Side]:
     here = bench.work / "all.log"
     there = bench.lab.hosts["node01"].files / "all.log"
     return [
-        Side("mpirun -prepend-rank > file", "[3] ", shell.quote(peer), there),
-        Side("ipexctl run, piped", "r03 | ", f"{shell.quote(ours)} | cat > {here}", here),
+        Side("mpirun -prepend-rank > file", "[3] ", quoting.quote(peer), there),
+        Side("ipexctl run, piped", "r03 | ", f"{quoting.quote(ours)} | cat > {here}", here),
     ]
 
 

@@ -37,7 +37,7 @@ from ipexctl.hosts.fleet import fan_out  # noqa: E402
 from ipexctl.hosts.ssh import SshTransport  # noqa: E402
 from ipexctl.hosts.target import Target, inventory  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.verbs.sync import Project, never, take  # noqa: E402
+from ipexctl.verbs.run.send_project import Project, never, take  # noqa: E402
 
 STATES = ("first", "unchanged", "edited")
 EDITED = 10

@@ -13,7 +13,7 @@ from ipexctl.errors import NotHere
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.lab.here import check
+from ipexctl.lab.machine_support import check
 from tests.facts.recorded import read_all
 from tests.practice_hosts import homes, installed, installed_lab  # noqa: F401  fixtures
 from tests.tiers import (  # noqa: F401  hooks of pytest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import (
     ClockFacts,
     Cpu,
@@ -15,7 +16,6 @@ from ipexctl.core.model import (
     Prepared,
     Python,
 )
-from ipexctl.core.software import Mpi
 
 # what the machine's own processor, or the hypervisor below it, may lack: lab hosts show it as it is
 OF_PROCESSOR = frozenset({"CPU-002", "CPU-005"})

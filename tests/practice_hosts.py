@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.rows import Request
+from ipexctl.core.stack.version_table import Request
 from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.verbs.install import install
-from ipexctl.verbs.installing.work import Install, InstallReport, Progress
+from ipexctl.verbs.install.install import install
+from ipexctl.verbs.install.install_plan import Install, InstallReport, Progress
 
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
 ROOTS = {"intel": ".ipexctl", "mpich": ".mpich", "openmpi": ".openmpi"}

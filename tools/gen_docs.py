@@ -9,16 +9,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ipexctl.core import causes  # noqa: E402
-from ipexctl.core.checks import catalogue, page  # noqa: E402
+from ipexctl.core.checks import catalogue, docs_page  # noqa: E402
+from ipexctl.core.known_failures import causes  # noqa: E402
 from ipexctl.core.plan import rank_contract  # noqa: E402
+from ipexctl.local.shipped_tables import failures, table  # noqa: E402
 from ipexctl.ui import stacks  # noqa: E402
-from ipexctl.verbs.known import failures  # noqa: E402
-from ipexctl.verbs.versions import table  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
-    file.write_text(page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
+    file.write_text(docs_page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
     (ROOT / "docs" / "failures.md").write_text(causes.page(failures()), "utf-8")
     file = ROOT / "docs" / "run.md"
     file.write_text(rank_contract.updated(file.read_text("utf-8")), "utf-8")

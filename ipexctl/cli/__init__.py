@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from ipexctl import __version__
-from ipexctl.cli import bundle, hosts, install, look, run, streams
+from ipexctl.cli import bundle, doctor, hosts, install, run, streams
 from ipexctl.cli.data import data_app
-from ipexctl.cli.envs import env_app
+from ipexctl.cli.env import env_app
 from ipexctl.cli.lab import lab_app
 from ipexctl.errors import EXIT_BUG, EXIT_FAILED, EXIT_INTERRUPTED, InputError, IpexctlError
 
@@ -39,7 +39,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show version.")
     ] = False,
 ) -> None:
-    from ipexctl.verbs.settings import defaults, load
+    from ipexctl.local.settings import defaults, load
 
     try:
         context.default_map = defaults(load())
@@ -49,8 +49,8 @@ def _root(
 
 
 for command, brief in (
-    (look.doctor, "Look at all hosts: what would break or slow a training."),
-    (look.explain, "What a check or failure means, or what a log tells of."),
+    (doctor.doctor, "Look at all hosts: what would break or slow a training."),
+    (doctor.explain, "What a check or failure means, or what a log tells of."),
     (hosts.hosts, "Whom a hostfile names, or it as another program's."),
     (hosts.init, "Write a hostfile and ipexctl.toml here."),
     (hosts.config, "The settings, and where each is from."),

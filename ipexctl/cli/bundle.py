@@ -39,14 +39,14 @@ def bundle(
     json: Json = False,
 ) -> None:
     """Write everything of ipexctl.lock into one file, for hosts without any package index."""
-    from ipexctl.core.rows import Request
-    from ipexctl.core.stack import checked
-    from ipexctl.hosts.indexes import Indexes
+    from ipexctl.core.stack.selection import checked
+    from ipexctl.core.stack.version_table import Request
+    from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.bundle import document, text
     from ipexctl.ui.install import View
     from ipexctl.verbs.bundle import Bundling, Hosts
     from ipexctl.verbs.bundle import bundle as verb
-    from ipexctl.verbs.installing.work import Cuda
+    from ipexctl.verbs.install.install_plan import Cuda
 
     asked = Bundling(
         wanted=checked(Request(torch, mpi, ipex=ipex, backend=backend, stack=stack)),

@@ -88,8 +88,8 @@ def config(
     json: Json = False,
 ) -> None:
     """Show the settings that ipexctl.toml, the user's config.toml and the environment make."""
+    from ipexctl.local.settings import document, load
     from ipexctl.ui.hosts import settings_text
-    from ipexctl.verbs.settings import document, load
 
     found = load()
     if json:

@@ -102,14 +102,14 @@ def install(
     forks: Forks = 64,
 ) -> None:
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
-    from ipexctl.core.fetching import word
-    from ipexctl.core.rows import Request
-    from ipexctl.core.stack import checked
+    from ipexctl.core.stack.fetch_policy import word
+    from ipexctl.core.stack.selection import checked
+    from ipexctl.core.stack.version_table import Request
     from ipexctl.errors import InputError
-    from ipexctl.hosts.indexes import Indexes
+    from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.install import View, ask, difference, document, question, show
-    from ipexctl.verbs.install import install as verb
-    from ipexctl.verbs.installing.work import Cuda, Install, Plan
+    from ipexctl.verbs.install.install import install as verb
+    from ipexctl.verbs.install.install_plan import Cuda, Install, Plan
 
     if rollback and (torch or ipex or backend or stack or python or needs):
         raise InputError(
@@ -164,8 +164,8 @@ def install(
 
 
 def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
-    from ipexctl.ui.envs import back_document, show_back
-    from ipexctl.verbs.envs import rollback
+    from ipexctl.ui.env import back_document, show_back
+    from ipexctl.verbs.env import rollback
 
     back = rollback(target, root, check=check)
     end(back, back_document, show_back, json=json)
@@ -176,8 +176,8 @@ def _use_env(
 ) -> NoReturn:
     from ipexctl.ui.install import View
     from ipexctl.ui.use_env import document, found_text, show
-    from ipexctl.verbs.use_env import Progress, UseEnv
-    from ipexctl.verbs.use_env import use_env as verb
+    from ipexctl.verbs.install.use_env import Progress, UseEnv
+    from ipexctl.verbs.install.use_env import use_env as verb
 
     asked = UseEnv(folder, root, system, check)
     with View(quiet=json) as view:
@@ -202,16 +202,16 @@ def stacks(
     ] = False,
 ) -> None:
     """Show the version table; with options, which rows fit and why the others do not."""
-    from ipexctl.core import shelf
-    from ipexctl.core.rows import Request
-    from ipexctl.core.stack import checked
+    from ipexctl.core.stack import table_view
+    from ipexctl.core.stack.selection import checked
+    from ipexctl.core.stack.version_table import Request
     from ipexctl.errors import EXIT_NOTHING_FITS
+    from ipexctl.local.shipped_tables import table
     from ipexctl.ui.stacks import document, text
-    from ipexctl.verbs.versions import table
 
     request = checked(Request(torch=torch, ipex=ipex, backend=backend, stack=stack))
-    query = shelf.query(python, isa, glibc, arch)
-    found = shelf.offers(table(), query, request)
+    query = table_view.query(python, isa, glibc, arch)
+    found = table_view.offers(table(), query, request)
     if json:
         print_json(document(found))
     else:

@@ -47,7 +47,7 @@ def make_target(
 ) -> Any:
     """Hosts that nobody named are those of the settings; see `ipexctl config`."""
     from ipexctl.hosts.target import Target
-    from ipexctl.verbs.settings import configured_hostfile
+    from ipexctl.local.settings import configured_hostfile
 
     limit, exclude = (tuple(patterns or ()) for patterns in only)
     if not hostfile and not hosts:

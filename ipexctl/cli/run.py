@@ -28,8 +28,8 @@ from ipexctl.cli.options import (
 from ipexctl.errors import InputError
 
 if TYPE_CHECKING:
-    from ipexctl.core.again import Typed
-    from ipexctl.verbs.watch import Interrupts
+    from ipexctl.core.run.retry_command import Typed
+    from ipexctl.verbs.run.run_watchers import Interrupts
 
 
 def run(
@@ -130,14 +130,14 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="The same as --ui json.")] = False,
 ) -> None:
     """Run a PyTorch script on all hosts with mpirun, with live output of every rank."""
-    from ipexctl.core.choice import Wanted
-    from ipexctl.core.data import checked_names
-    from ipexctl.core.plan import secret
-    from ipexctl.core.plan.ports import read_ports
+    from ipexctl.core.plan import secret_env as secret
+    from ipexctl.core.plan.port_plan import read_ports
+    from ipexctl.core.run.dataset_rules import checked_names
+    from ipexctl.core.run.line_filter import Wanted
+    from ipexctl.local.settings import configured_env
     from ipexctl.ui.run import view
-    from ipexctl.verbs.run import RunOptions
-    from ipexctl.verbs.run import run as verb
-    from ipexctl.verbs.settings import configured_env
+    from ipexctl.verbs.run.run import RunOptions
+    from ipexctl.verbs.run.run import run as verb
 
     _refuse_exports(exclude or [])
     ui = _way_to_show("json" if json else ui, ui, explain=explain, print_cmd=print_cmd)
@@ -179,8 +179,8 @@ def run(
         transport=transport,
     )
     if print_cmd:
-        from ipexctl.core.printed import left_out
-        from ipexctl.verbs.planning import as_script
+        from ipexctl.core.run.launch_script import left_out
+        from ipexctl.verbs.run.explain_plan import as_script
 
         made = as_script(target, options, left_out(env or []))
         streams.check_spells(made)
@@ -188,7 +188,7 @@ def run(
         return
     if explain:
         from ipexctl.ui.plan import show
-        from ipexctl.verbs.planning import planned
+        from ipexctl.verbs.run.explain_plan import planned
 
         show(planned(target, options), as_json=ui == "json")
         return
@@ -210,13 +210,13 @@ def _way_to_show(ui: str, typed: str, *, explain: bool, print_cmd: bool) -> str:
 
 
 def _typed(words: list[str], own: tuple[str, ...]) -> Typed:
-    from ipexctl.core.again import Typed
+    from ipexctl.core.run.retry_command import Typed
 
     return Typed(tuple(words[: len(words) - len(own)]), own)
 
 
 def _confirm(*, yes: bool) -> Callable[[str], bool]:
-    from ipexctl.verbs.sync import always, never
+    from ipexctl.verbs.run.send_project import always, never
 
     if yes:
         return always
@@ -256,7 +256,7 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
 @contextmanager
 def _interrupts() -> Iterator[Interrupts]:
     """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
-    from ipexctl.verbs.watch import Interrupts
+    from ipexctl.verbs.run.run_watchers import Interrupts
 
     interrupts = Interrupts()
     numbers = [signal.SIGINT, signal.SIGTERM]

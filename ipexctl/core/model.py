@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ipexctl.core.condition import Condition
-from ipexctl.core.software import Mpi, SoftwareFacts
-from ipexctl.core.suggested_fix import Fix
+from ipexctl.core.doctor.suggested_fix import Fix
+from ipexctl.core.facts.software_facts import Mpi, SoftwareFacts
+from ipexctl.core.facts.system_facts import Condition
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UNREACHABLE, worst_exit
 
 # --- who -----------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class LaunchPlan:
     machinefile: str
     notes: tuple[str, ...] = ()
     backend: str = "gloo"
-    mpi: str = ""  # the row of core/mpi.py; "": our agents start the ranks
+    mpi: str = ""  # the row of core/run/mpi.py; "": our agents start the ranks
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
 

@@ -17,11 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ipexctl.core import shell
-from ipexctl.core.answer import Answer
+from ipexctl.core import quoting
+from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts import shipping
+from ipexctl.hosts import agent_sources
 from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
 
@@ -61,7 +61,7 @@ def command_line(marker: str, python: str = "") -> str:
         f'$p -ISc "{_BOOT}"; r=$?; '
         f"case $r in {_ENDS}) exit $r;; esac; done; {_SH_FACTS}"
     )
-    return shell.quote(("exec", "/bin/sh", "-c", script, marker))
+    return quoting.quote(("exec", "/bin/sh", "-c", script, marker))
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ class Agent:
         with self._lock:
             number = self._next
             self._next += 1
-            self._ship(shipping.needed(op))
+            self._ship(agent_sources.needed(op))
             self._write({**(args or {}), "id": number, "op": op}, body)
         return number
 
     def _ship(self, names: frozenset[str]) -> None:
         """Modules that this agent did not get yet go ahead of the first request that needs them."""
         if missing := names - self._shipped:
-            self._write({"id": 0, "sources": True}, shipping.packed(missing))
+            self._write({"id": 0, "sources": True}, agent_sources.packed(missing))
             self._shipped |= missing
 
     def feed(self, number: int, header: Mapping[str, Any], body: bytes = b"") -> None:
@@ -260,12 +260,12 @@ def connect(
     """
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
-    shipped = shipping.needed(ahead[0]) if ahead else frozenset()
+    shipped = agent_sources.needed(ahead[0]) if ahead else frozenset()
     channel = transport.open(host, command_line(marker, python or host.python), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
-            channel.write(shipping.boot_payload(marker, shipped) + _asked(ahead))
+            channel.write(agent_sources.boot_payload(marker, shipped) + _asked(ahead))
         kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
         if kind == b"sh":
             text = _read_sh(channel, rest, deadline)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ipexctl.core.answer import Answer
+from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostDown, HostRecap, Inventory
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.hosts import last_outcome
 from ipexctl.hosts.agent import Agent, Ahead, connect
 from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport
+from ipexctl.local import last_outcome
 
 SILENCE = 60.0  # a host that works says so more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect

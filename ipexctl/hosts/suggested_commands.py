@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ipexctl.core import shell
+from ipexctl.core import quoting
 from ipexctl.core.model import Finding, HostDown
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
@@ -35,7 +35,7 @@ def options(target: Target) -> tuple[str, ...]:
 def command(target: Target, verb: str, root: str = ROOT) -> str:
     """`ipexctl VERB` for the same hosts."""
     own = options(target) if verb == "trust" else _all_options(target, root)
-    return shell.quote(("ipexctl", *verb.split(), *own))
+    return quoting.quote(("ipexctl", *verb.split(), *own))
 
 
 def _all_options(target: Target, root: str) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ def spelled(text: str, target: Target, root: str = ROOT) -> str:
     text = _OURS.sub(lambda found: command(target, found[1], root), text)
     if not target.ssh_config:
         return text
-    config = shell.quote(("-F", str(target.ssh_config)))
+    config = quoting.quote(("-F", str(target.ssh_config)))
     return _SSH.sub(lambda found: f"{found[1]} {config} ", text)
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ipexctl.core.inventory import MAX_TEXT, parse_hostfile, parse_hosts, this_machine
+from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.model import Host, Inventory
-from ipexctl.core.select import select
 from ipexctl.errors import InputError, NotHere
-from ipexctl.hosts.last_outcome import known
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import RemoteTransport
+from ipexctl.local.last_outcome import known
 
 ROOT = "~/.ipexctl"  # ipexctl's folder on a host
 TRANSPORTS = ("paramiko", "openssh")
@@ -107,7 +107,7 @@ def _read(path: Path) -> str:
 
 def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:
     if target.transport == "openssh":
-        from ipexctl.hosts.openssh import OpenSshTransport
+        from ipexctl.hosts.openssh_transport import OpenSshTransport
 
         return OpenSshTransport(hosts, target.ssh_config)
     from ipexctl.hosts.ssh import SshTransport

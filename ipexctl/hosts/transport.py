@@ -1,6 +1,6 @@
 """How bytes reach a host: one Channel per host, whatever carries it.
 
-`hosts/ssh` carries it over SSH, `hosts/openssh.py` over the ssh program; LocalTransport below
+`hosts/ssh` carries it over SSH, `openssh_transport.py` over the ssh program; LocalTransport below
 starts the same command as a child of ours, so a machine without SSH, and most tests, walk the same
 path.
 """

@@ -1,6 +1,6 @@
 """A practice cluster of real sshd hosts in namespaces of this machine."""
 
-from ipexctl.lab.lab import Lab, LabHost
-from ipexctl.lab.spec import HostSpec, LabSpec
+from ipexctl.lab.lab_spec import HostSpec, LabSpec
+from ipexctl.lab.practice_cluster import Lab, LabHost
 
 __all__ = ["HostSpec", "Lab", "LabHost", "LabSpec"]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.lab import boots, network, text
-from ipexctl.lab.boots import Running
-from ipexctl.lab.plan import HostPlan
+from ipexctl.lab import config_text, host_boot, lab_network
+from ipexctl.lab.host_boot import Running
+from ipexctl.lab.lab_plan import HostPlan
 
 if TYPE_CHECKING:
     from ipexctl.lab.watchdog import Watchdog
@@ -58,10 +58,10 @@ def _find(dog: Watchdog, name: str) -> tuple[HostPlan, Running]:
 
 def _kill(dog: Watchdog, host: HostPlan, pid: int) -> None:
     # The cable first: the kernel closes the host's connections, and no peer may hear of it.
-    network.ports(host, dog.switch, "down")
+    lab_network.ports(host, dog.switch, "down")
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    network.unplug_for_good(host, dog.switch)
+    lab_network.unplug_for_good(host, dog.switch)
 
 
 def _freeze(dog: Watchdog, host: HostPlan, pid: int) -> None:
@@ -77,12 +77,12 @@ def _thaw(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 
 def _unplug(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    network.ports(host, dog.switch, "down")
+    lab_network.ports(host, dog.switch, "down")
 
 
 def _replug(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    network.ports(host, dog.switch, "up")
-    network.announce(host, dog.switch, pid)
+    lab_network.ports(host, dog.switch, "up")
+    lab_network.announce(host, dog.switch, pid)
 
 
 def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
@@ -98,7 +98,7 @@ def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 
 def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    sshd = shutil.which("sshd", path=text.PATH) or "/usr/sbin/sshd"
+    sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
     _enter(pid, [sshd, "-E", "/run/lab/sshd.log"])
     _wait(Path(f"/proc/{pid}/root/run/sshd.pid").exists)
 
@@ -106,7 +106,7 @@ def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
 def _change_key(dog: Watchdog, host: HostPlan, pid: int) -> None:
     other = dog.folder / "hosts" / host.name / "other_key"
     if not other.exists():
-        boots.make_key(other)
+        host_boot.make_key(other)
     _use_key(dog, host, pid, other)
 
 
@@ -186,7 +186,7 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
 
 def _enter(pid: int, argv: list[str]) -> None:
     spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--"]
-    env = {"PATH": text.PATH, "LANG": "C.UTF-8"}
+    env = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
     done = subprocess.run(
         [*spaces, *argv],
         stdin=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ipexctl.errors import InputError
-from ipexctl.lab.spec import check_name, is_name
+from ipexctl.lab.lab_spec import check_name, is_name
 
 MARK = "spec.json"  # every lab has it from its first moment to its last
 

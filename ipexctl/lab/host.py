@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.lab import linux, text
+from ipexctl.lab import config_text, linux
 
-_ENV = {"PATH": text.PATH, "LANG": "C.UTF-8"}
+_ENV = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
 _NOT_OURS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/root")
 _PYTHON = re.compile(r"python[0-9.]*")
 _NODES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
@@ -210,7 +210,7 @@ def _write_files(root: str, boot: Boot) -> None:
 
 
 def _remove_python(root: str) -> None:
-    for folder in text.PATH.split(":"):
+    for folder in config_text.PATH.split(":"):
         if os.path.isdir(root + folder):
             for entry in os.listdir(root + folder):
                 if _PYTHON.fullmatch(entry):

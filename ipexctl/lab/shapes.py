@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipexctl.errors import InputError
-from ipexctl.lab.spec import HostSpec
+from ipexctl.lab.lab_spec import HostSpec
 
 _SSE = (
     "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr sse"

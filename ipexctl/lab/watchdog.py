@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.lab import boots, faults, folders, here, network, plan
-from ipexctl.lab.boots import Running
-from ipexctl.lab.spec import LabSpec
+from ipexctl.lab import faults, folders, lab_network, lab_plan, machine_support
+from ipexctl.lab import host_boot as boots
+from ipexctl.lab.host_boot import Running
+from ipexctl.lab.lab_spec import LabSpec
 
 
 class Watchdog:
@@ -28,15 +29,15 @@ class Watchdog:
 
     def __init__(self, folder: Path, spec: LabSpec) -> None:
         self.folder = folder
-        self.switch = network.start_switch()
+        self.switch = lab_network.start_switch()
         self.plan = self._claim(spec)
         self.hosts: dict[str, Running] = {}
 
-    def _claim(self, spec: LabSpec) -> plan.LabPlan:
-        for block in plan.places(spec.name, network.taken()):
-            planned = plan.plan_lab(spec, block)
-            if network.claim(planned.link, self.switch):
-                network.open_switch(planned, self.switch)
+    def _claim(self, spec: LabSpec) -> lab_plan.LabPlan:
+        for block in lab_plan.places(spec.name, lab_network.taken()):
+            planned = lab_plan.plan_lab(spec, block)
+            if lab_network.claim(planned.link, self.switch):
+                lab_network.open_switch(planned, self.switch)
                 return planned
         raise HostFailed("no free address block in 10.64.0.0/10", hint="ipexctl lab down")
 
@@ -83,13 +84,13 @@ class Watchdog:
             running = self.hosts.get(host.name)
             if running and running.pid and _ended(running.pid):
                 self.hosts[host.name] = Running(0, running.faults | {"kill"})
-                network.unplug_for_good(host, self.switch)
+                lab_network.unplug_for_good(host, self.switch)
         return not _ended(self.switch)
 
     def close(self) -> None:
         """End every host, the switch and the cable, and remove the files."""
         pids = [r.pid for r in self.hosts.values() if r.pid]
-        network.remove(self.plan.link)
+        lab_network.remove(self.plan.link)
         for pid in [*pids, self.switch]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -152,7 +153,7 @@ def main(folder: Path, ready: int, owner: int) -> int:
     spec = LabSpec.from_json(json.loads((folder / "spec.json").read_text()))
     dog = None
     try:
-        watch = here.process(owner) if owner else 0
+        watch = machine_support.process(owner) if owner else 0
         dog = Watchdog(folder, spec)
         dog.open()
         os.write(ready, b'{"ok": null}\n')

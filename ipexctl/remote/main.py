@@ -5,7 +5,7 @@ Requests: {"id", "op", ...args}; further frames with the same id go to the opera
 Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {"id", "error": ...}.
 
 Nothing is kept on the host: the sources arrive over the same stdin, before the first request that
-needs them (see hosts/shipping.py), and a module is compiled when it is first imported. When stdin
+needs them (hosts/agent_sources.py), and a module is compiled when it is first imported. When stdin
 ends, all ends.
 """
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.core import shell
+from ipexctl.core import quoting
 from ipexctl.verbs.bundle import Bundled
 
 
 def text(made: Bundled) -> str:
-    lock, name = made.lock, shell.quote((made.path.name,))
+    lock, name = made.lock, quoting.quote((made.path.name,))
     new = "new " if made.new_lock else ""
     return (
         f"{made.path}: {made.size / 1e6:.0f} MB, {len(lock.files)} files for torch {lock.torch}, "

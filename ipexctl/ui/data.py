@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ipexctl.core.data import Held, variable
 from ipexctl.core.inventory import fold
-from ipexctl.core.sync import amount
+from ipexctl.core.run.dataset_rules import Held, variable
+from ipexctl.core.run.project_files import amount
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.data import Listed, Pushed, Removed

@@ -7,8 +7,8 @@ import textwrap
 from rich.console import Console
 from rich.text import Text
 
-from ipexctl.core.causes import Cause, Match
 from ipexctl.core.checks.registry import Check
+from ipexctl.core.known_failures.causes import Cause, Match
 from ipexctl.core.values import plain
 from ipexctl.verbs.explain import Explanation
 

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, Inventory
-from ipexctl.core.settings import Setting
+from ipexctl.core.settings_file import Setting
 from ipexctl.errors import InputError
 from ipexctl.verbs.init import Started
 

@@ -11,14 +11,14 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from ipexctl.core import mpi
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostRecap, Recap
-from ipexctl.core.rows import END_OF_LIFE
+from ipexctl.core.run import mpi
 from ipexctl.core.sizes import human, minutes
+from ipexctl.core.stack.version_table import END_OF_LIFE
 from ipexctl.errors import InputError, printable
 from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
-from ipexctl.verbs.installing.work import Chosen, InstallReport, Plan, Progress, Step
+from ipexctl.verbs.install.install_plan import Chosen, InstallReport, Plan, Progress, Step
 
 _COLOURS = {
     Recap.OK: "green",

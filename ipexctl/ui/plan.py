@@ -9,20 +9,25 @@ from typing import Any
 
 from rich.text import Text
 
-from ipexctl.core import mpi
 from ipexctl.core.checks.cluster import size
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, HostPlan, LaunchPlan
-from ipexctl.core.plan import picture, rank_contract
-from ipexctl.core.plan.picture import Row, cpu_list
-from ipexctl.core.shell import quote
+from ipexctl.core.plan import core_map, rank_contract
+from ipexctl.core.plan.core_map import Row, cpu_list
+from ipexctl.core.quoting import quote
+from ipexctl.core.run import mpi
 from ipexctl.ui.console import stdout_console
-from ipexctl.verbs.planning import Planned
+from ipexctl.verbs.run.explain_plan import Planned
 
 WIDTH = 80
 CORES = 56  # in a line; a node of a Xeon 8480+ has so many
 COLUMN = 34
-STYLES = {picture.COMM: "yellow", picture.FREE: "dim", picture.SLOW: "dim", picture.NOT_OURS: "dim"}
+STYLES = {
+    core_map.COMM: "yellow",
+    core_map.FREE: "dim",
+    core_map.SLOW: "dim",
+    core_map.NOT_OURS: "dim",
+}
 
 
 def show(planned: Planned, *, as_json: bool) -> None:
@@ -66,7 +71,7 @@ def _groups(planned: Planned) -> list[Group]:
     found: dict[object, list[tuple[HostPlan, Facts]]] = {}
     for host, facts in zip(planned.plan.hosts, planned.facts, strict=True):
         places = tuple((p.cpus, p.comm, p.node) for p in host.ranks)
-        rows = tuple((r.socket, r.node, r.signs) for r in picture.rows(facts, host))
+        rows = tuple((r.socket, r.node, r.signs) for r in core_map.rows(facts, host))
         found.setdefault((places, rows, host.nic, host.threads), []).append((host, facts))
     return list(found.values())
 
@@ -81,7 +86,7 @@ def _host(group: Group, signs: set[str]) -> Iterator[Text]:
     each = " on each" if len(group) > 1 else ""
     names = fold([h.host for h, _ in group])
     yield Text(f"{names}: {ranks}{each}{threads}, interface {host.nic}", "bold")
-    for row in picture.rows(facts, host):
+    for row in core_map.rows(facts, host):
         signs |= set(row.signs)
         yield from _row(row)
     for i, place in enumerate(host.ranks):
@@ -90,7 +95,9 @@ def _host(group: Group, signs: set[str]) -> Iterator[Text]:
         node = f", memory of node {place.node} first" if place.node is not None else ""
         cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {cpu_list(place.cpus)}"
         cpus = cpus if place.cpus else "not pinned"
-        text = f"{picture.RANKS[i] if i < len(picture.RANKS) else picture.MANY}  rank {all_ranks}"
+        text = (
+            f"{core_map.RANKS[i] if i < len(core_map.RANKS) else core_map.MANY}  rank {all_ranks}"
+        )
         yield from map(Text, _wrapped(f"{text}: {cpus}{comm}{node}", "  ", "     "))
 
 
@@ -108,8 +115,10 @@ def _row(row: Row) -> Iterator[Text]:
 
 
 def _legend(signs: set[str]) -> Iterator[str]:
-    words = [f"{sign} {text}" for sign, text in picture.LEGEND.items() if sign in signs]
-    own = ["0-9 a-z the rank of the host that computes there"] if signs & set(picture.RANKS) else []
+    words = [f"{sign} {text}" for sign, text in core_map.LEGEND.items() if sign in signs]
+    own = (
+        ["0-9 a-z the rank of the host that computes there"] if signs & set(core_map.RANKS) else []
+    )
     yield from _wrapped("A sign is a core: " + "; ".join(own + words) + ".", "", "")
 
 

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ipexctl.core.rows import END_OF_LIFE, NEVER_RUN, Row
-from ipexctl.core.shelf import Offer, span
+from ipexctl.core.stack.table_view import Offer, span
+from ipexctl.core.stack.version_table import END_OF_LIFE, NEVER_RUN, Row
 
 _HEAD = ("NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE")
 _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ipexctl.core.inventory import fold
-from ipexctl.core.rows import END_OF_LIFE
+from ipexctl.core.stack.version_table import END_OF_LIFE
 from ipexctl.ui.console import print_lines, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
-from ipexctl.verbs.use_env import Borrowed
+from ipexctl.verbs.install.use_env import Borrowed
 
 
 def found_text(found: Borrowed) -> str:

@@ -7,21 +7,22 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ipexctl.core import bundle as core
-from ipexctl.core import lock as locks
-from ipexctl.core import mpi, shelf
-from ipexctl.core import stack as stacks
-from ipexctl.core.lock import Lock
-from ipexctl.core.rows import Request
+from ipexctl.core.run import mpi
+from ipexctl.core.stack import bundle_format as core
+from ipexctl.core.stack import lock_file as locks
+from ipexctl.core.stack import selection as stacks
+from ipexctl.core.stack import table_view
+from ipexctl.core.stack.lock_file import Lock
+from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NotHere
-from ipexctl.hosts import archive
-from ipexctl.hosts.indexes import Indexes
-from ipexctl.hosts.store import default_store
-from ipexctl.verbs.choice import decide
-from ipexctl.verbs.installing import carrying
-from ipexctl.verbs.installing.locking import fetch, lock_for, read_lock, write_lock
-from ipexctl.verbs.installing.work import LOCK_FILE, Cuda, Install, Progress, Work
-from ipexctl.verbs.versions import table
+from ipexctl.hosts.blob_store import default_store
+from ipexctl.local.shipped_tables import table
+from ipexctl.packages import bundle_archive
+from ipexctl.packages.indexes import Indexes
+from ipexctl.verbs.install import carried_python
+from ipexctl.verbs.install.install_plan import LOCK_FILE, Cuda, Install, Progress, Work
+from ipexctl.verbs.install.lock_wheels import fetch, lock_for, read_lock, write_lock
+from ipexctl.verbs.install.wanted_stack import decide
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,12 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
         folder=asked.folder, cuda=asked.cuda, python_from=asked.python_from,
     )  # fmt: skip
     work = Work(options, progress)
-    host = shelf.as_host(shelf.query(hosts.python, "", hosts.glibc, hosts.arch))
-    python, carried = carrying.carried(work, [host], old)
-    there = carrying.only([host], python)
+    host = table_view.as_host(table_view.query(hosts.python, "", hosts.glibc, hosts.arch))
+    python, carried = carried_python.carried(work, [host], old)
+    there = carried_python.only([host], python)
     candidates = stacks.choose(there, decide(options.wanted, old, asked.folder), table())
-    found = carrying.in_lock(lock_for(work, candidates, old)[0], python)
-    carrying.check_here(found.lock)
+    found = carried_python.in_lock(lock_for(work, candidates, old)[0], python)
+    carried_python.check_here(found.lock)
     lock, fetched = fetch(work, found)
     if lock != old:
         write_lock(place, lock)
@@ -109,6 +110,6 @@ def _written(asked: Bundling, work: Work, lock: Lock, place: Path) -> Bundled:
         text = place.read_bytes()
     except OSError as e:
         raise NotHere(f"cannot read {place}", why=str(e)) from None
-    archive.write(path, text, blobs, store, count)
+    bundle_archive.write(path, text, blobs, store, count)
     digest = hashlib.sha256(text).hexdigest()
     return Bundled(path, path.stat().st_size, lock, digest)

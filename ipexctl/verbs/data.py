@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.core import data as core
-from ipexctl.core.answer import Answer
-from ipexctl.core.data import Held
+from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostRecap, LaunchPlan, PerHost, Recap
+from ipexctl.core.run import dataset_rules as core
+from ipexctl.core.run.dataset_rules import Held
+from ipexctl.core.run.project_files import Ignore
 from ipexctl.core.sizes import human
-from ipexctl.core.sync import Ignore
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.hosts import trees
+from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.hashes import hashes_of
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.folder import Reader, Walk
-from ipexctl.verbs.installing.work import Progress, Step
-from ipexctl.verbs.sync import refused
+from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.project_folder import Reader, Walk
+from ipexctl.verbs.install.install_plan import Progress, Step
+from ipexctl.verbs.run.send_project import refused
 
 WAY_OUT = "make it readable, or push a copy of the folder without it: all of a data set goes"
 
@@ -64,7 +64,7 @@ def push(
     progress.step(Step("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
     reader = Reader(folder, hashes_of(folder, os.environ), WAY_OUT)
-    bundle = trees.Bundle(reader.tree(found), reader)
+    bundle = folder_transfer.Bundle(reader.tree(found), reader)
     tree = bundle.tree
     if not tree.files:
         raise InputError(f"there are no files in {folder}")
@@ -77,7 +77,9 @@ def push(
             asked = {"root": fleet.root_of(host), "name": name, "hub": core.hub_kind(tree)}
             heard = _heard(host.name, tree.bytes, progress)
             agent = fleet.connect(host)
-            brought = trees.bring(agent, bundle, asked, module="files.datasets", on_bytes=heard)
+            brought = folder_transfer.bring(
+                agent, bundle, asked, module="files.datasets", on_bytes=heard
+            )
             held = _held(host, brought.done)
             sent[host.name] = brought.sent
             same = brought.done.get("same") is True
@@ -88,7 +90,7 @@ def push(
     return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, sum(sent.values()), recaps)
 
 
-def _told(brought: trees.Brought) -> str:
+def _told(brought: folder_transfer.Brought) -> str:
     if brought.done.get("same") is True:
         return "was there already"
     n = brought.done.get("mended")

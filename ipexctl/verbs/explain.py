@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ipexctl.core import causes
-from ipexctl.core.causes import Cause, Match
 from ipexctl.core.checks import catalogue
 from ipexctl.core.checks.registry import Check
+from ipexctl.core.known_failures import causes
+from ipexctl.core.known_failures.causes import Cause, Match
 from ipexctl.core.values import plain
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError
-from ipexctl.verbs.known import failures
+from ipexctl.local.shipped_tables import failures
 
 SCHEMA = 1
 _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.core.inventory.render import FORMS, Rendered, members, render
+from ipexctl.core.inventory.hostfile_formats import FORMS, Rendered, members, render
 from ipexctl.core.model import Inventory
 from ipexctl.errors import InputError
 from ipexctl.hosts.target import Target, inventory

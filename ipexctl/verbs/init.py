@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ipexctl.core.inventory import parse_hosts
-from ipexctl.core.inventory.address import parse_bare
-from ipexctl.core.inventory.faults import Bad
-from ipexctl.core.inventory.render import render
+from ipexctl.core.inventory.host_address import parse_bare
+from ipexctl.core.inventory.host_patterns import select
+from ipexctl.core.inventory.hostfile_formats import render
+from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import HostDown, Inventory
-from ipexctl.core.select import select
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, InputError
 from ipexctl.hosts.target import Target
-from ipexctl.verbs.settings import PROJECT_FILE
+from ipexctl.local.settings import PROJECT_FILE
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
 _TOML = """\
@@ -122,7 +122,7 @@ def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None
 
 def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
     from ipexctl.hosts.fleet import GRACE, Fleet
-    from ipexctl.verbs.doctor import examine_hosts
+    from ipexctl.verbs.doctor.doctor import examine_hosts
 
     return examine_hosts(Fleet(target, hosts=hosts, grace=GRACE)).down
 

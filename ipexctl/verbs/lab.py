@@ -7,8 +7,8 @@ from typing import Any
 
 from ipexctl.errors import InputError
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.lab import lab as labs
-from ipexctl.lab.spec import parse_hosts
+from ipexctl.lab import practice_cluster as labs
+from ipexctl.lab.lab_spec import parse_hosts
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ipexctl.core import launch, shell
+from ipexctl.core import quoting
 from ipexctl.core.model import Host, Inventory
+from ipexctl.core.run import launch_plan
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import options
@@ -35,7 +36,7 @@ def attend(
     if not command and not terminal:
         raise InputError(
             "a shell needs a terminal, and stdin or stdout is none",
-            hint=f"{shell.quote(('ipexctl', 'shell', name, *_way(target)))} -- COMMAND",
+            hint=f"{quoting.quote(('ipexctl', 'shell', name, *_way(target)))} -- COMMAND",
         )
     host = find(target, name)
     with Fleet(target, root, Inventory((host,), name)) as fleet:
@@ -81,7 +82,7 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None] | None) -> E
         asked = {"root": fleet.root_of(host), "run_id": "shell"}
         done = agent.call("run.run_environment.find", asked, total=60.0).done
         with reading(host.name, "what it says of itself"):
-            return launch.read_prepared(done).mpi_env
+            return launch_plan.read_prepared(done).mpi_env
     except HostFailed as e:
         if e.slug != "not-installed" or not note:
             raise
@@ -95,12 +96,12 @@ def remote_line(env: Env, command: tuple[str, ...]) -> str:
     """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
     if command:
         inner = "; ".join([*map(_set, env), " ".join(("exec", *map(_word, command)))])
-        return shell.quote(("exec", "/bin/sh", "-c", inner))
-    run = shell.quote(("-c", _interactive(env)))
+        return quoting.quote(("exec", "/bin/sh", "-c", inner))
+    run = quoting.quote(("-c", _interactive(env)))
     start = (
         f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
     )
-    return shell.quote(("exec", "/bin/sh", "-c", start))
+    return quoting.quote(("exec", "/bin/sh", "-c", start))
 
 
 def _interactive(env: Env) -> str:
@@ -153,7 +154,7 @@ _START_FILES = (
 
 def _word(text: str) -> str:
     """For sh inside another shell's quotes, where csh would still take a `!` for its history."""
-    return shell.quote((text,)).replace("!", '\'"$(printf "\\041")"\'')
+    return quoting.quote((text,)).replace("!", '\'"$(printf "\\041")"\'')
 
 
 def _set(pair: tuple[str, str]) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from ipexctl.core.known_hosts import Standing
 from ipexctl.core.model import Host, HostDown, Inventory
+from ipexctl.core.ssh.known_hosts import Standing
 from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_exit
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.ssh import SshTransport

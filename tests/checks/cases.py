@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipexctl.core.condition import Limit
+from ipexctl.core.facts.system_facts import Limit
 from ipexctl.core.model import ClockFacts, Cpu, Nic, Node
 from tests import made
 from tests.checks.hosts import (

@@ -9,14 +9,14 @@ from typing import Any
 
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.condition import Condition, Kernel, Limit, Limits, Power, System
+from ipexctl.core.facts.system_facts import Condition, Kernel, Limit, Limits, Power, System
 from ipexctl.core.model import Cpu, DiskFacts, Facts, Finding, Node, Peer, Python
-from ipexctl.core.rows import parse_table
+from ipexctl.core.stack.version_table import parse_table
 from tests import made
 from tests.facts.machines import AMX
 
 ROOT = Path(__file__).parent.parent.parent
-ROWS = parse_table((ROOT / "ipexctl/core/stacks.toml").read_text("utf-8"))
+ROWS = parse_table((ROOT / "ipexctl/core/stack/stacks.toml").read_text("utf-8"))
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Change = Callable[[Facts], Facts]
 

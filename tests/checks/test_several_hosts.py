@@ -8,7 +8,7 @@ import pytest
 
 from ipexctl.core.checks import catalogue, run_all
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.network import pairs
+from ipexctl.core.checks.reachability import pairs
 from ipexctl.core.model import ClockFacts, Cpu, Peer, Python
 from tests import made
 from tests.checks.cases import ONE_HOST

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core import changes
 from ipexctl.core.checks import catalogue
+from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
 from ipexctl.core.model import Facts, Nic, Peer, Route
-from ipexctl.core.software import Current, Layout, Mpi, Prefix, SoftwareFacts
+from ipexctl.core.stack import package_changes
 from tests.checks.hosts import Change, clean, flags, part, seen, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2
@@ -24,6 +24,9 @@ LO = Nic("lo", True, 65536, ("127.0.0.1",))
 def prefix(*packages: tuple[str, str], **rest: Any) -> Prefix:
     rest = {"path": ENV, "kind": "ipexctl", "python": "3.11", **rest}
     return Prefix(packages=packages, **rest)
+
+
+NUMPY = package_changes.Change("numpy", "2.0", "1.26")
 
 
 def software(*prefixes: Prefix, **rest: Any) -> Change:
@@ -101,7 +104,7 @@ CASES = [
     ),
     Case(
         "SOFT-025", "warn",
-        software(current=Current(ENV, True, True, 0, (changes.Change("numpy", "2.0", "1.26"),))),
+        software(current=Current(ENV, True, True, 0, (NUMPY,))),
         f"numpy 2.0 -> 1.26, in {ENV}",
     ),
     Case("SOFT-023", "warn", software(stale=9, stale_bytes=2 << 30), "9 files, 2.0 GiB"),

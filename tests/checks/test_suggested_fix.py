@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core import preflight
 from ipexctl.core.checks import catalogue
-from ipexctl.core.model import Finding, Severity
-from ipexctl.core.suggested_fix import (
+from ipexctl.core.doctor.suggested_fix import (
     Command,
     Fix,
     Shell,
@@ -25,6 +23,8 @@ from ipexctl.core.suggested_fix import (
     sudo,
     write,
 )
+from ipexctl.core.model import Finding, Severity
+from ipexctl.core.run import preflight_rules
 from ipexctl.hosts import suggested_commands
 from ipexctl.hosts.target import Target
 from tests.checks.cases import ONE_HOST
@@ -157,7 +157,7 @@ def test_findings_get_the_options_that_their_hints_get():
 
 def test_environments_that_differ_are_told_with_both_commands():
     prefixes = {"node01": "/a/envs/k1", "node02": "/a/envs/k2"}
-    judged = preflight.judge([clean(), clean("node02", "10.0.0.2")], prefixes)
+    judged = preflight_rules.judge([clean(), clean("node02", "10.0.0.2")], prefixes)
     fix = next(f.fix for f in judged.warnings if f.id == "SOFT-015")
     assert str(fix) == "ipexctl install   # ipexctl env diff says how"
     options = ("-f", "h")

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core import bench
-from ipexctl.core.bench import HostBench, Link, Measured, onednn_level, rounds, waves
+from ipexctl.core.facts import measurements
+from ipexctl.core.facts.measurements import HostBench, Link, Measured, onednn_level, rounds, waves
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
 from tests import made
+from tests.agent.test_agent import HERE
 from tests.doctor.test_doctor_lab import told
 from tests.made import OF_PROCESSOR
-from tests.test_agent import HERE
 
 # --- which pairs, which hosts --------------------------------------------------------------------
 
@@ -35,13 +35,13 @@ def test_above_that_each_host_is_in_one_pair_at_most(count):
     pairs = [pair for group in rounds([f"n{i}" for i in range(count)]) for pair in group]
     used = [name for pair in pairs for name in pair]
     assert len(used) == len(set(used))
-    assert len(pairs) == min(count // 2, bench.SAMPLED)
+    assert len(pairs) == min(count // 2, measurements.SAMPLED)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 32, 100])
 def test_pairs_measured_at_the_same_time_are_few_and_share_no_host(count):
     for group in rounds([f"n{i}" for i in range(count)]):
-        assert len(group) <= bench.AT_ONCE
+        assert len(group) <= measurements.AT_ONCE
         assert len({name for pair in group for name in pair}) == 2 * len(group)
 
 
@@ -77,11 +77,11 @@ def test_onednns_words_are_understood(words, level):
     [{}, {"links": 5}, {"links": [[1]]}, {"links": [["b", float("nan"), -1, None]]}],
 )
 def test_nonsense_of_a_host_is_no_number(raw):
-    [link] = bench.links("a", ["b"], raw)
+    [link] = measurements.links("a", ["b"], raw)
     assert (link.source, link.target, link.latency, link.rate) == ("a", "b", None, None)
-    assert bench.host_bench("a", {"status": 3, "fp32": "fast", "threads": True}) == HostBench(
-        "a", "failed"
-    )
+    assert measurements.host_bench(
+        "a", {"status": 3, "fp32": "fast", "threads": True}
+    ) == HostBench("a", "failed")
 
 
 # --- the agent's side ----------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def read_pids(pids: Path) -> list[int]:
 
 def test_without_torch_the_kernel_is_asked_all_the_same(agent):
     done = agent.call("facts.benchmark.host", {"root": "/nowhere", "threads": 1}, timeout=60).done
-    found = bench.host_bench("here", done)
+    found = measurements.host_bench("here", done)
     assert found.amx in ("granted", "denied", "absent", "old-kernel")
     assert found.status in ("no-torch", "ok")
 
@@ -130,7 +130,7 @@ def test_without_torch_the_kernel_is_asked_all_the_same(agent):
 def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):
     python, pids = hanging(tmp_path)
     done = agent.call("facts.benchmark.host", {"python": python, "timeout": 0.1}, timeout=60).done
-    assert bench.host_bench("here", done).status == "late"
+    assert measurements.host_bench("here", done).status == "late"
     assert [gone(pid) for pid in read_pids(pids)] == [True, True]
 
 
@@ -158,7 +158,7 @@ def test_a_torch_that_cannot_be_imported_is_told_with_its_words(
     # the agent runs PYTHON -I -c TEXT
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 -I -c "{there}" "$3"\n')
     done = agent.call("facts.benchmark.host", {"python": python, "timeout": 60}, timeout=60).done
-    found = bench.host_bench("here", done)
+    found = measurements.host_bench("here", done)
     assert (found.status, why in found.why) == (status, True), found
 
 
@@ -193,7 +193,7 @@ def test_a_copy_in_memory_has_its_full_size_or_is_left_out(agent, tmp_path, kib,
     (tmp_path / "machine.py").write_text(MEMORY.format(kib, str(tmp_path)))
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 {tmp_path}/machine.py "$3"\n')
     done = agent.call("facts.benchmark.host", {"python": python, "timeout": 60}, timeout=60).done
-    found = bench.host_bench("here", done)
+    found = measurements.host_bench("here", done)
     assert (found.status, found.copy is not None) == ("ok", measured), found
 
 
@@ -212,7 +212,7 @@ def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
     port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
     args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "bytes": 1 << 22}
     done = agent.call("facts.benchmark.link", {**args, "seconds": 0.3}, timeout=30).done
-    [link] = bench.links("me", ["me"], done)
+    [link] = measurements.links("me", ["me"], done)
     assert link.error == ""
     assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
 
@@ -220,7 +220,7 @@ def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
 def test_nobody_there_is_an_error_and_not_a_number(agent):
     args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "bytes": 1, "seconds": 0.1}
     done = agent.call("facts.benchmark.link", args, timeout=30).done
-    [link] = bench.links("me", ["x"], done)
+    [link] = measurements.links("me", ["x"], done)
     assert (link.latency, link.rate) == (None, None)
     assert "refused" in link.error
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.verbs.known import failures
+from ipexctl.local.shipped_tables import failures
 from tests.doctor.corpus import FAULTS, HOSTS, TOGETHER, Seed
 from tests.made import OF_PROCESSOR
 

@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core import fix
-from ipexctl.core.condition import Limit
-from ipexctl.core.model import Finding, Severity
-from ipexctl.core.suggested_fix import (
+from ipexctl.core.doctor import fix_plan
+from ipexctl.core.doctor.suggested_fix import (
     Fix,
     Part,
     Shell,
@@ -29,10 +27,12 @@ from ipexctl.core.suggested_fix import (
     sudo,
     write,
 )
+from ipexctl.core.facts.system_facts import Limit
+from ipexctl.core.model import Finding, Severity
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.target import Target
-from ipexctl.verbs.fix import mend
-from ipexctl.verbs.fix import undo as take_back
+from ipexctl.verbs.doctor.apply_fixes import mend
+from ipexctl.verbs.doctor.apply_fixes import undo as take_back
 from tests.checks.hosts import clean, findings, state
 from tests.doctor.test_doctor_lab import doctor
 
@@ -52,19 +52,21 @@ def left_behind(place: dict[str, Any], name: str, data: bytes = b"segment") -> P
     return path
 
 
-def look(agent: Agent, place: dict[str, Any]) -> fix.Plan:
-    return fix.plan("here", agent.call("install.host_fixes.plan", place).done)
+def look(agent: Agent, place: dict[str, Any]) -> fix_plan.Plan:
+    return fix_plan.plan("here", agent.call("install.host_fixes.plan", place).done)
 
 
-def apply(agent: Agent, place: dict[str, Any], *keys: str) -> fix.Done:
-    return fix.done("here", agent.call("install.host_fixes.apply", {**place, "keys": keys}).done)
+def apply(agent: Agent, place: dict[str, Any], *keys: str) -> fix_plan.Done:
+    return fix_plan.done(
+        "here", agent.call("install.host_fixes.apply", {**place, "keys": keys}).done
+    )
 
 
-def undo(agent: Agent, place: dict[str, Any]) -> fix.Done:
-    return fix.done("here", agent.call("install.host_fixes.undo", place).done)
+def undo(agent: Agent, place: dict[str, Any]) -> fix_plan.Done:
+    return fix_plan.done("here", agent.call("install.host_fixes.undo", place).done)
 
 
-def keys(plan: fix.Plan) -> list[str]:
+def keys(plan: fix_plan.Plan) -> list[str]:
     return [change.key for change in plan.changes]
 
 
@@ -79,7 +81,7 @@ def test_what_a_dead_training_left_is_removed_and_put_back(agent, place):
     after = path.stat()
     assert path.read_bytes() == b"segment" * 1000
     assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
-    assert undo(agent, place) == fix.Done("here", ())
+    assert undo(agent, place) == fix_plan.Done("here", ())
     assert list((Path(place["root"]) / "fixes").iterdir()) == []
 
 
@@ -175,7 +177,7 @@ def test_every_host_is_mended_and_taken_back_in_its_own_root(tmp_path, monkeypat
     hostfile.write_text(f"n1 root={roots[0]}\nn2\n")
     target = Target(hostfile, transport="openssh")
 
-    def only_modes(plans: Sequence[fix.Plan]) -> bool:
+    def only_modes(plans: Sequence[fix_plan.Plan]) -> bool:
         if any(keys(plan) != ["root-mode"] for plan in plans):
             pytest.skip("a training left files in this machine's own /dev/shm")
         return True
@@ -198,7 +200,7 @@ def finding(said: Fix | Part, host: str = "n1", severity: Severity = Severity.WA
 
 
 def commands(said: Fix | Part) -> list[str]:
-    found = fix.scripts([finding(said)], ["n1"])
+    found = fix_plan.scripts([finding(said)], ["n1"])
     return live(found[0][1]) if found else []
 
 
@@ -291,7 +293,7 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path):
             ("C-001", scripted("mkdir", str(made))),
         )
     ]
-    [(_, script)] = fix.scripts(found, ["n1"])
+    [(_, script)] = fix_plan.scripts(found, ["n1"])
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LC_ALL": "C"}
     done = subprocess.run(["sh"], input=script, capture_output=True, text=True, env=env)
     told = [line for line in done.stderr.splitlines() if line.endswith(": failed")]
@@ -303,7 +305,7 @@ def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
     found = [finding(scripted("chmod 1777 /tmp"), h) for h in ("n1", "n2")]
     found.append(finding(scripted("sysctl vm.swappiness=10"), "n3"))
     found.append(finding(scripted("chmod 1777 /tmp"), "n4", Severity.NOTE))
-    parts = fix.scripts(found, ["n1", "n2", "n3", "n4"])
+    parts = fix_plan.scripts(found, ["n1", "n2", "n3", "n4"])
     assert [names for names, _ in parts] == [["n1", "n2"], ["n3"]]
     for _, text in parts:
         assert subprocess.run(["sh", "-n"], input=text, text=True).returncode == 0
@@ -312,7 +314,7 @@ def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
 def test_words_of_a_host_cannot_leave_the_comment():
     words = do(scripted("x", "\x0b\r\u2028reboot"), "\x0b\r\u2028reboot")
     hostile = Finding("X-001", Severity.WARN, "n1", "t\nreboot", "e", "w", words)
-    [(_, text)] = fix.scripts([hostile], ["n1"])
+    [(_, text)] = fix_plan.scripts([hostile], ["n1"])
     lines = [x for x in text.splitlines() if x and not x.startswith("#")]
     assert lines == ["bad=", 'failed() { echo "$1: failed" >&2; bad=1; }', 'test -z "$bad"']
 

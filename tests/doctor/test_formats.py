@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from ipexctl.core.bench import HostBench, Link, Measured
 from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.doctor.recommendations import recommend
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.doctor.suggested_fix import do, sudo
+from ipexctl.core.facts.measurements import HostBench, Link, Measured
 from ipexctl.core.model import Finding, HostDown, Peer, Severity
-from ipexctl.core.recommend import recommend
-from ipexctl.core.report import Report
-from ipexctl.core.suggested_fix import do, sudo
-from ipexctl.ui import formats
+from ipexctl.ui import report_formats
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report
 
 SCHEMA = json.loads(
@@ -59,7 +59,9 @@ REPORTS = {
 
 @pytest.mark.parametrize("made", REPORTS.values(), ids=REPORTS)
 def test_every_report_is_as_the_schema_says(made: Report):
-    assert checked(formats.as_json(made)) == json.loads(json.dumps(formats.document(made)))
+    assert checked(report_formats.as_json(made)) == json.loads(
+        json.dumps(report_formats.document(made))
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,13 +75,13 @@ def test_every_report_is_as_the_schema_says(made: Report):
     ],
 )
 def test_the_schema_refuses_what_is_not_a_report(broken):
-    told = formats.document(REPORTS["healthy"]) | broken
+    told = report_formats.document(REPORTS["healthy"]) | broken
     with pytest.raises(jsonschema.ValidationError):
         checked(json.dumps(told))
 
 
 def test_the_document_tells_each_host_its_state_and_its_findings():
-    told = checked(formats.as_json(REPORTS["mixed"]))
+    told = checked(report_formats.as_json(REPORTS["mixed"]))
     assert (told["schema_version"], told["command"], told["exit_code"]) == (1, "doctor", 4)
     assert [(h["name"], h["address"], h["state"], h["isa"]) for h in told["hosts"]] == [
         ("node01", "10.0.0.1", "ok", "amx"),
@@ -98,7 +100,7 @@ def test_the_document_tells_each_host_its_state_and_its_findings():
 
 
 def suites(made: Report) -> dict[str, tuple[str, str, str]]:
-    root = ElementTree.fromstring(formats.junit(made))
+    root = ElementTree.fromstring(report_formats.junit(made))
     counts = {s.get("name", ""): s for s in root}
     return {
         name: (s.get("tests", ""), s.get("failures", ""), s.get("errors", ""))
@@ -117,25 +119,25 @@ def test_junit_counts_failures_and_hosts_that_do_not_answer():
 
 @pytest.mark.parametrize("made", REPORTS.values(), ids=REPORTS)
 def test_junit_is_always_xml_that_can_be_read(made: Report):
-    root = ElementTree.fromstring(formats.junit(made))
+    root = ElementTree.fromstring(report_formats.junit(made))
     assert int(root.get("tests", "-1")) == len(root.findall(".//testcase"))
 
 
 def test_warnings_and_notes_do_not_turn_a_pipeline_red():
     warn = replace(HOSTILE, severity=Severity.WARN)
-    root = ElementTree.fromstring(formats.junit(replace(report(A), findings=(warn,))))
+    root = ElementTree.fromstring(report_formats.junit(replace(report(A), findings=(warn,))))
     assert (root.get("failures"), root.get("errors")) == ("0", "0")
     assert "warn" in (root.findtext(".//system-out") or "")
 
 
 def test_markdown_has_a_row_for_equal_hosts_and_the_fix_as_code():
-    text = formats.markdown(REPORTS["mixed"])
+    text = report_formats.markdown(REPORTS["mixed"])
     assert "| node01 | ok | amx | 16 GiB | Debian GNU/Linux 12 |" in text
     assert "### fail PY-001: no Python 3 (node02)" in text
     assert "    sudo apt-get install -y python3 python3-venv" in text
 
 
 def test_markdown_takes_nothing_from_a_host_as_markup():
-    text = formats.markdown(REPORTS["hostile"])
+    text = report_formats.markdown(REPORTS["hostile"])
     assert "a[31m|b<c>" not in text and "\x1b" not in text
     assert r"a\[31m\|b\<c\>" in text

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.bench import HostBench, Link, Measured
 from ipexctl.core.checks import perf
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import declared, run
+from ipexctl.core.facts.measurements import HostBench, Link, Measured
 from ipexctl.core.model import Facts, Peer
 from tests import made
 from tests.facts.machines import AMX, AVX2

@@ -9,10 +9,10 @@ import pytest
 
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.doctor.recommendations import Recommendation
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.doctor.suggested_fix import do
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Severity
-from ipexctl.core.recommend import Recommendation
-from ipexctl.core.report import Report
-from ipexctl.core.suggested_fix import do
 from ipexctl.ui.doctor import show
 from tests import made
 from tests.facts.machines import AMX

@@ -9,7 +9,7 @@ from pathlib import Path
 from ipexctl.core.model import Facts, Host
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.facts import probe_and_listen
+from ipexctl.verbs.doctor.probe_host import probe_and_listen
 
 RECORDED = Path(__file__).parent.parent.parent.parent / "shared" / "machines"
 # What the probe reads of a tree: unpacking the rest takes longer than all tests together.

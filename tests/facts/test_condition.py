@@ -8,12 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.condition import NO_LIMIT, Condition, Kernel, Limit, Limits, Power, System, parse
+from ipexctl.core.facts.system_facts import (
+    NO_LIMIT,
+    Condition,
+    Kernel,
+    Limit,
+    Limits,
+    Power,
+    System,
+    parse,
+)
 from ipexctl.core.model import Facts, Host
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.remote.facts import machine_state
-from ipexctl.verbs.facts import probe_and_listen
+from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.facts.machines import Machine, regular
 
 _CPU = "sys/devices/system/cpu"

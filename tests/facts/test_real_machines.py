@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core import facts as of
-from ipexctl.core import isa, launch, processors
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.doctor.recommendations import recommend
+from ipexctl.core.facts import host_facts as of
+from ipexctl.core.facts import isa, processors
 from ipexctl.core.model import Facts, Host
-from ipexctl.core.recommend import recommend
+from ipexctl.core.run import launch_plan
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.facts import probe_and_listen
+from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests import made
 from tests.checks.hosts import ROWS, clean, flags, three
 from tests.facts.machines import AVX512
@@ -84,9 +85,9 @@ def test_the_advice_is_right_and_says_why(facts, name):
 @pytest.mark.parametrize("name", [n for n, real in REAL.items() if real.arch == "x86_64"])
 def test_a_run_without_numbers_does_what_the_advice_says(facts, name):
     own = facts[name]
-    node = launch.Node(made.host("node01"), own, made.prepared())
-    request = launch.RunRequest(("train.py",))
-    (planned,) = launch.plan([node], request, "20261120-1").hosts
+    node = launch_plan.Node(made.host("node01"), own, made.prepared())
+    request = launch_plan.RunRequest(("train.py",))
+    (planned,) = launch_plan.plan([node], request, "20261120-1").hosts
     threads = dict(planned.rank_env)["OMP_NUM_THREADS"]
     assert (len(planned.ranks), int(threads)) == REAL[name].advice[1:]
 

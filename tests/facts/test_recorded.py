@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core import facts as of
-from ipexctl.core import isa, processors
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.recommend import recommend
-from ipexctl.verbs.facts import probe_and_listen
+from ipexctl.core.doctor.recommendations import recommend
+from ipexctl.core.facts import host_facts as of
+from ipexctl.core.facts import isa, processors
+from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.checks.hosts import ROWS
 from tests.facts.recorded import RECORDED
 

@@ -26,17 +26,22 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ipexctl"]):
-    from ipexctl.core import causes, events, facts, launch, lock, mpi, runlog, ssh_config, topology
     from ipexctl.core.checks import run_all
     from ipexctl.core.checks.cluster import Cluster
+    from ipexctl.core.doctor.recommendations import recommend
+    from ipexctl.core.facts import host_facts
     from ipexctl.core.inventory import parse_hostfile, parse_hosts
-    from ipexctl.core.inventory.render import plain, render
-    from ipexctl.core.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
-    from ipexctl.core.recommend import recommend
-    from ipexctl.core.rows import parse_table
-    from ipexctl.core.select import select
-    from ipexctl.core.settings import parse_settings
-    from ipexctl.core.ssh_cert import objection, parse_certificate
+    from ipexctl.core.inventory.host_patterns import select
+    from ipexctl.core.inventory.hostfile_formats import plain, render
+    from ipexctl.core.known_failures import causes
+    from ipexctl.core.plan import core_pinning
+    from ipexctl.core.run import launch_plan, mpi, run_events, run_state
+    from ipexctl.core.settings_file import parse_settings
+    from ipexctl.core.ssh import ssh_config
+    from ipexctl.core.ssh.host_certificates import objection, parse_certificate
+    from ipexctl.core.ssh.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
+    from ipexctl.core.stack import lock_file
+    from ipexctl.core.stack.version_table import parse_table
     from ipexctl.errors import IpexctlError
     from ipexctl.hosts.frames import BadFrame, Decoder, encode
 
@@ -45,17 +50,19 @@ from tests.made import facts as made_facts  # noqa: E402
 from tests.made import host, prepared  # noqa: E402
 
 OPTIONS = ("-timeout=5", "-max_len=600")
-ROWS = parse_table((ROOT / "ipexctl/core/stacks.toml").read_text("utf-8"))
-KNOWN_CAUSES = causes.parse((ROOT / "ipexctl/core/causes.toml").read_text("utf-8"))
+ROWS = parse_table((ROOT / "ipexctl/core/stack/stacks.toml").read_text("utf-8"))
+KNOWN_CAUSES = causes.parse((ROOT / "ipexctl/core/known_failures/causes.toml").read_text("utf-8"))
 HOSTS = parse_hostfile("[web]\nnode[01-12]\n[db]\nnode12 slots=2\nfe80::1\n", "hosts")
 ME = ssh_config.Me("ann", "/home/ann", 1000, "here.example", {"HOME": "/home/ann"})
 BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + b"k" * 32
-PLAN = launch.plan(
+PLAN = launch_plan.plan(
     [
-        launch.Node(host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared())
+        launch_plan.Node(
+            host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared()
+        )
         for i in (1, 2)
     ],
-    launch.RunRequest(("train.py",), 4, 2),
+    launch_plan.RunRequest(("train.py",), 4, 2),
     "r1",
 )
 
@@ -127,8 +134,8 @@ def ssh_config_(data: bytes) -> None:
 
 
 def lock_(data: bytes) -> None:
-    found = lock.parse(_text(data), "ipexctl.lock")
-    assert lock.parse(lock.render(found), "again") == found and len(found.key) == 16
+    found = lock_file.parse(_text(data), "ipexctl.lock")
+    assert lock_file.parse(lock_file.render(found), "again") == found and len(found.key) == 16
 
 
 # --- what a host says ----------------------------------------------------------------------------
@@ -152,17 +159,17 @@ def frames(data: bytes) -> None:
 
 def _event(header: Any, body: bytes) -> None:
     try:
-        found = events.read("node01", frozenset({0, 1}), header, body)
-    except events.BadEvent:
+        found = run_events.read("node01", frozenset({0, 1}), header, body)
+    except run_events.BadEvent:
         return
-    if isinstance(found, events.RankEnded):
+    if isinstance(found, run_events.RankEnded):
         assert str(found.end) and isinstance(found.end.exit_code, int)
-    if isinstance(found, events.LaunchAsked):
+    if isinstance(found, run_events.LaunchAsked):
         mpi.read_launch(PLAN, found.argv)
 
 
 def sh_text(data: bytes) -> None:
-    _use(facts.from_sh("node01", _text(data)))
+    _use(host_facts.from_sh("node01", _text(data)))
 
 
 def probe(data: bytes) -> None:
@@ -174,18 +181,18 @@ def probe(data: bytes) -> None:
             return
     else:
         raw = _changed(atheris.FuzzedDataProvider(data), ANSWER, PATHS)
-    _use(facts.from_json("node01", raw))
+    _use(host_facts.from_json("node01", raw))
 
 
-def _use(found: facts.Facts) -> None:
+def _use(found: host_facts.Facts) -> None:
     """Everything that is decided from what a host says."""
-    facts.peer_address(found), facts.cores(found), facts.usable(found)
+    host_facts.peer_address(found), host_facts.cores(found), host_facts.usable(found)
     run_all(Cluster((found,), rows=ROWS))
     two = Cluster((found, made_facts("node02")), rows=ROWS)
     run_all(two), recommend(two)
-    topology.numa_nodes(found.cpu)
+    core_pinning.numa_nodes(found.cpu)
     for ranks in (1, 3):
-        topology.place(found, ranks), topology.place(found, ranks, 1)
+        core_pinning.place(found, ranks), core_pinning.place(found, ranks, 1)
 
 
 def _changed(fdp: atheris.FuzzedDataProvider, good: Any, paths: list[tuple[Any, ...]]) -> Any:
@@ -226,13 +233,13 @@ def _value(fdp: atheris.FuzzedDataProvider, depth: int) -> Any:
 
 def runlog_(data: bytes) -> None:
     step, stream = (data[0] + 1 if data else 1), data[1:]
-    at_once, in_pieces = runlog.Lines(), runlog.Lines()
+    at_once, in_pieces = run_state.Lines(), run_state.Lines()
     lines = at_once.feed(stream) + at_once.end()
     found = [s for i in range(0, len(stream), step) for s in in_pieces.feed(stream[i : i + step])]
     assert found + in_pieces.end() == lines
     for line in lines:
-        assert runlog.clean(line) == line
-        bare = runlog._COLOUR.sub("", line)
+        assert run_state.clean(line) == line
+        bare = run_state._COLOUR.sub("", line)
         assert not any(c < " " or "\x7f" <= c <= "\x9f" for c in bare)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.uv import find_uv
+from ipexctl.packages.uv import find_uv
 
 REPO = Path(__file__).parents[2]
 

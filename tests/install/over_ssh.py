@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ipexctl.hosts.uv import find_uv
 from ipexctl.lab import Lab
+from ipexctl.packages.uv import find_uv
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 
 HOLD = "/tmp/hold"  # on a host: while it is there, uv says so in HELD and waits

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.bundle import BLOCK, END, Member, blobs, header, lock_size, padding
-from ipexctl.core.lock import Lock, Package, parse, render
+from ipexctl.core.stack.bundle_format import BLOCK, END, Member, blobs, header, lock_size, padding
+from ipexctl.core.stack.lock_file import Lock, Package, parse, render
 from ipexctl.errors import InputError
-from ipexctl.hosts import archive
-from ipexctl.hosts.store import Store
+from ipexctl.hosts.blob_store import Store
+from ipexctl.packages import bundle_archive
 from tests.install.conftest import Outcome, Shop, make_wheel
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -58,8 +58,8 @@ def unpack(shop: Shop) -> None:
     """What `install --bundle` does once it has accepted the lock."""
     path, text = shop.work / "here.tar", (shop.work / "ipexctl.lock").read_bytes()
     store = Store(shop.folder / "bare" / "ipexctl" / "blobs")
-    archive.read_lock(path)
-    archive.unpack(path, text, blobs(parse(text.decode(), "")), store, lambda n: None)
+    bundle_archive.read_lock(path)
+    bundle_archive.unpack(path, text, blobs(parse(text.decode(), "")), store, lambda n: None)
 
 
 def digest(path: Path) -> str:

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.code import modules
-from ipexctl.core.lock import Lock
 from ipexctl.core.model import Facts
-from ipexctl.core.rows import NEWEST, Request
-from ipexctl.core.stack import Stack, choose
+from ipexctl.core.stack.lock_file import Lock
+from ipexctl.core.stack.project_imports import modules
+from ipexctl.core.stack.selection import Stack, choose
+from ipexctl.core.stack.version_table import NEWEST, Request
 from ipexctl.errors import InputError, NothingFits
+from ipexctl.local.shipped_tables import table
 from ipexctl.ui.install import chosen_text
-from ipexctl.verbs import choice
-from ipexctl.verbs.choice import decide, scan
-from ipexctl.verbs.installing.work import Chosen
-from ipexctl.verbs.versions import table
+from ipexctl.verbs.install import wanted_stack
+from ipexctl.verbs.install.install_plan import Chosen
+from ipexctl.verbs.install.wanted_stack import decide, scan
 from tests.install.conftest import Shop
-from tests.test_lock import LOCK
-from tests.test_stack import host
-from tests.test_table import AVX512
+from tests.stack.test_lock import LOCK
+from tests.stack.test_stack import host
+from tests.stack.test_table import AVX512
 
 SOURCES = [
     ("import torch", {"torch"}),
@@ -209,17 +209,17 @@ def test_what_cannot_be_read_is_no_reason_to_stop(tmp_path: Path) -> None:
 
 def test_a_folder_without_end_is_looked_at_in_part(tmp_path: Path) -> None:
     deep = tmp_path
-    for _ in range(choice.DEPTH + 3):
+    for _ in range(wanted_stack.DEPTH + 3):
         deep = deep / "d"
         deep.mkdir()
         (deep / "x.py").write_text("import torch")
-    for i in range(choice.FILES):
+    for i in range(wanted_stack.FILES):
         (tmp_path / f"f{i:03}.py").write_text("")
     seen = scan(tmp_path)
-    assert len(seen) == choice.FILES
-    for i in range(choice.FILES):
+    assert len(seen) == wanted_stack.FILES
+    for i in range(wanted_stack.FILES):
         (tmp_path / f"f{i:03}.py").unlink()
-    assert max(name.count("/") for name in scan(tmp_path)) == choice.DEPTH - 1
+    assert max(name.count("/") for name in scan(tmp_path)) == wanted_stack.DEPTH - 1
 
 
 # --- what the user sees --------------------------------------------------------------------------

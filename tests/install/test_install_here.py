@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.launch import read_prepared
-from ipexctl.core.lock import parse
 from ipexctl.core.model import Host
+from ipexctl.core.run.launch_plan import read_prepared
+from ipexctl.core.stack.lock_file import parse
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.versions import table
+from ipexctl.local.shipped_tables import table
 from tests.install.conftest import Shop, finish, make_wheel, until
 
 

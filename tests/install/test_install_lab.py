@@ -10,8 +10,8 @@ import pytest
 from ipexctl.core.model import Recap
 from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.verbs.install import install
-from ipexctl.verbs.installing.work import Install, Progress
+from ipexctl.verbs.install.install import install
+from ipexctl.verbs.install.install_plan import Install, Progress
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
 from tests.practice_hosts import Installed
@@ -82,7 +82,7 @@ def over_ssh(shop: Shop, lab, *options: str):
 
 def with_real_uv(shop: Shop) -> None:
     """A stand-in wheel around the real program: the hosts cannot reach this machine's own."""
-    from ipexctl.hosts.uv import find_uv
+    from ipexctl.packages.uv import find_uv
 
     program = Path(find_uv(os.environ)).read_bytes()
     make_wheel(shop.wheels, "uv", "0.9.9", {"uv-0.9.9.data/scripts/uv": program})

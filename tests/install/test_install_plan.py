@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.model import Host, Recap
-from ipexctl.core.rows import Request
+from ipexctl.core.stack.version_table import Request
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
-from ipexctl.verbs.install import install, plan_for
-from ipexctl.verbs.installing.hosts import would
-from ipexctl.verbs.installing.work import HostInstall, Install, Plan, Progress, State, Work
+from ipexctl.verbs.install.host_steps import would
+from ipexctl.verbs.install.install import install, plan_for
+from ipexctl.verbs.install.install_plan import HostInstall, Install, Plan, Progress, State, Work
 from tests.install.conftest import Shop
 
 

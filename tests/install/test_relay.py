@@ -17,12 +17,12 @@ import pytest
 
 from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts import relay
+from ipexctl.hosts import blob_relay
 from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.carriers import Moved, Push
+from ipexctl.hosts.blob_carriers import Moved, Push
+from ipexctl.hosts.blob_relay import Relay
+from ipexctl.hosts.blob_store import Room, absent
 from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.relay import Relay
-from ipexctl.hosts.store import Room, absent
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import LabSpec
 from tests.conftest import MakeLab
@@ -76,7 +76,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr(relay, "LEAST", 1)
+    monkeypatch.setattr(blob_relay, "LEAST", 1)
     found = Site(tmp_path)
     yield found
     for agent in found.agents.values():
@@ -100,7 +100,7 @@ def test_one_of_five_hosts_is_sent_the_files_and_the_others_get_them_from_each_o
 
 
 def test_a_few_bytes_are_sent_to_every_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "LEAST", SIZE + 1)
+    monkeypatch.setattr(blob_relay, "LEAST", SIZE + 1)
     carrier = site.relay(a=HERE, b=HERE)
     assert [site.bring(carrier, n) for n in "ab"] == [SENT, SENT]
 
@@ -181,7 +181,7 @@ def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
     with socket.create_server((HERE, 0)) as server:
         threading.Thread(target=hang_up, daemon=True).start()
         carrier = site.relay(a=HERE, b=HERE)
-        carrier._idle.append(relay._Giver("a", HERE, server.getsockname()[1], TOKEN))
+        carrier._idle.append(blob_relay._Giver("a", HERE, server.getsockname()[1], TOKEN))
         assert site.bring(carrier, "b") == SENT
         server.shutdown(socket.SHUT_RDWR)
     gets = [line for line in asked if line]  # else: only to see whether one gets there

@@ -19,20 +19,20 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ipexctl.core.lock import parse
 from ipexctl.core.model import Host
-from ipexctl.core.rows import Row
+from ipexctl.core.stack.lock_file import parse
+from ipexctl.core.stack.version_table import Row
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.hosts.uv import find_uv
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.verbs.facts import probe
+from ipexctl.packages.uv import find_uv
+from ipexctl.verbs.doctor.probe_host import probe
 from tests.conftest import MakeLab
 from tests.install import standins
 from tests.install.conftest import REPO, Outcome, finish, make_wheel
 from tests.install.standins import IPEX, NEW, OLD
-from tests.install.web import DEFAULT, Web, index, page, web
-from tests.test_table import row as of_table
+from tests.packages.web import DEFAULT, Web, index, page, web
+from tests.stack.test_table import row as of_table
 
 BINDINGS, IPEX_DIST = "oneccl-bind-pt", IPEX.replace("_", "-")
 IMPI = "2021.18.1"

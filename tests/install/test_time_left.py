@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ipexctl.ui.install import View, time_left
-from ipexctl.verbs.installing.work import Step
+from ipexctl.verbs.install.install_plan import Step
 
 # done, total, what an earlier try had left, seconds -> the words
 CASES = [

@@ -13,7 +13,7 @@ import pytest
 
 from ipexctl.core.inventory import parse_hostfile
 from ipexctl.core.inventory.ansible_ini import is_ini
-from ipexctl.core.inventory.render import members, render
+from ipexctl.core.inventory.hostfile_formats import members, render
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
 

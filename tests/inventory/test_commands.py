@@ -17,11 +17,11 @@ from typer.main import get_command
 
 from ipexctl.cli import app
 from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.settings import Setting, parse_settings
+from ipexctl.core.settings_file import Setting, parse_settings
 from ipexctl.errors import InputError
-from ipexctl.hosts.last_outcome import known, remember
+from ipexctl.local.last_outcome import known, remember
+from ipexctl.local.settings import defaults, load
 from ipexctl.verbs.init import offered
-from ipexctl.verbs.settings import defaults, load
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.inventory.render import FORMS
-from ipexctl.core.settings import KINDS, parse_settings
-from ipexctl.verbs.settings import VARIABLES
+from ipexctl.core.inventory.hostfile_formats import FORMS
+from ipexctl.core.settings_file import KINDS, parse_settings
+from ipexctl.local.settings import VARIABLES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "hosts.md").read_text("utf-8")

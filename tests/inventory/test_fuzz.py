@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipexctl.core.inventory import parse_hostfile, parse_hosts
-from ipexctl.core.inventory.render import render
+from ipexctl.core.inventory.host_patterns import select
+from ipexctl.core.inventory.hostfile_formats import render
+from ipexctl.core.inventory.nodeset import BadRange, expand, fold, split
 from ipexctl.core.model import Inventory
-from ipexctl.core.nodeset import BadRange, expand, fold, split
-from ipexctl.core.select import select
-from ipexctl.core.settings import parse_settings
+from ipexctl.core.settings_file import parse_settings
 from ipexctl.errors import InputError
 from tests.inventory.made import TEXTS, inventories
 

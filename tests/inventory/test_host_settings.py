@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.launch import Node, RunRequest, plan
 from ipexctl.core.model import Host, Nic
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.errors import RunFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.ssh.config import SshConfig
 from ipexctl.hosts.target import root_of
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.facts import probe
+from ipexctl.verbs.doctor.probe_host import probe
 from tests.made import facts, prepared
 
 CONFIG = """\

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from ipexctl.core.inventory import parse_hostfile, parse_hosts
-from ipexctl.core.inventory.render import FORMS, members, plain, render
+from ipexctl.core.inventory.hostfile_formats import FORMS, members, plain, render
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
 from tests.inventory.made import inventories

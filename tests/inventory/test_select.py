@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.select import select
+from ipexctl.core.inventory.host_patterns import select
 from ipexctl.errors import InputError
 
 HOSTS = parse_hostfile(

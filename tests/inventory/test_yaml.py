@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.inventory.render import plain
+from ipexctl.core.inventory.hostfile_formats import plain
 from ipexctl.core.model import Host, Place
 from ipexctl.errors import InputError
 

@@ -11,9 +11,10 @@ import pytest
 import typer
 
 from ipexctl.cli import app
-from ipexctl.core import causes, toml
-from ipexctl.core.causes import Cause
-from ipexctl.verbs.known import failures
+from ipexctl.core import toml
+from ipexctl.core.known_failures import causes
+from ipexctl.core.known_failures.causes import Cause
+from ipexctl.local.shipped_tables import failures
 
 LINES = [
     line

@@ -7,9 +7,9 @@ import hashlib
 from pathlib import Path
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.outcome import RunResult, known_cause
-from ipexctl.core.runlog import RankEnd
-from ipexctl.verbs.known import failures
+from ipexctl.core.run.outcome import RunResult, known_cause
+from ipexctl.core.run.run_state import RankEnd
+from ipexctl.local.shipped_tables import failures
 
 PLAN = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")
 FAILED = RankEnd(0, "node01", code=1)

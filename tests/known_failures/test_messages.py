@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core import causes, toml
-from ipexctl.verbs.known import failures
+from ipexctl.core import toml
+from ipexctl.core.known_failures import causes
+from ipexctl.local.shipped_tables import failures
 
 TEXTS = toml.loads(Path(__file__).with_name("messages.toml").read_text("utf-8"))
 

@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.errors import NotHere
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.lab.here import check
+from ipexctl.lab.machine_support import check
 
 REPO = Path(__file__).parents[2]
 
@@ -131,7 +131,7 @@ def test_a_machine_that_cannot_hold_a_lab_gets_one_sentence(lab_root, spec, mach
 
 def test_without_root_a_lab_says_so():
     script = (
-        "import os, ipexctl.lab.lab\n"
+        "import os, ipexctl.lab.practice_cluster\n"
         "from ipexctl.errors import NotHere\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "try: ipexctl.lab.Lab.up(ipexctl.lab.LabSpec.plain(1))\n"
@@ -143,7 +143,7 @@ def test_without_root_a_lab_says_so():
 
 def test_in_a_container_without_rights_a_lab_says_so(lab_root):
     script = (
-        "import ipexctl.lab.lab\n"
+        "import ipexctl.lab.practice_cluster\n"
         "from ipexctl.errors import NotHere\n"
         "try: ipexctl.lab.Lab.up(ipexctl.lab.LabSpec.plain(1))\n"
         "except NotHere as error: print(error.what)\n"

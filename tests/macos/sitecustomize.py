@@ -1,4 +1,4 @@
-"""Loaded by Python itself where tests/test_mac_controller.py puts it on the path: macOS's words.
+"""macOS's words, loaded by Python itself where tests/repo/test_mac_controller.py says so.
 
 Only what Python says of the system is changed, and what Linux alone has is taken away; /proc is
 hidden by the test. What a real Mac does differently beyond that is not shown by this.

@@ -9,7 +9,7 @@ import pytest
 from ipexctl.core.model import Facts, Host
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.facts import probe_and_listen
+from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.plan.hosts import SHAPES
 
 Shape = Callable[[str], Facts]

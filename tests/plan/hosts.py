@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.core.model import Facts
-from ipexctl.core.plan.request import Node
+from ipexctl.core.plan.plan_request import Node
 from tests import made
 from tests.facts.machines import MACHINES, Machine, regular
 from tests.facts.real import REAL, server

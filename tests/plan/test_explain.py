@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ipexctl.cli import app
-from ipexctl.core.launch import RunRequest, plan
-from ipexctl.core.plan import picture
+from ipexctl.core.plan import core_map
+from ipexctl.core.run.launch_plan import RunRequest, plan
 from ipexctl.ui.plan import document, lines
-from ipexctl.verbs.planning import Planned
+from ipexctl.verbs.run.explain_plan import Planned
 from tests.plan.conftest import Shape
 from tests.plan.hosts import SHAPES, node, on_network
 
@@ -90,9 +90,9 @@ def test_every_shape_fits_eighty_columns_and_every_core_has_a_sign(shape, name):
     planned = _planned(shape, {"node01": name}, ports=(40000, 40100))
     assert [line for line in _text(planned).splitlines() if len(line) > 80] == []
     (host,), (facts,) = planned.plan.hosts, planned.facts
-    signs = "".join(row.signs for row in picture.rows(facts, host))
+    signs = "".join(row.signs for row in core_map.rows(facts, host))
     computing = sum(len(place.cpus) for place in host.ranks)
-    assert sum(sign in picture.RANKS for sign in signs) == computing
+    assert sum(sign in core_map.RANKS for sign in signs) == computing
 
 
 def test_a_node_of_memory_alone_is_drawn_and_a_large_node_is_folded(shape):

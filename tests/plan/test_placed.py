@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core import events
-from ipexctl.core.launch import RunRequest, plan
-from ipexctl.core.plan.placed import Placed, Where
+from ipexctl.core.plan.placement_check import Placed, Where
+from ipexctl.core.run import run_events
+from ipexctl.core.run.launch_plan import RunRequest, plan
 from ipexctl.remote.run import rank_wrapper
 from tests import made
 from tests.plan.hosts import node
@@ -89,7 +89,9 @@ def test_nothing_is_said_before_the_last_rank_has_begun():
 )
 def test_odd_words_of_a_host_are_taken_for_unknown(raw, expected):
     header = {"event": "rank", "rank": 3, "started": 7, "where": raw}
-    assert events.read("node02", frozenset({3}), header, b"") == events.RankStarted(3, expected)
+    assert run_events.read("node02", frozenset({3}), header, b"") == run_events.RankStarted(
+        3, expected
+    )
 
 
 # --- the wrapper itself ---------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import Host, LaunchPlan
-from ipexctl.core.mpi import read_launch
-from ipexctl.core.plan.ports import FEWEST, read_ports, top
-from ipexctl.core.software import Mpi
+from ipexctl.core.plan.port_plan import FEWEST, read_ports, top
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
+from ipexctl.core.run.mpi import read_launch
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core import topology
-from ipexctl.core.launch import RunRequest, plan
 from ipexctl.core.model import Cpu, CpuFacts, Facts, LaunchPlan
 from ipexctl.core.model import Node as Numa
+from ipexctl.core.plan import core_pinning
+from ipexctl.core.run.launch_plan import RunRequest, plan
 from tests import made
 from tests.plan.hosts import node
 
@@ -71,7 +71,7 @@ def _planned(host: Facts, ranks: int, *, ccl: bool, workers: int) -> LaunchPlan:
 
 def _core_of(host: Facts) -> dict[int, int]:
     """CPU -> number of its physical core, as this user sees them."""
-    found = enumerate(topology.cores(host.cpu))
+    found = enumerate(core_pinning.cores(host.cpu))
     return {cpu: number for number, core in found for cpu in core}
 
 
@@ -82,7 +82,7 @@ def test_no_core_is_used_twice_where_there_are_enough(host, asked):
     made_plan = _planned(host, ranks, ccl=ccl, workers=workers)
     core_of, places = _core_of(host), made_plan.hosts[0].ranks
     computing = [core_of[cpu] for place in places for cpu in place.cpus]
-    fast = topology.fast_cores(host.cpu)
+    fast = core_pinning.fast_cores(host.cpu)
     if ranks <= len(fast):
         assert len(computing) == len(set(computing))
     else:  # asked for: every rank may run on all of them
@@ -127,15 +127,17 @@ def test_no_rank_has_more_than_one_core_more_than_another(host, ranks):
     sizes = [
         len(place.cpus) for place in _planned(host, ranks, ccl=False, workers=0).hosts[0].ranks
     ]
-    nodes = topology.by_node(host.cpu)
-    by_node = ranks <= sum(map(len, nodes)) and topology.alike(nodes) and ranks % len(nodes) == 0
+    nodes = core_pinning.by_node(host.cpu)
+    by_node = (
+        ranks <= sum(map(len, nodes)) and core_pinning.alike(nodes) and ranks % len(nodes) == 0
+    )
     assert max(sizes) - min(sizes) <= (max(map(len, nodes)) // 4 + 1 if by_node else 1)
 
 
 @SOME
 @given(facts())
 def test_a_host_has_by_itself_at_least_one_rank_and_no_more_than_nodes(host):
-    assert 1 <= topology.default_ranks(host.cpu) <= topology.numa_nodes(host.cpu)
+    assert 1 <= core_pinning.default_ranks(host.cpu) <= core_pinning.numa_nodes(host.cpu)
 
 
 @SOME

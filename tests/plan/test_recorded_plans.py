@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.launch import RunRequest, plan
+from ipexctl.core.run.launch_plan import RunRequest, plan
 from tests.plan import text
 from tests.plan.hosts import node, on_network
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.launch import Node, RunRequest, plan
-from ipexctl.core.outcome import kept_plan
-from ipexctl.core.plan.secret import looks_secret, values
-from ipexctl.core.printed import Printed, script
+from ipexctl.core.plan.secret_env import looks_secret, values
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
+from ipexctl.core.run.launch_script import Printed, script
+from ipexctl.core.run.outcome import kept_plan
 from ipexctl.errors import InputError
 from tests.made import facts, host, prepared
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.again import Typed, command
-from ipexctl.core.launch import Node, RunRequest, share_out
-from ipexctl.core.plan.share import fitting
-from ipexctl.core.shell import pasted
+from ipexctl.core.plan.rank_share import fitting
+from ipexctl.core.quoting import pasted
+from ipexctl.core.run.launch_plan import Node, RunRequest, share_out
+from ipexctl.core.run.retry_command import Typed, command
 from tests.made import facts, host, prepared
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core import frameworks
-from ipexctl.core.exchange import (
+from ipexctl.core.run.launch_plan import RunRequest, plan
+from ipexctl.core.run.outcome import RunResult
+from ipexctl.core.run.rank_exchange import (
     MOST_LINKS,
     Exchange,
     Report,
@@ -14,10 +15,9 @@ from ipexctl.core.exchange import (
     is_step,
     sentence,
 )
-from ipexctl.core.launch import RunRequest, plan
-from ipexctl.core.outcome import RunResult
-from ipexctl.core.script_source import read_source
-from ipexctl.ui.run.ending import ending
+from ipexctl.core.script import frameworks
+from ipexctl.core.script.source import read_source
+from ipexctl.ui.run.summary import ending
 from tests.plan.conftest import shape  # noqa: F401
 from tests.plan.hosts import node, on_network
 

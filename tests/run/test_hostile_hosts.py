@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.hosts.agent import Agent, Hello
 from ipexctl.hosts.frames import Decoder
 from ipexctl.hosts.transport import PipeChannel
-from ipexctl.verbs.session import Session
-from ipexctl.verbs.watch import Interrupts, Painter
+from ipexctl.verbs.run.run_watchers import Interrupts, Painter
+from ipexctl.verbs.run.session import Session
 from tests.made import facts, host, prepared
 
 # Speaks frames as remote/main.py does. `say(header, body)`; `wait_for` answers pings.

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from ipexctl.core import mpi
-from ipexctl.core.launch import Node, RunRequest, plan
+from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.mpi import Launch, read_launch
-from ipexctl.core.runlog import RunState
-from ipexctl.core.software import Mpi
+from ipexctl.core.run import mpi
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
+from ipexctl.core.run.mpi import Launch, read_launch
+from ipexctl.core.run.run_state import RunState
 from ipexctl.errors import RunFailed
-from ipexctl.verbs.daemons import Daemons
-from ipexctl.verbs.link import Link
+from ipexctl.verbs.run.host_link import Link
+from ipexctl.verbs.run.mpi_daemons import Daemons
 from tests.made import facts, host, prepared
 
 P = "/home/trainer/.ipexctl/envs/abc"

@@ -8,15 +8,15 @@ import shlex
 
 import pytest
 
-from ipexctl.core import choice
-from ipexctl.core.choice import Wanted
-from ipexctl.core.fold import WINDOW, Fold, ranges
-from ipexctl.core.launch import Node, RunRequest, plan
 from ipexctl.core.model import Inventory
-from ipexctl.core.outcome import Load, Tally
+from ipexctl.core.run import line_filter
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
+from ipexctl.core.run.line_filter import Wanted
+from ipexctl.core.run.merge_lines import WINDOW, Fold, ranges
+from ipexctl.core.run.outcome import Load, Tally
 from ipexctl.errors import InputError
 from ipexctl.ui.run.panes import Pane, Panes, layout
-from ipexctl.ui.run.words import Prefixes, status
+from ipexctl.ui.run.run_text import Prefixes, status
 from tests.made import facts, host, prepared
 
 
@@ -118,7 +118,7 @@ LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b
 )
 def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
     inventory = Inventory((host("node01"), host("node02")), "made")
-    chosen = choice.read(wanted, inventory, KNOWN)
+    chosen = line_filter.read(wanted, inventory, KNOWN)
     assert [r for h, r, text in LINES if chosen.source(h, r) and chosen.lines([text])] == left
 
 
@@ -139,21 +139,21 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
 )
 def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):
     with pytest.raises(InputError) as e:
-        choice.read(wanted, Inventory((host("node01"),), "made"), KNOWN)
+        line_filter.read(wanted, Inventory((host("node01"),), "made"), KNOWN)
     assert words in e.value.what
 
 
 def test_the_hint_for_plain_text_can_be_pasted():
     with pytest.raises(InputError) as e:
-        choice.read(Wanted(include=("(it's",)), Inventory((host("node01"),), "made"), KNOWN)
+        line_filter.read(Wanted(include=("(it's",)), Inventory((host("node01"),), "made"), KNOWN)
     option, text = shlex.split(e.value.hint, comments=True)
     assert (option, re.search(text, "(it's")[0]) == ("-i", "(it's")
 
 
 def test_ranks_that_the_run_does_not_have_are_refused():
-    chosen = choice.read(Wanted(ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN)
+    chosen = line_filter.read(Wanted(ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN)
     with pytest.raises(InputError, match="leave no rank"):
-        choice.check(chosen, made_plan(4))
+        line_filter.check(chosen, made_plan(4))
 
 
 # --- the status line and the panes ---------------------------------------------------------------

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core import launch
-from ipexctl.core import preflight as core
 from ipexctl.core.checks import catalogue
-from ipexctl.core.launch import Node, RunRequest
 from ipexctl.core.model import ClockFacts, Facts, Host, Inventory, Peer, Severity
-from ipexctl.core.preflight import Judged
+from ipexctl.core.run import launch_plan
+from ipexctl.core.run import preflight_rules as core
+from ipexctl.core.run.launch_plan import Node, RunRequest
+from ipexctl.core.run.preflight_rules import Judged
 from ipexctl.errors import RunFailed
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
-from ipexctl.verbs import preflight as verb
-from ipexctl.verbs.script_sources import read_sources
-from ipexctl.verbs.sync import Project, never, take
+from ipexctl.verbs.run import preflight as verb
+from ipexctl.verbs.run.script_sources import read_sources
+from ipexctl.verbs.run.send_project import Project, never, take
 from tests import made
 from tests.checks.hosts import GIB, MIB, ROWS, clean, part
 
@@ -77,7 +77,7 @@ def test_a_refusal_is_a_table_with_fixes_and_the_way_past_it() -> None:
 def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     argv = ("t.py", "--model", "x" * 300)
     node = Node(made.host("node01"), clean(), made.prepared())
-    plan = launch.plan([node], RunRequest(argv, 1), "r1")
+    plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
     (tmp_path / "t.py").write_text("import transformers\n")
     files = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/nonexistent"})
     said: list[str] = []

@@ -15,7 +15,7 @@ from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, InputError, Unreachable
 from ipexctl.hosts.agent import Agent, Reply, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.results import Wish, bring, check_patterns, from_the_top
+from ipexctl.verbs.run.fetch_outputs import Wish, bring, check_patterns, from_the_top
 
 RUN = "20261120-122117-df9ddb"
 FILES = (

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.launchers import launch_of, refuse_launcher
-from ipexctl.core.script_review import Review
-from ipexctl.core.script_setting import HostEnvironment, ProjectFiles
-from ipexctl.core.script_source import read_source
+from ipexctl.core.script.context import HostEnvironment, ProjectFiles
+from ipexctl.core.script.launchers import launch_of, refuse_launcher
+from ipexctl.core.script.review import Review
+from ipexctl.core.script.source import read_source
 from ipexctl.errors import InputError
-from ipexctl.verbs.preflight import STDLIB
-from ipexctl.verbs.script_sources import read_sources
+from ipexctl.verbs.run.preflight import STDLIB
+from ipexctl.verbs.run.script_sources import read_sources
 
 V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}
 V4 = {"torch": "2.6.0+cpu", "transformers": "4.44.2", "accelerate": "0.34.2", "trl": "0.11.4"}

@@ -10,12 +10,10 @@ import threading
 
 import pytest
 
-from ipexctl.core.choice import ALL, Wanted, read
-from ipexctl.core.events import Sample
-from ipexctl.core.health import Frozen, Health
-from ipexctl.core.launch import Node, RunRequest, plan
 from ipexctl.core.model import Inventory
-from ipexctl.core.outcome import (
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
+from ipexctl.core.run.line_filter import ALL, Wanted, read
+from ipexctl.core.run.outcome import (
     HostEnd,
     Load,
     RunResult,
@@ -25,13 +23,15 @@ from ipexctl.core.outcome import (
     known_cause,
     slowest,
 )
-from ipexctl.core.runlog import RankEnd, RunState, Usage
+from ipexctl.core.run.run_events import Sample
+from ipexctl.core.run.run_state import RankEnd, RunState, Usage
+from ipexctl.core.run.stall_watch import Frozen, Health
 from ipexctl.errors import InputError
-from ipexctl.verbs.known import failures
-from ipexctl.verbs.record import Record
-from ipexctl.verbs.results import check_patterns, is_inside
-from ipexctl.verbs.telling import BARS_EVERY, MOST_BARS, Teller
-from ipexctl.verbs.watch import BACKLOG, Painter
+from ipexctl.local.shipped_tables import failures
+from ipexctl.verbs.run.fetch_outputs import check_patterns, is_inside
+from ipexctl.verbs.run.run_folder import Record
+from ipexctl.verbs.run.run_notices import BARS_EVERY, MOST_BARS, Teller
+from ipexctl.verbs.run.run_watchers import BACKLOG, Painter
 from tests.made import facts, host, prepared
 
 

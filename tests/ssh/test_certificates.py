@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from ipexctl.core.ssh_cert import parse_certificate
+from ipexctl.core.ssh.host_certificates import parse_certificate
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
 from ipexctl.hosts.ssh.host_keys import _signed
 from tests.ssh.conftest import keygen

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from ipexctl.core.inventory import parse_hosts
-from ipexctl.core.known_hosts import fingerprint
 from ipexctl.core.model import Host
+from ipexctl.core.ssh.known_hosts import fingerprint
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, InputError, Unreachable
 from ipexctl.hosts.fleet import fan_out
 from tests.ssh.conftest import free_port, keygen

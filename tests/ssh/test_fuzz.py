@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core import facts
-from ipexctl.core.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
+from ipexctl.core.facts import host_facts
 from ipexctl.core.model import Host
-from ipexctl.core.ssh_cert import objection, parse_certificate
-from ipexctl.core.ssh_config import (
+from ipexctl.core.ssh.host_certificates import objection, parse_certificate
+from ipexctl.core.ssh.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
+from ipexctl.core.ssh.ssh_config import (
     Me,
     expand,
     own_answer,
@@ -27,7 +27,7 @@ from ipexctl.core.ssh_config import (
 from ipexctl.errors import HostFailed, IpexctlError, printable
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.frames import BadFrame, Decoder, encode
-from ipexctl.hosts.openssh import explain
+from ipexctl.hosts.openssh_transport import explain
 from ipexctl.hosts.transport import Channel, ChannelTimeout
 
 SOME = settings(
@@ -199,7 +199,7 @@ def test_an_agent_that_says_anything_ends_in_an_answer_or_an_error(stream, size,
     try:
         agent = connect(Hostile(hello(stream), size), Host("n"))
         reply = agent.call("facts.probe.facts", total=30)
-        facts.from_json("n", reply.done)
+        host_facts.from_json("n", reply.done)
     except IpexctlError as e:
         assert printable(e.what + e.why + e.hint) == e.what + e.why + e.hint
 
@@ -212,7 +212,7 @@ def test_what_plain_sh_says_is_facts_or_an_error(text):
         Host("n"),
     )
     try:
-        found = facts.from_sh("n", agent.hello.sh_text)
+        found = host_facts.from_sh("n", agent.hello.sh_text)
     except HostFailed:
         return
     assert "\x1b" not in f"{found}"

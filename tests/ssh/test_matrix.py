@@ -18,7 +18,7 @@ from ipexctl.core.model import Host, HostDown
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.openssh import OpenSshTransport
+from ipexctl.hosts.openssh_transport import OpenSshTransport
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.lab import Lab, LabSpec

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from ipexctl.core import topology
-from ipexctl.core.bench import Measured
+from ipexctl.core.doctor.suggested_fix import Fix, do, scripted
+from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer
-from ipexctl.core.rows import Row
-from ipexctl.core.suggested_fix import Fix, do, scripted
+from ipexctl.core.plan import core_pinning
+from ipexctl.core.stack.version_table import Row
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -28,7 +28,7 @@ class Cluster:
     @property
     def ranks(self) -> int:
         """As many as `run` starts when nobody says how many."""
-        return sum(topology.default_ranks(facts.cpu) for facts in self.hosts)
+        return sum(core_pinning.default_ranks(facts.cpu) for facts in self.hosts)
 
 
 def size(count: int) -> str:

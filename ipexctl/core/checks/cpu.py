@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.core import facts as of
-from ipexctl.core import isa, processors, topology
 from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.doctor.suggested_fix import Shell, command, do
+from ipexctl.core.facts import host_facts as of
+from ipexctl.core.facts import isa, processors
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.suggested_fix import Shell, command, do
+from ipexctl.core.plan import core_pinning
 
 
 @host_check(
@@ -127,7 +128,7 @@ def partial_amx(facts: Facts) -> Sight | None:
 )
 def hybrid(facts: Facts) -> Sight | None:
     slow = set(facts.cpu.efficient)
-    cores = topology.cores(facts.cpu)
+    cores = core_pinning.cores(facts.cpu)
     count = sum(bool(slow & set(core)) for core in cores)
     return Sight(f"{count} of {len(cores)} cores are the slower kind") if count else None
 

@@ -9,10 +9,10 @@ from functools import cache
 
 from ipexctl.core.checks.cluster import Cluster, groups, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.facts import loopback, peer_address
+from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo
+from ipexctl.core.facts.host_facts import loopback, peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Nic, Severity
-from ipexctl.core.suggested_fix import Shell, command, do, scripted, sudo
 
 MASTER_PORT = 29500
 SEE_ADDRESSES = command("ip -br address")

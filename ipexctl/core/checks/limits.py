@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import GIB, Cluster, size
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.condition import NO_LIMIT
+from ipexctl.core.doctor.suggested_fix import Fix, command, do, write
+from ipexctl.core.facts import host_facts as of
+from ipexctl.core.facts.system_facts import NO_LIMIT
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.suggested_fix import Fix, command, do, write
 
 _CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alone
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import GIB, MIB, size
 from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo, write
+from ipexctl.core.facts import host_facts as of
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.suggested_fix import Shell, command, do, scripted, sudo, write
 
 FAIL = 512 * MIB  # importing torch alone takes about this much
 WARN = 2 * GIB

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ipexctl.core import facts as of
-from ipexctl.core.checks.environment import BY_HAND, by_hand, missing, variable
+from ipexctl.core.checks.account_environment import BY_HAND, by_hand, missing, variable
 from ipexctl.core.checks.interfaces import SEE_ADDRESSES
 from ipexctl.core.checks.registry import Sight, host_check
-from ipexctl.core.checks.software import CCL, INSTALL, IPEX
+from ipexctl.core.checks.software_stack import CCL, INSTALL, IPEX
+from ipexctl.core.doctor.suggested_fix import Shell, command, do
+from ipexctl.core.facts import host_facts as of
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.suggested_fix import Shell, command, do
 
 _HARDWARE = {
     "verbs": ("InfiniBand or RoCE", ""),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ipexctl.core import isa
-from ipexctl.core.bench import HostBench, Link, middle, onednn_level
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import Sight, cluster_check
-from ipexctl.core.facts import peer_address
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, ipexctl
+from ipexctl.core.facts import isa
+from ipexctl.core.facts.host_facts import peer_address
+from ipexctl.core.facts.measurements import HostBench, Link, middle, onednn_level
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.suggested_fix import Fix, Shell, command, do, ipexctl
 
 SLOW = 0.7  # of the middle of equal hosts: samples of half a second differ by 10 % or more anyway
 EQUALS = 3  # fewer say nothing about who is slow

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.doctor.suggested_fix import Fix, Part, as_fix
 from ipexctl.core.model import Facts, Finding, Severity
-from ipexctl.core.suggested_fix import Fix, Part, as_fix
 
 _ORDER = list(Severity)
 

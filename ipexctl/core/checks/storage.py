@@ -6,8 +6,8 @@ import re
 
 from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, size, told
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
+from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo
 from ipexctl.core.model import DiskFacts, Facts, Severity
-from ipexctl.core.suggested_fix import Shell, command, do, scripted, sudo
 
 DISK_FAIL = 1 * GIB
 DISK_WARN = 4 * GIB  # the CPU stack, its wheels, and a second version beside it

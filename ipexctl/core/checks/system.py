@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ipexctl.core import facts as of
 from ipexctl.core.checks.cluster import Cluster, groups, install_command
-from ipexctl.core.checks.pythons import fitting
+from ipexctl.core.checks.python_sources import fitting
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, scripted, sudo
+from ipexctl.core.facts import host_facts as of
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python, Severity
-from ipexctl.core.rows import Row, stock
-from ipexctl.core.suggested_fix import Fix, Shell, command, do, scripted, sudo
+from ipexctl.core.stack.version_table import Row, stock
 
 SKEW = 2.0
 OLDEST_PYTHON = (3, 9)  # where no version table is at hand

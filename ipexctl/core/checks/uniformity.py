@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ipexctl.core import facts as of
-from ipexctl.core import isa, topology
 from ipexctl.core.checks.cluster import Cluster, groups, size, told
+from ipexctl.core.checks.cpu_frequency import FASTEST
 from ipexctl.core.checks.memory import HUGE_PAGES
-from ipexctl.core.checks.power import FASTEST
 from ipexctl.core.checks.registry import Sight, cluster_check
 from ipexctl.core.checks.storage import network_fs
 from ipexctl.core.checks.system import pythons_of
+from ipexctl.core.doctor.suggested_fix import do
+from ipexctl.core.facts import host_facts as of
+from ipexctl.core.facts import isa
 from ipexctl.core.model import Facts, Severity
-from ipexctl.core.suggested_fix import do
+from ipexctl.core.plan import core_pinning
 
 
 @cluster_check(
@@ -184,7 +185,7 @@ def same_smt(cluster: Cluster) -> Sight | None:
 )
 def same_nodes(cluster: Cluster) -> Sight | None:
     known = [f for f in cluster.hosts if f.cpu.cpus]
-    return _differs(groups(known, lambda f: topology.numa_nodes(f.cpu)), " nodes")
+    return _differs(groups(known, lambda f: core_pinning.numa_nodes(f.cpu)), " nodes")
 
 
 @cluster_check(

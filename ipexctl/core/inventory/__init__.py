@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 
 from ipexctl.core.inventory.ansible_ini import is_ini, parse_ini
-from ipexctl.core.inventory.lines import numbered, parse_items, parse_lines
+from ipexctl.core.inventory.hostfile_lines import numbered, parse_items, parse_lines
+from ipexctl.core.inventory.nodeset import fold
 from ipexctl.core.inventory.yaml_files import parse_yaml
 from ipexctl.core.model import Host, Inventory
-from ipexctl.core.nodeset import fold
 from ipexctl.errors import InputError
 
 __all__ = ["fold", "parse_hostfile", "parse_hosts", "this_machine"]

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.core.inventory.address import parse_address
-from ipexctl.core.inventory.draft import Draft
-from ipexctl.core.inventory.faults import Bad, meant
-from ipexctl.core.inventory.lines import (
-    Line,
-    numbered,
-    options,
-    split_line,
-    unquoted,
-)
-from ipexctl.core.inventory.variables import Value
+from ipexctl.core.inventory.host_address import parse_address
+from ipexctl.core.inventory.host_variables import Value
+from ipexctl.core.inventory.hostfile_lines import Line, numbered, options, split_line, unquoted
+from ipexctl.core.inventory.located_errors import Bad, meant
+from ipexctl.core.inventory.nodeset import is_range
+from ipexctl.core.inventory.precedence import Draft
 from ipexctl.core.model import Host, Inventory, Place
-from ipexctl.core.nodeset import is_range
 
 _SECTION = re.compile(
     r"[ \t]*\[([A-Za-z0-9_][\w.-]*)(?::([A-Za-z]*))?\][ \t]*(?:[#;].*)?", re.ASCII

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ipexctl.core.inventory.address import parse_address
-from ipexctl.core.inventory.draft import ROOT_GROUPS, Draft, Values
-from ipexctl.core.inventory.faults import Bad, meant
-from ipexctl.core.inventory.tree import Mapping, Node, Scalar, Sequence, read_yaml
-from ipexctl.core.inventory.variables import Value
+from ipexctl.core.inventory.host_address import parse_address
+from ipexctl.core.inventory.host_variables import Value
+from ipexctl.core.inventory.located_errors import Bad, meant
+from ipexctl.core.inventory.precedence import ROOT_GROUPS, Draft, Values
+from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.core.model import Host, Inventory, Place
 
 _KEYS = ("hosts", "groups", "children", "vars")

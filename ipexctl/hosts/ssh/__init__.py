@@ -25,10 +25,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ipexctl.core.known_hosts import Standing, lookup_names
 from ipexctl.core.model import Host
-from ipexctl.core.ssh_cert import parse_certificate
-from ipexctl.core.ssh_config import Answer, parse_jump, proxy_command
+from ipexctl.core.ssh.host_certificates import parse_certificate
+from ipexctl.core.ssh.known_hosts import Standing, lookup_names
+from ipexctl.core.ssh.ssh_config import Answer, parse_jump, proxy_command
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.hosts.ssh import stdio
 from ipexctl.hosts.ssh.channel import SshChannel, execute

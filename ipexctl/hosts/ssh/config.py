@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.model import Host
-from ipexctl.core.ssh_config import (
+from ipexctl.core.ssh.ssh_config import (
     Answer,
     Config,
     Me,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.ssh_config import Answer
+from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
 
 BANNER_LIMIT = 1 << 16

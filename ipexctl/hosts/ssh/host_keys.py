@@ -12,7 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.core.known_hosts import (
+from ipexctl.core.model import HostDown, Place
+from ipexctl.core.ssh.host_certificates import Certificate, objection
+from ipexctl.core.ssh.known_hosts import (
     Entry,
     KnownHosts,
     Standing,
@@ -21,9 +23,7 @@ from ipexctl.core.known_hosts import (
     fingerprint,
     parse_known_hosts,
 )
-from ipexctl.core.model import HostDown, Place
-from ipexctl.core.ssh_cert import Certificate, objection
-from ipexctl.core.ssh_config import Answer, Me, expand
+from ipexctl.core.ssh.ssh_config import Answer, Me, expand
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 
 _KRL_MAGIC = b"SSHKRL\n\0"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ipexctl.core.ssh_cert import SUFFIX
-from ipexctl.core.ssh_config import Answer
+from ipexctl.core.ssh.host_certificates import SUFFIX
+from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.dial import Dropped, Wire
 

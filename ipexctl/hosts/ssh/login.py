@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core.ssh_cert import parse_certificate
-from ipexctl.core.ssh_config import DEFAULTS, Answer, Me, expand
+from ipexctl.core.ssh.host_certificates import parse_certificate
+from ipexctl.core.ssh.ssh_config import DEFAULTS, Answer, Me, expand
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.link import Link, left
 from ipexctl.hosts.ssh.secrets import Secrets

@@ -11,16 +11,16 @@ from typing import IO
 
 from rich.text import Text
 
-from ipexctl.core import shell
-from ipexctl.core.facts import plain
+from ipexctl.core import quoting
+from ipexctl.core.doctor.report import Report, grouped
+from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Severity
-from ipexctl.core.report import Report, grouped
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.advice import advice
 from ipexctl.ui.doctor.findings import blocks, downs
+from ipexctl.ui.doctor.host_table import lines
 from ipexctl.ui.doctor.measured import measured
-from ipexctl.ui.doctor.table import lines
 
 
 def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | None = None) -> None:
@@ -69,7 +69,7 @@ def _head(report: Report, width: int | None) -> list[Text]:
 
 def _next(report: Report) -> str:
     ready = all(f.software and f.software.used for f in report.facts)
-    root = shell.quote(("--root", report.root)) if report.root else ""
+    root = quoting.quote(("--root", report.root)) if report.root else ""
     words = ("run", report.named, root, "train.py") if ready else ("install", report.named, root)
     return " ".join(word for word in ("ipexctl", *words) if word)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.text import Text
 
-from ipexctl.core.recommend import Recommendation
-from ipexctl.core.report import Report
-from ipexctl.ui.doctor.words import cut, folded, labelled
+from ipexctl.core.doctor.recommendations import Recommendation
+from ipexctl.core.doctor.report import Report
+from ipexctl.ui.doctor.report_lines import cut, folded, labelled
 
 GROUPS = 4
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from ipexctl.core.facts import plain
+from ipexctl.core.doctor.report import Report, grouped
+from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, HostDown, Severity
-from ipexctl.core.report import Report, grouped
-from ipexctl.ui.doctor.words import STYLES, command, cut, folded, labelled
+from ipexctl.ui.doctor.report_lines import STYLES, command, cut, folded, labelled
 
 BLOCKS = 8  # of failures, and of warnings, on the first screen
 NOTES = 4

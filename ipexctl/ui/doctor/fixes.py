@@ -8,16 +8,16 @@ from typing import IO, Any
 
 from rich.text import Text
 
-from ipexctl.core.facts import plain
-from ipexctl.core.fix import Plan, scripts
+from ipexctl.core.doctor.fix_plan import Plan, scripts
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
-from ipexctl.core.report import Report
 from ipexctl.errors import InputError
 from ipexctl.hosts import suggested_commands as hints
 from ipexctl.hosts.target import Target
 from ipexctl.ui.console import console_on
-from ipexctl.ui.doctor.words import command
-from ipexctl.verbs.fix import FixReport
+from ipexctl.ui.doctor.report_lines import command
+from ipexctl.verbs.doctor.apply_fixes import FixReport
 
 
 def show_plan(plans: Sequence[Plan], file: IO[str]) -> None:

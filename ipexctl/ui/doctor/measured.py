@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from ipexctl.core.bench import HostBench, Link, middle
-from ipexctl.core.facts import plain
-from ipexctl.core.report import Report
-from ipexctl.ui.doctor.words import folded
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.facts.host_facts import plain
+from ipexctl.core.facts.measurements import HostBench, Link, middle
+from ipexctl.ui.doctor.report_lines import folded
 
 ROWS = 12
 _HEADS = ("fp32 GFLOP/s", "bf16 GFLOP/s", "ratio", "copy GB/s", "threads")

@@ -10,7 +10,7 @@ from ipexctl.ui.run.jsonlines import JsonView
 from ipexctl.ui.run.stream import PlainView, TerminalView
 
 if TYPE_CHECKING:
-    from ipexctl.verbs.watch import View
+    from ipexctl.verbs.run.run_watchers import View
 
 KINDS = ("auto", "stream", "plain", "json", "tui")
 

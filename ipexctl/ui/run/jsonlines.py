@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.outcome import SCHEMA, plan_document, result_document
-from ipexctl.core.runlog import plain
-from ipexctl.ui.run.words import write
+from ipexctl.core.run.outcome import SCHEMA, plan_document, result_document
+from ipexctl.core.run.run_state import plain
+from ipexctl.ui.run.run_text import write
 
 if TYPE_CHECKING:
-    from ipexctl.core.outcome import RunResult, Tally
+    from ipexctl.core.run.outcome import RunResult, Tally
 
 STATUS_EVERY = 5.0
 
@@ -55,7 +55,7 @@ class JsonView:
         return None
 
     def result(self, result: RunResult) -> None:
-        from ipexctl.verbs.known import failures
+        from ipexctl.local.shipped_tables import failures
 
         write(json.dumps(result_document(result, failures())) + "\n")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rich.cells import set_cell_size
 
-from ipexctl.ui.run.words import colour_of
+from ipexctl.ui.run.run_text import colour_of
 
 KEPT = 1000  # lines of each rank
 NARROW, LOW = 26, 4  # the smallest pane

@@ -9,7 +9,7 @@ import sys
 import termios
 from typing import Any
 
-from ipexctl.ui.run.words import write
+from ipexctl.ui.run.run_text import write
 
 ENTER = "\x1b[?1049h\x1b[?25l"
 LEAVE = "\x1b[?25h\x1b[?1049l"

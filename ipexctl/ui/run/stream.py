@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from ipexctl.core.fold import Fold, Group
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.runlog import plain
+from ipexctl.core.run.merge_lines import Fold, Group
+from ipexctl.core.run.run_state import plain
 from ipexctl.errors import printable
 from ipexctl.ui.console import stderr_console
-from ipexctl.ui.run.ending import ending
-from ipexctl.ui.run.words import RESET, Prefixes, closed, colour_of, count, headline, status, write
+from ipexctl.ui.run.run_text import (
+    RESET,
+    Prefixes,
+    closed,
+    colour_of,
+    count,
+    headline,
+    status,
+    write,
+)
+from ipexctl.ui.run.summary import ending
 
 if TYPE_CHECKING:
-    from ipexctl.core.outcome import RunResult, Tally
+    from ipexctl.core.run.outcome import RunResult, Tally
 
 ERASE = "\r\x1b[2K"
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.runlog import plain
+from ipexctl.core.run.run_state import plain
 from ipexctl.errors import printable
 from ipexctl.ui.console import stdout_console
 from ipexctl.ui.run.panes import Pane, Panes
+from ipexctl.ui.run.run_text import Prefixes, count, status
 from ipexctl.ui.run.screen import Screen
 from ipexctl.ui.run.stream import TerminalView
-from ipexctl.ui.run.words import Prefixes, count, status
 
 if TYPE_CHECKING:
-    from ipexctl.core.outcome import RunResult, Tally
+    from ipexctl.core.run.outcome import RunResult, Tally
 
 EVERY = 0.1  # seconds between two drawings
 NOTE_STAYS = 8.0

@@ -1,0 +1,144 @@
+"""doctor and explain."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import (
+    AskPass,
+    Exclude,
+    Forks,
+    Hostfile,
+    HostList,
+    Json,
+    Limit,
+    Root,
+    SshConfig,
+    TransportName,
+    make_target,
+    print_json,
+)
+from ipexctl.errors import InputError
+
+
+def doctor(
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    format: Annotated[
+        str, typer.Option("--format", help="text, json, junit or markdown.")
+    ] = "text",
+    level: Annotated[
+        str, typer.Option("--level", help="quick: ask and connect; std: measure as well.")
+    ] = "quick",
+    python: Annotated[
+        str, typer.Option("--python", help="Whose torch the level std measures (on the hosts).")
+    ] = "",
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what is safe and can be undone; asks first.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last --fix back.")] = False,
+    script: Annotated[
+        bool, typer.Option("--print", help="Print what needs root as a script.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    forks: Forks = 64,
+    verbose: Annotated[
+        int, typer.Option("-v", count=True, show_default=False, help="Say why as well.")
+    ] = 0,
+) -> None:
+    """Look at all hosts: what each is, and what would break or slow a training."""
+    from ipexctl.verbs.doctor.doctor import Options, examine
+
+    as_text = _formatter("json" if json else format)
+    named = [*(names or ()), *(hosts or ())]
+    target = make_target(
+        hostfile,
+        named,
+        ssh_config,
+        forks,
+        only=(limit, exclude),
+        ask_pass=ask_pass,
+        transport=transport,
+    )
+    if (fix and not script) or undo:
+        raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
+    report = examine(target, root, Options(root, level, python))
+    if script:
+        from ipexctl.ui.doctor.fixes import show_scripts
+
+        show_scripts(report, sys.stdout)
+        raise typer.Exit(report.exit_code if report.down else 0)
+    if as_text:
+        print(as_text(report))
+    else:
+        from ipexctl.ui.doctor import show
+
+        show(report, sys.stdout, verbose=verbose > 0)
+    raise typer.Exit(report.exit_code)
+
+
+def _mend(target: Any, root: str, *, undo: bool, yes: bool, json: bool) -> int:
+    """doctor --fix and --undo. The plan goes to stderr, what was done to stdout."""
+    from ipexctl.ui.doctor import fixes
+    from ipexctl.verbs.doctor import apply_fixes as verb
+
+    def agree(plans: Any) -> bool:
+        if yes and not json:
+            fixes.show_plan(plans, sys.stderr)
+        return yes or fixes.ask(plans, sys.stdin, sys.stderr)
+
+    report = verb.undo(target, root) if undo else verb.mend(target, agree, root)
+    if json:
+        print_json(fixes.document(report))
+    else:
+        fixes.show_done(report, sys.stdout, "" if undo else fixes.undo_command(target, root))
+    return report.exit_code
+
+
+def _formatter(name: str) -> Callable[[Any], str] | None:
+    """None is the text for people."""
+    if name == "text":
+        return None
+    from ipexctl.ui import report_formats
+
+    known = {
+        "json": report_formats.as_json,
+        "junit": report_formats.junit,
+        "markdown": report_formats.markdown,
+    }
+    if name not in known:
+        raise InputError(f"--format {name}: no such format", hint=f"text, {', '.join(known)}")
+    return known[name]
+
+
+def explain(
+    what: Annotated[
+        str, typer.Argument(metavar="ID|NAME|LOGFILE|-", help="A check, a failure, or a log.")
+    ],
+    json: Json = False,
+) -> None:
+    """Say what a check's id means, or which known failures a log (- is stdin) tells of."""
+    from ipexctl.verbs.explain import document
+    from ipexctl.verbs.explain import explain as verb
+
+    found = verb(what, sys.stdin.buffer)
+    if json:
+        print_json(document(found))
+    else:
+        from ipexctl.ui.console import stdout_console
+        from ipexctl.ui.explain import show
+
+        show(found, stdout_console())
+    raise typer.Exit(found.exit_code)

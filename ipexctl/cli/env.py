@@ -1,0 +1,175 @@
+"""env ls, env diff, env exec, env shell, env rm."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ipexctl.cli.options import (
+    AskPass,
+    Exclude,
+    Forks,
+    Hostfile,
+    HostList,
+    Json,
+    Limit,
+    Root,
+    SshConfig,
+    TransportName,
+    end,
+    make_target,
+    print_json,
+)
+
+env_app = typer.Typer(
+    name="env", help="The environments that hosts keep.", no_args_is_help=True,
+    rich_markup_mode=None,
+)  # fmt: skip
+
+
+@env_app.command()
+def ls(
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """The environments on each host, their size, and which is current and previous."""
+    from ipexctl.ui.env import kept_document, show_kept
+    from ipexctl.verbs.env import kept
+
+    target = make_target(
+        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    found = kept(target, root)
+    end(found, kept_document, show_kept, json=json)
+
+
+@env_app.command()
+def diff(
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read every file, not only those with a new date.")
+    ] = False,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """What was changed by hand since `install`, and how the hosts' environments differ."""
+    from ipexctl.ui.env import compared_document, show_compared
+    from ipexctl.verbs.env import compare
+
+    target = make_target(
+        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    compared = compare(target, root, full=full)
+    end(compared, compared_document, show_compared, json=json)
+
+
+# what follows the command is the command's, also when it looks like an option
+@env_app.command("exec", context_settings={"allow_interspersed_args": False})
+def exec_(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --.")],
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Run a command in the environment of every host. No shell reads it: -- sh -c '...' does."""
+    from ipexctl.ui.env_exec import Heard, document, printer, show_ran
+    from ipexctl.verbs.env_exec import run_within
+
+    target = make_target(
+        hostfile, hosts, ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    heard = Heard()
+    ran = run_within(target, command, heard if json else printer(), root)
+    if json:
+        print_json(document(ran, heard))
+    else:
+        show_ran(ran)
+    raise typer.Exit(ran.exit_code)
+
+
+@env_app.command()
+def shell(
+    host: Annotated[str, typer.Argument(metavar="HOST")],
+    hostfile: Hostfile = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+) -> None:
+    """A shell on one host with its environment active; fails where none is installed."""
+    from ipexctl.verbs.shell import attend, narrowed
+
+    target = make_target(hostfile, None, ssh_config, 1, ask_pass=ask_pass, transport=transport)
+    target = target if hostfile else narrowed(target, host)
+    raise typer.Exit(attend(target, host, (), root, None))
+
+
+@env_app.command()
+def rm(
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEYS")] = None,
+    unused: Annotated[bool, typer.Option("--unused", help="All but current and previous.")] = False,
+    hostfile: Hostfile = None,
+    hosts: HostList = None,
+    limit: Limit = None,
+    exclude: Exclude = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+    check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+    forks: Forks = 64,
+) -> None:
+    """Remove environments, and wheels that none needs. Current and previous always stay."""
+    from ipexctl.errors import InputError
+    from ipexctl.ui.env import removed_document, show_going, show_removed
+    from ipexctl.ui.install import ask
+    from ipexctl.verbs.env import Removal, remove
+
+    if bool(keys) == unused:
+        raise InputError("name environments, or say --unused", hint="ipexctl env ls")
+    if not (yes or check or sys.stdin.isatty()):
+        raise InputError("nobody is there to be asked", hint="-y removes without a question")
+
+    def agreed(removals: Sequence[Removal]) -> bool:
+        if not (yes or check or json):
+            show_going(removals)
+        return not check and (yes or ask(sys.stdin, "Remove this? [y/N] "))
+
+    target = make_target(
+        hostfile, hosts, ssh_config, forks,
+        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
+    done = remove(target, keys or (), agreed, root)
+    end(done, removed_document, show_removed, json=json)

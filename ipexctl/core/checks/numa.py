@@ -1,0 +1,141 @@
+"""NUMA: how memory and cores belong together, and where that is broken."""
+
+from __future__ import annotations
+
+from ipexctl.core.checks.cluster import size
+from ipexctl.core.checks.memory import SEE_DIMMS
+from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.doctor.suggested_fix import command, do
+from ipexctl.core.model import Facts, Node, Severity
+from ipexctl.core.plan import core_pinning
+
+UNEVEN = 1.5  # two DIMMs of sixteen missing are 1.14, half of the channels are 2
+
+
+@host_check(
+    "TOPO-001",
+    title="sub-NUMA clustering",
+    severity=Severity.NOTE,
+    seen="more NUMA nodes with CPUs than sockets (SNC, NPS)",
+    why="Each node has its own memory channels: one rank per node is the best fit, and what "
+    "`ipexctl run` starts when nobody says how many. One rank per socket would use far memory.",
+    fix="nothing to do; by hand: one rank per NUMA node, with numactl --cpunodebind and --membind",
+)
+def sub_numa(facts: Facts) -> Sight | None:
+    sockets = {c.socket for c in facts.cpu.cpus if c.socket is not None}
+    nodes = len(_with_cpus(facts))
+    if not sockets or nodes <= len(sockets):
+        return None
+    return Sight(f"{nodes} nodes with CPUs in {_sockets(len(sockets))}")
+
+
+@host_check(
+    "TOPO-002",
+    title="NUMA nodes of memory alone",
+    severity=Severity.NOTE,
+    seen="nodes without CPUs: HBM of a Xeon Max in flat mode, or CXL",
+    why="They get no rank. Nothing is put into them unless a process asks: HBM stays unused.",
+    fix=do(
+        "prefer them for a rank: ",
+        command("numactl --preferred-many=NODES"),
+        "   (",
+        command("numactl -H"),
+        " shows which are near)",
+    ),
+)
+def memory_only(facts: Facts) -> Sight | None:
+    nodes = [n for n in facts.nodes if not n.cpus and n.mem_total]
+    if not nodes:
+        return None
+    total = sum(n.mem_total or 0 for n in nodes)
+    return Sight(f"nodes {_ids(nodes)} have {size(total)} and no CPU")
+
+
+@host_check(
+    "TOPO-003",
+    title="the NUMA information contradicts itself",
+    severity=Severity.WARN,
+    seen="one CPU stands in two NUMA nodes",
+    why="Nobody can tell which memory is near. ipexctl ignores all of it and starts one rank, "
+    "whose memory may be far.",
+    fix="update the firmware (its SRAT table is wrong), or say -ppn yourself",
+)
+def contradictory(facts: Facts) -> Sight | None:
+    if not facts.nodes_contradict:
+        return None
+    return Sight("a CPU is listed in two nodes of /sys/devices/system/node")
+
+
+@host_check(
+    "TOPO-004",
+    title="NUMA nodes of different sizes",
+    severity=Severity.NOTE,
+    seen="a NUMA node has less than three quarters of another's cores that are ours",
+    why="Ranks get equal numbers of cores, so some of them span two nodes.",
+    fix="ask the scheduler for whole nodes, or say -ppn yourself",
+)
+def unequal_nodes(facts: Facts) -> Sight | None:
+    nodes = core_pinning.by_node(facts.cpu)
+    if not nodes or core_pinning.alike(nodes):
+        return None
+    return Sight(f"{', '.join(str(len(cores)) for cores in nodes)} cores")
+
+
+@host_check(
+    "TOPO-005",
+    title="several sockets, but one NUMA node",
+    severity=Severity.WARN,
+    seen="two or more sockets of bare metal show one NUMA node",
+    why="Memory is interleaved over the sockets, so half of all accesses are far, and ranks cannot "
+    "be placed beside their memory.",
+    fix="switch node interleaving off in the firmware, and take numa=off off the kernel's command "
+    "line",
+)
+def hidden_numa(facts: Facts) -> Sight | None:
+    """A virtual machine has the sockets that somebody typed; before AVX2 many had one bus."""
+    sockets = {c.socket for c in facts.cpu.cpus if c.socket is not None}
+    virtual = "hypervisor" in facts.cpu.flags or "avx2" not in facts.cpu.flags
+    if virtual or len(sockets) < 2 or len(facts.nodes) != 1:
+        return None
+    return Sight(f"{len(sockets)} sockets, 1 node")
+
+
+@host_check(
+    "TOPO-006",
+    title="a NUMA node has CPUs and no memory",
+    severity=Severity.WARN,
+    seen="a NUMA node with CPUs has no memory",
+    why="All memory of the ranks there is far: half the bandwidth or less.",
+    fix=do("put DIMMs into every socket (", SEE_DIMMS, " shows which slots are empty)"),
+)
+def no_memory(facts: Facts) -> Sight | None:
+    nodes = [n for n in _with_cpus(facts) if n.mem_total == 0]
+    return Sight(f"nodes {_ids(nodes)}") if nodes else None
+
+
+@host_check(
+    "TOPO-007",
+    title="the NUMA nodes have different amounts of memory",
+    severity=Severity.WARN,
+    seen=f"the largest node with CPUs has more than {UNEVEN} times the memory of the smallest",
+    why="The small one has fewer memory channels in use, and its rank is the slow one; or memory "
+    "there runs out first.",
+    fix=do("compare the DIMMs of the sockets: ", SEE_DIMMS),
+)
+def uneven_memory(facts: Facts) -> Sight | None:
+    sizes = {n.id: n.mem_total for n in _with_cpus(facts) if n.mem_total}
+    if len(sizes) < 2 or max(sizes.values()) <= UNEVEN * min(sizes.values()):
+        return None
+    return Sight(", ".join(f"node {n}: {size(total)}" for n, total in sorted(sizes.items())))
+
+
+def _with_cpus(facts: Facts) -> list[Node]:
+    return [n for n in facts.nodes if n.cpus]
+
+
+def _ids(nodes: list[Node]) -> str:
+    return ", ".join(str(n.id) for n in nodes)
+
+
+def _sockets(count: int) -> str:
+    return "1 socket" if count == 1 else f"{count} sockets"

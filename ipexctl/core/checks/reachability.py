@@ -1,0 +1,268 @@
+"""Names and who reaches whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.interfaces import FIREWALL
+from ipexctl.core.checks.registry import Sight, cluster_check, host_check
+from ipexctl.core.doctor.suggested_fix import Fix, command, do, write
+from ipexctl.core.facts.host_facts import loopback, peer_address, public
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts, Peer, Severity
+
+FULL_MESH = 32
+OTHERS = 3
+
+
+def pairs(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Whom each host tries to reach: all others; above 32 hosts the next one and three more.
+
+    The further ones stand at fixed distances, so that two doctors of one cluster try the same.
+    """
+    count = len(names)
+    if count <= FULL_MESH:
+        return {a: tuple(b for b in names if b != a) for a in names}
+    steps = [1] + [count * k // (OTHERS + 1) for k in range(1, OTHERS + 1)]
+    return {
+        name: tuple(names[(i + step) % count] for step in steps) for i, name in enumerate(names)
+    }
+
+
+_WHY = (
+    "Every rank opens TCP connections to ranks on other hosts, at ports the kernel chooses. "
+    "A training would hang at its first collective."
+)
+
+
+@cluster_check(
+    "NET-001",
+    title="the host's own name means loopback",
+    severity=Severity.WARN,
+    seen="the host's own name resolves to loopback. `ipexctl run` names addresses itself",
+    why="gloo and some MPIs announce the address of their own name to the other hosts, which then "
+    "connect to themselves: connectFullMesh failed, or a silent hang. `ipexctl run` names each "
+    "host's address and interface itself, so its runs work; torchrun or mpirun by hand do not.",
+)
+def own_name(cluster: Cluster) -> list[Sight]:
+    """Only where there are others: a host alone may well call itself 127.0.1.1."""
+    if len(cluster.hosts) < 2:
+        return []
+    return [
+        Sight(
+            f"{facts.net.hostname} resolves to {facts.net.hostname_addresses[0]}",
+            host=facts.host,
+            fix=f"in /etc/hosts: {peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
+            f"   in place of the line {facts.net.hostname_addresses[0]} {facts.net.hostname}",
+        )
+        for facts in cluster.hosts
+        if facts.net.hostname_addresses and loopback(facts.net.hostname_addresses[0])
+    ]
+
+
+@cluster_check(
+    "NET-002",
+    title="no other host can open a TCP connection to it",
+    severity=Severity.FAIL,
+    seen="no other host can open a TCP connection to this one",
+    why=_WHY,
+)
+def nobody_reaches(cluster: Cluster) -> list[Sight]:
+    hidden = _hidden(cluster)
+    return [
+        Sight(
+            f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
+            host=target,
+            fix=_fix(failed[0]),
+        )
+        for target, failed in hidden.items()
+    ]
+
+
+@cluster_check(
+    "NET-003",
+    title="cannot open TCP connections to other hosts",
+    severity=Severity.FAIL,
+    seen="this host cannot open TCP connections to some others",
+    why=_WHY,
+)
+def cannot_reach(cluster: Cluster) -> list[Sight]:
+    """Silent about hosts that nobody reaches: they have a finding of their own."""
+    hidden = _hidden(cluster)
+    bad = [p for p in cluster.peers if not p.ok and p.target not in hidden]
+    found = []
+    for source in dict.fromkeys(p.source for p in bad):
+        failed = [p for p in bad if p.source == source]
+        errors: dict[str, list[str]] = {}
+        for peer in failed:
+            errors.setdefault(peer.error, []).append(peer.target)
+        text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
+        found.append(Sight(text, host=source, fix=_fix(failed[0])))
+    return found
+
+
+@cluster_check(
+    "NET-004",
+    title="a port beside MASTER_PORT is closed",
+    severity=Severity.WARN,
+    seen="a port of 29501-29599 is refused or dropped, where ports the kernel chooses work",
+    why="`The client socket has failed to connect to [..]:29500 (errno: 110)`: rank 0 listens "
+    "there, and every rank connects to it first.",
+)
+def range_closed(cluster: Cluster) -> list[Sight]:
+    closed: dict[str, list[Peer]] = {}
+    for peer in cluster.peers:
+        if peer.ok and peer.in_range:
+            closed.setdefault(peer.target, []).append(peer)
+    return [
+        Sight(
+            f"{fold(p.source for p in failed)} to {failed[0].address}: "
+            + ", ".join(sorted({p.in_range or "" for p in failed})),
+            host=target,
+            fix=_fix(failed[0]),
+        )
+        for target, failed in closed.items()
+    ]
+
+
+def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
+    """The hosts that two or more others tried and none reached, with those attempts."""
+    tried: dict[str, list[Peer]] = {}
+    for peer in cluster.peers:
+        tried.setdefault(peer.target, []).append(peer)
+    return {
+        target: peers
+        for target, peers in tried.items()
+        if len(peers) > 1 and not any(p.ok for p in peers)
+    }
+
+
+def _fix(peer: Peer) -> Fix:
+    return do(
+        f"on {peer.source}: ",
+        command("ip route get", peer.address),
+        f"   on {peer.target}: ",
+        FIREWALL,
+        "   (allow all TCP between the hosts: firewall, security group)",
+    )
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@host_check(
+    "NET-005",
+    title="the host's own name does not resolve",
+    severity=Severity.WARN,
+    seen="the host's own name has no address on itself",
+    why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
+    "ranks connect to themselves. `ipexctl run` names each host's address itself.",
+)
+def nameless(facts: Facts) -> Sight | None:
+    if facts.net.hostname_resolves is not False:
+        return None
+    address = peer_address(facts)
+    line = f"{address or 'ADDRESS'} {facts.net.hostname}"
+    put = write(line, "/etc/hosts", append=True, scripted=bool(address))
+    return Sight(facts.net.hostname, fix=put)
+
+
+@host_check(
+    "NET-006",
+    title="the host's own name means an address that it does not have",
+    severity=Severity.WARN,
+    seen="the own name resolves to an address that is on none of the host's interfaces",
+    why="gloo and MPI announce it to the other hosts, which then reach another host or nobody. "
+    "`ipexctl run` names each host's address itself.",
+)
+def stale_name(facts: Facts) -> Sight | None:
+    named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
+    if not named or not own or any(a in own or loopback(a) for a in named):
+        return None
+    line = f"{peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
+    return Sight(
+        f"{facts.net.hostname} resolves to {', '.join(named)}; its own are "
+        + ", ".join(sorted(a for a in own if not loopback(a))),
+        fix=f"correct the line in /etc/hosts, or in DNS: {line}",
+    )
+
+
+@host_check(
+    "NET-007",
+    title="localhost does not mean loopback",
+    severity=Severity.FAIL,
+    seen="`localhost` does not resolve, or to an address outside 127.0.0.0/8 and ::1",
+    why="torch, MPI and most tests of a single host connect to localhost.",
+    fix=write("127.0.0.1 localhost", "/etc/hosts", append=True),
+)
+def localhost(facts: Facts) -> Sight | None:
+    found = facts.net.localhost
+    if found is None or any(loopback(a) for a in found):
+        return None
+    return Sight(f"localhost resolves to {', '.join(found) or 'nothing'}")
+
+
+@cluster_check(
+    "NET-008",
+    title="the hosts do not know each other's names",
+    severity=Severity.NOTE,
+    seen="a host's name in the inventory does not resolve on other hosts",
+    why="mpirun and DeepSpeed by hand need names that resolve on every host: `unable to run "
+    "bstrap_proxy`, `getaddrinfo returned error`. `ipexctl run` hands out addresses.",
+    fix="put all hosts into /etc/hosts of each, or use addresses in the hostfile",
+)
+def unknown_names(cluster: Cluster) -> Sight | None:
+    asked = [p for p in cluster.peers if p.resolved is not None]
+    bad = [p for p in asked if not p.resolved]
+    if not bad:
+        return None
+    targets, sources = fold({p.target: 0 for p in bad}), fold({p.source: 0 for p in bad})
+    return Sight(f"{targets} unknown on {sources}")
+
+
+@cluster_check(
+    "NET-009",
+    title="a host's name means another address on other hosts",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the inventory's name resolves elsewhere to an address that is not that host's (note: to "
+    "a public one, and all of that host's are private)",
+    why="What is started by hand on one host reaches another host, or nobody. Two sources of names "
+    "contradict each other (/etc/hosts and DNS).",
+)
+def wrong_names(cluster: Cluster) -> list[Sight]:
+    own = {f.host: {a for n in f.net.nics for a in n.addresses} | {peer_address(f)}
+           for f in cluster.hosts}  # fmt: skip
+    wrong: dict[tuple[str, bool], list[Peer]] = {}
+    for peer in cluster.peers:
+        addresses = own.get(peer.target, set())
+        if peer.resolved and not addresses & set(peer.resolved):
+            kind = _translated(peer.resolved, addresses)
+            wrong.setdefault((peer.source, kind), []).append(peer)
+    return [_wrong(source, peers, translated) for (source, translated), peers in wrong.items()]
+
+
+def _translated(resolved: Sequence[str], own: set[str]) -> bool:
+    """Public addresses of a host that itself has only private ones of the same kind, IPv4 or 6."""
+    kinds = {":" in address for address in resolved}
+    mine = [a for a in own if (":" in a) in kinds and not loopback(a)]
+    return all(map(public, resolved)) and bool(mine) and not any(map(public, mine))
+
+
+def _wrong(source: str, peers: Sequence[Peer], translated: bool) -> Sight:
+    sight = Sight(
+        ", ".join(f"{p.target} is {p.resolved[0]}" for p in peers[:4] if p.resolved),
+        host=source,
+        fix=f"in /etc/hosts of {source}: {peers[0].address} {peers[0].target}",
+    )
+    if not translated:
+        return sight
+    return replace(
+        sight,
+        severity=Severity.NOTE,
+        title="a host's name means its public address on other hosts",
+        why="The host has private addresses alone: in a cloud the public one is translated on the "
+        "way. What is started by hand with that name leaves the private network, and firewalls "
+        "mostly stop it. `ipexctl run` hands out the hosts' own addresses.",
+    )

@@ -1,0 +1,137 @@
+"""What to run with on each group of equal hosts, and why.
+
+Ranks and threads are those that `ipexctl run` uses when nobody says how many: the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.facts import isa, processors
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts
+from ipexctl.core.plan import core_pinning
+from ipexctl.core.stack import selection
+from ipexctl.core.stack.version_table import Request, stock
+from ipexctl.errors import NothingFits
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """`row` "": nothing in the version table fits; then `verdict` says why.
+
+    `verdict` is also there where a training is possible, but not all that x86 hosts have.
+    """
+
+    hosts: tuple[str, ...]
+    row: str
+    title: str  # "torch 2.13.0"
+    python: str
+    dtype: str  # bf16 or fp32
+    ranks: int  # per host
+    threads: int  # per rank
+    why: tuple[str, ...]
+    verdict: str = ""
+
+
+def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
+    """One for each group of equal hosts, in the order of the hosts."""
+    together = _choose(cluster.hosts, cluster)
+    alike: dict[object, list[Facts]] = {}
+    for facts in cluster.hosts:
+        alike.setdefault(_kind(facts), []).append(facts)
+    return tuple(_recommendation(hosts, cluster, together) for hosts in alike.values())
+
+
+def _kind(facts: Facts) -> object:
+    """Equal for hosts that get the same advice."""
+    cpu = facts.cpu
+    ranks = core_pinning.default_ranks(cpu)
+    shape = ranks, core_pinning.place(facts, ranks).threads, len(core_pinning.cores(cpu))
+    minors = frozenset(p.version[:2] for p in facts.pythons)
+    system = facts.libc, minors, facts.agent
+    return cpu.arch, isa.level(cpu), processors.processor(cpu).name, shape, system
+
+
+def _recommendation(
+    hosts: Sequence[Facts], cluster: Cluster, together: selection.Stack | str
+) -> Recommendation:
+    first = hosts[0]
+    ranks = core_pinning.default_ranks(first.cpu)
+    chosen = together if isinstance(together, selection.Stack) else _choose(hosts, cluster)
+    row = chosen if isinstance(chosen, selection.Stack) else None
+    reasons = [_dtype_reason(first, cluster), _ranks_reason(first), _threads_reason(first)]
+    return Recommendation(
+        hosts=tuple(f.host for f in hosts),
+        row=row.row.name if row else "",
+        title=row.title if row else "",
+        python=row.python_text if row else "",
+        dtype="bf16" if isa.bf16(first.cpu) else "fp32",
+        ranks=ranks,
+        threads=core_pinning.place(first, ranks).threads or 1,
+        why=tuple([*reasons, row.reason] if row else reasons),
+        verdict="; ".join(_verdict(first, chosen)),
+    )
+
+
+def _choose(hosts: Sequence[Facts], cluster: Cluster) -> selection.Stack | str:
+    """The stack that `install` would take first, or why there is none."""
+    if not hosts or not cluster.rows:
+        return "no version table at hand"
+    mpi = "intel" if all(isa.is_x86(f.cpu) for f in hosts) else "none"
+    try:
+        return selection.choose(hosts, Request(mpi=mpi), stock(cluster.rows))[0]
+    except NothingFits as none:
+        return none.why.partition("\n")[0]
+
+
+def _verdict(facts: Facts, chosen: selection.Stack | str) -> Iterator[str]:
+    if not isa.is_x86(facts.cpu):
+        yield (
+            f"{facts.cpu.arch} is no x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel "
+            "MPI (ipexctl install --mpi none)"
+        )
+    elif isa.level(facts.cpu) == "sse":
+        yield "no AVX2: leave this host out"
+    if isinstance(chosen, str):
+        yield f"no stack fits: {chosen}"
+
+
+# --- why -----------------------------------------------------------------------------------------
+
+
+def _dtype_reason(facts: Facts, cluster: Cluster) -> str:
+    if not isa.bf16(facts.cpu):
+        return f"fp32: {isa.level(facts.cpu) or 'this processor'} has no fast bf16"
+    unit = "AMX" if isa.level(facts.cpu) == "amx" else "AVX-512"
+    lacking = [f.host for f in cluster.hosts if not isa.bf16(f.cpu)]
+    but = f"; {fold(lacking)} lacks it: leave it out, or use fp32 on all" if lacking else ""
+    return (
+        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's{but}"
+    )
+
+
+def _ranks_reason(facts: Facts) -> str:
+    nodes, ranks = core_pinning.numa_nodes(facts.cpu), core_pinning.default_ranks(facts.cpu)
+    memory_only = sum(not n.cpus for n in facts.nodes)
+    if facts.nodes_contradict:
+        return "1 rank per host: the NUMA information contradicts itself"
+    text = f"{ranks} rank{'s' if ranks > 1 else ''} per host: "
+    if ranks < nodes:
+        return f"{text}the control group's {facts.cpu.quota:g} CPUs fill no more NUMA nodes"
+    text += "one per NUMA node with CPUs"
+    return f"{text} ({memory_only} more have memory only)" if memory_only else text
+
+
+def _threads_reason(facts: Facts) -> str:
+    cpu = facts.cpu
+    places = core_pinning.place(facts, core_pinning.default_ranks(cpu))
+    text = f"{places.threads or 1} threads per rank"
+    if places.capped:
+        return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"
+    fast, every = len(core_pinning.fast_cores(cpu)), len(core_pinning.cores(cpu))
+    kind = "fast core" if fast < every else "core"
+    of_ours = "" if cpu.allowed is None or len(cpu.allowed) >= len(cpu.cpus) else " that is ours"
+    return f"{text}: one per {kind}{of_ours} of its node"

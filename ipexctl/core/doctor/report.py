@@ -1,0 +1,85 @@
+"""What a doctor found out about all hosts, and the verdict that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from ipexctl.core.doctor.recommendations import Recommendation
+from ipexctl.core.doctor.suggested_fix import Fix
+from ipexctl.core.facts.measurements import Measured
+from ipexctl.core.model import Facts, Finding, Host, HostDown, Peer, Severity
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of all hosts. `named` is how the user named them: -f hosts, or -H a,b; `root`
+    is what was said to be ipexctl's folder there, "" if nothing was.
+    """
+
+    hosts: tuple[Host, ...]
+    facts: tuple[Facts, ...]
+    down: tuple[HostDown, ...]
+    peers: tuple[Peer, ...]
+    findings: tuple[Finding, ...]
+    seconds: float
+    named: str = ""
+    root: str = ""
+    level: str = "quick"
+    measured: Measured = Measured()
+    recommendations: tuple[Recommendation, ...] = ()
+
+    @property
+    def trust(self) -> str:
+        """The command that accepts the keys nobody knows yet."""
+        return f"ipexctl trust {self.named}".strip()
+
+    @property
+    def exit_code(self) -> int:
+        codes = [d.state.exit_code for d in self.down]
+        failed = any(f.severity is Severity.FAIL for f in self.findings)
+        return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
+
+    def facts_of(self, host: str) -> Facts | None:
+        return self._facts.get(host)
+
+    def down_of(self, host: str) -> HostDown | None:
+        return self._down.get(host)
+
+    def findings_of(self, host: str) -> tuple[Finding, ...]:
+        """Of one host; those about the cluster for ""."""
+        return self._findings.get(host, ())
+
+    def state(self, host: str) -> str:
+        """unreachable, failed, fail, warn or ok: what the host's row says."""
+        down = self.down_of(host)
+        if down:
+            return down.state.value
+        own = {f.severity for f in self.findings_of(host)}
+        return next((s.value for s in (Severity.FAIL, Severity.WARN) if s in own), "ok")
+
+    @cached_property
+    def _facts(self) -> dict[str, Facts]:
+        return {f.host: f for f in self.facts}
+
+    @cached_property
+    def _down(self) -> dict[str, HostDown]:
+        return {d.host: d for d in self.down}
+
+    @cached_property
+    def _findings(self) -> dict[str, tuple[Finding, ...]]:
+        found: dict[str, list[Finding]] = {}
+        for f in self.findings:
+            found.setdefault(f.host, []).append(f)
+        return {host: tuple(own) for host, own in found.items()}
+
+
+def grouped(findings: Iterable[Finding], severity: Severity) -> list[list[Finding]]:
+    """Findings with the same id, words and fix, on whatever hosts: one thing to mend."""
+    found: dict[tuple[str, str, Fix], list[Finding]] = {}
+    for f in findings:
+        if f.severity is severity:
+            found.setdefault((f.id, f.title, f.fix), []).append(f)
+    return list(found.values())

@@ -1,0 +1,68 @@
+"""By which interface and address a host talks to the others."""
+
+from __future__ import annotations
+
+from ipexctl.core.facts.host_facts import best, link_local, peer_address
+from ipexctl.core.plan.plan_request import Node
+from ipexctl.errors import InputError, RunFailed
+
+
+def address(node: Node) -> str:
+    """Where the other hosts reach this one."""
+    found = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
+    if not found:
+        raise InputError(
+            f"{node.host.name} is this machine, and the other hosts need an address for it",
+            hint="name it by an address or a host name that the others reach over SSH",
+        )
+    if link_local(found):
+        raise RunFailed(
+            f"{node.host.name} is reached by a link-local address only, {found}, and the other "
+            "hosts cannot use it",
+            why=f"{_of_connection(node)} has no other address that is known",
+            hint=f"give it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
+        )
+    return found
+
+
+def _of_connection(node: Node) -> str:
+    nic = node.facts.net.ssh_nic
+    return f"its network interface {nic}" if nic else "its network interface"
+
+
+def _address_of_nic(node: Node) -> str:
+    """The hostfile says which interface; the others reach this host by its address."""
+    there = {nic.name: nic for nic in node.facts.net.nics}
+    if node.host.nic not in there:
+        raise RunFailed(
+            f"{node.host.name}: there is no network interface {node.host.nic}",
+            why=f"the host has {', '.join(there)}",
+            hint=f"correct nic= of {node.host.name} in the hostfile",
+        )
+    found = best(there[node.host.nic].addresses)
+    if not found or not there[node.host.nic].up:
+        raise RunFailed(
+            f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
+            hint=f"ssh {node.host.name} ip addr show {node.host.nic}",
+        )
+    return found
+
+
+def ipv6_only(node: Node, name: str) -> bool:
+    """Has this interface of the host no IPv4 address?"""
+    found = next((nic.addresses for nic in node.facts.net.nics if nic.name == name), ())
+    return bool(found) and all(":" in address for address in found)
+
+
+def nic(node: Node) -> str:
+    if node.host.nic:
+        return node.host.nic
+    own = address(node)
+    for interface in node.facts.net.nics:
+        if own in interface.addresses:
+            return interface.name
+    raise RunFailed(
+        f"{node.host.name}: no network interface has the address {own}",
+        why="the connection came in by an address that is translated on its way (NAT)",
+        hint="ipexctl doctor -v",
+    )

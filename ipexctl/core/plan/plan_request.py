@@ -1,0 +1,30 @@
+"""What a plan is made from: what the user asked for, and what is known of each host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ipexctl.core.model import Facts, Host, Prepared
+from ipexctl.core.script.frameworks import Frameworks
+
+Ports = tuple[int, int]  # first and last
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    argv: tuple[str, ...]  # script and its arguments, or -m module ...
+    n: int | None = None
+    ppn: int | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    ports: Ports | None = None  # None: any
+    secret: tuple[str, ...] = ()  # names of --secret-env
+    frameworks: Frameworks = Frameworks()  # what the script's code uses
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host with all that is known about it."""
+
+    host: Host
+    facts: Facts
+    prepared: Prepared

@@ -1,0 +1,320 @@
+"""How a run ended, as values; and as the documents that `--json` and the run's folder hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ipexctl.core.known_failures import causes
+from ipexctl.core.known_failures.causes import Cause
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.run.rank_exchange import Exchange
+from ipexctl.core.run.run_state import RankEnd, RunState, plain, unmarked
+from ipexctl.errors import EXIT_INTERRUPTED
+
+SCHEMA = 1
+EXIT_LOST = 121
+EXIT_MPIRUN = 122
+EXIT_HOST_FAILED = 123
+EXIT_TIMEOUT = 124
+EXIT_NOT_TOGETHER = 125
+PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a host was busy with. None: the host did not say."""
+
+    cpu: float | None = None  # share of its CPUs, 0 to 1
+    used: int | None = None  # bytes of memory
+    total: int | None = None  # memory, or its control group's limit
+
+
+@dataclass(frozen=True)
+class HostEnd:
+    """What a host said when the run was over. `survivors` None: it could not be asked."""
+
+    host: str
+    survivors: int | None
+    logs: str
+    load: Load = Load()  # the mean of its CPUs, the peak of its memory
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The run's folder here."""
+
+    folder: str = ""
+    trouble: tuple[str, ...] = ()  # what is not in it, and why
+    outputs: tuple[str, ...] = ()  # what was fetched, in words
+
+
+@dataclass(frozen=True)
+class RunResult:
+    run_id: str
+    exit_code: int
+    ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed interrupted timeout mpirun
+    # not-together
+    seconds: float
+    plan: LaunchPlan
+    hosts: tuple[HostEnd, ...]
+    first: RankEnd | None = None
+    tail: tuple[str, ...] = ()
+    same: tuple[RankEnd, ...] = ()  # failed like the first one, by themselves
+    victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
+    cause: str = ""
+    hidden: int = 0  # lines known to be harmless that were not shown
+    aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was done
+    ends: tuple[RankEnd, ...] = ()
+    kept: Kept = Kept()
+    exchange: Exchange | None = None  # None: one rank
+    again: str = ""  # the command that starts it again
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The hosts that ended the run by being lost."""
+        gone = self.ended_by == "host-lost"
+        return frozenset(h.host for h in self.hosts if gone and h.survivors is None)
+
+    def reachable(self, host: str) -> bool:
+        """Did the host say its last word of the run, so that it can be asked for more?"""
+        return any(h.host == host and h.logs for h in self.hosts)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How a run stands."""
+
+    ranks: int
+    alive: int
+    done: int
+    failed: int
+    seconds: float
+    loads: tuple[tuple[str, Load], ...] = ()
+    codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
+
+
+# --- how it ended --------------------------------------------------------------------------------
+
+
+def verdict(state: RunState, *, stopped_by: str, broken: str, refused: str) -> tuple[str, int, str]:
+    """`ended_by`, exit code, cause: the first of what happened, as RunState takes only one."""
+    if state.first:
+        first = state.first
+        return "rank-failed", first.exit_code, f"rank {first.rank} on {first.host} {first}"
+    if state.lost:
+        return "host-lost", EXIT_LOST, state.lost
+    if state.frozen:
+        return "rank-frozen", EXIT_LOST, state.frozen
+    if state.timeout:
+        return "timeout", EXIT_TIMEOUT, state.timeout
+    if stopped_by:
+        return "interrupted", EXIT_INTERRUPTED, f"stopped by {stopped_by}"
+    if broken:
+        return "host-failed", EXIT_HOST_FAILED, broken
+    if refused or state.mpi:
+        return "mpirun", EXIT_MPIRUN, refused or state.mpi
+    if state.all_ok:
+        return "ranks", 0, ""
+    return "mpirun", EXIT_MPIRUN, "the run ended before its ranks did"
+
+
+# --- who failed first, and who like it ------------------------------------------------------------
+
+
+def first_cause(
+    first: RankEnd | None,
+    ends: Iterable[RankEnd],
+    tails: Mapping[int, Sequence[str]],
+    known: tuple[Cause, ...],
+    asked: Container[int] = (),
+) -> RankEnd | None:
+    """The first rank that failed; if it only tells that a peer was gone, the first that does not.
+
+    The news of two hosts can overtake each other; a rank's own last words cannot. One that was
+    killed needs none, but for the `asked`: those that ended only after we ended them.
+    """
+    failed = [e for e in ends if not e.ok]
+    if first is None or not _only_tells_of_a_peer(tails.get(first.rank, ()), known):
+        return first
+    for end in failed:
+        tail = tails.get(end.rank, ())
+        killed = end.lost or end.signal is not None
+        by_itself = end.rank not in asked if killed else any(t.strip() for t in tail)
+        if by_itself and not _only_tells_of_a_peer(tail, known):
+            return end
+    return first
+
+
+def _only_tells_of_a_peer(tail: Sequence[str], known: tuple[Cause, ...]) -> bool:
+    found = causes.match(map(unmarked, map(plain, tail)), known)
+    return found is not None and found.cause.slug == PEER_GONE
+
+
+def alike(
+    first: RankEnd, ends: Iterable[RankEnd], tails: Mapping[int, Sequence[str]]
+) -> tuple[RankEnd, ...]:
+    """The other ranks that ended in the same way, with the same last line."""
+    said = _last_words(tails.get(first.rank, ()))
+    return tuple(
+        e
+        for e in ends
+        if e.rank != first.rank
+        and not e.ok
+        and (e.code, e.signal) == (first.code, first.signal)
+        and said
+        and _last_words(tails.get(e.rank, ())) == said
+    )
+
+
+def _last_words(tail: Sequence[str]) -> str:
+    """The last line with something in it; numbers apart, as ranks and addresses differ."""
+    last = next((t for t in reversed(tail) if t.strip()), "")
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", plain(last)).strip()
+
+
+def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
+    """The known failure that the first failing rank's last words tell of, or else its end."""
+    if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
+        return None
+    lines = [*map(unmarked, map(plain, result.tail)), result.cause]
+    start = next((i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)), 0)
+    earlier = (text for text in lines[:start] if "warn" not in text.lower())
+    found = causes.match(lines[start:], known) or causes.match(earlier, known)
+    if found is None:
+        return None
+    if found.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
+        return replace(found.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
+    return _with_its_port(found.cause, found.line)
+
+
+_TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
+_PEER_DONE = (
+    "Another rank had already ended with code 0, so the ranks did different numbers of steps: "
+    "their shares of the data differ, or one of them stopped earlier.",
+    "DistributedSampler(..., drop_last=True) or Accelerate's prepare() for equal shares; with "
+    "DistributedDataParallel: `with model.join():` around the loop",
+)
+
+
+_PORT = re.compile(r"(?:\bport: |\]:)(\d{1,5})\b")  # torch's: [::]:29500, port: 29500
+
+
+def _with_its_port(cause: Cause, line: str) -> Cause:
+    """The table's fixes name torchrun's port; the line may name another."""
+    port = _PORT.search(line)
+    return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
+
+
+def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:
+    """The ranks that took longest and shortest, each measured by its own host's clock."""
+    timed = [e for e in ends if e.usage]
+    if len(timed) < 2:
+        return None
+    timed.sort(key=lambda e: e.usage.seconds if e.usage else 0.0)
+    return timed[-1], timed[0]
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+
+def plan_document(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
+    hosts = [{"name": h.host, "nic": h.nic, "ranks": [r.rank for r in h.ranks]} for h in plan.hosts]
+    return {
+        "schema_version": SCHEMA,
+        "event": "plan",
+        "run_id": run_id,
+        "world_size": plan.world_size,
+        "master": plan.master,
+        "hosts": hosts,
+    }
+
+
+def kept_plan(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
+    """For the run's folder. Of what ranks have in their environment only the names are kept."""
+    hosts = [
+        {
+            "name": h.host,
+            "nic": h.nic,
+            "prefix": h.prefix,
+            "env": sorted({key for key, _ in (*h.env, *h.rank_env)}),
+            "ranks": [
+                {"rank": p.rank, "local_rank": p.local_rank, "cpus": list(p.cpus)} for p in h.ranks
+            ],
+        }
+        for h in plan.hosts
+    ]
+    return {
+        **plan_document(run_id, plan),
+        "hosts": hosts,
+        "argv": list(plan.argv),
+        "mpirun": list(plan.mpirun),
+        "machinefile": plan.machinefile,
+        "notes": list(plan.notes),
+        "secret": list(plan.secret),
+    }
+
+
+def result_document(result: RunResult, known: tuple[Cause, ...]) -> dict[str, Any]:
+    first, cause = result.first, known_cause(result, known)
+    return {
+        "schema_version": SCHEMA,
+        "event": "result",
+        "run_id": result.run_id,
+        "exit_code": result.exit_code,
+        "ended_by": result.ended_by,
+        "cause": result.cause,
+        "known": {"slug": cause.slug, "title": cause.title, "fix": cause.fix} if cause else None,
+        "hidden": result.hidden,
+        "seconds": round(result.seconds, 3),
+        "first": _rank(first) if first else None,
+        "tail": [plain(t) for t in result.tail],
+        "same": [_rank(e) for e in result.same],
+        "victims": [_rank(e) for e in result.victims],
+        "aborted_at_exit": list(result.aborted),
+        "ranks": [_used(e) for e in sorted(result.ends, key=lambda e: e.rank)],
+        "hosts": [
+            {
+                "name": h.host,
+                "survivors": h.survivors,
+                "logs": h.logs,
+                "cpu": None if h.load.cpu is None else round(h.load.cpu, 3),
+                "memory_peak": h.load.used,
+                "memory": h.load.total,
+            }
+            for h in result.hosts
+        ],
+        "exchange": _exchange(result.exchange) if result.exchange else None,
+        "again": result.again or None,
+        "folder": result.kept.folder or None,
+        "not_kept": list(result.kept.trouble),
+        "outputs": list(result.kept.outputs),
+    }
+
+
+def _exchange(found: Exchange) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict.value,
+        "bytes": found.bytes,
+        "groups": [list(group) for group in found.groups],
+        "shared_memory": found.shared,
+        "printed_steps": found.steps,
+        "alarm": found.alarming,
+        "reason": found.reason or None,
+    }
+
+
+def _rank(end: RankEnd) -> dict[str, Any]:
+    return {"rank": end.rank, "host": end.host, "code": end.exit_code}
+
+
+def _used(end: RankEnd) -> dict[str, Any]:
+    use = end.usage
+    return {
+        **_rank(end),
+        "seconds": round(use.seconds, 3) if use else None,
+        "cpu_seconds": round(use.cpu, 3) if use else None,
+        "memory_peak": use.memory if use else None,
+    }

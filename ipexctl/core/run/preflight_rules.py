@@ -1,0 +1,143 @@
+"""What could break a run on these hosts, known before it starts.
+
+The checks are the doctor's; here is which of them matter to a run that is about to start, and which
+of those stop it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ipexctl.core.checks import catalogue
+from ipexctl.core.checks.cluster import Cluster, groups, told
+from ipexctl.core.checks.registry import run
+from ipexctl.core.doctor.suggested_fix import do, ipexctl
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Facts, Finding, Peer, Severity
+from ipexctl.core.run.outcome import EXIT_HOST_FAILED
+from ipexctl.core.stack.version_table import Row
+from ipexctl.errors import RunFailed
+
+
+def _ids(*families: str) -> frozenset[str]:
+    """ "NET 002 003": two checks of one family."""
+    words = [family.split() for family in families]
+    return frozenset(f"{name}-{number}" for name, *numbers in words for number in numbers)
+
+
+# with the severity "fail" these stop a run: it would break, or give wrong numbers
+BLOCK = _ids(
+    "SOFT 001 003 004 008 012 015", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
+    "DISK 001 002 003 009", "TMP 001", "NET 002 003 010", "UNI 001",
+)  # fmt: skip
+# these are told when they warn
+TELL = BLOCK | _ids(
+    "SOFT 016 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
+    "UNI 002", "CPU 006", "LIM 001 003 004", "MPI 014 017",
+)  # fmt: skip
+PEERS = frozenset({"NET-002", "NET-003"})
+ROOM = 256 << 20  # bytes: an environment is there already; what a run writes at least fits
+FRESH = 600.0  # seconds for which what was seen between the hosts counts
+
+
+@dataclass(frozen=True)
+class Judged:
+    blockers: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+    @property
+    def among_hosts(self) -> bool:
+        """Is one of them about the way between hosts?"""
+        return any(f.id in PEERS for f in (*self.blockers, *self.warnings))
+
+
+def judge(
+    facts: Sequence[Facts],
+    prefixes: Mapping[str, str],
+    *,
+    peers: tuple[Peer, ...] = (),
+    rows: tuple[Row, ...] = (),
+) -> Judged:
+    """`prefixes`: each host's environment."""
+    checks = [check for check in catalogue() if check.id in TELL]
+    found = [_for_a_run(f, facts) for f in run(checks, Cluster(tuple(facts), peers, rows))]
+    found += _environments(facts, prefixes)
+    fails = tuple(f for f in found if f.severity is Severity.FAIL and f.id in BLOCK)
+    warns = tuple(f for f in found if f not in fails and f.severity is not Severity.NOTE)
+    return Judged(fails, warns)
+
+
+def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
+    """The doctor asks whether an environment would fit; here it is there already."""
+    if finding.id != "DISK-003" or finding.severity is not Severity.FAIL:
+        return finding
+    free = next((f.disk.free for f in facts if f.host == finding.host), None)
+    little = free is not None and free < ROOM
+    return finding if little else replace(finding, severity=Severity.WARN)
+
+
+def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[Finding]:
+    found = groups(facts, lambda f: posixpath.basename(prefixes.get(f.host, "")))
+    if len(found) < 2:
+        return []
+    why = "Ranks import other versions on some hosts, and what they exchange may not fit."
+    fix = do(ipexctl("install"), "   # ", ipexctl("env diff"), " says how")
+    title = "the hosts' environments differ"
+    return [Finding("SOFT-015", Severity.WARN, "", title, told(found), why, fix)]
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def refusal(blockers: Sequence[Finding]) -> RunFailed:
+    hosts = {f.host for f in blockers if f.host}
+    n = len(_folded(blockers))
+    problems = "a problem" if n == 1 else f"{n} problems"
+    where = f" on {fold(sorted(hosts))}" if hosts else ""
+    fixes = dict.fromkeys(f"{f.fix}   # {f.id}" for f in blockers if f.fix)
+    e = RunFailed(
+        f"nothing was started: {problems}{where} would break this run",
+        why="\n".join(table(blockers)),
+        hint="\n".join([*fixes, "or --force: start all the same"]),
+        exit_code=EXIT_HOST_FAILED,
+    )
+    e.slug = "preflight"
+    return e
+
+
+def table(findings: Sequence[Finding]) -> list[str]:
+    """One line for each: id, hosts, what it is, and what was seen."""
+    rows = _folded(findings)
+    width = max((len(hosts) for _, hosts, _ in rows), default=0)
+    return [f"{number:9}  {hosts:{width}}  {text}" for number, hosts, text in rows]
+
+
+def _folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+    same: dict[tuple[str, str], list[str]] = {}
+    for f in findings:
+        text = f"{f.title}: {f.evidence}" if f.evidence else f.title
+        same.setdefault((f.id, text), []).append(f.host)
+    return [
+        (number, fold([h for h in hosts if h]) or "all", text)
+        for (number, text), hosts in same.items()
+    ]
+
+
+# --- what was seen before ------------------------------------------------------------------------
+
+
+def mark(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> str:
+    """The same for the same hosts since their boot, with the same environments and addresses."""
+    said = sorted(
+        [f.host, f.boot_id, f.net.ssh_address, prefixes.get(f.host, ""), *_addresses(f)]
+        for f in facts
+    )
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+
+
+def _addresses(facts: Facts) -> list[str]:
+    return [address for nic in facts.net.nics for address in nic.addresses]

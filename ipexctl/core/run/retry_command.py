@@ -1,0 +1,57 @@
+"""The command that starts a run again: as it was typed, and so that it works when pasted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core import quoting
+from ipexctl.core.plan.secret_env import looks_secret
+
+_RANKS = ("-n", "-np", "--np")
+_RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
+
+
+@dataclass(frozen=True)
+class Typed:
+    """The words of the command line; those of the script are its own. Empty: nobody typed it."""
+
+    options: tuple[str, ...] = ()
+    script: tuple[str, ...] = ()
+
+
+def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
+    """Without the hosts that are lost, and with `n` ranks (None: as many as it said, or whatever
+    else says it). Of a variable that looks secret the value stays out: --env NAME takes it from
+    here.
+    """
+    if not typed.options:
+        return ""
+    words, added = list(_without_secrets(typed.options)), []
+    if n is not None:
+        words, found = _with_ranks(words, str(n))
+        added = [] if found else ["-n", str(n)]
+    at = words.index("run") + 1 if "run" in words else 0
+    words[at:at] = [*(word for host in lost for word in ("-x", host)), *added]
+    return quoting.pasted(("ipexctl", *words, *typed.script))
+
+
+def _without_secrets(words: Sequence[str]) -> Iterator[str]:
+    before = ""
+    for word in words:
+        option = "--env=" if word.startswith("--env=") else ""
+        name, sign, _ = word.removeprefix(option).partition("=")
+        given = sign and (option or before == "--env")
+        yield f"{option}{name}" if given and looks_secret(name) else word
+        before = word
+
+
+def _with_ranks(words: Sequence[str], n: str) -> tuple[list[str], bool]:
+    """With that number where one was typed, and whether one was."""
+    made, found = [], False
+    for before, word in zip(("", *words), words, strict=False):
+        in_one = _RANKS_IN_ONE.fullmatch(word)
+        found = found or bool(in_one) or before in _RANKS
+        made.append(n if before in _RANKS else f"{in_one[1]}{n}" if in_one else word)
+    return made, found

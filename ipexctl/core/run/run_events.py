@@ -1,0 +1,339 @@
+"""What a host reports during a run: frames -> events. A host is not trusted; nothing passes unread.
+
+Everything is checked here, once: a number that is not one, a rank that is not this host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core.plan.placement_check import Where
+from ipexctl.core.run.outcome import Load
+from ipexctl.core.run.rank_exchange import Key, Report
+from ipexctl.core.run.run_state import RankEnd, Usage
+from ipexctl.core.values import listed, plain, texts, truth, whole
+
+LARGEST_OUTPUT = 256 * 1024
+MOST_LINKS = 1 << 16  # in one report of a host
+_HINTS = frozenset({"oom", "oom-rank", "oom-limit", "disk-full"})
+
+
+class BadEvent(Exception):
+    """Not a word of our protocol."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The host waits for its processes. Its programs' environment is in `env_file` there."""
+
+    env_file: str
+
+
+@dataclass(frozen=True)
+class Pong:
+    """The host is alive."""
+
+
+@dataclass(frozen=True)
+class LaunchAsked:
+    """mpirun on node0 wants a daemon started."""
+
+    key: int
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LaunchGone:
+    """The program by which mpirun asked is gone, so its daemon shall go too."""
+
+    key: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """mpirun (`launch` None) or a daemon of its."""
+
+    launch: int | None
+    code: int
+    error: str
+    asked: bool = False  # we had it killed
+
+
+@dataclass(frozen=True)
+class RankStarted:
+    rank: int
+    where: Where = Where()
+
+
+@dataclass(frozen=True)
+class RankEnded:
+    end: RankEnd
+
+
+@dataclass(frozen=True)
+class RankRefused:
+    """MPI started a rank that the plan has elsewhere."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """Bytes of a rank, or of MPI's own programs (`rank` None)."""
+
+    rank: int | None
+    data: bytes
+
+
+@dataclass(frozen=True)
+class OutputEnd:
+    """All that a rank wrote has been sent."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How the host stands, every few seconds."""
+
+    load: Load
+    stopped: tuple[tuple[int, float], ...] = ()  # ranks all of whose threads stand still: seconds
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the host's ranks have exchanged with others so far."""
+
+    report: Report
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The host has ended the run's processes, and looked again."""
+
+    survivors: int
+    left: int = 0  # bytes of output that are still to be sent
+
+
+@dataclass(frozen=True)
+class LeaseOver:
+    """The host heard nothing from us for so many seconds, and ended its part."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Done:
+    """The host's last word."""
+
+    survivors: int
+    logs: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The host could not do its part."""
+
+    what: str
+    why: str
+
+
+Event = (
+    Ready | Pong | LaunchAsked | LaunchGone | Exited | RankStarted | RankEnded | RankRefused
+    | Output | OutputEnd | Sample | Traffic | Swept | LeaseOver | Done | Broken
+)  # fmt: skip
+
+
+def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    """The event in a frame of `host`, which has these ranks. Raises BadEvent."""
+    if "error" in header:
+        error = _mapping(header, "error")
+        return Broken(_text(error, "what"), _text(error, "why", ""))
+    if "done" in header:
+        done = _mapping(header, "done")
+        return Done(_whole(done, "survivors"), _text(done, "logs"))
+    reader = _READERS.get(_text(header, "event"))
+    if reader is None:
+        raise BadEvent(f"an event called {header['event'][:40]!r}")
+    return reader(host, ranks, header, body)
+
+
+_Reader = Callable[[str, frozenset[int], Mapping[str, Any], bytes], Event]
+
+
+def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    if "refused" in header:
+        return RankRefused(_text(header, "refused"))
+    rank = _own_rank(ranks, header, "rank")
+    if "ended" not in header:
+        return RankStarted(rank, _where(header.get("where")))
+    ended = _mapping(header, "ended")
+    lost = ended.get("lost") is True
+    code, signal = (None if ended.get(k) is None else _whole(ended, k) for k in ("code", "signal"))
+    if [code is not None, signal is not None, lost].count(True) != 1:
+        raise BadEvent(f"a rank that ended in no way or in two: {dict(ended)}")
+    hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
+    return RankEnded(RankEnd(rank, host, code, signal, lost, hints, _usage(ended)))
+
+
+def _where(raw: Any) -> Where:
+    """What a wrapper could not tell, or tells in odd words, is None."""
+    if not isinstance(raw, Mapping):
+        return Where()
+    cpus, nic, missing = (raw.get(name) for name in ("cpus", "nic", "missing"))
+    numbers = tuple(n for n in map(whole, listed(cpus)) if n is not None)
+    return Where(
+        cpus=numbers if isinstance(cpus, list) else None,
+        nic=plain(nic) or None,
+        missing=texts(missing) if isinstance(missing, list) else None,
+        mounted=raw.get("mounted") is True,
+        memory=truth(raw.get("memory")),
+    )
+
+
+def _usage(ended: Mapping[str, Any]) -> Usage | None:
+    if ended.get("usage") is None:
+        return None
+    usage = _mapping(ended, "usage")
+    seconds, cpu, memory = (_amount(usage, k) for k in ("seconds", "cpu", "memory"))
+    return Usage(seconds, cpu, int(memory))
+
+
+def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    cpu, used, total = (
+        None if header.get(k) is None else _amount(header, k) for k in ("cpu", "used", "total")
+    )
+    stopped = header.get("stopped", {})
+    if not isinstance(stopped, dict):
+        raise BadEvent("stopped ranks without seconds")
+    known = {str(rank): rank for rank in ranks}
+    if not stopped.keys() <= known.keys():
+        raise BadEvent("stopped ranks that are not on this host")
+    load = Load(
+        None if cpu is None else min(cpu, 1.0),
+        None if used is None else int(used),
+        None if total is None else int(total),
+    )
+    return Sample(load, tuple((known[k], _amount(stopped, k)) for k in stopped))
+
+
+def _traffic(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    links = listed(header.get("links"))
+    groups = [listed(group) for group in listed(header.get("sharing"))]
+    joined, strays = listed(header.get("joined")), listed(header.get("strays"))
+    named = [*joined, *(rank for group in groups for rank in group)]
+    if (
+        len(links) + len(strays) > MOST_LINKS
+        or len(groups) > MOST_LINKS
+        or not ranks.issuperset(named)
+    ):
+        raise BadEvent("connections of ranks that are not on this host, or too many")
+    return Traffic(
+        Report(
+            links=tuple(_link(ranks, link) for link in links),
+            joined=tuple(joined),
+            sharing=tuple(map(tuple, groups)),
+            trouble=plain(header.get("trouble"), 200),
+            strays=tuple(_link(frozenset({0}), [0, *listed(s)])[1:] for s in strays),
+        )
+    )
+
+
+def _link(ranks: frozenset[int], raw: Any) -> tuple[int, Key, int, int]:
+    if not isinstance(raw, list) or len(raw) != 7:
+        raise BadEvent("a connection without its ends")
+    rank, here, port, there, other, sent, received = raw
+    numbers = (rank, port, other, sent, received)
+    if not all(type(n) is int and 0 <= n < 1 << 63 for n in numbers) or rank not in ranks:
+        raise BadEvent("a connection with odd numbers")
+    if not all(isinstance(text, str) and len(text) < 64 for text in (here, there)):
+        raise BadEvent("a connection with odd addresses")
+    return rank, (here, port, there, other), sent, received
+
+
+def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    if len(body) > LARGEST_OUTPUT:
+        raise BadEvent(f"{len(body)} bytes of output at once")
+    if isinstance(header.get("key"), str):
+        return Output(None, body)
+    rank = _own_rank(ranks, header, "key")
+    return OutputEnd(rank) if header.get("end") is True else Output(rank, body)
+
+
+def _launch(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    argv = header.get("argv")
+    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
+        raise BadEvent("a launch without a command")
+    return LaunchAsked(_whole(header, "key"), tuple(argv))
+
+
+def _exited(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    key = _text(header, "key")
+    number = key.removeprefix("daemon")
+    if key != "mpirun" and not number.isdecimal():
+        raise BadEvent(f"the end of {key[:40]!r}")
+    launch = None if key == "mpirun" else int(number[:9])
+    asked = header.get("asked") is True
+    return Exited(launch, _whole(header, "code"), _text(header, "error", ""), asked)
+
+
+def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    return LeaseOver(_amount(header, "seconds", "a lease without seconds"))
+
+
+def _swept(header: Mapping[str, Any]) -> Event:
+    left = int(_amount(header, "left")) if "left" in header else 0
+    return Swept(_whole(header, "survivors"), left)
+
+
+_READERS: Mapping[str, _Reader] = {
+    "ready": lambda host, ranks, header, body: Ready(_text(header, "env_file")),
+    "pong": lambda host, ranks, header, body: Pong(),
+    "launch": _launch,
+    "unlaunch": lambda host, ranks, header, body: LaunchGone(_whole(header, "key")),
+    "exited": _exited,
+    "rank": _rank,
+    "log": _log,
+    "load": _sample,
+    "traffic": _traffic,
+    "swept": lambda host, ranks, header, body: _swept(header),
+    "lease": _lease,
+}
+
+
+def _mapping(header: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = header.get(name)
+    if not isinstance(value, dict):
+        raise BadEvent(f"{name} without content")
+    return value
+
+
+def _text(header: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = header.get(name, default)
+    if not isinstance(value, str):
+        raise BadEvent(f"no text in {name!r}")
+    return value
+
+
+def _whole(header: Mapping[str, Any], name: str) -> int:
+    value = header.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 31:
+        raise BadEvent(f"no number in {name!r}")
+    return value
+
+
+def _amount(header: Mapping[str, Any], name: str, said: str = "") -> float:
+    """A number of bytes, seconds or the like. NaN is none of them."""
+    value = header.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 60:
+        raise BadEvent(said or f"no amount in {name!r}")
+    return float(value)
+
+
+def _own_rank(ranks: frozenset[int], header: Mapping[str, Any], name: str) -> int:
+    rank = _whole(header, name)
+    if rank not in ranks:
+        raise BadEvent(f"rank {rank}, which is not on this host")
+    return rank

@@ -1,0 +1,66 @@
+"""The result of a run, from all that is known of it when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ipexctl.core.known_failures.causes import Cause
+from ipexctl.core.run.outcome import (
+    EXIT_NOT_TOGETHER,
+    HostEnd,
+    RunResult,
+    alike,
+    first_cause,
+    verdict,
+)
+from ipexctl.core.run.rank_exchange import Exchange, Verdict, sentence
+from ipexctl.core.run.run_state import RunState
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the ranks did not tell."""
+
+    run_id: str
+    seconds: float
+    hosts: tuple[HostEnd, ...]
+    stopped_by: str  # "": by nobody
+    broken: str  # a host that could not do its part
+    refused: str  # what mpirun did that is not in the plan
+    mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
+    exchange: Exchange | None = None
+    require_together: bool = False
+
+
+def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunResult:
+    state.first = first_cause(state.first, state.ends.values(), state.tails, known, state.asked)
+    ended_by, code, cause = verdict(
+        state, stopped_by=ending.stopped_by, broken=ending.broken, refused=ending.refused
+    )
+    found = ending.exchange
+    if ending.require_together and code == 0 and found and found.verdict is not Verdict.TOGETHER:
+        ended_by, code = "not-together", EXIT_NOT_TOGETHER
+        cause = sentence(found, state.plan.world_size)
+    first = state.first if ended_by == "rank-failed" else None
+    same = alike(first, state.ends.values(), state.tails) if first else ()
+    if first:
+        tail = tuple(state.tails.get(first.rank, ()))
+    else:
+        tail = ending.mpi_tail if ended_by == "mpirun" else ()
+    return RunResult(
+        run_id=ending.run_id,
+        exit_code=code,
+        ended_by=ended_by,
+        seconds=ending.seconds,
+        plan=state.plan,
+        hosts=ending.hosts,
+        first=first,
+        tail=tail,
+        same=same,
+        victims=tuple(v for v in state.victims if v not in same) if first else (),
+        cause=cause,
+        hidden=state.hidden,
+        aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
+        ends=tuple(state.ends.values()),
+        exchange=ending.exchange,
+    )

@@ -1,0 +1,113 @@
+"""Hosts and ranks that are silent or stand still: what is told of them, and when. No clock here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.run.outcome import Load
+from ipexctl.core.run.run_events import Sample
+
+SHOWN_AFTER = 10.0
+
+
+@dataclass(frozen=True)
+class Frozen:
+    rank: int
+    seconds: float
+
+
+@dataclass
+class Health:
+    """Fed with samples and with the time of every sign of life; asked now and then."""
+
+    plan: LaunchPlan
+    host_timeout: float
+    stall: float | None = None
+    loads: dict[str, Load] = field(default_factory=dict)  # the last word of each host
+    _cpu: dict[str, list[float]] = field(default_factory=dict)
+    _peak: dict[str, int] = field(default_factory=dict)
+    _stopped: dict[int, float] = field(default_factory=dict)
+    _spoke: dict[int, float] = field(default_factory=dict)
+    _told: set[str | int] = field(default_factory=set)  # silent hosts, stopped ranks
+    _stalled: set[int] = field(default_factory=set)
+    _ended: set[int] = field(default_factory=set)  # what is heard of them later is old
+
+    def sample(self, host: str, sample: Sample) -> None:
+        self.loads[host] = sample.load
+        if sample.load.cpu is not None:
+            self._cpu.setdefault(host, []).append(sample.load.cpu)
+        if sample.load.used is not None:
+            self._peak[host] = max(self._peak.get(host, 0), sample.load.used)
+        here = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
+        self._stopped = {r: s for r, s in self._stopped.items() if r not in here}
+        self._stopped.update((r, s) for r, s in sample.stopped if r not in self._ended)
+
+    def spoke(self, rank: int, now: float) -> list[str]:
+        """The rank wrote something."""
+        if rank in self._ended:
+            return []
+        self._spoke[rank] = now
+        if rank in self._stalled:
+            self._stalled.discard(rank)
+            return [f"{self._name(rank)} writes again"]
+        return []
+
+    def ended(self, rank: int) -> None:
+        self._ended.add(rank)
+        for known in (self._stopped, self._spoke):
+            known.pop(rank, None)
+
+    def overall(self, host: str) -> Load:
+        """The mean of its CPUs, the peak of its memory."""
+        last, cpus = self.loads.get(host, Load()), self._cpu.get(host, [])
+        return Load(sum(cpus) / len(cpus) if cpus else None, self._peak.get(host), last.total)
+
+    def news(self, now: float, heard: Mapping[str, float]) -> list[str]:
+        """What is to be told now. `heard`: when each host was last heard."""
+        quiet = {host: now - at for host, at in heard.items() if now - at >= SHOWN_AFTER}
+        notes = [
+            f"{host} has been silent for {seconds:.0f} s; after {self.host_timeout:g} s it counts "
+            "as lost (--host-timeout)"
+            for host, seconds in quiet.items()
+            if host not in self._told
+        ]
+        still = {r: s for r, s in self._stopped.items() if s >= SHOWN_AFTER}
+        notes += [
+            f"{self._name(rank)} has stood still for {seconds:.0f} s, all its threads are stopped "
+            f"(state T); after {self.host_timeout:g} s the run ends (--host-timeout)"
+            for rank, seconds in still.items()
+            if rank not in self._told
+        ]
+        notes += [
+            f"{host} is heard again" for host in heard if host in self._told and host not in quiet
+        ]
+        self._told = {*quiet, *still}
+        return notes + self._stalls(now)
+
+    def frozen(self) -> Frozen | None:
+        """The rank that has stood still for too long."""
+        over = [Frozen(r, s) for r, s in self._stopped.items() if s >= self.host_timeout]
+        return max(over, key=lambda f: f.seconds, default=None)
+
+    def _stalls(self, now: float) -> list[str]:
+        if self.stall is None:
+            return []
+        fresh = [
+            (rank, now - at)
+            for rank, at in sorted(self._spoke.items())
+            if now - at >= self.stall and rank not in self._stalled
+        ]
+        self._stalled.update(rank for rank, _ in fresh)
+        if len(fresh) > 4:
+            ranks = ", ".join(str(rank) for rank, _ in fresh[:8])
+            more = f" and {len(fresh) - 8} more" if len(fresh) > 8 else ""
+            return [f"ranks {ranks}{more} live, and have written nothing for {self.stall:g} s"]
+        return [
+            f"{self._name(rank)} lives, and has written nothing for {seconds:.0f} s"
+            for rank, seconds in fresh
+        ]
+
+    def _name(self, rank: int) -> str:
+        return f"rank {rank} on {self.plan.host_of(rank)}"

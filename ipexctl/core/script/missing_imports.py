@@ -1,0 +1,98 @@
+"""Imports of a script that will fail on the hosts."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
+from ipexctl.core.script.source import Import, Source
+from ipexctl.core.stack.project_imports import BINDINGS, IPEX
+
+# distributions that are not called as what they bring is
+DISTRIBUTIONS = {
+    "cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn",
+    "skimage": "scikit-image", "yaml": "pyyaml", "bs4": "beautifulsoup4", "dotenv": "python-dotenv",
+    "dateutil": "python-dateutil", "attr": "attrs", "Bio": "biopython", "fitz": "pymupdf",
+    "docx": "python-docx", "git": "gitpython", "jwt": "pyjwt", "serial": "pyserial",
+    "usb": "pyusb", "zmq": "pyzmq", "OpenSSL": "pyopenssl", "Crypto": "pycryptodome",
+    "faiss": "faiss-cpu", "Levenshtein": "levenshtein", "umap": "umap-learn",
+    "pkg_resources": "setuptools<81", "lightning_fabric": "pytorch-lightning",
+    "tensorflow": "tensorflow-cpu", "hydra": "hydra-core", "ruamel": "ruamel.yaml",
+    "neural_compressor": "neural-compressor-pt",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A module that is no longer developed."""
+
+    distributions: tuple[str, ...]
+    use: str
+    install: str
+
+
+_BOUND = Ended(
+    ("oneccl-bind-pt", "torch-ccl"), 'the backend "gloo"', "ipexctl install --backend ccl"
+)
+_IPEX = Ended(
+    ("intel-extension-for-pytorch",),
+    "torch.autocast and torch.compile",
+    "ipexctl install --stack ipex",
+)
+_ENDED = {**dict.fromkeys(BINDINGS, _BOUND), **dict.fromkeys(IPEX, _IPEX)}
+
+
+@dataclass(frozen=True)
+class Imports:
+    """`sources`: the script, then the project's own modules that it imports."""
+
+    sources: Sequence[Source]
+    hosts: Sequence[HostEnvironment]
+    files: ProjectFiles
+
+    def notes(self) -> Iterator[Note]:
+        told = set[str]()
+        for source, one in self._certain():
+            if one.top not in told and not self.files.has_module(self.files.beside, one.top):
+                told.add(one.top)
+                found = self._ended if one.top in _ENDED else self._missing
+                yield from found(f"{source.path}:{one.line}", one.top)
+
+    def _ended(self, place: str, name: str) -> Iterator[Note]:
+        ended = _ENDED[name]
+        if name not in self.files.parts and (lack := self._lack(ended.distributions)):
+            text = f"{name} is discontinued and not installed on {lack}"
+            yield Note(place, text, f"{ended.use}, or install it with `{ended.install}`")
+
+    def _lack(self, names: Iterable[str]) -> str:
+        """The hosts whose environment is known and has none of these distributions."""
+        return fold(
+            [h.host for h in self.hosts if h.modules is not None and not {*names} & {*h.packages}]
+        )
+
+    def _missing(self, place: str, name: str) -> Iterator[Note]:
+        files, script = self.files, self.sources[0].path
+        unknown = any(host.modules is None for host in self.hosts)
+        lack = [h.host for h in self.hosts if h.modules is not None and name not in h.modules]
+        if (lack or unknown) and (why := files.kept_here.get(name)):
+            yield Note(place, f"module {name} is beside the script and not sent: {why}")
+        elif (lack or unknown) and files.holds(f"{name}.py"):
+            text = f"module {name} is not in the script's folder, where Python looks for it"
+            script = posixpath.relpath(script, files.cwd or ".")
+            module = script.removesuffix(".py").replace("/", ".")
+            yield Note(place, text, f"`ipexctl run -m {module}`, or --env PYTHONPATH=.")
+        elif lack and name not in files.parts:
+            known = DISTRIBUTIONS.get(name)
+            what = f"{known} in it" if known else "the package that has it"
+            text = f"module {name} is not installed on {fold(lack)}"
+            yield Note(place, text, f"`ipexctl install -r {files.requirements}` with {what}")
+
+    def _certain(self) -> Iterator[tuple[Source, Import]]:
+        """Those that fail the script if they fail, and are looked for in the environment."""
+        if any(s.changes_path for s in self.sources) or "PYTHONPATH" in self.files.variables:
+            return
+        for source in self.sources:
+            yield from ((source, one) for one in source.imports if one.sure and not one.level)

@@ -1,0 +1,98 @@
+"""ipexctl.toml -> settings that know where they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core import toml
+from ipexctl.core.inventory.located_errors import meant
+from ipexctl.errors import InputError
+
+KINDS: dict[str, type] = {
+    "hostfile": str,
+    "ssh_config": str,
+    "root": str,
+    "forks": int,
+    "run.n": int,
+    "run.ppn": int,
+    "run.env": dict,
+}
+PATHS = ("hostfile", "ssh_config")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`origin`: file:line, or the name of an environment variable."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+def parse_settings(text: str, source: str) -> dict[str, Setting]:
+    """Raises InputError for what is not TOML, not known, or of another type."""
+    try:
+        document = toml.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"{source}: this is not TOML", why=str(e)) from None
+    found = {}
+    for key, value in _flat(document):
+        origin = f"{source}:{_line(text, key)}"
+        if key not in KINDS:
+            what = f"{origin}: {key!r} is not a setting{meant(key, KINDS)}"
+            raise InputError(what, hint=f"known: {', '.join(KINDS)}")
+        found[key] = Setting(key, checked(key, value, origin), origin)
+    return found
+
+
+def checked(key: str, value: Any, origin: str) -> Any:
+    """The value, if it is of the right kind."""
+    if KINDS[key] is str and isinstance(value, str) and value and value.isprintable():
+        return value
+    if KINDS[key] is int and type(value) is int and 1 <= value < 1_000_000:
+        return value
+    if KINDS[key] is dict and isinstance(value, dict):
+        return _environment(value, origin)
+    kinds = {str: "text in quotes", int: "a whole number from 1", dict: "a table: NAME = 'VALUE'"}
+    raise InputError(f"{origin}: {key} must be {kinds[KINDS[key]]}")
+
+
+def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
+    for name, value in table.items():
+        if not _NAME.fullmatch(name) or not isinstance(value, str | int) or isinstance(value, bool):
+            raise InputError(
+                f"{origin}: run.env has names, and values that are text or numbers",
+                hint=f'{name} = "{str(value).lower()}"' if isinstance(value, bool) else "",
+            )
+    return {name: str(value) for name, value in table.items()}
+
+
+def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """`[run]` n -> run.n"""
+    flat: list[tuple[str, Any]] = []
+    for key, value in document.items():
+        if key == "run" and isinstance(value, dict):
+            flat += [(f"run.{name}", inner) for name, inner in value.items()]
+        else:
+            flat.append((key, value))
+    return flat
+
+
+def _line(text: str, key: str) -> int:
+    """The line of a key; the parser doesn't tell. 1 where it is written in an unusual way."""
+    section, _, name = key.rpartition(".")
+    current = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        head = re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line)
+        if head:
+            current = head[1]
+            if current in (name, key):
+                return number
+        for place, word in ((section, name), ("", key)):
+            if current == place and re.match(rf"""\s*["']?{re.escape(word)}["']?\s*[=.]""", line):
+                return number
+    return 1

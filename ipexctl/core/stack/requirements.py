@@ -1,0 +1,231 @@
+"""What the user's project needs beside the stack: requirements files and pyproject.toml, as values.
+
+Only what a package index or a folder of wheels can answer is taken: the hosts build nothing, and a
+path or repository of this machine would mean nothing to the next one that reads the lock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ipexctl.core import toml
+from ipexctl.core.stack.selection import Stack
+from ipexctl.core.stack.version_table import IPEX, RESERVED, of_intel
+from ipexctl.errors import InputError
+
+Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) -> (text, its path)
+
+_HASH = re.compile(r"\s--hash[= ]sha256:([0-9a-f]{64})(?!\S)")
+_OPTION = re.compile(r"(--?[a-z-]+)(?:[ =]+(.*))?\Z")
+_PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # no name begins so
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # what pip takes for one
+_FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
+_INDEXES = {
+    "-i": "index_url", "--index-url": "index_url", "--extra-index-url": "extra",
+    "-f": "find_links", "--find-links": "find_links",
+}  # fmt: skip
+_ALREADY_SO = frozenset({"--prefer-binary", "--only-binary", "--require-hashes"})
+
+
+@dataclass(frozen=True)
+class Extra:
+    """`requirements` and `constraints` are sorted. `hashes`: what a file allows, by package."""
+
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    hashes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    index_url: str = ""
+    extra: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+
+    def names(self, name: str) -> bool:
+        return any(canonicalize_name(Requirement(r).name) == name for r in self.requirements)
+
+
+NOTHING = Extra()
+
+
+@dataclass(frozen=True)
+class _Line:
+    place: str  # file:line
+    kind: str  # -r, -c or a field of Extra
+    text: str
+    hashes: tuple[str, ...] = ()
+
+
+def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
+    """Raises InputError with file:line."""
+    raw = (line for path in paths for line in _lines(path, "", "-r", reader, ()))
+    lines = [_addressed(line, environ) if line.kind in _INDEXES.values() else line for line in raw]
+
+    def said(kind: str) -> list[str]:
+        return list(dict.fromkeys(line.text for line in lines if line.kind == kind))
+
+    hashes: dict[str, frozenset[str]] = {}
+    for line in lines:
+        if line.hashes:
+            name = canonicalize_name(Requirement(line.text).name)
+            hashes[name] = hashes.get(name, frozenset()) | set(line.hashes)
+    return Extra(
+        requirements=tuple(sorted(said("-r"))),
+        constraints=tuple(sorted(said("-c"))),
+        hashes=hashes,
+        index_url=(said("index_url") or [""])[-1],
+        extra=tuple(said("extra")),
+        find_links=tuple(said("find_links")),
+    )
+
+
+def _lines(
+    name: str, asker: str, kind: str, reader: Read, within: Sequence[str]
+) -> Iterator[_Line]:
+    text, path = reader(name, asker)
+    if path in within:
+        raise InputError(f"{path} names itself with -r or -c")
+    if path.endswith(".toml"):
+        yield from (_Line(path, kind, r) for r in _dependencies(text, path))
+        return
+    for place, line in _logical(text, path):
+        option = _OPTION.match(line)
+        if not option:
+            yield _requirement(place, kind, line)
+        elif option[1] in _FILES:
+            word = _FILES[option[1]] if kind == "-r" else "-c"
+            yield from _lines(option[2] or "", path, word, reader, (*within, path))
+        elif option[1] in _INDEXES:
+            yield _Line(place, _INDEXES[option[1]], option[2] or "")
+        elif option[1] not in _ALREADY_SO:
+            raise InputError(f"{place}: {option[1]} is not understood here", hint=_hint(line))
+
+
+def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
+    """With its variables, as pip has it. A folder is relative to the file that names it.
+
+    Only addresses have variables: requirements go into the lock, where a password must not be.
+    """
+    text = _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], line.text)
+    folder, slash, _ = line.place.rpartition("/")
+    relative = "://" not in text and not text.startswith("/")
+    beside = folder + slash if line.kind == "find_links" and relative else ""
+    return replace(line, text=beside + text)
+
+
+def _hint(line: str) -> str:
+    if line.startswith(("-e", "--editable")):
+        return "install your own code with `ipexctl run`: it brings the project's folder along"
+    return ""
+
+
+def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:
+    """Lines without comments; one that ends with a backslash goes on in the next."""
+    held, first = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        first = first if held else number
+        held += re.sub(r"(^|\s)#.*", "", line)
+        if held.endswith("\\"):
+            held = held[:-1] + " "
+            continue
+        if held.strip():
+            yield f"{path}:{first}", held.strip()
+        held = ""
+
+
+def _requirement(place: str, kind: str, line: str) -> _Line:
+    hashes = tuple(_HASH.findall(line))
+    text = _HASH.sub("", line).strip()
+    try:
+        found = Requirement(text)
+        _holds(found.marker, "3.11", "x86_64")  # or it compares what cannot be compared
+    except ValueError as e:
+        if _PLACE.match(text):
+            raise _no_name(place, text) from None
+        raise InputError(f"{place}: {text!r} is no requirement", why=str(e)) from None
+    if found.url:
+        raise _no_name(place, text)
+    return _Line(place, kind, str(found), hashes)
+
+
+def _no_name(place: str, text: str) -> InputError:
+    return InputError(
+        f"{place}: {text!r} is a place, not a package's name and version",
+        why="only wheels from package indexes and folders are locked and sent to hosts",
+        hint="pip wheel PLACE -w FOLDER, name it NAME==VERSION there, and --find-links FOLDER",
+    )
+
+
+def _dependencies(text: str, path: str) -> list[str]:
+    """[project] dependencies of a pyproject.toml."""
+    try:
+        project = toml.loads(text).get("project", {})
+    except ValueError as e:
+        raise InputError(f"{path} is not TOML", why=str(e)) from None
+    found = project.get("dependencies") if isinstance(project, dict) else None
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise InputError(
+            f"{path} has no list of dependencies under [project]",
+            why="other tables, and dependencies that a build computes, are not read",
+            hint="write them into a requirements.txt",
+        )
+    return [_requirement(path, "-r", text).text for text in found]
+
+
+def check(extra: Extra, candidates: Sequence[Stack]) -> None:
+    """Raises InputError for what contradicts the row, before any index is asked.
+
+    `candidates` are of one row. What holds for some of their Pythons alone is left to the resolver.
+    """
+    row = candidates[0].row
+    fixed = {"torch": row.torch, **of_intel(row)}
+    for text in (*extra.requirements, *extra.constraints):
+        found = Requirement(text)
+        if not all(_holds(found.marker, s.python_text, s.arch) for s in candidates):
+            continue
+        name = canonicalize_name(found.name)
+        if name in RESERVED and name not in fixed and text in extra.requirements:
+            raise InputError(
+                f"-r asks for {text}, which {row.title} does not have",
+                why="this name comes only with a row of the version table",
+                hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or leave that line out",
+            )
+        version = fixed.get(name, "")
+        allowed = (version, f"{version}+cpu")
+        if version and not any(found.specifier.contains(v, prereleases=True) for v in allowed):
+            option = {"torch": f"--torch {_number(found)}", IPEX: f"--ipex {_number(found)}"}
+            raise InputError(
+                f"-r asks for {text}, the stack has {name} {version}",
+                why=f"{row.title} is one row of the version table; its versions belong together",
+                hint=f"{option.get(name, 'ipexctl stacks')}; or leave that line out",
+            )
+
+
+def _holds(marker: Marker | None, python: str, arch: str) -> bool:
+    """Is the requirement one for such hosts? uv takes the first patch release too."""
+    if marker is None:
+        return True
+    hosts = {
+        "implementation_name": "cpython", "implementation_version": f"{python}.0",
+        "os_name": "posix", "platform_machine": arch, "platform_python_implementation": "CPython",
+        "platform_release": "0", "platform_system": "Linux", "platform_version": "0",
+        "python_full_version": f"{python}.0", "python_version": python, "sys_platform": "linux",
+        "extra": "",
+    }  # fmt: skip
+    return marker.evaluate(hosts)
+
+
+def _number(requirement: Requirement) -> str:
+    exact = [s.version for s in requirement.specifier if s.operator in ("==", "~=", "===")]
+    return (exact or ["VERSION"])[0].removesuffix(".*").split("+")[0]
+
+
+def not_allowed(extra: Extra, locked: Mapping[str, str]) -> str:
+    """A package whose sha256 none of the file's hashes is, "" if there is none."""
+    for name, allowed in extra.hashes.items():
+        if name in locked and locked[name] not in allowed:
+            return name
+    return ""

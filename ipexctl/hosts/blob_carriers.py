@@ -1,0 +1,178 @@
+"""How blobs come to exist on hosts: one interface, whichever way the bytes take.
+
+They are pushed from this machine's store, each host fetches them from an index, or hosts get them
+from each other (relay.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Protocol
+
+from ipexctl.core.host_answer import Answer
+from ipexctl.core.model import Blob
+from ipexctl.core.stack.fetch_policy import Sample
+from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.hosts.agent import Agent, failure, tail
+from ipexctl.hosts.blob_store import SILENCE, Damaged, OnBytes, Room, Source, Store, absent, send
+from ipexctl.hosts.frames import Frame
+
+SAMPLE = 1 << 20
+SAMPLE_SECONDS = 5.0
+
+Tell = Callable[[str, int, int], None]  # what is done, bytes that are there, bytes in all
+Addresses = Mapping[str, str]  # by sha256
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Bytes that came to hosts from here, from an index, from another host; `drawn`: to here from
+    a host."""
+
+    sent: int = 0
+    fetched: int = 0
+    passed: int = 0
+    drawn: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(
+            self.sent + other.sent,
+            self.fetched + other.fetched,
+            self.passed + other.passed,
+            self.drawn + other.drawn,
+        )
+
+
+class Carrier(Protocol):
+    """Makes blobs exist on hosts. One object serves all hosts of an install."""
+
+    def bring(
+        self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
+    ) -> Moved:
+        """Afterwards every blob is under `root` on the agent's host, where `room` was for what is
+        made of them. Called once per host, in that host's own thread. Raises HostFailed."""
+
+
+class Push:
+    """From files here."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def bring(
+        self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
+    ) -> Moved:
+        missing = absent(agent, root, blobs)
+        if not missing:
+            return Moved()
+        count = counter("sending", missing, tell)
+        return Moved(sent=send(agent, root, missing, self._source, count, room).bytes)
+
+
+class Fetching:
+    """What has an address is fetched by the host itself; the rest comes another way."""
+
+    def __init__(self, addresses: Addresses, rest: Carrier) -> None:
+        self._addresses = addresses
+        self._rest = rest
+
+    def bring(
+        self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
+    ) -> Moved:
+        missing = absent(agent, root, blobs)
+        theirs = [b for b in missing if b.sha256 in self._addresses]
+        ours = [b for b in missing if b.sha256 not in self._addresses]
+        more = Room(room.bytes + sum(b.size for b in ours), room.files + len(ours))
+        fetched = 0
+        if theirs:
+            count = counter("fetching", theirs, tell)
+            fetched = fetch_there(agent, root, theirs, self._addresses, count, more)
+        moved = self._rest.bring(agent, root, ours, tell, room) if ours else Moved()
+        return replace(moved, fetched=moved.fetched + fetched)
+
+
+def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
+    """Tells the sum of what it hears, of these blobs."""
+    total, done = sum(b.size for b in blobs), 0
+
+    def count(n: int) -> None:
+        nonlocal done
+        done += n
+        tell(what, done, total)
+
+    return count
+
+
+# --- what a host can be asked for ----------------------------------------------------------------
+
+
+def fetch_there(
+    agent: Agent, root: str, blobs: Sequence[Blob], addresses: Addresses, on_bytes: OnBytes,
+    room: Room, *, direct: bool = False,
+) -> int:  # fmt: skip
+    """The host fetches them itself, `direct` without its proxy. Returns the bytes that came over
+    its network."""
+
+    total = sum(b.size for b in blobs)
+
+    def hear(frame: Frame) -> None:
+        if frame.header.get("event") == "got":
+            got = Answer(agent.host.name, frame.header)
+            on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
+
+    files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
+    asked = {"root": root, "files": files, "room": [room.bytes, room.files], "direct": direct}
+    done = agent.call("install.blob_download.fetch", asked, timeout=SILENCE, on_event=hear).done
+    return done.whole("fetched")
+
+
+def samples(agent: Agent, addresses: Sequence[str]) -> list[Sample]:
+    """The beginning of each file, as this host gets it."""
+    asked = {"addresses": list(addresses), "bytes": SAMPLE, "seconds": SAMPLE_SECONDS}
+    done = agent.call("install.blob_download.measure", asked, timeout=SILENCE).done
+    found = [(came, float(took)) for came, took in done.rows("samples", int, float)]
+    if len(found) != len(addresses):
+        raise _unreadable(agent)
+    return found
+
+
+def draw(agent: Agent, root: str, blob: Blob, store: Store, on_bytes: OnBytes) -> int:
+    """From a host into the store here, on from where an earlier try stopped. Returns the bytes."""
+    came = 0
+
+    def complete(out: BinaryIO) -> None:
+        nonlocal came
+        begin = out.seek(0, 2)
+        on_bytes(begin)
+        asked = {"root": root, "sha256": blob.sha256, "from": begin}
+        number = agent.start("install.blob_download.read", asked)
+        for frame in agent.frames(SILENCE):
+            if frame.header["id"] != number:
+                continue
+            if "error" in frame.header:
+                raise failure(agent.host, frame.header["error"])
+            if "done" in frame.header:
+                return
+            came += len(frame.body)
+            if begin + came > blob.size:
+                raise _unreadable(agent)
+            out.write(frame.body)
+            on_bytes(len(frame.body))
+        raise Unreachable(f"{agent.host.name}: the connection ended", why=tail(agent.channel))
+
+    try:
+        store.fill(blob, complete)
+    except Damaged:
+        raise HostFailed(
+            f"{agent.host.name}: {blob.name} arrived damaged",
+            why="it was thrown away",
+            hint="run the same command again",
+        ) from None
+    except OSError as e:
+        raise store.cannot_keep(blob.name, e) from None
+    return came
+
+
+def _unreadable(agent: Agent) -> HostFailed:
+    return HostFailed(f"{agent.host.name}: what it says of its files is not readable")

@@ -1,0 +1,249 @@
+"""Hosts over the ssh program, one process each: for logins that only ssh itself knows.
+
+Kerberos, hardware keys, second factors through a ControlMaster. Slower than `hosts/ssh`, and its
+errors are text. Whatever ssh_config says, ssh must know the host's key and never asks anything.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import resource
+import secrets
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.model import Host
+from ipexctl.core.ssh.ssh_config import Answer
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
+from ipexctl.hosts.ssh.config import SshConfig
+from ipexctl.hosts.ssh.host_keys import own_known_hosts
+from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
+NOISE_LIMIT = 1 << 20
+SSH_FAILED = 255  # ssh's own exit code for everything that isn't the command's
+FILES_PER_HOST, FILES_BESIDE = 3, 64
+_FORCED = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "RemoteCommand=none",
+    "LogLevel=ERROR",
+    "ServerAliveInterval=10",
+    "ServerAliveCountMax=3",
+)
+
+
+class OpenSshTransport:
+    """`hosts` are resolved at once, so that a broken ssh_config is reported before any work."""
+
+    def __init__(self, hosts: tuple[Host, ...], config_file: Path | None = None) -> None:
+        program = shutil.which("ssh")
+        if program is None:
+            raise NotHere(
+                "--transport openssh needs the ssh program, and it is not here",
+                hint="apt install openssh-client, or leave --transport out",
+            )
+        self._program = program
+        self._file = config_file
+        self._config = SshConfig(config_file)
+        self._answers = self._config.answers(hosts)
+        _allow_files(len(hosts) * FILES_PER_HOST + FILES_BESIDE)
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        """sshd drops some of many at once (MaxStartups): then again, until the deadline."""
+        deadline = time.monotonic() + timeout
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return self._try(host, command, deadline)
+            except _Dropped as e:
+                rest = pause * random.uniform(0.5, 1.5)
+                if time.monotonic() + rest >= deadline:
+                    raise e.told from None
+            time.sleep(rest)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
+        """RemoteTransport.attend; ssh itself says what is wrong."""
+        argv = self._argv(host, timeout, "-t" if pty else "-T")
+        code = subprocess.call((*argv, "--", host.address or host.name, command))
+        return code if code >= 0 else 128 - code
+
+    def close(self) -> None:
+        return None
+
+    def _try(self, host: Host, command: str, deadline: float) -> Channel:
+        marker = "ipexctl" + secrets.token_hex(8)
+        left = max(1.0, deadline - time.monotonic())
+        # `echo` and `;` mean the same to sh, csh and fish
+        argv = (*self._argv(host, left, "-T"), "--", host.address or host.name)
+        argv += (f"echo {marker}; {command}",)
+        channel = _SshProcess(argv)
+        try:
+            if channel.speaks(marker, deadline):
+                return channel
+            raise explain(host.name, channel.exit_status(0.0), _words(channel))
+        except BaseException:
+            channel.close()
+            raise
+
+    def _argv(self, host: Host, left: float, terminal: str) -> tuple[str, ...]:
+        argv = [self._program, terminal]
+        if self._file:
+            argv += ["-F", str(self._file)]
+        if host.user:
+            argv += ["-l", host.user]
+        if host.port:
+            argv += ["-p", str(host.port)]
+        timeout = max(1, math.floor(left) - 1)  # so that ssh still tells why
+        options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(self._answer(host))]
+        return (*argv, *(word for option in options for word in ("-o", option)))
+
+    def _answer(self, host: Host) -> Answer:
+        return self._answers.get(host) or self._config.answers([host])[host]
+
+
+class _SshProcess(PipeChannel):
+    """The channel of a running ssh."""
+
+    patience = 0.0  # until the command has spoken there is nothing to wait for
+
+    def __init__(self, argv: tuple[str, ...]) -> None:
+        super().__init__(argv)
+        self._first = b""
+
+    def speaks(self, marker: str, deadline: float) -> bool:
+        """Waits until the login is through. False: ssh failed. What follows the marker is kept."""
+        wanted = marker.encode("ascii") + b"\n"
+        seen = b""
+        while wanted not in seen and len(seen) < NOISE_LIMIT:
+            left = deadline - time.monotonic()
+            try:
+                data = super().read(1 << 16, max(0.0, left))
+            except ChannelTimeout:
+                return False
+            if not data:
+                # A login shell that runs nothing is the command's failure, not ssh's.
+                return self.exit_status(1.0) != SSH_FAILED
+            seen += data
+        self.patience = PipeChannel.patience
+        self._first = seen.partition(wanted)[2]
+        return True
+
+    def read(self, size: int, timeout: float | None = None) -> bytes:
+        if self._first:
+            data, self._first = self._first[:size], self._first[size:]
+            return data
+        return super().read(size, timeout)
+
+
+class _Dropped(Exception):
+    """The host hung up before it had said who it is: worth another try."""
+
+    def __init__(self, told: Unreachable) -> None:
+        super().__init__(told.what)
+        self.told = told
+
+
+# --- what ssh says, as our errors ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Saying:
+    """`said` in ssh's words: what it means, and the next thing to type ({} is the host)."""
+
+    said: str
+    means: str
+    hint: str
+    kind: type[Unreachable] = Unreachable
+    again: bool = False
+
+
+_SAYINGS = (
+    _Saying("REVOKED HOST KEY", "its host key is revoked", "ask who revoked it", HostKeyChanged),
+    _Saying(
+        "IDENTIFICATION HAS CHANGED",
+        "its host key is not the one on record",
+        "ssh-keygen -R {}   # only when you know why it changed",
+        HostKeyChanged,
+    ),
+    _Saying(
+        "host key is known for",
+        "nobody has vouched for its host key yet",
+        "ipexctl trust -H {}",
+        HostKeyUnknown,
+    ),
+    _Saying("Host key verification failed", "its host key is refused", "ssh -v {} true"),
+    _Saying("Could not resolve hostname", "its name cannot be resolved", "getent hosts {}"),
+    _Saying("Connection refused", "the host refuses the connection", "is sshd running there?"),
+    _Saying(
+        "during banner exchange",
+        "its port accepts connections but sends no SSH banner",
+        "ssh -v {} true",
+    ),
+    _Saying("timed out", "no answer", "ping {}"),
+    _Saying("No route to host", "there is no route to the host", "ip route get {}"),
+    _Saying("Network is unreachable", "there is no route to the host", "ip route get {}"),
+    _Saying(
+        "Permission denied",
+        "the login failed",
+        "ssh {} true   # must work without a question; log in or kinit first",
+    ),
+    _Saying("Too many authentication failures", "the login failed", "ssh -v {} true"),
+    _Saying("banner line contains invalid", "its port does not speak SSH", "ssh -v {} true"),
+    _Saying("invalid format", "its port does not speak SSH", "ssh -v {} true"),
+    _Saying("Not allowed at this time", "sshd refuses this machine for a while", "wait a minute"),
+    _Saying(
+        "kex_exchange_identification",
+        "the host closes the connection before the SSH handshake",
+        "ssh -v {} true",
+        again=True,
+    ),
+    _Saying(
+        "Connection reset by",
+        "the host closes the connection before the SSH handshake",
+        "ssh -v {} true",
+        again=True,
+    ),
+)
+
+
+def explain(name: str, status: int | None, said: str) -> Unreachable | _Dropped:
+    """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
+    found = next((s for s in _SAYINGS if s.said in said), None)
+    if found:
+        error = found.kind(f"{name}: {found.means}", why=said, hint=found.hint.format(name))
+        return _Dropped(error) if found.again else error
+    if status is None:
+        return Unreachable(
+            f"{name}: ssh had no answer in time", why=said, hint=f"ssh -v {name} true"
+        )
+    return Unreachable(f"{name}: ssh failed (exit {status})", why=said, hint=f"ssh -v {name} true")
+
+
+def _words(channel: Channel) -> str:
+    lines = channel.stderr().decode("utf-8", "replace").splitlines()
+    return "\n".join(line.strip() for line in lines if line.strip("@ \r"))[-2000:]
+
+
+def _known_hosts(answer: Answer) -> str:
+    """The files that ssh_config names, and ours. ssh expands ~ and tokens in them itself."""
+    named = [path for path in answer.user_known_hosts if path != "none"]
+    own = str(own_known_hosts()).replace("%", "%%")
+    return "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in (*named, own))
+
+
+def _allow_files(wanted: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < most:
+        with suppress(ValueError, OSError):  # macOS names no limit, and has one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

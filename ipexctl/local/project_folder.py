@@ -1,0 +1,281 @@
+"""Reading a folder here: which of its files go, and what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ipexctl.core.run.project_files import ENVIRONMENT_SIGNS as SIGNS
+from ipexctl.core.run.project_files import (
+    PACKED,
+    File,
+    Ignore,
+    Tree,
+    data_secret,
+    link_stays,
+    never,
+    printable,
+    secret,
+)
+from ipexctl.errors import InputError
+from ipexctl.local.file_hashes import Hashes, Stamp, stamp
+
+HELD = 64 << 20  # bytes of small files kept in memory between reading and sending
+SHOWN = 3
+IGNORE = "name in .ipexctlignore what the run does not need"
+
+Found = tuple[str, os.stat_result]
+
+
+@dataclass
+class Listing:
+    """What a walk has found; paths are relative, those of folders without a slash at the end."""
+
+    folders: list[str] = field(default_factory=list)
+    files: list[Found] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)  # links that would leave
+    odd: list[str] = field(default_factory=list)  # pipes, sockets, devices
+    secrets: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    cut: bool = False  # there is more
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.st_size for _, info in self.files)
+
+    def notes(self) -> Iterator[str]:
+        if self.outside:
+            yield f"not sent, as they link out of the folder: {_some(self.outside)}"
+        if self.odd:
+            yield f"not sent, as they are no plain files: {_some(self.odd)}"
+        if self.secrets:
+            yield f"never sent, as they may hold secrets: {_some(self.secrets)}"
+
+
+def _some(paths: list[str]) -> str:
+    shown = ", ".join(printable(p) for p in paths[:SHOWN])
+    return shown if len(paths) <= SHOWN else f"{shown} and {len(paths) - SHOWN} more"
+
+
+class Walk:
+    """`everything`: also what ignore files and our own list leave out; for data."""
+
+    def __init__(self, folder: Path, *, everything: bool = False, most: int | None = None) -> None:
+        self._top = os.fspath(folder)
+        self._real = os.path.realpath(folder)
+        self._everything = everything
+        self._most = most  # files after which it gives up: it is too many in any case
+        self.found = Listing()
+
+    def run(self, ignore: Ignore) -> Listing:
+        self._enter("", ignore, inherited=False)
+        return self.found
+
+    def _enter(self, base: str, ignore: Ignore, *, inherited: bool) -> None:
+        """`base` is "" or ends with a slash; `inherited`: Git's rules leave this folder out."""
+        if self._most is not None and len(self.found.files) > self._most:
+            self.found.cut = True
+            return
+        try:
+            with os.scandir(f"{self._top}/{base}") as entries:
+                items = sorted(entries, key=lambda e: e.name)
+        except OSError as e:
+            self.found.unreadable.append((base, e.strerror or str(e)))
+            return
+        names = {e.name for e in items}
+        if base and not self._everything and not names.isdisjoint(SIGNS):
+            return
+        if base and not inherited:
+            self.found.folders.append(base[:-1])
+        if not self._everything and not names.isdisjoint((".gitignore", ".ipexctlignore")):
+            ignore = _within(self._top, base, ignore)
+        for entry in items:
+            try:
+                self._one(entry, base + entry.name, ignore, inherited)
+            except OSError as e:
+                self.found.unreadable.append((base + entry.name, e.strerror or str(e)))
+
+    def _one(self, entry: os.DirEntry[str], path: str, ignore: Ignore, inherited: bool) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            self._folder(entry.name, path + "/", ignore, inherited)
+            return
+        if self._everything and data_secret(entry.name):
+            self.found.secrets.append(path)
+            return
+        if not self._everything:
+            if ignore(path, inherited=inherited):
+                return
+            if never(entry.name):
+                if secret(entry.name):
+                    self.found.secrets.append(path)
+                return
+        info = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(info.st_mode):
+            self.found.files.append((path, info))
+        elif stat.S_ISLNK(info.st_mode):
+            self._link(path)
+        else:
+            self.found.odd.append(path)
+
+    def _folder(self, name: str, path: str, ignore: Ignore, inherited: bool) -> None:
+        if self._everything and data_secret(name):
+            self.found.secrets.append(path)
+        elif self._everything:
+            self._enter(path, ignore, inherited=False)
+        elif never(name):
+            if secret(name) and not ignore(path, inherited=inherited):
+                self.found.secrets.append(path)
+        elif not ignore(path, inherited=inherited):
+            self._enter(path, ignore, inherited=False)
+        elif ignore.may_open(path):
+            self._enter(path, ignore, inherited=True)
+
+    def _link(self, path: str) -> None:
+        full = Path(f"{self._top}/{path}")
+        target = os.fspath(full.readlink())
+        end = os.path.realpath(full)
+        inside = end.startswith(self._real + os.sep)
+        if inside and target.startswith("/"):
+            target = os.path.relpath(end, f"{self._real}/{posixpath.dirname(path)}")
+        if inside and link_stays(path, target):
+            self.found.links.append((path, target))
+        else:
+            self.found.outside.append(path)
+
+
+def _within(top: str, base: str, ignore: Ignore) -> Ignore:
+    def text(name: str) -> str:
+        try:
+            return Path(f"{top}/{base}{name}").read_text("utf-8", "replace")
+        except OSError:
+            return ""
+
+    return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
+
+
+def left_out(top: Path, path: str, ignore: Ignore) -> tuple[str, str]:
+    """Of a file that a walk did not find: why, and what to do about it."""
+    base, *below = "", *path.split("/")
+    for i, name in enumerate(below):
+        ignore = _within(os.fspath(top), base, ignore)
+        base += name + "/" * (i < len(below) - 1)
+        if never(name):
+            why = "may hold secrets" if secret(name) else "is a name of history or caches"
+            return f"{name} {why}: it is never sent", "give it another name, or another place"
+        rule, ours = ignore.why(base)
+        if rule and ours:
+            more = "" if base.endswith("/") else f", or write below it: !{path}"
+            return f"left out by {rule}", f"take that line out{more}"
+        if rule:
+            return f"left out by {rule}", f"write into {top / '.ipexctlignore'}: !{path}"
+        if any(os.path.exists(top / base / sign) for sign in SIGNS):
+            return f"{base} is a Python environment, which is never sent", "put it elsewhere"
+    return f"it is not among the files of {top}", ""
+
+
+class Reader:
+    """Contents by hash. Of a file that grows, what was there when it was listed counts.
+
+    `way_out` is what to do about files that cannot be read.
+    """
+
+    def __init__(self, folder: Path, hashes: Hashes, way_out: str = IGNORE) -> None:
+        self._top = os.fspath(folder)
+        self._way_out = way_out
+        self._hashes = hashes
+        self._held: dict[str, bytes] = {}
+        self._room = HELD
+        self._paths: dict[str, str] = {}
+
+    def tree(self, found: Listing) -> Tree:
+        """Raises InputError for what cannot be read: a run might miss it."""
+        files = []
+        unreadable = [(p, why) for p, why in found.unreadable]
+        for path, info in found.files:
+            try:
+                files.append(self._file(path, info))
+            except OSError as e:
+                unreadable.append((path, e.strerror or str(e)))
+        if unreadable:
+            raise cannot_read(self._top, unreadable, self._way_out)
+        self._hashes.save()
+        holders = {
+            path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(found.links))
+        }
+        parents = {above for path in holders for above in (path, *_above(path)) if above}
+        folders = sorted(parents.union(found.folders))  # sorted: those above come first
+        return Tree(tuple(folders), tuple(files), tuple(found.links))
+
+    def path(self, sha256: str) -> Path:
+        return Path(f"{self._top}/{self._paths[sha256]}")
+
+    def content(self, file: File) -> bytes:
+        """Of a small one, as it was when it was read."""
+        if (data := self._held.get(file.sha256)) is not None:
+            return data
+        data = self._read(self._paths[file.sha256], file.size)
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise InputError(
+                f"{printable(self._paths[file.sha256])} changed while it was being sent",
+                hint="run the same command again",
+            )
+        return data
+
+    def _file(self, path: str, info: os.stat_result) -> File:
+        mark = stamp(info)
+        sha, size = self._hashes.known(path, mark), info.st_size
+        if not sha:
+            sha, size = self._hash(path, mark)
+        self._paths[sha] = path
+        return File(path, size, sha, bool(info.st_mode & 0o100))
+
+    def _hash(self, path: str, mark: Stamp) -> tuple[str, int]:
+        size = mark[0]
+        if size <= PACKED:
+            data = self._read(path, size)
+            sha, size = hashlib.sha256(data).hexdigest(), len(data)
+            if self._room >= size:
+                self._held[sha] = data
+                self._room -= size
+        else:
+            sha = self._hash_large(path, size)
+        self._hashes.add(path, mark, sha)
+        return sha, size
+
+    def _read(self, path: str, size: int) -> bytes:
+        fd = os.open(f"{self._top}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            data = os.read(fd, size)
+            while len(data) < size and (more := os.read(fd, size - len(data))):
+                data += more
+        finally:
+            os.close(fd)
+        return data
+
+    def _hash_large(self, path: str, size: int) -> str:
+        digest, left = hashlib.sha256(), size
+        with Path(f"{self._top}/{path}").open("rb", buffering=0) as file:
+            while left and (chunk := file.read(min(1 << 20, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+        if left:
+            raise OSError(None, "it became shorter while it was read")
+        return digest.hexdigest()
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def cannot_read(folder: str, unreadable: list[tuple[str, str]], way_out: str) -> InputError:
+    shown = [f"{printable(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
+    if more := len(unreadable) - len(shown):
+        shown.append(f"and {more} more")
+    return InputError(f"cannot read all of {folder}", why="\n".join(shown), hint=way_out)

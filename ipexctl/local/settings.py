@@ -1,0 +1,144 @@
+"""Where settings come from: environment, the project's ipexctl.toml, the user's config.toml.
+
+A flag on the command line goes before all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
+from ipexctl.errors import InputError
+
+PROJECT_FILE = "ipexctl.toml"
+# the first that is set counts
+VARIABLES = {
+    "hostfile": ("IPEXCTL_HOSTFILE", "I_MPI_HYDRA_HOST_FILE", "WCOLL", "PBS_NODEFILE"),
+    "ssh_config": ("IPEXCTL_SSH_CONFIG",),
+    "root": ("IPEXCTL_ROOT",),
+    "forks": ("IPEXCTL_FORKS",),
+}
+_MOST = 1 << 20
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_COMMANDS = ("doctor", "hosts", "init", "install", "run", "shell", "trust")
+_GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
+
+
+def load(environ: Mapping[str, str] = os.environ, folder: Path | None = None) -> dict[str, Setting]:
+    """Every setting that has a value. Raises InputError with file and line."""
+    found = _read(user_file(environ))
+    project = project_file(folder or Path.cwd())
+    found |= _read(project) if project else {}
+    return found | _from_environment(environ)
+
+
+def configured_hostfile(note: Callable[[str], None]) -> Path | None:
+    """For a command that names no host. A file that some other program is meant for is told of."""
+    setting = load().get("hostfile")
+    if setting is None:
+        return None
+    if setting.origin in VARIABLES["hostfile"]:
+        note(f"the hosts are from {setting.value}, by {setting.origin}")
+    return Path(setting.value)
+
+
+def configured_env() -> tuple[str, ...]:
+    """NAME=VALUE for the ranks, as --env takes it."""
+    setting = load().get("run.env")
+    return tuple(f"{name}={value}" for name, value in setting.value.items()) if setting else ()
+
+
+def document(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "command": "config",
+        "settings": {s.key: {"value": s.value, "origin": s.origin} for s in settings.values()},
+    }
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path.home() / ".config"
+    return folder / "ipexctl" / "config.toml"
+
+
+def project_file(folder: Path) -> Path | None:
+    """Here or in a folder above, like git; above only where it belongs to us or to root.
+
+    ssh_config may name programs: a file that somebody else put into /tmp must not count.
+    """
+    here = folder / PROJECT_FILE
+    if os.path.isfile(here):
+        return here
+    for parent in folder.parents:
+        path = parent / PROJECT_FILE
+        try:
+            if path.is_file() and path.stat().st_uid in (0, os.getuid()):
+                return path
+        except OSError:
+            return None
+        if os.path.exists(parent / ".git") or parent == Path.home():
+            return None
+    return None
+
+
+def defaults(settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
+    """Command -> option -> value, for those options that stand for one setting each.
+
+    Not the hostfile: hosts on the command line go before it. Not run.env: it is added to.
+    """
+    common = {k: settings[k].value for k in ("ssh_config", "root", "forks") if k in settings}
+    run = {k: settings[f"run.{k}"].value for k in ("n", "ppn") if f"run.{k}" in settings}
+    groups = {group: dict.fromkeys(commands, common) for group, commands in _GROUPS.items()}
+    return {**dict.fromkeys(_COMMANDS, common), **groups, "run": {**common, **run}}
+
+
+def _read(path: Path) -> dict[str, Setting]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MOST)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as e:
+        raise InputError(f"cannot read {path}", why=str(e)) from None
+    found = parse_settings(text, _shown(path))
+    for key in PATHS:
+        if key in found:
+            found[key] = _from_folder(path.parent, found[key])
+    return found
+
+
+def _from_folder(folder: Path, setting: Setting) -> Setting:
+    """A path is written as seen from the file that it stands in."""
+    try:
+        value = str(folder / Path(setting.value).expanduser())
+    except RuntimeError:
+        user = setting.value.partition("/")[0]
+        raise InputError(
+            f"{setting.origin}: {setting.key}: there is no user for {user} here",
+            hint=f"write ./{setting.value} for a file of that name",
+        ) from None
+    return Setting(setting.key, value, setting.origin)
+
+
+def _shown(path: Path) -> str:
+    """As short as the user would write it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
+    found = {}
+    for key, names in VARIABLES.items():
+        name = next((name for name in names if environ.get(name)), None)
+        if name:
+            text = environ[name]
+            value = int(text) if key == "forks" and _NUMBER.fullmatch(text) else text
+            found[key] = Setting(key, checked(key, value, name), name)
+    return found

@@ -1,0 +1,346 @@
+"""A Stack becomes a Lock: uv resolves on this machine for the hosts' Python and platform.
+
+Which index torch comes from is decided by trying: the user's own (a CPU build has the version
+X+cpu), else the table's index for torch alone, else the first of the user's that has X. If that is
+a CUDA build it is only named: somebody has to agree to it. Where Intel's packages may come from,
+pins.py says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.core.stack.requirements import NOTHING, Extra
+from ipexctl.core.stack.selection import Stack, requirements
+from ipexctl.core.stack.version_table import of_intel
+from ipexctl.errors import InputError
+from ipexctl.packages import index_logins
+from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, strays
+from ipexctl.packages.indexes import CERT_HINT, Indexes, plain
+from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
+
+Urls = Mapping[str, str]
+TOOLS_PYTHON = (3, 9)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A lock whose sizes may be unknown, and where each file (by sha256) can be fetched now.
+
+    `no_cpu_build`: why torch is a CUDA build; "" where it is not, or a lock had it already.
+    """
+
+    stack: Stack
+    lock: Lock
+    urls: Urls
+    no_cpu_build: str = ""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to ask for torch: the requirement, and the index that it alone comes from."""
+
+    torch: str
+    index: Pin | None = None
+    last: bool = False  # any of the user's indexes, and it may be a CUDA build
+
+    @property
+    def text(self) -> str:
+        return f"{self.torch} from {self.index.url if self.index else 'your indexes'}"
+
+
+@dataclass(frozen=True)
+class _Solved:
+    uv: Uv
+    way: _Way
+    wanted: tuple[str, ...]
+    pins: Pins
+    found: tuple[Found, ...]
+    constraints: tuple[str, ...] = ()
+
+
+def resolve(
+    candidates: Sequence[Stack],
+    indexes: Indexes,
+    environ: Mapping[str, str],
+    extra: Extra = NOTHING,
+) -> Resolved:
+    """The first candidate that torch can be had for, a CPU build before a CUDA build.
+
+    Raises InputError with what each way of getting torch answered.
+    """
+    search = _Search([Uv(stack, indexes, environ) for stack in candidates], extra)
+    solved = search.solved()
+    stack = solved.uv.stack
+    with ThreadPoolExecutor(1) as pool:
+        tools = pool.submit(lambda: _labelled(_tool(stack, indexes, environ)))
+        found, (tool,) = _labelled(solved), tools.result()
+    lock = Lock(
+        row=stack.row.name,
+        torch=stack.row.torch,
+        mpi=stack.mpi,
+        python=stack.python_text,
+        platform=stack.platform,
+        packages=tuple(sorted((f.package for f in found), key=lambda p: p.name)),
+        uv=tool.package,
+        requirements=extra.requirements,
+        constraints=extra.constraints,
+    )
+    urls = {f.package.sha256: f.url for f in (*found, tool)}
+    return Resolved(stack, lock, urls, search.no_cpu_build() if lock.cuda else "")
+
+
+def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved:
+    """uv runs no Python, so its wheel may be for a newer one than the hosts'."""
+    uv = _for_tools(stack, indexes, environ)
+    return _Solved(uv, _Way("uv"), ("uv",), {}, tuple(uv.compile(("uv",), {}, ALONE)))
+
+
+def _for_tools(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Uv:
+    return Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON), patch=None), indexes, environ)
+
+
+def _labelled(solved: _Solved) -> list[Found]:
+    """Each package with the kind of index that it came from."""
+    origins = solved.uv.origins(solved.wanted, solved.pins, constraints=solved.constraints)
+    row = solved.uv.stack.row
+    known = {plain(row.torch_index): "pytorch", plain(row.links): "intel"}
+
+    def kind(name: str) -> str:
+        url = origins.each.get(name, "")
+        return known.get(url) or ("default" if url == origins.default else "own")
+
+    return [
+        replace(f, package=replace(f.package, index=kind(f.package.name))) for f in solved.found
+    ]
+
+
+class _Search:
+    """For the stacks of one row, which differ in the Python."""
+
+    def __init__(self, uvs: Sequence[Uv], extra: Extra) -> None:
+        self._uvs = uvs
+        self._extra = extra
+        self._indexes = uvs[0].indexes
+        self._row = uvs[0].stack.row
+        self._reasons: dict[tuple[str, str], list[str]] = {}
+
+    def solved(self) -> _Solved:
+        """Each way for every Python before the next way: what the user set up comes first."""
+        usable = list(self._with_intel())
+        if found := self._try(usable, self._extra):
+            return found
+        if self._extra.requirements:
+            with_them = tuple(self._reasons)
+            if found := self._try(usable, NOTHING):
+                raise _does_not_go_with(found, with_them)
+        raise self._cannot_be_had()
+
+    def _try(self, usable: Sequence[tuple[Uv, Pins]], extra: Extra) -> _Solved | None:
+        for way in self._ways() if usable else ():
+            for uv, intel in usable:
+                try:
+                    return _one(uv, intel, way, extra)
+                except Unresolved as e:
+                    self._note(way.text, uv, str(e))
+                    if e.network and not way.index:
+                        return None  # the user's own indexes are in every way
+                    if e.network:
+                        break
+        return None
+
+    def no_cpu_build(self) -> str:
+        index = self._row.torch_index
+        said = [f"your indexes have no torch {self._row.torch}+cpu"]
+        if index in self._silent:
+            said.append(f"{index} gave no answer")
+        elif not self._indexes.no_index:
+            said.append(f"{index} has none that fits")
+        return ", and ".join(said)
+
+    @cached_property
+    def _silent(self) -> frozenset[str]:
+        """Those that give no answer. An index that cannot be reached takes its time to say so, and
+        where the user's own indexes have everything nobody needs to know."""
+        row = self._row
+        pins = [of_torch(row)] + ([Pin(row.links, "links" in row.flat)] if row.links else [])
+        if self._indexes.no_index:
+            return frozenset()
+        with ThreadPoolExecutor(len(pins)) as pool:
+            answers = list(pool.map(self._uvs[0].answers, pins))
+        return frozenset(p.url for p, answer in zip(pins, answers, strict=True) if not answer)
+
+    def _ways(self) -> Iterator[_Way]:
+        row, index = self._row, of_torch(self._row)
+        cpu, plainly = f"torch=={row.torch}+cpu", f"torch=={row.torch}"
+        yield _Way(cpu)
+        # a page of links has the CUDA builds too, and `+cu` sorts after `+cpu`
+        tables = _Way(cpu if index.flat else plainly, index)
+        if index.url in self._silent:
+            self._reasons[tables.text, "no answer"] = [self._uvs[0].stack.python_text]
+        elif not self._indexes.no_index:
+            yield tables
+        yield _Way(plainly, last=True)
+
+    def _with_intel(self) -> Iterator[tuple[Uv, Pins]]:
+        for uv in self._uvs:
+            try:
+                yield uv, intel_pins(uv, self._silent if of_intel(uv.stack.row) else ())
+            except Unresolved as e:
+                self._note("", uv, str(e))
+
+    def _note(self, asked: str, uv: Uv, why: str) -> None:
+        self._reasons.setdefault((asked, why), []).append(uv.stack.python_text)
+
+    def _cannot_be_had(self) -> InputError:
+        why = "\n".join(
+            f"{asked + ', ' if asked else ''}Python {', '.join(pythons)}: {why}"
+            for (asked, why), pythons in self._reasons.items()
+        )
+        return _cannot_be_had(self._uvs[0].stack, why)
+
+
+def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
+    named: Iterable[str] = ()
+    if way.index:
+        # the default index's builds of the others cannot load beside a CPU build of torch
+        beside = [name for name in ("torchvision", "torchaudio") if extra.names(name)]
+        pins = {**intel, **dict.fromkeys(["torch", *beside], way.index)}
+    else:
+        pins = {**intel, **(_home_of_torch(uv, way.torch) if way.last else {})}
+        # uv heeds a pin only for what is asked for by its name
+        named = (name for name in pins if name not in ("torch", *intel))
+    wanted = (way.torch, *named, *requirements(uv.stack), *extra.requirements)
+    found = uv.compile(wanted, pins, constraints=extra.constraints)
+    stray = strays((f.package for f in found), uv.stack.row, pins)
+    if stray and not uv.indexes.no_index:
+        raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
+    return _Solved(uv, way, wanted, pins, tuple(found), extra.constraints)
+
+
+def _home_of_torch(uv: Uv, torch: str) -> dict[str, Pin]:
+    """torch and what it needs, each pinned to torch's index if it is there.
+
+    An index that serves but a newer torch, or a newer triton, hides those of the next index.
+    """
+    origins = uv.origins((torch,), {}, *ANY_INDEX)
+    home = origins.each["torch"]
+    if home not in origins.indexes:
+        return {}  # a folder or page of wheels, which hides nothing
+    url = uv.indexes.with_login(home)
+    return {name: Pin(url) for name, place in origins.each.items() if place == home}
+
+
+def intel_pins(uv: Uv, silent: Iterable[str]) -> Pins:
+    """Where Intel's packages of the row are. Raises Unresolved."""
+    found = {name: _place(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
+    return {name: place for name, place in found.items() if place}
+
+
+def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None:
+    if uv.indexes.no_index:
+        return None  # all there is are the user's own folders
+    reasons = []
+    for place in places(uv.stack.row, name, uv.indexes):
+        where = plain(place.url) if place else "the default index"
+        if place and place.url in silent:
+            reasons.append(f"{where}: no answer")
+            continue
+        try:
+            uv.compile((f"{name}=={version}",), {name: place} if place else {}, ALONE)
+            return place
+        except Unresolved as e:
+            reasons.append(f"{where}: {e}")
+    raise Unresolved(f"{name} {version} is not to be had: {'; '.join(reasons)}")
+
+
+def _cannot_be_had(stack: Stack, why: str) -> InputError:
+    row = stack.row
+    title = row.title if row.ipex else f"torch {row.torch}"
+    hint = (
+        "--extra-index-url URL or --find-links FOLDER   # one that has torch "
+        f"{row.torch}+cpu; or another --torch or --python"
+    )
+    if row.ipex:
+        hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
+    if "401 Unauthorized" in why:
+        hint = index_logins.HINT.format("HOST")
+    elif "invalid peer certificate" in why:
+        hint = CERT_HINT.format("HOST")
+    return InputError(f"{title} cannot be had for {stack.platform}", why=why, hint=hint)
+
+
+def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:
+    """`found`: the same without what -r asks for."""
+    stack = found.uv.stack
+    return InputError(
+        f"what -r asks for does not go with {stack.title} on Python {stack.python_text}",
+        why="\n".join(why for asked, why in reasons if asked == found.way.text),
+        hint="change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
+        "then --find-links FOLDER",
+    )
+
+
+# --- a lock that is there already ----------------------------------------------------------------
+
+
+def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
+    """Where the files of a lock that is already there can be had: only the sha256 decides."""
+    uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
+    there: dict[str, Found] = {}  # by sha256
+    reasons: list[str] = []
+    for pins, options in _places_of(uv, lock, reasons):
+        for asked, files in ((uv, lock.packages), (tools, (lock.uv,))):
+            try:
+                lacking = [p for p in files if p.sha256 not in there]
+                there |= {f.package.sha256: f for f in _offered(asked, lacking, pins, options)}
+            except Unresolved as e:
+                reasons.append(str(e))
+        if all(p.sha256 in there for p in lock.files):
+            return {p.sha256: there[p.sha256].url for p in lock.files}
+    raise _not_located(lock, there, reasons)
+
+
+def _offered(uv: Uv, files: Sequence[Package], pins: Pins, options: Sequence[str]) -> list[Found]:
+    """All wheels of these versions: the index may have others for the hosts by now."""
+    exact = [f"{p.name}=={p.version}" for p in files]
+    kept = {name: pin for name, pin in pins.items() if name in {p.name for p in files}}
+    return uv.wheels(exact, kept, ALONE, *options) if files else []
+
+
+def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
+    """Where the lock says that they were, then wherever else they could be."""
+    try:
+        intel = intel_pins(uv, ())
+    except Unresolved as e:
+        reasons.append(str(e))
+        return
+    torch = {"torch": of_torch(uv.stack.row)}
+    if not any(p.index == "pytorch" for p in lock.packages):
+        torch = {}
+    default = uv.origins((), {}).default
+    theirs = {
+        p.name: Pin(uv.indexes.with_login(default)) for p in lock.files if p.index == "default"
+    }
+    yield {**theirs, **torch, **intel} if default else intel, ()
+    yield intel, ANY_INDEX
+    if not uv.indexes.no_index:
+        yield {**intel, "torch": of_torch(uv.stack.row)}, ANY_INDEX
+
+
+def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str]) -> InputError:
+    hint = "rm ipexctl.lock   # resolves afresh"
+    names = {f.package.name for f in there.values()}
+    others = [p for p in lock.files if p.sha256 not in there and p.name in names]
+    if not others:
+        what = "what ipexctl.lock names cannot be had from your indexes"
+        return InputError(what, why="\n".join(dict.fromkeys(reasons)), hint=hint)
+    return InputError(
+        f"your indexes have another {others[0].file} than ipexctl.lock",
+        why=f"nothing there has sha256 {others[0].sha256}",
+        hint=hint,
+    )

@@ -1,0 +1,206 @@
+"""uv's resolver for one Stack: requirements and pins in, wheels and their addresses out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ipexctl.core import toml
+from ipexctl.core.stack.lock_file import Package
+from ipexctl.core.stack.selection import Stack
+from ipexctl.errors import NotHere
+from ipexctl.packages.index_pins import Pin, Pins, project
+from ipexctl.packages.indexes import Indexes, plain
+
+TIMEOUT = 600
+ANY_INDEX = ("--index-strategy", "unsafe-first-match")
+ALONE = "--no-deps"
+_NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer")
+_LOGIN = re.compile(r"://[^\s/]*@")
+_REFUSED = re.compile(r"An index[^(\n]* \(([^)\s]+)\).*\b(401 Unauthorized|403 Forbidden)")
+_NAMED = re.compile(r"([a-z0-9-]+)==")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One wheel of a resolution, and where it can be fetched now."""
+
+    package: Package
+    url: str
+
+
+@dataclass(frozen=True)
+class Origins:
+    """The index that each package of a resolution came from, of these; folders are none."""
+
+    indexes: tuple[str, ...]  # the default one first; () without any
+    each: Mapping[str, str]
+
+    @property
+    def default(self) -> str:
+        return self.indexes[0] if self.indexes else ""
+
+
+class Unresolved(Exception):
+    @property
+    def network(self) -> bool:
+        """The index could not be asked, so asking it again for another Python is of no use."""
+        return bool(_NO_ANSWER.search(str(self)))
+
+
+class Uv:
+    def __init__(self, stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> None:
+        self.stack = stack
+        self.indexes = indexes
+        self._binary = find_uv(environ)
+        self._environ = {**environ, **indexes.environ()}
+        if indexes.cert:
+            self._environ.setdefault("SSL_CERT_FILE", indexes.cert)
+        self._environ.setdefault("UV_HTTP_RETRIES", "2")
+        # if ours is none that uv can use, it would ask the network for one
+        self._environ["UV_PYTHON_DOWNLOADS"] = "never"
+
+    def compile(
+        self,
+        wanted: Sequence[str],
+        pins: Pins,
+        *options: str,
+        constraints: Sequence[str] = (),
+    ) -> list[Found]:
+        """One wheel for each package of the resolution. Raises Unresolved with uv's words."""
+        return [wheels[0] for wheels in self._resolved(project(wanted, pins, constraints), options)]
+
+    def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[Found]:
+        """Every wheel of each package that the hosts can load. Raises Unresolved."""
+        return [w for wheels in self._resolved(project(wanted, pins), options) for w in wheels]
+
+    def origins(
+        self,
+        wanted: Sequence[str],
+        pins: Pins,
+        *options: str,
+        constraints: Sequence[str] = (),
+    ) -> Origins:
+        """The same resolution, by where it came from: uv's pylock.toml does not tell."""
+        told = ("--no-annotate", "--emit-index-annotation", "--emit-index-url")
+        text = project(wanted, pins, constraints)
+        return read_origins(self._compile(text, "out.txt", *told, *options))
+
+    def answers(self, pin: Pin) -> bool:
+        """Does this index give any answer? Asked shortly: it is one of several places."""
+        place = ("--no-index", "--find-links") if pin.flat else ("--default-index",)
+        short = {"UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "1"}
+        environ = {**short, **{k: v for k, v in self._environ.items() if k != "UV_HTTP_RETRIES"}}
+        # what the user configured has its own time to answer
+        for name in ("UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_DEFAULT_INDEX"):
+            environ.pop(name, None)
+        trusted = Indexes(trusted=self.indexes.trusted).arguments()
+        try:
+            options = (ALONE, *place, pin.url, *trusted)
+            self._run(project(("torch",), {}), "out.txt", options, environ)
+        except Unresolved as e:
+            return not e.network
+        return True
+
+    def _resolved(self, text: str, options: Sequence[str]) -> list[list[Found]]:
+        lock = self._compile(text, "pylock.toml", "--format", "pylock.toml", *options)
+        return [_found(raw) for raw in toml.loads(lock)["packages"]]
+
+    def _compile(self, text: str, out: str, *options: str) -> str:
+        return self._run(text, out, (*self.indexes.arguments(), *options), self._environ)
+
+    def _run(self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str]) -> str:
+        with tempfile.TemporaryDirectory(prefix="ipexctl-") as folder:
+            Path(folder, "pyproject.toml").write_text(text, "utf-8")
+            command = (
+                self._binary, "pip", "compile", "pyproject.toml", "--output-file", out,
+                "--quiet", "--no-header", "--only-binary", ":all:",
+                # else uv asks every Python that it finds here, each time, for seconds
+                "--python", sys.executable, "--python-version", self.stack.python_full,
+                "--python-platform", self.stack.platform,
+                *options,
+            )  # fmt: skip
+            try:
+                done = subprocess.run(
+                    command, cwd=folder, env=environ, capture_output=True, text=True,
+                    timeout=TIMEOUT, stdin=subprocess.DEVNULL,
+                )  # fmt: skip
+            except OSError as e:
+                raise NotHere(f"cannot run {self._binary}", why=str(e)) from None
+            except subprocess.TimeoutExpired:
+                raise Unresolved(f"uv gave no answer in {TIMEOUT} s") from None
+            if done.returncode:
+                raise Unresolved(_last_words(done.stderr))
+            return Path(folder, out).read_text("utf-8")
+
+
+def find_uv(environ: Mapping[str, str]) -> str:
+    try:
+        import uv
+
+        return os.fsdecode(uv.find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        pass
+    found = shutil.which("uv", path=environ.get("PATH"))
+    if found is None:
+        raise NotHere("uv is not on this machine", hint="pip install uv")
+    return found
+
+
+def read_origins(text: str) -> Origins:
+    """uv's `--emit-index-url --emit-index-annotation`; it stars passwords in one of them."""
+    name = ""
+    indexes: list[str] = []
+    each: dict[str, str] = {}
+    for line in text.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word in ("--index-url", "--extra-index-url"):
+            indexes.append(plain(rest))
+        elif named := _NAMED.match(line):
+            name = named[1]
+        elif rest.startswith("from ") and name:
+            each[name] = plain(rest.removeprefix("from "))
+    return Origins(tuple(indexes), each)
+
+
+def _found(raw: Mapping[str, Any]) -> list[Found]:
+    wheels = [_wheel(raw, wheel) for wheel in raw.get("wheels", ())]
+    known = [w for w in wheels if w.url and w.package.sha256]
+    if not known:
+        raise Unresolved(f"{raw['name']} {raw.get('version', '')} has no wheel with a sha256")
+    return known
+
+
+def _wheel(raw: Mapping[str, Any], wheel: Mapping[str, Any]) -> Found:
+    url = wheel.get("url") or _file_url(wheel.get("path", ""))
+    file = wheel.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    sha256 = wheel.get("hashes", {}).get("sha256", "")
+    return Found(Package(raw["name"], raw["version"], file, sha256, wheel.get("size", 0)), url)
+
+
+def _file_url(path: str) -> str:
+    return Path(path).absolute().as_uri() if path else ""
+
+
+def _last_words(stderr: str) -> str:
+    # uv's hints are about its own options, and not every uv stars passwords in addresses
+    told, _, hints = _LOGIN.sub("://", stderr).partition("\nhint: ")
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    starts = [i for i, line in enumerate(lines) if line.startswith(("error:", "× "))]
+    # one sentence may be wrapped over many lines, where COLUMNS says so
+    text = " ".join(lines[starts[-1] :] if starts else lines[-4:])
+    for noise in ("error: No solution found when resolving dependencies ", "cause: Because "):
+        text = text.removeprefix(noise)
+    text = text.replace("ipexctl-environment depends on", "this stack needs")
+    text = text.partition(", we can conclude that your requirements are unsatisfiable")[0]
+    refused = "".join(f"; {url} answered {words}" for url, words in _REFUSED.findall(hints))
+    return text[:600] + refused[:300] or "uv failed without a word"

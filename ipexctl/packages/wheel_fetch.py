@@ -1,0 +1,223 @@
+"""Files from package indexes into the controller's store: each once, resumed, checked.
+
+Nothing here decides what to fetch; a file that hasn't the locked sha256 is thrown away.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import queue
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from ipexctl.core.model import Blob
+from ipexctl.core.stack.fetch_policy import Sample
+from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.errors import InputError, IpexctlError, NotHere
+from ipexctl.hosts.blob_store import Damaged, Store, hash_of
+from ipexctl.packages import index_logins
+from ipexctl.packages.download import Broken, Download
+from ipexctl.packages.http_opener import Opener
+from ipexctl.packages.indexes import CERT_HINT, Indexes
+
+CHUNK = 1 << 20
+ASK = 10  # for a file's size
+AT_ONCE = 4
+HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
+AGAIN = "run the same command again: what is here is not fetched twice"
+GONE = "rm -f ipexctl.lock   # the next install resolves afresh"
+
+OnBytes = Callable[[int], None]
+
+
+class FetchFailed(IpexctlError):
+    """An index didn't give a file it had named."""
+
+    slug = "fetch"
+
+
+class Fetcher:
+    """`fetched`: bytes that came over the network; `done`: with what earlier tries had left."""
+
+    def __init__(
+        self, store: Store, indexes: Indexes, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self.store = store
+        self.fetched = self.done = 0
+        self._counting = threading.Lock()
+        self._over = threading.Event()
+        self._opener = Opener(indexes, environ)
+
+    def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
+        """Afterwards all the files are in the store. After one failure no other is begun."""
+        self._over.clear()
+        todo: queue.SimpleQueue[Package] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        for file in files:
+            todo.put(file)
+
+        def work() -> None:
+            with suppress(queue.Empty):
+                while not self._over.is_set():
+                    file = todo.get_nowait()
+                    ended.put(self._outcome(file, urls[file.sha256], on_bytes))
+
+        for _ in range(min(AT_ONCE, len(files))):
+            # daemons: who presses Ctrl-C does not wait for a server that says nothing
+            threading.Thread(target=work, daemon=True).start()
+        try:
+            for _ in files:
+                if problem := ended.get():
+                    raise problem
+        finally:
+            self._over.set()
+
+    def add(self, name: str, url: str, *, sha256: str = "") -> Blob:
+        """A file of which nobody has said the size, and perhaps not the content."""
+        file = Package("", "", name, sha256)
+        with tempfile.TemporaryFile() as out:
+            try:
+                if urlsplit(url).scheme == "file":
+                    self._copy(file, url, out, lambda n: None)
+                else:
+                    download = Download(self._opener.open)
+                    download.into(out, url, HEADERS, lambda n: self._count(n, n))
+            except Broken as e:
+                what = f"{urlsplit(url).hostname} did not give {name}"
+                hint = _hint(e, url) or "run the same command again"
+                raise FetchFailed(what, why=str(e), hint=hint) from None
+            except OSError as e:
+                raise NotHere(f"cannot keep {name} here", why=e.strerror or str(e)) from None
+            out.seek(0)
+            return self.store.add(name, iter(lambda: out.read(CHUNK), b""), sha256=sha256)
+
+    def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
+        """The lock with the size of every file, as far as somebody tells it without sending it."""
+        with ThreadPoolExecutor(8) as pool:
+            known = list(pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files))
+        n = len(lock.packages)
+        return replace(lock, packages=tuple(known[:n]), uv=known[n])
+
+    def samples(self, urls: Sequence[str], size: int, seconds: float) -> list[Sample]:
+        """The beginning of each file, for so long at most: what came, and how long it took."""
+        with ThreadPoolExecutor(max(1, len(urls))) as pool:
+            return list(pool.map(lambda url: self._sample(url, size, seconds), urls))
+
+    def _sample(self, url: str, size: int, seconds: float) -> Sample:
+        began, came = time.monotonic(), 0
+        headers = {**HEADERS, "Range": f"bytes=0-{size - 1}"}
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with self._opener.open(request, timeout=seconds) as answer:
+                while came < size and time.monotonic() - began < seconds:
+                    if not (piece := answer.read1(min(1 << 16, size - came))):
+                        break
+                    came += len(piece)
+        except (OSError, http.client.HTTPException, ValueError):
+            came = 0
+        return came, time.monotonic() - began
+
+    def _sized(self, file: Package, url: str) -> Package:
+        if file.size or not url:
+            return file
+        if self.store.has(file.blob):
+            return replace(file, size=self.store.path(file.blob).stat().st_size)
+        request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
+        try:
+            with self._opener.open(request, timeout=ASK) as answer:
+                return replace(file, size=int(answer.headers.get("Content-Length") or 0))
+        except (OSError, http.client.HTTPException, ValueError):
+            return file
+
+    def _outcome(self, file: Package, url: str, on_bytes: OnBytes) -> BaseException | None:
+        try:
+            self._one(file, url, on_bytes)
+        except BaseException as e:  # raised again by who waits for it
+            return e
+        return None
+
+    def _one(self, file: Package, url: str, on_bytes: OnBytes) -> None:
+        try:
+            self.store.fill(file.blob, lambda out: self._complete(file, url, out, on_bytes))
+        except Damaged as e:
+            raise FetchFailed(
+                f"{file.file} is not the file that was locked",
+                why=f"sha256 {e} instead of {file.sha256}; it was thrown away",
+                hint=f"run the same command again; if that does not help: {GONE}",
+            ) from None
+        except OSError as e:
+            raise self.store.cannot_keep(file.file, e) from None
+
+    def _complete(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
+        if urlsplit(url).scheme == "file":
+            return self._copy(file, url, out, on_bytes)
+        had = out.seek(0, os.SEEK_END)
+        self._count(had, 0)
+
+        def count(n: int) -> None:
+            self._count(n, n)
+            on_bytes(n)
+
+        try:
+            download = Download(self._opener.open)
+            download.into(out, url, HEADERS, count)
+            if had and hash_of(out) != file.sha256:  # what was left was not of this file
+                out.truncate(0)
+                self._count(-had, 0)
+                download.into(out, url, HEADERS, count)
+        except Broken as e:
+            raise FetchFailed(
+                f"{urlsplit(url).hostname} did not give {file.file}",
+                why=_words(e, out.seek(0, os.SEEK_END)),
+                hint=_hint(e, url) or (GONE if e.status in (404, 410) else AGAIN),
+            ) from None
+
+    def _count(self, done: int, fetched: int) -> None:
+        with self._counting:
+            self.done += done
+            self.fetched += fetched
+        if self._over.is_set():
+            raise FetchFailed("another file could not be fetched")
+
+    def _copy(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
+        out.truncate(0)
+        try:
+            with Path(url2pathname(urlsplit(url).path)).open("rb") as source:
+                while chunk := source.read(CHUNK):
+                    out.write(chunk)
+                    self._count(len(chunk), 0)
+                    on_bytes(len(chunk))
+        except FileNotFoundError as e:
+            raise InputError(f"{file.file} is gone from its folder", why=str(e)) from None
+
+
+def _words(e: Broken, kept: int) -> str:
+    return f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e)
+
+
+def _hint(e: Broken, url: str) -> str:
+    """For what no second try would change."""
+    if e.untrusted:
+        return CERT_HINT.format(e.untrusted)
+    return index_logins.HINT.format(urlsplit(url).hostname) if e.status in (401, 403) else ""
+
+
+def sized(lock: Lock, store: Store) -> Lock:
+    """The lock with the sizes of the files in the store."""
+
+    def with_size(p: Package) -> Package:
+        return p if p.size else replace(p, size=store.path(p.blob).stat().st_size)
+
+    return replace(lock, packages=tuple(map(with_size, lock.packages)), uv=with_size(lock.uv))

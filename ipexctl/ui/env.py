@@ -1,0 +1,207 @@
+"""What `env ls`, `env diff`, `env rm` and `install --rollback` show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.sizes import human
+from ipexctl.core.stack.env_changes import Drift, usual
+from ipexctl.core.stack.env_list import Env, Shelf
+from ipexctl.core.stack.package_changes import between
+from ipexctl.ui.console import print_lines, stderr_console, stdout_console
+from ipexctl.ui.install import host_documents, host_lines
+from ipexctl.verbs.env import Back, Compared, Kept, Removal, Removed
+
+T = TypeVar("T")
+
+
+# --- env ls --------------------------------------------------------------------------------------
+
+
+def kept_text(kept: Kept) -> str:
+    """Hosts that have the same are said once."""
+    return _folded(kept.shelves, lambda shelf: shelf.host, _shelf_lines)
+
+
+def _shelf_lines(shelf: Shelf) -> tuple[str, ...]:
+    n = len(shelf.envs)
+    count = f"{n} environment{'s' * (n != 1)}" if n else "no environments"
+    head = f"{count} in {shelf.root}, {human(shelf.blobs)} of wheels"
+    return (head, *(_env_line(shelf, env) for env in shelf.envs))
+
+
+def _env_line(shelf: Shelf, env: Env) -> str:
+    use = {shelf.previous: "previous", shelf.current: "current"}.get(env.key, "unused")
+    state = ("proved" if env.proved else "not proved") if env.whole else "not whole"
+    state = "changed" if env.changed else state
+    return f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
+
+
+def _folded(
+    found: Sequence[T], host: Callable[[T], str], lines: Callable[[T], Iterable[str]]
+) -> str:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        groups.setdefault(tuple(lines(one)), []).append(host(one))
+    text = ""
+    for (head, *rest), names in groups.items():
+        text += "".join(f"{line}\n" for line in (f"{fold(names)}: {head}", *rest))
+    return text
+
+
+def kept_document(kept: Kept) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "hosts": [_shelf_document(shelf) for shelf in kept.shelves],
+        "failed": host_documents(kept.recaps),
+        "exit_code": kept.exit_code,
+    }
+
+
+def _shelf_document(shelf: Shelf) -> dict[str, Any]:
+    return {
+        "host": shelf.host,
+        "root": shelf.root,
+        "current": shelf.current or None,
+        "previous": shelf.previous or None,
+        "environments": [
+            {"key": e.key, "whole": e.whole, "proved": e.proved, "bytes": e.size, "title": e.title}
+            for e in shelf.envs
+        ],
+        "blob_bytes": shelf.blobs,
+    }
+
+
+def show_kept(kept: Kept) -> None:
+    print(kept_text(kept), end="")
+    print_lines(stdout_console(), host_lines(kept.recaps) if kept.recaps else [])
+
+
+# --- env diff ------------------------------------------------------------------------------------
+
+
+def compared_text(compared: Compared) -> str:
+    """Hosts that have the same are said once."""
+    drifts = compared.drifts
+    key = usual(drifts)
+    packages = next((dict(d.packages) for d in drifts if d.current == key), {})
+    others = len({d.current for d in drifts}) > 1
+    return _folded(
+        drifts,
+        lambda d: d.host,
+        lambda d: [*_drift_lines(d), *(_other_lines(d, key, packages) if others else ())],
+    )
+
+
+def _drift_lines(d: Drift) -> list[str]:
+    if not d.current:
+        return [f"no environment in {d.root}"]
+    lines = [f"  {c}" for c in d.changed] + [f"  {path} {what}" for path, what in d.files]
+    lines += [f"  {d.more} more files"] if d.more else []
+    n = len(d.packages)
+    how = "changed by hand" if d.by_hand else f"as built: {n} packages, {d.looked} files"
+    return [f"{d.current}  {how}", *lines]
+
+
+def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
+    """What sets its environment apart from the one that most hosts have."""
+    if d.current == key or not d.current:
+        return []
+    return [f"  than {key}:", *(f"    {c}" for c in between(packages, dict(d.packages)))]
+
+
+def compared_document(compared: Compared) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "hosts": [_drift_document(d) for d in compared.drifts],
+        "failed": host_documents(compared.recaps),
+        "next": compared.mend or None,
+        "exit_code": compared.exit_code,
+    }
+
+
+def _drift_document(d: Drift) -> dict[str, Any]:
+    return {
+        "host": d.host,
+        "root": d.root,
+        "current": d.current or None,
+        "packages": dict(d.packages),
+        "changed": [{"package": c.package, "was": c.was, "now": c.now} for c in d.changed],
+        "files": [{"path": path, "what": what} for path, what in d.files],
+        "more_files": d.more,
+        "files_looked_at": d.looked,
+        "files_read": d.read,
+    }
+
+
+def show_compared(compared: Compared) -> None:
+    print(compared_text(compared), end="")
+    print_lines(stdout_console(), host_lines(compared.recaps) if compared.recaps else [])
+    if compared.mend:
+        print(f"\nnext: {compared.mend}")
+
+
+# --- env rm --------------------------------------------------------------------------------------
+
+
+def removal_text(removals: Sequence[Removal]) -> str:
+    return _folded(removals, lambda r: r.host, _removal_lines)
+
+
+def _removal_lines(r: Removal) -> list[str]:
+    lines = [f"{human(r.bytes)}" if r.removed or r.blobs else "nothing"]
+    lines += [f"  {key}  {human(size):>9}" for key, size in r.removed]
+    lines += [f"  {r.blobs} wheels that no environment needs  {human(r.blob_bytes)}"] * bool(
+        r.blobs
+    )
+    return [*lines, *(f"  {key}  stays: {why}" for key, why in r.kept)]
+
+
+def show_going(removals: Sequence[Removal]) -> None:
+    stderr_console().print(f"to be removed:\n{removal_text(removals)}", end="", soft_wrap=True)
+
+
+def show_removed(removed: Removed) -> None:
+    title = "removed:" if removed.done else "nothing was removed; it would be:"
+    print(f"{title}\n{removal_text(removed.removals)}", end="")
+    print_lines(stdout_console(), host_lines(removed.recaps) if removed.recaps else [])
+
+
+def removed_document(removed: Removed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "done": removed.done,
+        "hosts": [
+            {
+                "host": r.host,
+                "environments": [{"key": key, "bytes": size} for key, size in r.removed],
+                "kept": [{"key": key, "why": why} for key, why in r.kept],
+                "blobs": r.blobs,
+                "bytes": r.bytes,
+            }
+            for r in removed.removals
+        ],
+        "failed": host_documents(removed.recaps),
+        "exit_code": removed.exit_code,
+    }
+
+
+# --- install --rollback --------------------------------------------------------------------------
+
+
+def show_back(back: Back) -> None:
+    print_lines(stdout_console(), host_lines(back.recaps))
+    if back.key and not back.check:
+        print("ipexctl.lock stays what it is: the next install goes by it")
+
+
+def back_document(back: Back) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "check": back.check,
+        "environment": back.key or None,
+        "hosts": host_documents(back.recaps),
+        "exit_code": back.exit_code,
+    }

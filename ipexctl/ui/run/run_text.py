@@ -1,0 +1,128 @@
+"""The words of a run: its headline, its status line, a line's prefix, sizes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import LaunchPlan
+from ipexctl.core.run import mpi
+from ipexctl.core.run.merge_lines import Group, ranges
+from ipexctl.core.run.outcome import Load, Tally
+from ipexctl.core.sizes import short
+
+COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal numbers them
+RESET = "\x1b[0m"
+
+
+def write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
+        # what is left in the buffer must not be tried again when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def colour_of(rank: int) -> int:
+    return COLOURS[rank % len(COLOURS)]
+
+
+def closed(text: str) -> str:
+    """Colours that a line leaves open end with it."""
+    return text + RESET if "\x1b" in text else text
+
+
+class Prefixes:
+    """`node02 r05` for a rank; `node02 x4`, `all x16` or `r0-3,9 x5` for several, as wide."""
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        self._wide = max(3, *(len(h.host) for h in plan.hosts))
+        self._digits = max(2, len(str(plan.world_size - 1)))
+        self._host = {p.rank: h.host for h in plan.hosts for p in h.ranks}
+        self._ranks = {h.host: len(h.ranks) for h in plan.hosts}
+
+    def __call__(self, host: str, rank: int) -> str:
+        return f"{host:{self._wide}} r{rank:0{self._digits}d}"
+
+    def of_group(self, group: Group) -> str:
+        if len(group.ranks) == 1:
+            rank = group.ranks[0]
+            return self(self._host[rank], rank)
+        many = f"x{len(group.ranks)}"
+        return f"{self._who(group.ranks):{self._wide}} {many:{self._digits + 1}}"
+
+    def _who(self, ranks: Sequence[int]) -> str:
+        if len(ranks) == len(self._host):
+            return "all"
+        hosts = {self._host[rank] for rank in ranks}
+        if len(hosts) == 1 and len(ranks) == self._ranks[host := hosts.pop()]:
+            return host
+        named = f"r{ranges(ranks)}"
+        return named if len(named) <= max(self._wide, 24) else f"{named[:22]}.."
+
+
+def headline(run_id: str, plan: LaunchPlan) -> str:
+    hosts = fold([h.host for h in plan.hosts])
+    many = f" ({len(plan.hosts)} hosts)" if len(hosts) > 30 else ""
+    backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
+    return (
+        f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{many}, "
+        f"{mpi.title(plan.mpi)}, {backend} at {plan.master}"
+    )
+
+
+def status(tally: Tally, *, bare: bool, width: int) -> str:
+    parts = [(f" {clock(tally.seconds)}  {tally.alive} of {tally.ranks} ranks up", 1)]
+    parts += [(f"  {tally.done} done", 32)] if tally.done else []
+    parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
+    room = width - sum(len(part) for part, _ in parts)
+    parts += [(loads, 2)] if (loads := _loads(tally, room)) else []
+    text = "".join(part for part, _ in parts)
+    if bare or len(text) > width:
+        return text[:width]
+    return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+
+
+def clock(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, rest = divmod(whole, 3600)
+    return (
+        f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{whole // 60}:{rest % 60:02d}"
+    )
+
+
+def _loads(tally: Tally, room: int) -> str:
+    """Each host's CPU and memory; where they do not fit, the least and the most."""
+    each = "".join(f"  {host} {_load(load)}" for host, load in tally.loads)
+    if len(each) <= room:
+        return each
+    cpus = sorted(load.cpu for _, load in tally.loads if load.cpu is not None)
+    mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
+    text = f"  cpu {_span(cpus[0], cpus[-1])}" if cpus else ""
+    text += f"  mem {_span(mems[0][0], mems[-1][0])}" if mems else ""
+    most = f" ({mems[-1][1]})" if mems else ""
+    return text + most if len(text + most) <= room else text if len(text) <= room else ""
+
+
+def _span(low: float, high: float) -> str:
+    a, b = f"{low:.0%}", f"{high:.0%}"
+    return a if a == b else f"{a}..{b}"
+
+
+def _load(load: Load) -> str:
+    cpu = "?" if load.cpu is None else f"{load.cpu:.0%}"
+    return f"{cpu} {short(load.used)}" if load.used is not None else cpu
+
+
+def _memory(load: Load) -> float | None:
+    return load.used / load.total if load.used is not None and load.total else None

@@ -1,0 +1,172 @@
+"""The end of a run in words: what failed first and what to do about it; what the run took."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.run.merge_lines import ranges
+from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause, slowest
+from ipexctl.core.run.rank_exchange import TRAINED_ALONE, Verdict, sentence
+from ipexctl.core.run.run_state import RankEnd, plain, unmarked
+from ipexctl.core.sizes import short
+from ipexctl.errors import printable
+from ipexctl.ui.run.run_text import clock, count
+
+MOST = 8  # ranks that are named
+
+
+def ending(result: RunResult) -> list[Text]:
+    lines = [] if result.exit_code == 0 else _box(result)
+    return lines + [Text(printable(line.plain), line.style) for line in _card(result)]
+
+
+def _box(result: RunResult) -> list[Text]:
+    if result.ended_by == "interrupted":
+        return [Text(""), Text(result.cause, "bold yellow")]
+    lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
+    lines += [Text(f"  | {plain(t)}") for t in _last_words(result.tail)]
+    lines += _known(result)
+    if result.same:
+        who = count(len(result.same), "more rank")
+        lines.append(Text(f"  {who} failed in the same way: {_names(result.same)}"))
+    if result.victims:
+        names = _names(result.victims)
+        lines.append(Text(f"  after it, and most likely because of it: {names}", "dim"))
+    if result.again:
+        lines.append(Text(f"  again: {result.again}"))
+    return lines
+
+
+def _last_words(tail: Sequence[str]) -> Sequence[str]:
+    """From Python's traceback on, where there is one."""
+    tail = [unmarked(t) for t in tail]
+    start = next((i for i, t in enumerate(tail) if t.startswith("Traceback (most recent")), 0)
+    return tail[start:]
+
+
+def _known(result: RunResult) -> list[Text]:
+    from ipexctl.local.shipped_tables import failures
+
+    known = known_cause(result, failures())
+    if known is None:
+        return []
+    return [
+        Text(f"  known: {known.title}   (ipexctl explain {known.slug})", "bold"),
+        Text(f"  why: {known.why}"),
+        Text(f"  try: {known.fix}"),
+    ]
+
+
+def _names(ends: Sequence[RankEnd]) -> str:
+    if len(ends) <= 3:
+        return ", ".join(f"rank {e.rank} ({e.host})" for e in ends)
+    return f"ranks {ranges([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
+
+
+def _card(result: RunResult) -> list[Text]:
+    good = result.exit_code == 0
+    word = "done" if good else f"exit code {result.exit_code}"
+    lines = [
+        Text(""),
+        Text(
+            f"{word}: {count(result.plan.world_size, 'rank')} on "
+            f"{count(len(result.plan.hosts), 'host')} in {_time(result.seconds)}",
+            "bold green" if good else "bold red",
+        ),
+    ]
+    if result.aborted:
+        ranks = ", ".join(map(str, result.aborted[:MOST]))
+        lines.append(
+            Text(
+                f"  torch-ccl aborted {count(len(result.aborted), 'rank')} ({ranks}) while Python "
+                "shut down, as it often does: their work was done   "
+                "(ipexctl explain ccl-abort-at-exit)"
+            )
+        )
+    lines += _exchange(result)
+    lines += [Text(f"  {text}") for text in _loads(result.hosts)]
+    lines += _slowest(result)
+    return lines + _left(result)
+
+
+def _exchange(result: RunResult) -> list[Text]:
+    found = result.exchange
+    if found is None or result.ended_by == "not-together":  # then it is the headline
+        return []
+    text = f"  {sentence(found, result.plan.world_size)}"
+    if found.alarming:
+        hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
+        return [Text(text, "bold yellow"), Text(hint, "yellow")]
+    if found.verdict is Verdict.ALONE and found.steps:
+        return [Text(f"{text}; its code joins no group (ipexctl explain {TRAINED_ALONE})")]
+    return [Text(text)]
+
+
+def _short(folder: str) -> str:
+    """Below the folder that the user is in, where it is."""
+    try:
+        below = os.path.relpath(folder)
+    except OSError:  # the folder that the user is in is gone
+        return folder
+    return folder if below.startswith("..") else below
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
+
+
+def _loads(hosts: Sequence[HostEnd]) -> list[str]:
+    """A line for each host; of many, the busiest and the idlest are enough."""
+    told = [h for h in hosts if h.load.cpu is not None or h.load.used is not None]
+    if len(told) > MOST:
+        told.sort(key=lambda h: h.load.cpu or 0.0)
+        told = [*told[:2], *told[-2:]]
+    same: dict[str, list[str]] = {}
+    for host in told:
+        same.setdefault(_load(host), []).append(host.host)
+    wide = max(map(len, map(fold, same.values())), default=0)
+    return [f"{fold(hosts):{wide}}  {load}" for load, hosts in same.items()]
+
+
+def _load(host: HostEnd) -> str:
+    parts = [] if host.load.cpu is None else [f"CPUs {host.load.cpu:.0%} busy"]
+    if host.load.used is not None:
+        whole = f" of {short(host.load.total)}" if host.load.total else ""
+        parts.append(f"memory {short(host.load.used)}{whole} at most")
+    return ", ".join(parts)
+
+
+def _slowest(result: RunResult) -> list[Text]:
+    pair = slowest(result.ends)
+    if result.exit_code or pair is None or pair[0].usage is None or pair[1].usage is None:
+        return []
+    (last, quick) = pair
+    slow, fast = pair[0].usage.seconds, pair[1].usage.seconds
+    return [
+        Text(
+            f"  slowest: rank {last.rank} ({last.host}) {_time(slow)}; "
+            f"fastest: rank {quick.rank} ({quick.host}) {_time(fast)}"
+        )
+    ]
+
+
+def _left(result: RunResult) -> list[Text]:
+    """What is on the hosts and here after the run."""
+    unasked = [h.host for h in result.hosts if h.survivors is None]
+    left = sum(h.survivors or 0 for h in result.hosts)
+    lines = [Text(f"  processes left on the hosts: {left}")]
+    if unasked:
+        lines.append(Text(f"  could not look on: {fold(unasked)}", "red"))
+    if result.hidden:
+        lines.append(Text(f"  {count(result.hidden, 'line')} known to be harmless not shown"))
+    for logs in dict.fromkeys(h.logs for h in result.hosts if h.logs):
+        hosts = fold([h.host for h in result.hosts if h.logs == logs])
+        lines.append(Text(f"  logs on {hosts}: {logs}"))
+    if result.kept.folder:
+        lines.append(Text(f"  logs here: {_short(result.kept.folder)}/logs"))
+    lines += [Text(f"  {text}", "yellow") for text in result.kept.trouble]
+    return lines + [Text(f"  {text}") for text in result.kept.outputs]

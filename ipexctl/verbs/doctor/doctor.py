@@ -1,0 +1,174 @@
+"""doctor: ask all hosts what they are, let them try each other, and judge.
+
+Two phases over one connection per host: facts from all, then everybody connects to the others. With
+the level `std` a third one: what they compute and what the links carry (verbs/doctor/measure.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core import quoting
+from ipexctl.core.checks import run_all
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.reachability import pairs
+from ipexctl.core.doctor.recommendations import recommend
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.facts.host_facts import is_address, peer_address, plain
+from ipexctl.core.facts.measurements import Measured
+from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
+from ipexctl.core.values import listed, texts
+from ipexctl.errors import InputError
+from ipexctl.hosts.agent import AHEAD, Agent
+from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
+from ipexctl.hosts.suggested_commands import options as options_of
+from ipexctl.hosts.suggested_commands import other_pythons, with_options
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.shipped_tables import table
+from ipexctl.verbs.doctor.measure import measure
+from ipexctl.verbs.doctor.probe_host import answer, question
+
+LEVELS = ("quick", "std")
+PEER_TIMEOUT = 2.0
+_BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
+
+
+@dataclass(frozen=True)
+class Options:
+    """`python` is the interpreter whose torch the level std measures; "": that of the stack."""
+
+    root: str = ROOT
+    level: str = "quick"
+    python: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A connected host that listens on `port` for the others (None: it does not)."""
+
+    agent: Agent
+    facts: Facts
+    port: int | None
+
+
+def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
+    """Raises InputError for hosts that cannot be named; all else is in the report."""
+    fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
+    report = examine_hosts(fleet, options)
+    fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
+    return report
+
+
+def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
+    """The same for hosts that are known already. The fleet is opened and closed here."""
+    hosts, target, options = fleet.hosts, fleet.target, options or Options(fleet.root)
+    if options.level not in LEVELS:
+        raise InputError(f"--level {options.level}: no such level", hint=", ".join(LEVELS))
+    began = time.monotonic()
+    with fleet:
+        facts, peers, measured = _asked(fleet, options)
+    gone = {d.host for d in fleet.failures}
+    peers = tuple(p for p in peers if p.target not in gone)
+    alive = tuple(f for f in facts if f.host not in gone)
+    cluster = Cluster(alive, peers, rows=table(), measured=measured)
+    return Report(
+        hosts=hosts.hosts,
+        facts=facts,
+        down=fleet.failures,
+        peers=peers,
+        findings=with_options(run_all(cluster), target, options.root),
+        seconds=time.monotonic() - began,
+        named=named(target, hosts),
+        root="" if options.root == ROOT else options.root,
+        level=options.level,
+        measured=measured,
+        recommendations=recommend(cluster),
+    )
+
+
+def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:
+    """One round trip for the facts of a host: the question goes with the agent."""
+    several = len(fleet.hosts.hosts) > 1
+
+    def first(host: Host) -> Seen:
+        root = fleet.root_of(host)
+        agent = fleet.connect(host, ahead=question(root, listen=several))
+        return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
+
+    seen = {host.name: one for host, one in fleet.each(first).items()}
+    for text in other_pythons(one.agent for one in seen.values()):
+        fleet.target.note(text)
+    tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
+    measured = Measured()
+    if options.level != "quick":
+        alive = {host: seen[host.name].facts for host in fleet.alive}
+        measured = measure(fleet, alive, options.python)
+    facts = tuple(one.facts for one in seen.values())
+    return facts, tuple(peer for peers in tried.values() for peer in peers), measured
+
+
+def named(target: Target, hosts: Inventory) -> str:
+    """The hosts as the user would name them to another command."""
+    if said := options_of(target):
+        return quoting.quote(said)
+    names = ",".join(h.name for h in hosts.hosts if not h.local)
+    return quoting.quote(("-H", names)) if names else ""
+
+
+def connect_all(
+    hosts: Sequence[Host], seen: Mapping[str, Seen], forks: int
+) -> dict[Host, list[Peer] | HostDown]:
+    """Whom each host reaches; some may be lost meanwhile."""
+    where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}
+    beside_port = {
+        n: s.facts.net.range_port
+        for n, s in seen.items()
+        # it listens where we came in, which others may not use: behind a forwarded port
+        if s.facts.net.range_port and where.get(n, ("", 0))[0] == s.facts.net.ssh_address
+    }
+    able = [h for h in hosts if h.name in where and where[h.name][0]]
+    plan = pairs([h.name for h in able])
+    labels = {h.name for h in hosts if h.address}  # nobody is to resolve these
+
+    def second(host: Host) -> list[Peer]:
+        targets = [(name, *where[name]) for name in plan[host.name]]
+        if not targets:
+            return []
+        beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
+        names = [name for name, _, _ in targets if not is_address(name) and name not in labels]
+        args = {"targets": targets + beside, "names": names, "timeout": PEER_TIMEOUT}
+        reply = seen[host.name].agent.call(
+            "facts.host_network.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
+        )
+        errors, resolved = _results(reply.done), _resolved(reply.done)
+        return [
+            Peer(
+                source=host.name,
+                target=name,
+                address=address,
+                ok=errors.get(name) == "",
+                error=errors.get(name, "?"),
+                in_range=errors.get(_BESIDE + name),
+                resolved=resolved.get(name),
+            )
+            for name, address, _ in targets
+        ]
+
+    return fan_out(able, second, forks=forks)
+
+
+def _results(done: Mapping[str, Any]) -> dict[str, str]:
+    rows = done.get("results")
+    pairs = (
+        [r for r in rows if isinstance(r, list) and len(r) == 2] if isinstance(rows, list) else []
+    )
+    return {plain(name): plain(error) for name, error in pairs}
+
+
+def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What the hosts' names mean there; a name without an answer in time is not in it."""
+    rows = (row for row in listed(done.get("names")) if isinstance(row, list) and len(row) == 2)
+    return {plain(name): texts(found) for name, found in rows if isinstance(found, list)}

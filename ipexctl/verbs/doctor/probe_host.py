@@ -1,0 +1,50 @@
+"""Asking hosts what they are."""
+
+from __future__ import annotations
+
+import time
+
+from ipexctl.core.facts import host_facts as core
+from ipexctl.core.model import ClockFacts, Facts
+from ipexctl.hosts.agent import Agent, Ahead
+from ipexctl.hosts.frames import Frame
+from ipexctl.hosts.target import ROOT
+
+
+def probe(agent: Agent, root: str = ROOT) -> Facts:
+    """The facts of one host. Raises Unreachable or HostFailed."""
+    return probe_and_listen(agent, root, listen=False)[0]
+
+
+def question(root: str = ROOT, *, listen: bool, fs: str = "/") -> Ahead:
+    """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests)."""
+    return "facts.probe.facts", {"root": root, "listen": listen, "fs": fs}
+
+
+def probe_and_listen(
+    agent: Agent, root: str = ROOT, *, listen: bool = True, fs: str = "/"
+) -> tuple[Facts, int | None]:
+    """Facts, and the port on which the host listens until the agent ends (None: it does not)."""
+    if agent.hello.kind != "python":
+        return answer(agent, 0, 0.0, root)
+    sent = time.monotonic()
+    return answer(agent, agent.start(*question(root, listen=listen, fs=fs)), sent, root)
+
+
+def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Facts, int | None]:
+    """What the host says to our `question` of that number, which left at `sent` (monotonic)."""
+    name = agent.host.name
+    if agent.hello.kind != "python":
+        return core.from_sh(name, agent.hello.sh_text, root), None
+    clocks: list[ClockFacts | None] = []
+
+    def hear(frame: Frame) -> None:
+        if frame.header.get("event") == "clock" and not clocks:
+            received, now = time.monotonic(), time.time()
+            remote = frame.header.get("now")
+            clocks.append(core.clock(sent=sent, received=received, now=now, remote=remote))
+
+    reply = agent.wait(number, timeout=30.0, total=60.0, on_event=hear)
+    facts = core.from_json(name, reply.done, clocks[0] if clocks else None)
+    port = core.whole(reply.done.get("port"))
+    return facts, port if port and port < 65536 else None

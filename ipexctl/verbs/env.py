@@ -1,0 +1,184 @@
+"""install --rollback, env ls, env diff, env rm: what hosts keep, and one step back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ipexctl.core.host_answer import Answer
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.core.stack import env_list as core
+from ipexctl.core.stack.env_changes import Drift, read_drift
+from ipexctl.core.stack.env_list import Shelf
+from ipexctl.core.stack.package_changes import told
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.hosts.fleet import Fleet, reading
+from ipexctl.hosts.suggested_commands import command
+from ipexctl.hosts.target import ROOT, Target
+
+
+@dataclass(frozen=True)
+class Kept(PerHost):
+    """What each host has; `recaps` has those that could not be asked."""
+
+    shelves: tuple[Shelf, ...]
+    recaps: tuple[HostRecap, ...]
+
+
+@dataclass(frozen=True)
+class Back(PerHost):
+    """`key`: the environment that was gone back to, "" if no host has a previous one."""
+
+    key: str
+    recaps: tuple[HostRecap, ...]
+    check: bool = False
+
+
+@dataclass(frozen=True)
+class Compared(PerHost):
+    """Each host's environment beside what was built there. `mend`: the command, "" for none."""
+
+    drifts: tuple[Drift, ...]
+    recaps: tuple[HostRecap, ...]
+    mend: str
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([super().exit_code, EXIT_FAILED if self.mend else EXIT_OK])
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What goes (or went) from one host: (key, bytes), what stays and why, and idle blobs."""
+
+    host: str
+    removed: tuple[tuple[str, int], ...]
+    kept: tuple[tuple[str, str], ...]
+    blobs: int
+    blob_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.removed) + self.blob_bytes
+
+
+@dataclass(frozen=True)
+class Removed(PerHost):
+    """`done` False: only shown."""
+
+    removals: tuple[Removal, ...]
+    recaps: tuple[HostRecap, ...]
+    done: bool
+
+
+def kept(target: Target, root: str = ROOT) -> Kept:
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=True))
+        return Kept(tuple(shelves.values()), fleet.recaps())
+
+
+def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:
+    fleet.connect(host)
+    done = fleet.call(host, "install.root_upkeep.list", sizes=sizes)
+    with reading(host.name, "what it keeps"):
+        return core.read_shelf(host.name, done)
+
+
+def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
+    """The current environments, against their builds and each other. `full`: read every file."""
+    with Fleet(target, root) as fleet:
+
+        def one(host: Host) -> Drift:
+            fleet.connect(host)
+            done = fleet.call(host, "install.env_drift.compare", full=full)
+            with reading(host.name, "its environment"):
+                return read_drift(host.name, done)
+
+        found = tuple(fleet.each(one).values())
+        return Compared(found, fleet.recaps(), _mend(target, root, found))
+
+
+def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
+    """The command that makes them whole and equal, "" where they are. What is only seen in files
+    `install` does not see, and a rebuild is for those hosts alone."""
+    by_hand = [d.host for d in found if d.by_hand]
+    same = len({d.current for d in found}) == 1
+    if not found or (same and found[0].current and not by_hand):
+        return ""
+    if same and by_hand and len(found) > len(by_hand):
+        target = replace(target, limit=(fold(by_hand),))
+    again = any(d.files and not d.changed for d in found)
+    return command(target, "install", root) + " --rebuild" * again
+
+
+def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
+    """`current` and `previous` swap, on the hosts where that leads to the same environment."""
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
+        key = core.way_back(list(shelves.values()))
+        recaps = fleet.recaps(
+            fleet.each(lambda host: _back(fleet, host, shelves[host], key, check=check))
+        )
+    if not check:
+        fleet.remember_recaps(recaps)
+    return Back(key, recaps, check)
+
+
+def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> HostRecap:
+    env = shelf.env(key)
+    if env and key == shelf.current:
+        return HostRecap(host.name, Recap.OK, f"is {key} already, {env.title}")
+    if why := core.not_back(shelf, key):
+        stays = shelf.current or "nothing"
+        return HostRecap(host.name, Recap.FAILED, why, notes=(f"current stays {stays}",))
+    if not check:
+        fleet.call(host, "install.root_upkeep.rollback", key=key)
+    now = "would be" if check else "is"
+    before = shelf.current or "nothing"
+    text = f"{now} {key}, {env.title if env else ''}; before: {before}"
+    notes = (f"changed by hand: {told(env.changed)}",) if env and env.changed else ()
+    return HostRecap(host.name, Recap.CHANGED, text, notes=notes)
+
+
+def remove(
+    target: Target,
+    keys: Sequence[str],
+    agreed: Callable[[Sequence[Removal]], bool],
+    root: str = ROOT,
+) -> Removed:
+    """Without keys: all that is neither current nor previous. `agreed` sees first what would go."""
+    for key in keys:
+        if not core.is_key(key):
+            raise InputError(f"{key!r} is not an environment's name", hint="ipexctl env ls")
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
+        known = {e.key for shelf in shelves.values() for e in shelf.envs}
+        if shelves and (strange := [key for key in keys if key not in known]):
+            what = f"no host has the environment {strange[0]}"
+            raise InputError(what, hint="ipexctl env ls")
+
+        def one(host: Host, *, check: bool) -> Removal:
+            shelf = shelves[host]
+            if not shelf.envs and not shelf.blobs:
+                return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
+            going = _going(shelf, keys)
+            return _removal(
+                host.name, fleet.call(host, "install.root_upkeep.remove", keys=going, check=check)
+            )
+
+        found = tuple(fleet.each(lambda host: one(host, check=True)).values())
+        done = any(r.removed or r.blobs for r in found) and agreed(found)
+        if done:
+            found = tuple(fleet.each(lambda host: one(host, check=False)).values())
+        return Removed(found, fleet.recaps(), done)
+
+
+def _going(shelf: Shelf, keys: Sequence[str]) -> list[str]:
+    return [key for key in keys if shelf.env(key)] if keys else list(shelf.unused)
+
+
+def _removal(host: str, done: Answer) -> Removal:
+    removed = tuple((key, size) for key, size in done.rows("removed", str, int))
+    stays = tuple((key, why) for key, why in done.rows("kept", str, str))
+    return Removal(host, removed, stays, done.whole("blobs"), done.whole("bytes"))

@@ -1,0 +1,71 @@
+"""env exec: one command in the environment of every host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.core.run import launch_plan
+from ipexctl.core.run.run_state import Lines
+from ipexctl.hosts.fleet import SILENCE, Fleet, reading
+from ipexctl.hosts.frames import Frame
+from ipexctl.hosts.target import ROOT, Target
+
+Hear = Callable[[str, str, bool], None]  # host, line, is it from stderr; from many threads
+
+
+@dataclass(frozen=True)
+class Ran(PerHost):
+    """One recap per host; `codes` of the command where it ran."""
+
+    codes: tuple[tuple[str, int], ...]
+    recaps: tuple[HostRecap, ...]
+
+
+def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT) -> Ran:
+    """`argv` reaches each host as it is; no shell reads it."""
+    one_at_a_time = threading.Lock()
+
+    def say(host: str, line: str, err: bool) -> None:
+        with one_at_a_time:
+            hear(host, line, err)
+
+    with Fleet(target, root) as fleet:
+
+        def one(host: Host) -> int:
+            fleet.connect(host)
+            try:
+                return _on_host(fleet, host, argv, say)
+            finally:
+                fleet.disconnect(host)
+
+        codes = fleet.each(one)
+    recaps = {
+        host: HostRecap(host.name, Recap.FAILED if code else Recap.OK, f"exit {code}")
+        for host, code in codes.items()
+    }
+    return Ran(tuple((host.name, code) for host, code in codes.items()), fleet.recaps(recaps))
+
+
+def _on_host(fleet: Fleet, host: Host, argv: Sequence[str], say: Hear) -> int:
+    name, agent = host.name, fleet.agents[host]
+    done = fleet.call(host, "run.run_environment.find", run_id="exec")
+    with reading(name, "what it says of itself"):
+        env = launch_plan.read_prepared(done).mpi_env
+    streams = {"out": Lines(), "err": Lines()}
+
+    def told(frame: Frame) -> None:
+        event = str(frame.header.get("event"))
+        for line in streams[event].feed(frame.body) if event in streams else ():
+            say(name, line, event == "err")
+
+    asked = {"argv": list(argv), "env": [list(pair) for pair in env]}
+    code = agent.call("run.exec_in_env.exec", asked, timeout=SILENCE, on_event=told).done.whole(
+        "code", 255
+    )
+    for event, lines in streams.items():
+        for line in lines.end():
+            say(name, line, event == "err")
+    return code

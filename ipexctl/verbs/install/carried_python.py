@@ -1,0 +1,67 @@
+"""A CPython that is carried to the hosts: named with --python-from, then kept in the lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ipexctl.core.model import Facts, Python
+from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.core.stack.version_table import is_version
+from ipexctl.errors import InputError
+from ipexctl.hosts.blob_store import default_store
+from ipexctl.packages import cpython_builds
+from ipexctl.packages.cpython_builds import Wanted
+from ipexctl.packages.resolver import Resolved
+from ipexctl.packages.wheel_fetch import Fetcher
+from ipexctl.verbs.install.install_plan import Work
+from ipexctl.verbs.install.lock_wheels import indexes_of
+
+
+def carried(work: Work, facts: Sequence[Facts], old: Lock | None) -> tuple[Package | None, int]:
+    """The one that is asked for, else the one in the lock, and bytes that were fetched for it.
+
+    None: the hosts' own are used.
+    """
+    where, version = work.asked.python_from, work.asked.wanted.python
+    if where:
+        if "/" in version:
+            raise InputError(
+                f"--python {version} is a Python of the hosts, --python-from brings another",
+                hint="--python 3.11   # says which of those that --python-from has",
+            )
+        work.step("", "looking for a Python to carry")
+        fetcher = Fetcher(default_store(os.environ), indexes_of(work))
+        found = cpython_builds.carried(
+            where, Wanted(facts[0].cpu.arch, version), fetcher, os.environ
+        )
+        return found, fetcher.fetched
+    locked = old.cpython if old else None
+    suits = locked and (not version or is_version(locked.version, version))
+    return locked if suits else None, 0
+
+
+def only(facts: Sequence[Facts], package: Package | None) -> tuple[Facts, ...]:
+    """Every host gets this Python and no other, so that all ranks have the same one.
+
+    A host that runs no Python at all cannot run our agent either.
+    """
+    if not package:
+        return tuple(facts)
+    there = (Python("", tuple(int(n) for n in package.version.split("."))),)
+    return tuple(replace(f, pythons=there if f.agent == "python" else ()) for f in facts)
+
+
+def in_lock(found: Resolved, package: Package | None) -> Resolved:
+    return replace(found, lock=replace(found.lock, cpython=package))
+
+
+def check_here(lock: Lock) -> None:
+    """No index has it: who has not got it any more must name it again."""
+    if lock.cpython and not default_store(os.environ).whole(lock.cpython.blob):
+        raise InputError(
+            f"ipexctl.lock has {lock.cpython.file}, which is not on this machine",
+            why=f"it was named with --python-from; its sha256 is {lock.cpython.sha256}",
+            hint="--python-from FILE   # that archive again; or --python 3.11, of the hosts",
+        )

@@ -1,0 +1,231 @@
+"""Who fetches: this machine, every host, or one for all. What hosts cannot fetch, this one does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import urlsplit
+
+from ipexctl.core.model import Host
+from ipexctl.core.stack import fetch_policy as core
+from ipexctl.core.stack.fetch_policy import Decision, Fetch
+from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.errors import InputError
+from ipexctl.hosts import blob_carriers
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.blob_carriers import (
+    SAMPLE,
+    SAMPLE_SECONDS,
+    Carrier,
+    Fetching,
+    Moved,
+    Push,
+    counter,
+)
+from ipexctl.hosts.blob_relay import Relay
+from ipexctl.hosts.blob_store import Room, absent, default_store
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.packages.index_logins import Logins
+from ipexctl.packages.indexes import Indexes
+from ipexctl.packages.resolver import Resolved, Urls
+from ipexctl.packages.wheel_fetch import Fetcher, sized
+from ipexctl.verbs.install import from_bundle
+from ipexctl.verbs.install.carried_python import check_here
+from ipexctl.verbs.install.from_bundle import Bundle
+from ipexctl.verbs.install.install_plan import Plan, Work
+from ipexctl.verbs.install.lock_wheels import fetch, get, indexes_of, sized_if_known, urls_of
+
+Roots = Mapping[Host, str]
+
+
+@dataclass(frozen=True)
+class Supply:
+    """How the files of the lock reach the hosts; decided before any host gets one.
+
+    `fetch`: who fetches; None if there was nothing to fetch. `all_here`: every file is in the store
+    of this machine. `moved`: bytes moved so far.
+    """
+
+    lock: Lock
+    carrier: Carrier
+    moved: Moved = Moved()
+    fetch: Fetch | None = None
+    all_here: bool = True
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """`theirs`: what hosts can fetch. `reasons`: why this machine must fetch the rest."""
+
+    theirs: tuple[Package, ...]
+    urls: Urls
+    reasons: tuple[str, ...]
+
+
+def supply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Supply:
+    """Fetch what this machine has to, and choose the carrier that brings files to hosts."""
+    lock, todo = plan.chosen.lock, plan.todo
+    carrier: Carrier = Push(default_store(os.environ).path)
+    if work.asked.relay and len(todo) > 1:
+        where = {part.host.name: part.address for part in todo}
+        carrier = Relay(carrier, where, work.progress.say)
+    if not todo:
+        return Supply(sized_if_known(lock) if plan.chosen.new_lock else lock, carrier)
+    if bundle:
+        return Supply(from_bundle.unpack(work, bundle), carrier)
+    check_here(lock)
+    if work.asked.fetch is Fetch.CONTROLLER:
+        return _by_this_machine(work, plan.found, carrier)
+    return _by_hosts(work, fleet, plan, carrier)
+
+
+def _by_this_machine(work: Work, found: Resolved, carrier: Carrier, before: int = 0) -> Supply:
+    lock, came = fetch(work, found)
+    return Supply(lock, carrier, Moved(fetched=before + came), Fetch.CONTROLLER)
+
+
+def _by_hosts(work: Work, fleet: Fleet, plan: Plan, carrier: Carrier) -> Supply:
+    lock, todo = plan.found.lock, {part.host: part.state.root for part in plan.todo}
+    lacking = _lacking(fleet, lock, todo)
+    if not lacking:
+        return Supply(sized_if_known(lock), carrier, all_here=False)
+    shares = _shares(work, plan.found, lacking)
+    todo = {host: root for host, root in todo.items() if host not in fleet.downs}
+    decision, measured = _decided(work, fleet, shares, list(todo))
+    work.progress.say(_told(decision, shares))
+    if decision.fetch is Fetch.CONTROLLER:
+        return _by_this_machine(work, plan.found, carrier, measured)
+    moved = Moved(fetched=measured + _ours(work, lock, lacking, shares))
+    if decision.fetch is Fetch.EACH:
+        carrier = Fetching({p.sha256: shares.urls[p.sha256] for p in shares.theirs}, carrier)
+    else:
+        host = next(h for h in todo if h.name == decision.host)
+        moved += _through(work, fleet.agents[host], todo[host], shares)
+    all_here = decision.fetch is Fetch.NODE0
+    return Supply(sized(lock, default_store(os.environ)), carrier, moved, decision.fetch, all_here)
+
+
+def _lacking(fleet: Fleet, lock: Lock, todo: Roots) -> frozenset[str]:
+    """What any of the hosts has not got yet. Nobody can say that of a file of unknown size."""
+    blobs = [p.blob for p in lock.files]
+
+    def one(host: Host) -> frozenset[str]:
+        missing = absent(fleet.agents[host], todo[host], blobs)
+        return frozenset(b.sha256 for b in missing)
+
+    return frozenset().union(*fleet.each(one, list(todo)).values())
+
+
+# --- whose file is it ----------------------------------------------------------------------------
+
+
+def _shares(work: Work, found: Resolved, lacking: frozenset[str]) -> _Shares:
+    files = [p for p in found.lock.files if p.sha256 in lacking and p != found.lock.cpython]
+    urls = urls_of(work, found) if files else {}
+    indexes = indexes_of(work)
+    logins = Logins(indexes, os.environ)
+    why_not = {p: _why_not(p, urls[p.sha256], logins, indexes) for p in files}
+    theirs = tuple(p for p, reason in why_not.items() if not reason)
+    return _Shares(theirs, urls, tuple(dict.fromkeys(r for r in why_not.values() if r)))
+
+
+def _why_not(file: Package, url: str, logins: Logins, indexes: Indexes) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        return "some are in a folder of this machine"
+    if logins.wants(url):
+        return f"{parts.hostname} may want a login, and logins stay on this machine"
+    if parts.scheme == "https" and indexes.trusts(url):
+        return f"{parts.hostname} is trusted without a certificate, and only by this machine"
+    return "" if file.size else f"{parts.hostname} does not tell how long its files are"
+
+
+def _ours(work: Work, lock: Lock, lacking: frozenset[str], shares: _Shares) -> int:
+    """Fetch what the hosts cannot. Returns the number of bytes fetched."""
+    store, theirs = default_store(os.environ), {p.sha256 for p in shares.theirs}
+    files = [
+        p
+        for p in lock.files
+        if p.sha256 in lacking and p.sha256 not in theirs and not store.whole(p.blob)
+    ]
+    return get(work, files, shares.urls) if files else 0
+
+
+# --- who -----------------------------------------------------------------------------------------
+
+
+def _decided(
+    work: Work, fleet: Fleet, shares: _Shares, todo: Sequence[Host]
+) -> tuple[Decision, int]:
+    """Who fetches, and how many bytes it took to find out."""
+    asked = work.asked.fetch
+    if not shares.theirs and asked is not Fetch.AUTO and shares.reasons:
+        raise InputError(
+            f"--fetch {asked.value}: the hosts cannot fetch any of the files",
+            why="; ".join(shares.reasons),
+            hint="--fetch controller   # fetches here and sends",
+        )
+    if not shares.theirs or not todo:
+        return Decision(Fetch.CONTROLLER, "no host can fetch any of them"), 0
+    if asked is Fetch.EACH:
+        return Decision(asked, ""), 0
+    if asked is Fetch.NODE0:
+        return Decision(asked, "", todo[0].name), 0
+    store = default_store(os.environ)
+    missing = [p for p in shares.theirs if not store.whole(p.blob)]
+    if not missing:
+        return Decision(Fetch.CONTROLLER, "this machine has the files"), 0
+    return _measured(work, fleet, missing, shares.urls, todo)
+
+
+def _measured(
+    work: Work, fleet: Fleet, files: Sequence[Package], urls: Urls, hosts: Sequence[Host]
+) -> tuple[Decision, int]:
+    """Everybody asks each site for the beginning of its largest file, all at the same time."""
+    work.step("", "asking who reaches the index")
+    sites: dict[str, list[Package]] = {}
+    for file in files:
+        sites.setdefault(urlsplit(urls[file.sha256]).netloc, []).append(file)
+    sizes = [sum(p.size for p in at) for at in sites.values()]
+    asked = [urls[max(at, key=lambda p: p.size).sha256] for at in sites.values()]
+    fetcher = Fetcher(default_store(os.environ), indexes_of(work))
+    with ThreadPoolExecutor(1) as pool:
+        here = pool.submit(fetcher.samples, asked, SAMPLE, SAMPLE_SECONDS)
+        there = fleet.each(lambda h: blob_carriers.samples(fleet.agents[h], asked), hosts)
+    came = sum(n for found in (here.result(), *there.values()) for n, _ in found)
+    took = {host.name: core.seconds(sizes, found) for host, found in there.items()}
+    return core.decide(core.seconds(sizes, here.result()), took, sites), came
+
+
+def _told(decision: Decision, shares: _Shares) -> str:
+    n = len(shares.theirs)
+    files = f"{n} file{'s' * (n != 1)}"
+    because = f": {decision.because}" if decision.because else ""
+    if decision.fetch is Fetch.CONTROLLER:
+        return f"fetched here{because}"
+    who = (
+        f"{decision.host} fetches {files} for all"
+        if decision.host
+        else f"each host fetches {files}"
+    )
+    rest = f"; the others are fetched here: {'; '.join(shares.reasons)}" if shares.reasons else ""
+    return who + because + rest
+
+
+# --- one for all ---------------------------------------------------------------------------------
+
+
+def _through(work: Work, agent: Agent, root: str, shares: _Shares) -> Moved:
+    """One host fetches, this machine takes the files from there: the others are sent them."""
+    store, name = default_store(os.environ), agent.host.name
+    wanted = [p.blob for p in shares.theirs if not store.whole(p.blob)]
+    missing, fetched = absent(agent, root, wanted), 0
+    if missing:
+        count = counter("fetching", missing, partial(work.step, name))
+        fetched = blob_carriers.fetch_there(agent, root, missing, shares.urls, count, Room())
+    count = counter(f"taking from {name}", wanted, partial(work.step, ""))
+    drawn = sum(blob_carriers.draw(agent, root, blob, store, count) for blob in wanted)
+    return Moved(fetched=fetched, drawn=drawn)

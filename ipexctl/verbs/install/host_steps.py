@@ -1,0 +1,204 @@
+"""The steps on each host: send, build, prove, switch. What fails leaves `current` as it was."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from ipexctl.core.facts.software_facts import Mpi
+from ipexctl.core.host_answer import Answer
+from ipexctl.core.model import Host, HostRecap, Recap
+from ipexctl.core.run import mpi
+from ipexctl.core.stack import oneccl_setvars
+from ipexctl.core.stack import selection as stacks
+from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.core.stack.oneccl_setvars import Pairs
+from ipexctl.core.stack.package_changes import told
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.blob_carriers import Moved
+from ipexctl.hosts.blob_store import Room, default_store, room_for
+from ipexctl.hosts.fleet import SILENCE, Fleet, reading
+from ipexctl.hosts.frames import Frame
+from ipexctl.packages.cpython_builds import PYTHON_FILES, unpacked_size
+from ipexctl.verbs.install.fetch_wheels import Supply
+from ipexctl.verbs.install.install_plan import HostInstall, Plan, State, Step, Work, read_state
+
+
+def state_of(fleet: Fleet, host: Host, key: str, own: str = "", *, again: bool = False) -> State:
+    """What the host has of an environment. `own`: "system" if it uses the host's own MPI."""
+    done = fleet.call(host, "install.env_marks.state", key=key, mpi=own)
+    return read_state(host.name, done, again=again)
+
+
+def would(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
+    """The recap of a rehearsal: nothing was done."""
+    return {part.host: _would(part, plan.chosen.lock.key, agreed=agreed) for part in plan.parts}
+
+
+def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
+    name, state = part.host.name, part.state
+    if part.complete:
+        return HostRecap(name, Recap.OK, f"has {key}")
+    if not agreed:
+        return HostRecap(name, Recap.SKIPPED, "you said no")
+    if state.stale:
+        notes = (f"changed by hand: {told(state.changed)}",) if state.changed else ()
+        return HostRecap(name, Recap.CHANGED, f"would build {key} anew", notes=notes)
+    now = f", is {state.current}" if state.current else ""
+    return HostRecap(name, Recap.CHANGED, f"would become {key}{now}")
+
+
+def on_hosts(
+    work: Work, fleet: Fleet, plan: Plan, supply: Supply
+) -> tuple[dict[Host, HostRecap], Moved]:
+    """Apply the plan. The bytes moved include those to hosts that failed afterwards."""
+    parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
+    building = any(part.builds for part in parts.values())
+    room = _room(plan, supply) if building else Room()
+    moved: dict[Host, Moved] = {}
+
+    def one(host: Host) -> HostRecap:
+        part, built = parts[host], False
+        steps = _InstallOnHost(
+            fleet.agents[host], part.state.root, plan, supply, work.progress.step
+        )
+        if part.complete:
+            return steps.recap(Recap.OK, "nothing to do")
+        if part.builds:
+            steps.make_room(part.state)
+            moved[host] = steps.bring(room)
+            built = steps.build(fresh=part.state.stale)
+        proved, switched = steps.proved(), steps.switch()
+        state = Recap.CHANGED if built or switched else Recap.OK
+        return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
+
+    return fleet.each(one, list(parts)), sum(moved.values(), Moved())
+
+
+def _room(plan: Plan, supply: Supply) -> Room:
+    """As far as it is known here: of what hosts fetch themselves, their builder looks at it."""
+    if supply.all_here:
+        return plan.disk or disk_needed(supply.lock, supply.lock.packages)
+    return disk_needed(supply.lock, ())
+
+
+def disk_needed(lock: Lock, packages: Sequence[Package]) -> Room:
+    """The disk space to unpack these packages and the lock's Python, all in the local store."""
+    store = default_store(os.environ)
+    room = room_for([store.path(p.blob) for p in packages])
+    python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
+    return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
+
+
+Modules = Sequence[tuple[str, str, str]]  # as stack.modules and borrow.modules tell them
+
+
+class EnvOnHost:
+    """An environment on one host: prove it, switch to it, report it. Raises HostFailed."""
+
+    def __init__(self, agent: Agent, root: str, key: str, step: Callable[[Step], None]) -> None:
+        self.host = agent.host.name
+        self.prefix = f"{root}/envs/{key}"
+        self._agent = agent
+        self._ours = {"root": root, "key": key}
+        self._step = step
+        self._began = time.monotonic()
+
+    def call(self, op: str, **asked: object) -> Answer:
+        header = {**self._ours, **asked}
+        return self._agent.call(op, header, timeout=SILENCE, on_event=self._hear).done
+
+    def prove(self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool) -> str:
+        """Returns what was proved, in words. `system`: `starter` is the host's own MPI."""
+        self.tell("proving")
+        done = self.call(
+            "install.environments.prove",
+            mpi=mpi.SYSTEM if system else "",
+            mpirun=mpi.alone(starter, 2) if starter else [],
+            modules=[list(row) for row in modules],
+            env=[list(pair) for pair in (*env, *mpi.alone_vars(starter))],
+        )
+        return stacks.proved_text(done)
+
+    def own_mpi(self, **asked: object) -> Mpi:
+        """The host's mpirun."""
+        said = self.call("run.run_environment.find_mpirun", **asked)["system"]
+        with reading(self.host):
+            found = mpi.of_host(said)
+        if found is None:
+            raise mpi.no_mpirun(self.host, said)
+        return found
+
+    def switch(self) -> bool:
+        """Make it current. False if it already was."""
+        return self.call("install.environments.switch").flag("changed")
+
+    def recap(
+        self, state: Recap, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
+    ) -> HostRecap:
+        return HostRecap(self.host, state, detail, time.monotonic() - self._began, notes, sent)
+
+    def tell(self, text: str, done: int = 0, total: int = 0) -> None:
+        self._step(Step(self.host, text, done, total))
+
+    def _hear(self, frame: Frame) -> None:
+        if frame.header.get("event") == "waiting":
+            self.tell("waiting for another install")
+
+
+class _InstallOnHost(EnvOnHost):
+    """An environment built from the files of a lock."""
+
+    def __init__(
+        self, agent: Agent, root: str, plan: Plan, supply: Supply, step: Callable[[Step], None]
+    ) -> None:
+        super().__init__(agent, root, supply.lock.key, step)
+        self._root = root
+        self._stack = plan.chosen.stack
+        self._lock = supply.lock
+        self._carrier = supply.carrier
+
+    def make_room(self, state: State) -> None:
+        if state.stale:
+            self.call("install.root_upkeep.set_aside", mark=state.mark)
+
+    def bring(self, room: Room) -> Moved:
+        blobs = [p.blob for p in self._lock.files]
+        return self._carrier.bring(self._agent, self._root, blobs, self.tell, room)
+
+    def build(self, *, fresh: bool) -> bool:
+        """False: another install had built it meanwhile."""
+        self.tell("building")
+        done = self.call(
+            "install.environments.build",
+            python=self._stack.interpreter(self.host),
+            wheels=[[p.file, p.sha256] for p in self._lock.packages],
+            uv=self._lock.uv.sha256,
+            cpython=self._lock.cpython.sha256 if self._lock.cpython else "",
+            fresh=fresh,
+        )
+        return done.flag("built")
+
+    def proved(self) -> str:
+        own = self._lock.mpi == mpi.SYSTEM
+        packages = {p.name: p.version for p in self._lock.packages}
+        starter = self.own_mpi() if own else mpi.in_packages(packages, self.prefix)
+        script, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
+        modules = stacks.modules(self._stack.row, self._lock.version)
+        return (
+            self.prove(starter, env, modules, system=own)
+            + f" with this host's {starter}" * own
+            + ", setvars.sh sourced" * bool(script)
+        )
+
+    def _with_setvars(self, ours: Pairs) -> tuple[str, Pairs]:
+        """The script of the bindings in this environment, "" if there is none, and the variables
+        of a process that uses them."""
+        if not self._stack.row.oneccl:
+            return "", ours
+        done = self.call("install.environments.setvars")
+        with reading(self.host):
+            return done.text("script"), oneccl_setvars.merged(
+                ours, oneccl_setvars.checked(done["set"])
+            )

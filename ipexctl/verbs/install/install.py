@@ -1,0 +1,151 @@
+"""facts -> stack -> lock -> blobs on every host -> environment built there, proved, switched to."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from zipfile import BadZipFile
+
+from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
+from ipexctl.core.facts.host_facts import peer_address
+from ipexctl.core.model import Facts, Host, Python
+from ipexctl.core.run import mpi
+from ipexctl.core.stack import selection as stacks
+from ipexctl.core.stack.lock_file import Lock
+from ipexctl.core.stack.package_changes import between
+from ipexctl.core.stack.refusals import folded
+from ipexctl.errors import HostFailed, NothingFits
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.blob_store import Room, default_store
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import Target
+from ipexctl.local.shipped_tables import table
+from ipexctl.packages.resolver import Resolved
+from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.verbs.install import carried_python, from_bundle
+from ipexctl.verbs.install.fetch_wheels import supply
+from ipexctl.verbs.install.from_bundle import Bundle
+from ipexctl.verbs.install.host_steps import disk_needed, on_hosts, state_of, would
+from ipexctl.verbs.install.install_plan import (
+    LOCK_FILE,
+    Chosen,
+    Cuda,
+    HostInstall,
+    Install,
+    InstallReport,
+    Plan,
+    Progress,
+    Work,
+)
+from ipexctl.verbs.install.lock_wheels import lacking, lock_for, read_lock, write_lock
+from ipexctl.verbs.install.wanted_stack import decide
+
+
+def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
+    """Raises NothingFits, InputError, NotHere; what fails on one host is in its recap."""
+    began = time.monotonic()
+    bundle = from_bundle.accepted(asked)
+    work = Work(asked, progress)
+    with Fleet(target, asked.root) as fleet:
+        try:
+            plan = plan_for(work, fleet, bundle)
+            report = _apply(work, fleet, plan, bundle) if plan else InstallReport()
+        except NothingFits as e:
+            e.why = folded(e.why)
+            raise
+    recaps = report.recaps or fleet.recaps()
+    fleet.remember_recaps(recaps)
+    seconds = time.monotonic() - began
+    return replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+
+
+# --- plan ----------------------------------------------------------------------------------------
+
+
+def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | None:
+    """Build the plan without changing anything. None if no host answered."""
+    facts = fleet.each(lambda host: _facts(work, fleet, host))
+    if not facts:
+        return None
+    found, new_lock, fetched = _found(work, tuple(facts.values()), bundle)
+    lock, names = found.lock, tuple(host.name for host in facts)
+    unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
+    to_fetch = 0 if bundle else lacking(lock)
+    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
+    wanted = {p.name: p.version for p in lock.packages}
+
+    def part(host: Host) -> HostInstall:
+        own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
+        state = state_of(fleet, host, lock.key, own, again=work.asked.rebuild)
+        changes = between(dict(state.packages), wanted)
+        address = peer_address(facts[host])
+        return HostInstall(host, state, state.complete(lock.key), changes, address)
+
+    parts = tuple(fleet.each(part).values())
+    return Plan(chosen, found, parts, work.asked.folder, _disk(lock, parts), fetched)
+
+
+def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
+    named = work.asked.wanted.python
+    python = named if "/" in named else ""
+    work.step(host.name, "connecting")
+    agent = fleet.connect(host, python=python)
+    seen = probe(agent, fleet.root_of(host))
+    if problem := path_problem(seen.disk):
+        raise HostFailed(f"{host.name}: the root folder {problem}", why=PATH_WHY, hint=PATH_HINT)
+    return _with_named(seen, agent, python)
+
+
+def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool, int]:
+    """The files to install, whether ipexctl.lock does not name them yet, and bytes fetched."""
+    folder = work.asked.folder
+    old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
+    wanted = decide(work.asked.wanted, old, folder)
+    python, fetched = carried_python.carried(work, facts, old)
+    facts = carried_python.only(facts, python)
+    if bundle:
+        return from_bundle.resolved(facts, wanted, bundle), bundle.new_lock, fetched
+    found, new_lock = lock_for(work, stacks.choose(facts, wanted, table()), old)
+    return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python, fetched
+
+
+def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
+    """The interpreter that the user named runs our agent, if it runs at all."""
+    if not path or agent.hello.path != path or len(agent.hello.python) != 3:
+        return facts
+    major, minor, patch = agent.hello.python
+    return replace(facts, pythons=(*facts.pythons, Python(path, (major, minor, patch))))
+
+
+def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
+    """None if a file is missing, or damaged (which is reported when it is used)."""
+    store = default_store(os.environ)
+    if not any(p.builds for p in parts) or not all(store.has(p.blob) for p in lock.files):
+        return None
+    try:
+        return disk_needed(lock, lock.packages)
+    except (OSError, BadZipFile):
+        return None
+
+
+# --- apply ---------------------------------------------------------------------------------------
+
+
+def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> InstallReport:
+    """Show the plan, and carry it out unless --check was given or the user declines."""
+    work.progress.chosen(plan.chosen)
+    agreed = not plan.todo or work.progress.agreed(plan)
+    if work.asked.check or not agreed:
+        recaps = fleet.recaps(would(plan, agreed=agreed))
+        return InstallReport(recaps, plan.chosen, plan.fetched)
+    files = supply(work, fleet, plan, bundle)
+    if plan.chosen.new_lock:
+        write_lock(plan.folder / LOCK_FILE, files.lock)
+    found, moved = on_hosts(work, fleet, plan, files)
+    moved += files.moved
+    return InstallReport(
+        fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
+        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed,
+    )  # fmt: skip

@@ -1,0 +1,196 @@
+"""The nouns of one install: what was asked, what is told on the way, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from ipexctl.core.host_answer import Answer
+from ipexctl.core.model import Host, HostRecap, PerHost
+from ipexctl.core.stack.fetch_policy import Fetch
+from ipexctl.core.stack.lock_file import Lock
+from ipexctl.core.stack.package_changes import Change, read_changes, rows
+from ipexctl.core.stack.selection import Stack
+from ipexctl.core.stack.version_table import Request
+from ipexctl.hosts.blob_store import Room
+from ipexctl.hosts.fleet import reading
+from ipexctl.hosts.target import ROOT
+from ipexctl.packages.indexes import Indexes
+from ipexctl.packages.resolver import Resolved
+
+LOCK_FILE = "ipexctl.lock"
+
+
+class Cuda(Enum):
+    """What to do where torch can only be had as a CUDA build."""
+
+    REFUSE = "refuse"
+    ASK = "ask"
+    TAKE = "take"
+
+
+@dataclass(frozen=True)
+class Install:
+    """What the user asked for."""
+
+    wanted: Request = Request()
+    root: str = ROOT
+    options: Indexes = Indexes()
+    folder: Path = Path()  # where ipexctl.lock is
+    check: bool = False
+    cuda: Cuda = Cuda.REFUSE
+    needs: tuple[Path, ...] = ()  # requirements files of the user's own
+    rebuild: bool = False  # also where nothing is to do
+    bundle: Path | None = None
+    lock_sha256: str = ""  # of the bundle's lock, as the user knows it
+    python_from: str = ""  # where a CPython is that is carried to the hosts
+    fetch: Fetch = Fetch.CONTROLLER
+    relay: bool = True  # hosts give each other what one of them was sent
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Told before anything is done. `new_lock`: ipexctl.lock was made or replaced.
+
+    `no_cpu_build`: why this lock brings a CUDA build of torch, if nobody has agreed to it yet.
+    `to_fetch`: bytes, as far as they are known.
+    """
+
+    stack: Stack
+    lock: Lock
+    hosts: tuple[str, ...]
+    new_lock: bool
+    no_cpu_build: str = ""
+    to_fetch: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
+    built; `again`: it is to be built anew even so; `mark`: which build it is.
+    """
+
+    root: str
+    built: bool
+    proved: bool
+    current: str
+    changed: tuple[Change, ...] = ()
+    again: bool = False
+    packages: tuple[tuple[str, str], ...] = ()  # of `current`
+    mark: str = ""
+
+    @property
+    def stale(self) -> bool:
+        return self.built and bool(self.changed or self.again)
+
+    def complete(self, key: str) -> bool:
+        return self.built and self.proved and self.current == key and not self.stale
+
+
+@dataclass(frozen=True)
+class HostInstall:
+    """The part of a plan for one host. `address`: where other hosts reach it; "" if unknown.
+
+    `changes`: from the packages of its current environment to those of the lock.
+    """
+
+    host: Host
+    state: State
+    complete: bool
+    changes: tuple[Change, ...] = ()
+    address: str = ""
+
+    @property
+    def builds(self) -> bool:
+        return not self.state.built or self.state.stale
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an install will do. Making it changes nothing; --check ends with it.
+
+    `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
+    `fetched`: bytes downloaded to make the plan.
+    """
+
+    chosen: Chosen
+    found: Resolved
+    parts: tuple[HostInstall, ...]
+    folder: Path
+    disk: Room | None = None
+    fetched: int = 0
+
+    @property
+    def todo(self) -> tuple[HostInstall, ...]:
+        return tuple(part for part in self.parts if not part.complete)
+
+    @property
+    def changes(self) -> tuple[tuple[str, tuple[Change, ...]], ...]:
+        """The package changes of each host that is not complete."""
+        return tuple((part.host.name, part.changes) for part in self.todo)
+
+    @property
+    def to_send(self) -> int:
+        """Upper bound in bytes: hosts that build may have some files already."""
+        size = sum(package.size for package in self.chosen.lock.files)
+        return size * sum(part.builds for part in self.todo)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a host (or, with host "", this machine) is doing now. total 0: not counted."""
+
+    host: str
+    text: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class InstallReport(PerHost):
+    recaps: tuple[HostRecap, ...] = ()
+    chosen: Chosen | None = None
+    fetched: int = 0  # bytes from package indexes, whoever fetched them
+    sent: int = 0  # bytes to hosts
+    seconds: float = 0.0
+    check: bool = False
+    fetch: Fetch | None = None  # who did; None: there was nothing to bring
+    drawn: int = 0  # bytes from the host that fetched for all
+    passed: int = 0  # bytes from host to host
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the verb tells what it does. Calls to `step` come from many threads."""
+
+    chosen: Callable[[Chosen], None] = lambda chosen: None
+    step: Callable[[Step], None] = lambda step: None
+    say: Callable[[str], None] = lambda text: None
+    # Asked once, if there is something to do. False: the user says no.
+    agreed: Callable[[Plan], bool] = lambda plan: True
+
+
+@dataclass(frozen=True)
+class Work:
+    """The request of one install and its progress callbacks."""
+
+    asked: Install
+    progress: Progress
+
+    def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
+        """Report progress; thread-safe if the callback is. `host` "" means this machine."""
+        self.progress.step(Step(host, text, done, total))
+
+
+def read_state(host: str, done: Answer, *, again: bool) -> State:
+    """Raises HostFailed."""
+    found = done["packages"]
+    with reading(host, "its environment"):
+        changed = read_changes(done["changed"])
+        packages = rows([list(p) for p in found.items()] if isinstance(found, dict) else None, 2)
+    return State(
+        done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
+        again, tuple((name, version) for name, version in packages), done.text("mark"),
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""Which files: the lock in the folder or a fresh one, and every byte of it in the store here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.core.sizes import human, minutes
+from ipexctl.core.stack import lock_file as locks
+from ipexctl.core.stack import requirements
+from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.core.stack.selection import Stack
+from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts.blob_store import default_store
+from ipexctl.packages import resolver
+from ipexctl.packages.indexes import Indexes, from_pip, merged
+from ipexctl.packages.resolver import Resolved, Urls
+from ipexctl.packages.wheel_fetch import Fetcher, sized
+from ipexctl.verbs.install import requirement_files
+from ipexctl.verbs.install.install_plan import Cuda, Work
+
+
+def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
+    """The lock in the folder if it is for one of these, else a fresh one (True)."""
+    extra = requirement_files.needed(work.asked.needs, old)
+    requirements.check(extra, candidates)
+    for stack in candidates if old else ():
+        if old and suits(old, stack) and requirement_files.same(old, extra):
+            requirement_files.check_hashes(old, extra)
+            return Resolved(stack, old, {}), False
+    work.step("", "resolving")
+    indexes = indexes_of(work)
+    found = resolver.resolve(candidates, indexes, os.environ, extra)
+    requirement_files.check_hashes(found.lock, extra)
+    lock = Fetcher(default_store(os.environ), indexes).sizes(found.lock, found.urls)
+    found = replace(found, lock=lock)
+    if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
+        raise _only_cuda(found, lacking(lock))
+    return found, True
+
+
+def _only_cuda(found: Resolved, lacking: int) -> InputError:
+    """Nobody can be asked, and -y is about what is usual: this is gigabytes for every host."""
+    lock = found.lock
+    size = f"{human(lock.size)} for every host"
+    size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
+    return InputError(
+        f"torch {lock.torch} can only be had as a CUDA build: {size}",
+        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.",
+        hint=f"--allow-cuda   # takes it; or --find-links FOLDER   # with torch {lock.torch}+cpu",
+    )
+
+
+def lacking(lock: Lock) -> int:
+    """Bytes that are not on this machine yet."""
+    store = default_store(os.environ)
+    return sum(p.size for p in lock.files if not store.has(p.blob))
+
+
+def suits(lock: Lock, stack: Stack) -> bool:
+    """Is the lock one for this choice, and can these hosts load its wheels?"""
+    wanted = replace(
+        lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=stack.python_text,
+        platform=stack.platform,
+    )  # fmt: skip
+    return locks.serves(lock, wanted)
+
+
+def indexes_of(work: Work) -> Indexes:
+    own = merged(work.asked.options, from_pip(os.environ), os.environ)
+    return requirement_files.with_indexes(own, requirement_files.needed(work.asked.needs, None))
+
+
+def read_lock(path: Path) -> Lock | None:
+    try:
+        return locks.parse(path.read_text("utf-8"), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read {path}", why=str(e)) from None
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(locks.render(lock), "utf-8")
+        fresh.replace(path)
+    except OSError as e:
+        raise NotHere(f"cannot write {path}", why=str(e)) from None
+
+
+def fetch(work: Work, found: Resolved) -> tuple[Lock, int]:
+    """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
+    store, lock = default_store(os.environ), found.lock
+    missing = [p for p in _indexed(lock).files if not store.whole(p.blob)]
+    fetched = get(work, missing, urls_of(work, found)) if missing else 0
+    return sized(lock, store), fetched
+
+
+def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
+    """From the index into the store. Returns the bytes that came."""
+    fetcher = Fetcher(default_store(os.environ), indexes_of(work))
+    total = sum(p.size for p in files)
+    fetcher.fetch(files, urls, lambda n: work.step("", "fetching", fetcher.done, total))
+    return fetcher.fetched
+
+
+def urls_of(work: Work, found: Resolved) -> Urls:
+    indexed = _indexed(found.lock)
+    return found.urls or resolver.locate(found.stack, indexed, indexes_of(work), os.environ)
+
+
+def _indexed(lock: Lock) -> Lock:
+    return replace(lock, cpython=None)  # that is in no index; see carrying.py
+
+
+def sized_if_known(lock: Lock) -> Lock:
+    store = default_store(os.environ)
+    return sized(lock, store) if all(store.has(p.blob) for p in lock.files) else lock

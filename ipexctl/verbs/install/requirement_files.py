@@ -1,0 +1,57 @@
+"""`-r FILE`: the user's requirements files, read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.core.stack.lock_file import Lock
+from ipexctl.core.stack.requirements import NOTHING, Extra, not_allowed, read
+from ipexctl.errors import InputError
+from ipexctl.packages.indexes import Indexes, absolute
+
+CODE = (".py", ".cfg")
+
+
+def needed(files: Sequence[Path], old: Lock | None) -> Extra:
+    """What the files ask for; without any, what the lock in the folder was made for."""
+    if files:
+        return read([str(file) for file in files], _text, os.environ)
+    return Extra(old.requirements, old.constraints) if old else NOTHING
+
+
+def same(lock: Lock, extra: Extra) -> bool:
+    return (lock.requirements, lock.constraints) == (extra.requirements, extra.constraints)
+
+
+def with_indexes(indexes: Indexes, extra: Extra) -> Indexes:
+    """As pip does: what a requirements file names goes before what is configured."""
+    return replace(
+        indexes,
+        index_url=indexes.index_url or extra.index_url,
+        extra=(*indexes.extra, *extra.extra),
+        find_links=(*indexes.find_links, *map(absolute, extra.find_links)),
+    )
+
+
+def check_hashes(lock: Lock, extra: Extra) -> None:
+    locked: Mapping[str, str] = {p.name: p.sha256 for p in lock.packages}
+    if name := not_allowed(extra, locked):
+        raise InputError(
+            f"the wheel of {name} has none of the hashes that your requirements file allows",
+            why=f"{lock.version(name)} has sha256 {locked[name]}",
+            hint="look where it comes from; or make the file afresh",
+        )
+
+
+def _text(name: str, asker: str) -> tuple[str, str]:
+    path = Path(asker).parent / name if asker else Path(name)
+    if path.suffix in CODE:
+        raise InputError(f"-r {path}: a requirements file or a pyproject.toml, please")
+    try:
+        return path.read_text("utf-8-sig"), str(path)
+    except (OSError, UnicodeDecodeError) as e:
+        where = f", which {asker} names" if asker else ""
+        raise InputError(f"cannot read {path}{where}", why=str(e)) from None

@@ -1,0 +1,58 @@
+"""run --explain: the plan of a run, without the run. Hosts are asked; nothing is put on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ipexctl.core.model import Facts, LaunchPlan
+from ipexctl.core.run import launch_script, line_filter
+from ipexctl.core.run.dataset_rules import Held
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import Target, inventory
+from ipexctl.verbs.run import send_project
+from ipexctl.verbs.run.preflight import review_script
+from ipexctl.verbs.run.run import (
+    RunOptions,
+    choice_of,
+    each,
+    new_run_id,
+    plan_of,
+    prepare_on,
+    script_of,
+)
+
+
+def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
+    """The plan for people who do without us. `passed`: variables whose values stay out of it."""
+    found = planned(target, options)
+    hosts = {host.name: host for host in inventory(target).hosts}
+    return launch_script.script(
+        launch_script.Printed(found.plan, hosts, str(script_of(options).project.start), passed)
+    )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and the facts from which it was made (in the order of its hosts)."""
+
+    plan: LaunchPlan
+    facts: tuple[Facts, ...]
+
+
+def planned(target: Target, options: RunOptions) -> Planned:
+    """Raises IpexctlError where `run` would, before it started anything."""
+    fleet = Fleet(target, options.root)
+    chosen = choice_of(options, fleet.hosts)
+    script = script_of(options)
+    held: dict[str, tuple[Held, ...]] = {}
+    run_id = new_run_id()
+    with fleet:
+        nodes = each(fleet, lambda host: prepare_on(fleet, host, options, run_id, held))
+        plan = plan_of(list(nodes.values()), options, script, held, run_id)
+        line_filter.check(chosen, plan)
+        used = {host.host for host in plan.hosts}
+        those = [node for node in nodes.values() if node.host.name in used]
+        files = script.files(replace(options, confirm=send_project.always))
+        review_script(script.argv, script.sources, plan, files, those, target.note)
+        facts = {node.host.name: node.facts for node in nodes.values()}
+        return Planned(plan, tuple(facts[host.host] for host in plan.hosts))

@@ -1,0 +1,162 @@
+"""--fetch and --outputs: files that ranks left in the run's folder on the hosts, brought here.
+
+Rank 0's host gives the files on top, every other host a folder of its own, `@HOST`. The names come
+from the hosts, so nothing is written outside of the outputs' folder and nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.model import Host, HostDown
+from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.frames import Frame
+from ipexctl.verbs.run.run_folder import safe
+
+PIECE = 64 << 20  # bytes of one request
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to bring, and from which run."""
+
+    patterns: tuple[str, ...]
+    run_id: str
+    roots: Mapping[str, str]
+    first: str  # rank 0's host
+
+
+@dataclass(frozen=True)
+class Brought:
+    files: int = 0
+    size: int = 0
+    refused: tuple[str, ...] = ()
+    matched: bool = False
+    ended: str = ""  # why the rest of this host's files did not come
+
+
+def check_patterns(option: str, patterns: Sequence[str]) -> None:
+    """They are below the script's folder. Raises InputError."""
+    for pattern in patterns:
+        if pattern.startswith(("/", "~")) or ".." in pattern.split("/") or not pattern.strip("/"):
+            raise InputError(
+                f"{option} {pattern}: not below the folder of the script",
+                why="only what ranks write into the run's own folder is brought back",
+                hint=f"let the script write to a folder beside it, and name that: {option} out",
+            )
+
+
+def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """As seen from the top of what was sent, for ranks that start in `cwd`."""
+    paths = (posixpath.normpath(posixpath.join(glob.escape(cwd), pattern)) for pattern in patterns)
+    return tuple("**" if path == "." else path for path in paths)
+
+
+def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> tuple[str, ...]:
+    """In words: what came, and what did not."""
+    outputs = folder / "outputs"
+    try:
+        outputs.mkdir(mode=0o700)
+    except OSError as e:
+        return (f"outputs: could not be fetched ({e.strerror or e}); they are on the hosts",)
+
+    def work(host: Host) -> Brought:
+        below = outputs if host.name == wish.first else outputs / folder_of(host.name)
+        return _bring(agents[host], wish, below, note)
+
+    outcomes = fan_out(tuple(agents), work, forks=16)
+    brought = [o for o in outcomes.values() if isinstance(o, Brought)]
+    ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
+    words = [f"could not fetch: {end}" for end in ends if end]
+    words += [text for b in brought for text in b.refused]
+    files, size = sum(b.files for b in brought), sum(b.size for b in brought)
+    if not files:
+        known = len(brought) == len(outcomes) and not any(b.matched for b in brought)
+        none = f"no file matches {' '.join(wish.patterns)}" if known else "nothing was fetched"
+        return (f"outputs: {none}", *words)
+    many = "file" if files == 1 else "files"
+    amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
+    return (f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})", *words)
+
+
+def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
+    asked = {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
+    done = agent.call(
+        "run.result_files.list", {**asked, "patterns": list(wish.patterns)}, timeout=120
+    ).done
+    files: list[tuple[str, int]] = [(path, size) for path, size in done.rows("files", str, int)]
+    others = other_folders(wish) if agent.host.name == wish.first else frozenset()
+    count, total = 0, 0
+    refused: list[str] = []
+    if sum(size for _, size in files) > 100e6:
+        note(f"fetching {sum(s for _, s in files) / 1e6:.0f} MB from {agent.host.name}")
+    for path, size in files:
+        if not is_inside(path):
+            refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
+            continue
+        if path.partition("/")[0].casefold() in others:
+            why = "what comes from another host goes there"
+            refused.append(f"{agent.host.name}: {path} was not taken ({why})")
+            continue
+        try:
+            _read(agent, {**asked, "path": path}, size, below / path)
+            count, total = count + 1, total + size
+        except OSError as e:
+            refused.append(f"{agent.host.name}: {path} was not taken ({e.strerror or e})")
+        except IpexctlError as e:
+            return Brought(count, total, tuple(refused), True, e.what)
+    if done.get("more") is True:
+        refused.append(f"{agent.host.name}: more than {len(files)} files match; the rest is there")
+    return Brought(count, total, tuple(refused), bool(files))
+
+
+def folder_of(host: str) -> str:
+    return f"@{safe(host)}"
+
+
+def other_folders(wish: Wish) -> frozenset[str]:
+    """As a disk that does not tell large letters from small ones has them."""
+    return frozenset(folder_of(name).casefold() for name in wish.roots if name != wish.first)
+
+
+def is_inside(path: str) -> bool:
+    """A relative path of plain names, as it can be written below a folder."""
+    parts = path.split("/")
+    return path.isprintable() and not any(part in ("", ".", "..") for part in parts)
+
+
+def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    left = size
+
+    def part(frame: Frame) -> None:
+        nonlocal left
+        left -= len(frame.body)
+        if left < 0:
+            raise HostFailed(f"{agent.host.name}: it sent more of {target.name} than there is")
+        view = memoryview(frame.body)
+        while view:
+            view = view[os.write(fd, view) :]
+
+    try:
+        for offset in range(0, size, PIECE):
+            wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
+            done = agent.call("run.result_files.read", wanted, on_event=part).done
+            if why := done.get("refused"):
+                raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
+            if left != max(0, size - offset - PIECE):
+                raise OSError(f"only {size - left:,} of its {size:,} bytes came")
+    except BaseException:
+        target.unlink(missing_ok=True)  # it is not what is there
+        raise
+    finally:
+        os.close(fd)

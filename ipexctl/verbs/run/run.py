@@ -1,0 +1,411 @@
+"""run: facts -> plan -> snapshot -> mpirun on node0 -> events -> one result."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
+from ipexctl.core.plan.plan_request import Ports
+from ipexctl.core.plan.port_plan import top
+from ipexctl.core.plan.rank_share import fitting
+from ipexctl.core.run import launch_plan, line_filter, mpi, retry_command
+from ipexctl.core.run.dataset_rules import Held
+from ipexctl.core.run.launch_plan import Node, RunRequest
+from ipexctl.core.run.line_filter import Choice, Wanted
+from ipexctl.core.run.outcome import (  # fmt: skip
+    EXIT_HOST_FAILED,
+    Kept,
+    RunResult,
+    kept_plan,
+    result_document,
+)
+from ipexctl.core.run.retry_command import Typed
+from ipexctl.core.script import frameworks
+from ipexctl.core.script.frameworks import Frameworks
+from ipexctl.core.script.launchers import refuse_launcher
+from ipexctl.core.script.source import Source
+from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
+from ipexctl.hosts.agent import AHEAD
+from ipexctl.hosts.fleet import Fleet, reading
+from ipexctl.hosts.suggested_commands import other_pythons, together
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.last_outcome import known
+from ipexctl.local.shipped_tables import failures
+from ipexctl.verbs.doctor.probe_host import answer, question
+from ipexctl.verbs.run import fetch_outputs, send_project
+from ipexctl.verbs.run.run_folder import Record
+from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
+from ipexctl.verbs.run.script_sources import read_sources
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.run.session import Session
+
+HOST_SILENCE = 30.0
+EXIT_NOT_STARTED = 120
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    script: str
+    args: tuple[str, ...] = ()
+    module: bool = False
+    n: int | None = None
+    ppn: int | None = None
+    root: str = ROOT
+    env: tuple[tuple[str, str], ...] = ()
+    host_timeout: float = HOST_SILENCE
+    timeout: float | None = None
+    stall: float | None = None
+    log_limit: int | None = None
+    require_together: bool = False
+    shown: Wanted = Wanted()
+    fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
+    outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
+    send: bool = True
+    data: tuple[str, ...] = ()  # names of data sets
+    force: bool = False  # start in spite of what the preflight sees
+    confirm: send_project.Confirm = send_project.never  # is asked before much is sent
+    typed: Typed = Typed()
+    ports: Ports | None = None
+    launcher: str = mpi.AGENTS
+    secret: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
+    """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
+    fleet = Fleet(target, options.root)
+    chosen = choice_of(options, fleet.hosts)
+    script = script_of(options)
+    files = script.files(options)
+    with fleet:
+        painter = Painter(view, target.note, chosen)
+        try:
+            return _Run(fleet, options, script, files, painter, interrupts).whole(chosen)
+        finally:
+            painter.close()
+
+
+@dataclass
+class _Run:
+    """One run from the first connection to its result."""
+
+    fleet: Fleet
+    options: RunOptions
+    script: Script
+    files: send_project.Snapshot | send_project.InPlace
+    painter: Painter
+    interrupts: Interrupts
+    run_id: str = field(default_factory=lambda: new_run_id())
+    held: dict[str, tuple[Held, ...]] = field(default_factory=dict)  # data sets of each host
+
+    def whole(self, chosen: Choice) -> RunResult:
+        agents = self.fleet.agents
+        for note in self.files.notes:
+            self.painter.note(note)
+        threading.Thread(target=_load, daemon=True).start()
+        nodes = each(self.fleet, self._prepare)
+        for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
+            self.painter.note(text)
+        plan = self._plan(list(nodes.values()))
+        line_filter.check(chosen, plan)
+        known = {h.name: h for h in agents}
+        used = [known[p.host] for p in plan.hosts]
+        self._look(plan, {h: nodes[h] for h in used})
+        self.painter.planned(self.run_id, plan)
+        sent = each(self.fleet, self._send, used)
+        self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
+        record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
+        record.keep("plan.json", kept_plan(self.run_id, plan))
+        result = self._session(plan, record, sent).drive(
+            {h.name: (agents[h], sent[h].cwd) for h in used}
+        )
+        self.fleet.remember(_states(result), "run")
+        kept = self._kept(result, plan, record, sent)
+        result = replace(result, kept=kept, again=self._again(result, list(nodes.values())))
+        record.keep("result.json", result_document(result, failures()))
+        self.painter.result(result)
+        return result
+
+    def _prepare(self, host: Host) -> Node:
+        return prepare_on(self.fleet, host, self.options, self.run_id, self.held)
+
+    def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
+        return plan_of(nodes, self.options, self.script, self.held, self.run_id)
+
+    def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
+        """What would break it is told before anything is sent."""
+        from ipexctl.verbs.run import preflight
+
+        flight = preflight.Flight(
+            self.fleet, nodes, force=self.options.force, among=self.options.ports is None
+        )
+        preflight.review_script(
+            self.script.argv, self.script.sources, plan, self.files, nodes.values(),
+            self.painter.note,
+        )  # fmt: skip
+        preflight.check(flight, self.painter.note)
+
+    def _send(self, host: Host) -> send_project.Sent:
+        return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
+
+    def _session(
+        self, plan: LaunchPlan, record: Record, sent: Mapping[Host, send_project.Sent]
+    ) -> Session:
+        from ipexctl.verbs.run.session import Session
+
+        options, fleet, makers = self.options, self.fleet, _apart(sent)
+        return Session(
+            plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
+            record, options.timeout, options.launcher, options.stall, dict(options.secret),
+            frameworks=self.script.frameworks,
+            require_together=options.require_together,
+            all_up=lambda: _spare(self.files, fleet, makers),
+        )  # fmt: skip
+
+    def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
+        lost = [node.host.name for node in nodes if node.host.name in result.lost]
+        left = [node for node in nodes if node.host.name not in lost]
+        if not lost or not left:
+            return retry_command.command(self.options.typed, (), None)
+        fits = fitting(left, request_of(self.options, self.script))
+        fewer = None if fits == self.options.n else fits
+        return retry_command.command(self.options.typed, lost, fewer)
+
+    def _kept(
+        self,
+        result: RunResult,
+        plan: LaunchPlan,
+        record: Record,
+        sent: Mapping[Host, send_project.Sent],
+    ) -> Kept:
+        """What is here of the run: the logs, and the files that were asked for."""
+        kept = record.kept()
+        wanted = (*self.options.fetch, *self.options.outputs)
+        if not wanted:
+            return kept
+        if not record.folder:
+            return replace(kept, outputs=("outputs: not fetched, as nothing is kept here",))
+        reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
+        there = {h: self.fleet.agents[h] for h in _apart(reachable)}
+        roots = {h.name: self.fleet.root_of(h) for h in there}
+        patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
+        wish = fetch_outputs.Wish(patterns, self.run_id, roots, plan.hosts[0].host)
+        try:
+            outputs = fetch_outputs.bring(there, wish, record.folder, self.painter.note)
+        except KeyboardInterrupt:
+            outputs = ("outputs: interrupted; what is missing here is on the hosts",)
+        return replace(kept, outputs=outputs)
+
+
+def _load() -> None:
+    """What is needed once the hosts have answered: imported while they start their Pythons."""
+    import ipexctl.verbs.run.preflight
+    import ipexctl.verbs.run.session  # noqa: F401
+
+
+def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
+    """One of those that share the run's folder, as they share their home: the first."""
+    first: dict[str, Host] = {}
+    for host, one in sent.items():
+        first.setdefault(one.mark or f"of {host.name}", host)
+    return list(first.values())
+
+
+def _spare(
+    files: send_project.Snapshot | send_project.InPlace, fleet: Fleet, hosts: Sequence[Host]
+) -> None:
+    for host in hosts:
+        with suppress(IpexctlError):  # of a host that is lost the session hears, too
+            files.spare(fleet.agents[host], fleet.root_of(host))
+
+
+def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
+        if node.prepared.borrowed:
+            version = dict(node.prepared.packages).get("torch", "")
+            started = f"by {node.prepared.mpi}" if node.prepared.mpi else "without MPI"
+            yield (
+                f"nothing is installed here, so {node.prepared.prefix}/bin/python3 is used: "
+                f"torch {version}".rstrip()
+                + f", ranks are started {started}"
+            )
+
+
+def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
+    """What is shown of the run. Raises InputError for it and for what is to be brought back."""
+    chosen = line_filter.read(options.shown, hosts, known(hosts) if options.shown.hosts else {})
+    fetch_outputs.check_patterns("--fetch", options.fetch)
+    fetch_outputs.check_patterns("--outputs", options.outputs)
+    return chosen
+
+
+def plan_of(
+    nodes: Sequence[Node],
+    options: RunOptions,
+    script: Script,
+    held: Mapping[str, tuple[Held, ...]],
+    run_id: str,
+) -> LaunchPlan:
+    plan = launch_plan.plan(nodes, request_of(options, script), run_id)
+    if options.data:
+        from ipexctl.verbs import data
+
+        plan = data.planned(plan, held, options.data, dict(options.env))
+    mpi.check_launcher(options.launcher, plan.mpi)
+    return plan
+
+
+def request_of(options: RunOptions, script: Script) -> RunRequest:
+    return RunRequest(
+        script.argv, options.n, options.ppn, options.env, options.ports,
+        tuple(name for name, _ in options.secret), script.frameworks or Frameworks(),
+    )  # fmt: skip
+
+
+def new_run_id() -> str:
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+
+
+@dataclass(frozen=True)
+class Script:
+    project: send_project.Project
+    argv: tuple[str, ...]  # what follows the interpreter
+    frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
+    sources: tuple[Source, ...] = ()
+
+    def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
+        if options.send:
+            snapshot = send_project.take(self.project, options.confirm, os.environ)
+            if not options.module:
+                send_project.check_sent(snapshot, self.argv[0], os.environ)
+            return snapshot
+        if options.fetch or options.outputs:
+            raise InputError(
+                "--fetch and --outputs do not go with --no-sync",
+                why="they bring files out of the folder of the run, which --no-sync does not make",
+            )
+        return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])
+
+
+def script_of(options: RunOptions) -> Script:
+    found = _script_of(options)
+    if not options.send:
+        return found
+    sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
+    used = frameworks.of_run(sources, found.argv, dict(options.env))
+    return replace(found, frameworks=used, sources=sources)
+
+
+def _script_of(options: RunOptions) -> Script:
+    here = Path.cwd()
+    if options.module or not os.path.isfile(options.script) or Path(options.script).is_absolute():
+        refuse_launcher(options.script, options.args, module=options.module)
+    if options.module:
+        project = (
+            send_project.project_of(here, here) if options.send else send_project.Project(here)
+        )
+        return Script(project, ("-m", options.script, *options.args))
+    given = Path(options.script)
+    if not options.send:  # it need not be here
+        start = given.parent if given.is_absolute() and here not in given.parents else here
+        return Script(send_project.Project(start), (_named(given, start), *options.args))
+    if not os.path.isfile(given):
+        folder = os.path.isdir(given)
+        raise InputError(
+            f"{options.script} is a folder" if folder else f"there is no script {options.script}",
+            why="the script itself is needed" if folder else f"looked in {here}",
+            hint="ipexctl run [OPTIONS] SCRIPT [ARGUMENTS]",
+        )
+    script = given.resolve()  # a link's target is what Python takes the folder of, too
+    project = send_project.project_of(script.parent, here)
+    return Script(project, (_named(script, project.start), *options.args))
+
+
+def _named(script: Path, start: Path) -> str:
+    """The script as the ranks call it."""
+    name = os.path.relpath(script, start) if script.is_absolute() else os.fspath(script)
+    return f"./{name}" if name.startswith("-") else name  # or Python takes it for an option
+
+
+def _states(result: RunResult) -> dict[str, str]:
+    """For @last-failed: where the first rank failed, and who was lost."""
+    states = {end.host: "unreachable" if end.survivors is None else "ok" for end in result.hosts}
+    return {**states, result.first.host: "failed"} if result.first else states
+
+
+def prepare_on(
+    fleet: Fleet, host: Host, options: RunOptions, run_id: str, held: dict[str, tuple[Held, ...]]
+) -> Node:
+    """The question for its facts goes with the agent: one round trip less."""
+    root = fleet.root_of(host)
+    agent = fleet.connect(host, ahead=question(root, listen=False))
+    if agent.hello.kind != "python":
+        raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
+    facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
+    bounded = top(options.ports) if options.ports else None
+    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
+    done = agent.call("run.run_environment.find", asked).done
+    with reading(host.name, "what it says of itself"):
+        prepared = launch_plan.read_prepared(done)
+    if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:
+        raise mpi.no_mpirun(host.name, done.get("system"))
+    if prepared.mpi and not done.get("mpirun") and not done.get("mpi"):
+        raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
+    if options.data:
+        from ipexctl.verbs import data
+
+        held[host.name] = data.use(agent, root, options.data)
+    return Node(host, facts, prepared)
+
+
+def _pythons(host: Host) -> list[str]:
+    """For this machine, where nothing may be installed: the Pythons the user has before him."""
+    if not host.local:
+        return []
+    active = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    found = [shutil.which(name) for name in ("python3", "python")]
+    last = [*filter(None, found), sys.executable]
+    return [*(f"{prefix}/bin/python" for prefix in active if prefix), *last]
+
+
+def _not_ready(what: str, hint: str) -> RunFailed:
+    e = RunFailed(what, hint=hint)
+    e.slug = "not-installed"
+    return e
+
+
+def each(
+    fleet: Fleet, work: Callable[[Host], T], hosts: Sequence[Host] | None = None
+) -> dict[Host, T]:
+    """The same on all hosts, and all must succeed: a training needs every one of them."""
+    from ipexctl.verbs.trust import unknown_keys
+
+    found = fleet.each(work, hosts)
+    if downs := list(fleet.downs.values()):
+        raise unknown_keys(downs, fleet.target) or _together(downs, len(found) + len(downs))
+    return found
+
+
+def _together(downs: Sequence[HostDown], total: int) -> IpexctlError:
+    first = downs[0]
+    what, why = first.what, first.why
+    if len(downs) > 1:
+        what = f"{len(downs)} of {total} hosts cannot run this"
+        why = "\n".join(d.what for d in downs)
+    if any(d.state is Recap.UNREACHABLE for d in downs):
+        return Unreachable(what, why=why, hint=together(downs))
+    only_missing = all(d.slug == "not-installed" for d in downs)
+    code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
+    return RunFailed(what, why=why, hint=together(downs), exit_code=code)

@@ -1,0 +1,57 @@
+"""What is told of a run while it lasts, beside its output: each thing once, and not too often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ipexctl.core.run.run_state import RunState
+from ipexctl.verbs.run.run_watchers import Painter
+
+BARS_EVERY = 10.0
+MOST_BARS = 8  # at once
+STRAGGLE = 30.0  # ranks that go on so long after others have ended are told of
+LOGS_AFTER = 3.0  # the rest of the logs takes so long: say how much there is
+LOGS_EVERY = 10.0
+
+
+@dataclass
+class Teller:
+    state: RunState
+    painter: Painter
+    last_end: float = 0.0  # when a rank ended
+    _bars: float = 0.0
+    _logs: float = 0.0
+
+    def bars(self, now: float) -> None:
+        """Progress bars without an end, now and then."""
+        self._bars = self._bars or now
+        if now - self._bars > BARS_EVERY:
+            self._bars = now
+            of = self.state.plan.host_of
+            shown = self.state.bars(lambda r, text: self.painter.shows(of(r), r, text), MOST_BARS)
+            for rank, text in shown:
+                self.painter.bar(of(rank), rank, text)
+
+    def stragglers(self, now: float) -> None:
+        state = self.state
+        if not state.ends or not state.alive:
+            return
+        if self.last_end and now - self.last_end > STRAGGLE:
+            self.last_end = 0.0  # once is enough, until another one ends
+            left = sorted(state.started - state.ends.keys())
+            named = ", ".join(f"{r} ({state.plan.host_of(r)})" for r in left[:4])
+            more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+            self.painter.note(
+                f"{len(state.ends)} of {state.plan.world_size} ranks ended without error "
+                f"{STRAGGLE:.0f} s ago or earlier; still running: rank {named}{more}"
+            )
+
+    def rest_of_logs(self, now: float, left: int) -> None:
+        """The ranks have ended; so many bytes of their output are still to come."""
+        self._logs = self._logs or now + LOGS_AFTER - LOGS_EVERY
+        if left > 0 and now - self._logs > LOGS_EVERY:
+            self._logs = now
+            self.painter.note(
+                f"all ranks have ended; {left / 1e6:,.0f} MB of their output are still to come "
+                "(Ctrl-C leaves them on the hosts)"
+            )

@@ -1,0 +1,200 @@
+"""The user's folder as a snapshot of this run on every host."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.run import project_files as core
+from ipexctl.core.run.project_files import Ignore
+from ipexctl.core.sizes import human
+from ipexctl.errors import InputError
+from ipexctl.hosts import folder_transfer
+from ipexctl.hosts.agent import Agent
+from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.project_folder import Listing, Reader, Walk, left_out
+
+Confirm = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is sent, and where in it the ranks start."""
+
+    folder: Path
+    cwd: str = ""  # below the folder, with slashes
+    git: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> Path:
+        return self.folder / self.cwd
+
+
+@dataclass(frozen=True)
+class Sent:
+    cwd: str  # there
+    bytes: int = 0  # that the host did not have
+    mark: str = ""  # of the folder: hosts with one home have the same one
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What goes to the hosts."""
+
+    project: Project
+    bundle: folder_transfer.Bundle
+    notes: tuple[str, ...] = ()
+
+    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
+        """Makes the snapshot on the host."""
+        asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
+        brought = folder_transfer.bring(agent, self.bundle, asked)
+        return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
+
+    def spare(self, agent: Agent, root: str) -> None:
+        """For the next run; the host makes it while this one computes."""
+        folder_transfer.make_spare(agent, self.bundle, root)
+
+    def told(self, sent: int) -> str:
+        tree = self.bundle.tree
+        what = f"{self.project.folder} ({core.amount(len(tree.files), tree.bytes)})"
+        start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
+        if not sent:
+            return f"{what}: the hosts have all of it already{start}"
+        return f"{what}: {human(sent)} sent, all hosts together{start}"
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """--no-sync: the files are on the hosts, in the same folder or the same one below the home."""
+
+    folder: Path
+    script: str  # "" for a module
+    notes: tuple[str, ...] = ()
+
+    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
+        """Looks for it there."""
+        home = Path.home()
+        below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
+        asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
+        return Sent(agent.call("files.synced_folders.find_script", asked).done.path("cwd"))
+
+    def spare(self, agent: Agent, root: str) -> None:
+        return None
+
+    def told(self, sent: int) -> str:
+        return f"nothing is sent: ranks start in {self.folder} of their host"
+
+
+def project_of(script: Path, cwd: Path) -> Project:
+    """The git work tree around the script's folder, or that folder. Ranks start in `cwd` if it is
+    in there, else beside the script. Raises InputError for folders nobody means to send."""
+    root = _git_root(script)
+    notes: tuple[str, ...] = ()
+    if root and root != script and (why := refused(root)):
+        notes = (f"{root} is not sent whole, since {why}; only {script} is",)
+        root = None
+    folder = root or script
+    if why := refused(folder):
+        raise InputError(
+            f"{folder} is not sent to other machines: {why}",
+            hint="move the script into a folder of its own; or --no-sync, if it is there already",
+        )
+    start = cwd if cwd == folder or folder in cwd.parents else script
+    below = start.relative_to(folder).as_posix()
+    return Project(folder, "" if below == "." else below, root is not None, notes)
+
+
+def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snapshot:
+    """Reads the folder. `confirm` is asked before much is sent from a folder without Git.
+
+    Raises InputError when it says no, or for what cannot be read.
+    """
+    folder = project.folder
+    asks = not project.git and confirm is not always
+    walk = Walk(folder, most=core.MAX_FILES * 4 if asks else None)
+    found = walk.run(_outer(project, environ))
+    count, size = len(found.files), found.bytes
+    if asks and core.is_large(count, size):
+        _ask(folder, found, confirm)
+    notes = [*project.notes, *found.notes()]
+    if core.is_large(count, size):
+        notes.append(f"a large folder: {_told(folder, found)}")
+    reader = Reader(folder, hashes_of(folder, environ))
+    return Snapshot(project, folder_transfer.Bundle(reader.tree(found), reader), tuple(notes))
+
+
+def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> None:
+    """Raises InputError when the script itself, named as from where ranks start, stays here."""
+    project = snapshot.project
+    path = posixpath.normpath(posixpath.join(project.cwd, script))
+    if all(file.path != path for file in snapshot.bundle.tree.files):
+        why, hint = why_left_out(project, path, environ)
+        raise InputError(f"the script {script} is not sent to the hosts", why=why, hint=hint)
+
+
+def why_left_out(project: Project, path: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Of a file that stays here: why, and what to do about it."""
+    return left_out(project.folder, path, _outer(project, environ))
+
+
+def always(question: str) -> bool:
+    """The answer of -y."""
+    return True
+
+
+def never(question: str) -> bool:
+    """The answer of nobody."""
+    return False
+
+
+def _git_root(folder: Path) -> Path | None:
+    """Of a work tree of its own, or of one beside others, where .git is a file."""
+    return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
+
+
+def refused(folder: Path) -> str:
+    """Why this folder is never sent, "" if it may be."""
+    home = Path.home().resolve()
+    if folder == home:
+        return "it is your home folder"
+    if folder == Path("/"):
+        return "it is the root of the file system"
+    if folder in home.parents:
+        return "your home folder is in it"
+    return "there is a .ssh folder in it" if os.path.exists(folder / ".ssh") else ""
+
+
+def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
+    """What Git leaves out besides its .gitignore files: of the user, and of this clone."""
+    if not project.git:
+        return Ignore()
+    config = environ.get("XDG_CONFIG_HOME") or os.fspath(Path.home() / ".config")
+    found = Ignore()
+    for path in (Path(config) / "git/ignore", project.folder / ".git/info/exclude"):
+        with suppress(OSError):
+            found = found.also(path.read_text("utf-8", "replace"), "", os.fspath(path))
+    return found
+
+
+def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
+    what = _told(folder, found)
+    if not confirm(f"{what}. Send it to the hosts?"):
+        raise InputError(
+            what,
+            why=f"more than {core.MAX_FILES:,} files or {core.MAX_BYTES / 1e6:.0f} MB are sent "
+            "only from a git work tree, or when you say so",
+            hint="name in .ipexctlignore what the run does not need (the syntax of .gitignore);\n"
+            "or -y to send all of it",
+        )
+
+
+def _told(folder: Path, found: Listing) -> str:
+    cut = " or more" if found.cut else ""
+    where = core.largest((path, info.st_size) for path, info in found.files)
+    return f"{folder} holds {core.amount(len(found.files), found.bytes)}{cut}; most is in {where}"

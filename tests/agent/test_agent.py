@@ -1,0 +1,348 @@
+"""The agent over a real child process: noise, no python, errors, ends, torn frames, two calls."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.hosts import agent_sources
+from ipexctl.hosts.agent import command_line, connect
+from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
+from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
+from ipexctl.verbs.doctor.probe_host import probe
+
+HERE = Host("here", local=True)
+
+
+class Through:
+    """A login shell that does something around our command."""
+
+    def __init__(self, before: str, env: str = "") -> None:
+        self.before, self.env = before, env
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        return PipeChannel(("/bin/sh", "-c", f"{self.before}; {self.env} {command}"))
+
+    def close(self) -> None:
+        return None
+
+
+def gone(pid: int, seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+# --- who answers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "echo Welcome",
+        "printf 'no newline at the end'",
+        "printf '\\000\\377\\n\\n'; echo ipexctl0123-py",
+        "head -c 300000 /dev/zero | tr '\\0' x",
+        "echo to stderr >&2",
+    ],
+)
+def test_what_start_up_files_print_does_no_harm(noise):
+    agent = connect(Through(noise), HERE)
+    try:
+        assert (agent.hello.kind, probe(agent).agent) == ("python", "python")
+    finally:
+        agent.close()
+
+
+def test_a_shell_that_never_stops_printing_is_given_up():
+    with pytest.raises(HostFailed, match="printed more than 1 MiB before our command ran"):
+        connect(Through("head -c 2000000 /dev/zero | tr '\\0' x"), HERE)
+
+
+def test_a_shell_that_ends_first_is_told_with_its_own_words():
+    with pytest.raises(HostFailed, match=r"ended \(exit 3\)") as caught:
+        connect(Through("echo this account is locked >&2; exit 3"), HERE)
+    assert caught.value.why == "this account is locked"
+
+
+def test_a_shell_that_hangs_ends_at_the_deadline():
+    with pytest.raises(Unreachable, match="our command gave no answer in time"):
+        connect(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
+
+
+def test_a_host_without_python_answers_through_plain_sh(tmp_path):
+    for name in ("sh", "uname", "id", "cat", "df"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    line = command_line("mark").replace("/usr/bin/python3 /usr/local/bin/python3 ", "")
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
+        env={"PATH": str(tmp_path), "HOME": "/tmp"},
+        input=agent_sources.boot_payload("mark", frozenset()),
+        capture_output=True,
+        timeout=60,
+    )
+    text = done.stdout.partition(b"\nmark-sh\n")[2].decode()
+    lines = text.splitlines()
+    assert lines[lines.index(":uid") + 1] == str(os.getuid())
+    assert lines[lines.index(":home") + 1] == "/tmp"
+    assert lines[-1] == ":end"
+
+
+def test_a_python_that_the_user_named_is_tried_first():
+    agent = connect(LocalTransport(), HERE, python=sys.executable)
+    try:
+        assert agent.hello.python == sys.version_info[:3]
+    finally:
+        agent.close()
+
+
+@pytest.mark.parametrize(
+    "broken", ["exit 3", "echo Fatal Python error: init_fs_encoding >&2; exit 1", "kill -SEGV $$"]
+)
+def test_a_python_that_does_not_start_is_passed_over(tmp_path, broken):
+    bad = tmp_path / "python3"
+    bad.write_text(f"#!/bin/sh\n{broken}\n")
+    bad.chmod(0o755)
+    agent = connect(LocalTransport(), HERE, python=str(bad))
+    try:
+        assert (agent.hello.kind, agent.hello.path != str(bad)) == ("python", True)
+        assert probe(agent).agent == "python"
+    finally:
+        agent.close()
+
+
+def test_a_python_without_zlib_is_passed_over(tmp_path):
+    """Before it has read a byte of what is sent to it."""
+    bad = tmp_path / "python3"
+    start = "import sys; sys.modules['zlib'] = None; exec(sys.argv[1])"
+    bad.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -c "{start}" "$@"\n')
+    bad.chmod(0o755)
+    agent = connect(LocalTransport(), HERE, python=str(bad))
+    assert agent.hello.kind == "python"
+    agent.close()
+    assert b"zlib" in agent.channel.stderr()
+
+
+def test_an_agent_that_breaks_off_while_it_boots_is_no_reason_to_try_another_python():
+    """The next one would wait for what the first one has read."""
+    channel = PipeChannel(("/bin/sh", "-c", command_line("mark")))
+    channel.write(b"1/0\n")
+    assert channel.read(100, 20) == b""
+    assert channel.exit_status(20) == 98
+    assert b"ZeroDivisionError" in channel.stderr()
+    channel.close()
+
+
+@pytest.mark.parametrize("python", ["python3; true", "$(id)", "a b", "`id`", "'"])
+def test_a_python_that_is_no_plain_path_is_refused(python):
+    with pytest.raises(HostFailed, match="is not a plain path"):
+        command_line("mark", python)
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["facts.probe.nothing", "nowhere.facts", "nodot", "main.__init__"])
+def test_an_unknown_operation_is_an_error_and_the_agent_lives_on(agent, op):
+    with pytest.raises(HostFailed, match="here: "):
+        agent.call(op)
+    assert probe(agent).host == "here"
+
+
+def test_two_calls_at_once_each_get_their_own_answer(agent):
+    dead = [["dead", "127.0.0.1", 1]]
+    one = agent.start("facts.host_network.connect", {"targets": dead})
+    two = agent.start("facts.host_network.listen", {})
+    answers: dict[int, Frame] = {}
+    for frame in agent.frames(30.0):
+        if "done" in frame.header:
+            answers[frame.header["id"]] = frame
+        if len(answers) == 2:
+            break
+    assert answers[one].header["done"] == {"results": [["dead", "Connection refused"]]}
+    assert 0 < answers[two].header["done"]["port"] < 65536
+
+
+def test_connections_are_tried_at_once_and_told_one_by_one(agent):
+    port = agent.call("facts.host_network.listen").done["port"]
+    targets = [
+        ["good", "127.0.0.1", port],
+        ["six", "::1", port],
+        ["closed", "127.0.0.1", 1],
+        ["nowhere", "255.255.255.255", 9],
+        ["no address", "not-an-address", 9],
+        ["no port", "127.0.0.1", 99999999],
+    ]
+    done = agent.call("facts.host_network.connect", {"targets": targets, "timeout": 5.0}).done
+    errors = dict(done["results"])
+    assert set(errors) == {t[0] for t in targets}
+    assert (errors["good"], errors["closed"]) == ("", "Connection refused")
+    assert all(errors[name] for name in ("nowhere", "no address", "no port"))
+
+
+# --- ends ----------------------------------------------------------------------------------------
+
+
+def test_the_agent_ends_when_the_controller_is_gone():
+    agent = connect(LocalTransport(), HERE)
+    agent.start("facts.host_network.listen", {})
+    pid = agent.channel._process.pid
+    agent.channel._process.stdin.close()
+    assert agent.channel.exit_status(20.0) == 0
+    assert gone(pid)
+    agent.close()
+
+
+def test_the_agent_ends_in_the_middle_of_a_frame():
+    agent = connect(LocalTransport(), HERE)
+    agent.channel.write(HEAD.pack(100, 0) + b'{"id": 1')
+    agent.channel._process.stdin.close()
+    assert agent.channel.exit_status(20.0) == 0
+    agent.close()
+
+
+@pytest.mark.parametrize("signal", [9, 15])
+def test_a_host_that_dies_in_a_call_is_unreachable(agent, signal):
+    pid = agent.channel._process.pid
+    threading.Timer(0.3, os.killpg, (pid, signal)).start()  # its own session: see PipeChannel
+    with pytest.raises(Unreachable, match="ended before the host had answered"):
+        agent.wait(12345, timeout=30.0)
+
+
+def test_a_host_that_stays_silent_is_unreachable(agent):
+    with pytest.raises(Unreachable, match="no answer for 0 s"):
+        agent.wait(12345, timeout=0.2)
+
+
+# --- frames --------------------------------------------------------------------------------------
+
+_TWO = encode({"id": 1, "done": {}}) + encode({"id": 2, "event": "x"}, b"body")
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 1000])
+def test_frames_arrive_whole_however_they_were_cut(size):
+    decoder = Decoder()
+    pieces = [_TWO[i : i + size] for i in range(0, len(_TWO), size)]
+    frames = [f for piece in pieces for f in decoder.feed(piece)]
+    assert frames == [Frame({"id": 1, "done": {}}), Frame({"id": 2, "event": "x"}, b"body")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEAD.pack(1 << 31, 0),
+        HEAD.pack(0, 1 << 31),
+        HEAD.pack(2, 0) + b"[]",
+        HEAD.pack(2, 0) + b"{}",
+        HEAD.pack(3, 0) + b"abc",
+        HEAD.pack(2, 0) + b"\xff\xfe",
+        HEAD.pack(12, 0) + b'{"id": "1"} ',
+    ],
+)
+def test_nonsense_in_the_stream_is_a_bad_frame(data):
+    with pytest.raises(BadFrame):
+        Decoder().feed(data)
+
+
+# --- what is sent --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op", "modules"),
+    [
+        (
+            "run.runs.host",
+            {"install.blobs"}
+            | {f"run.{name}" for name in ("runs", "log_follower", "health_sampler", "traffic")}
+            | {"run.rank_wrapper", "run.mpirun_bootstrap"},
+        ),
+        ("facts.benchmark.memory", {"facts.benchmark", "child_processes", "facts.host_network"}),
+        ("nothing.known", set()),
+    ],
+)
+def test_a_host_gets_the_modules_of_an_operation_and_no_others(op, modules):
+    assert agent_sources.needed(op) == modules
+
+
+def test_every_module_is_needed_somewhere():
+    texts = agent_sources.texts()
+    needed = {name for module in texts for name in agent_sources.needed(f"{module}.op")}
+    assert needed | agent_sources.boot_modules() == set(texts)
+
+
+def test_every_import_of_a_module_is_seen():
+    """Also in functions; of an import of a name out of a module, the module counts."""
+    modules = agent_sources.texts().keys()
+    for module, text in agent_sources.texts().items():
+        expected = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ipexctl"):
+                below = (node.module or "").removeprefix("ipexctl.remote").removeprefix(".")
+                names = {f"{below}.{alias.name}".removeprefix(".") for alias in node.names}
+                assert names <= modules or below in modules, ast.unparse(node)
+                expected |= (names | {below}) & modules
+        assert agent_sources.imports(module) == expected, module
+
+
+THREADS = r"""
+import sys, threading
+failed, start = [], threading.Barrier(16)
+def load(name):
+    try:
+        start.wait()
+        __import__(name)
+        assert any(n.startswith("op_") for n in vars(sys.modules[name])), name
+    except BaseException as e:
+        failed.append((name, e))
+names = [n for n in sources if "\ndef op_" in sources[n]] * 16
+for at in range(0, len(names) - len(names) % 16, 16):
+    threads = [threading.Thread(target=load, args=(n,)) for n in names[at : at + 16]]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+print(failed)
+"""
+
+
+def test_threads_may_import_at_once(tmp_path):
+    sources = {f"ipexctl.remote.{name}": text for name, text in agent_sources.texts().items()}
+    boot = f"{sources['ipexctl.remote.boot']}\nsources = {sources!r}\n"
+    boot += "sys.meta_path.insert(0, SourceImporter(sources))\n" + THREADS
+    (tmp_path / "boot.py").write_text(boot)
+    command = [sys.executable, "-IS", str(tmp_path / "boot.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_package_of_our_name_on_the_host_is_not_taken(tmp_path, monkeypatch):
+    (tmp_path / "ipexctl").mkdir()
+    (tmp_path / "ipexctl" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    agent = connect(LocalTransport(), HERE)
+    try:
+        assert probe(agent).host == "here"
+    finally:
+        agent.close()
+
+
+def test_a_failure_of_ours_is_told_with_its_lines(agent):
+    with pytest.raises(HostFailed) as caught:
+        agent.call("facts.probe.nothing")
+    assert 'File "ipexctl/remote/main.py", line ' in caught.value.why
+    assert 'getattr(sys.modules[module], "op_" + op)' in caught.value.why

@@ -1,0 +1,53 @@
+"""What runs on the hosts runs on their old Pythons."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.doctor.probe_host import probe_and_listen
+from tests.facts.machines import MACHINES
+
+ROOT = Path(__file__).parents[2]
+
+
+def _interpreter(minor: int) -> str:
+    """A real one, by its path: names in PATH may be shims that start another version."""
+    places = [Path("/usr/bin"), Path("/usr/local/bin")]
+    places += sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin"))
+    for place in places:
+        if (place / f"python3.{minor}").is_file():
+            return str(place / f"python3.{minor}")
+    pytest.skip(f"no python3.{minor} on this machine")
+
+
+@pytest.mark.parametrize("minor", range(6, 15))
+def test_the_probe_works_on_an_old_python(minor, tmp_path):
+    agent = connect(LocalTransport(), Host("here", local=True), python=_interpreter(minor))
+    try:
+        assert agent.hello.python[:2] == (3, minor)
+        facts, port = probe_and_listen(agent)
+        tree = MACHINES["two sockets with SMT"].write(tmp_path)
+        recorded, _ = probe_and_listen(agent, listen=False, fs=str(tree))
+        targets = [["self", "127.0.0.1", port]]
+        assert agent.call("facts.host_network.connect", {"targets": targets}).done["results"] == [
+            ["self", ""]
+        ]
+    finally:
+        agent.close()
+    assert any(p.version[:2] == (3, minor) and len(p.version) == 3 for p in facts.pythons)
+    assert len(recorded.cpu.cpus) == 224
+
+
+def test_all_of_remote_is_written_for_python_3_6():
+    pytest.importorskip("vermin")
+    run = [sys.executable, "-c", "import sys; from vermin.main import main; sys.exit(main())"]
+    argv = [*run, "-q", "-t=3.6-", "--no-tips", "ipexctl/remote"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

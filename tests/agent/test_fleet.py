@@ -1,0 +1,161 @@
+"""One fleet for every command: what becomes of hosts that are lost, of errors, of connections."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, PerHost, Recap
+from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
+from ipexctl.hosts import fleet as fleet_module
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import Target
+from ipexctl.local.last_outcome import known
+from ipexctl.verbs.doctor.apply_fixes import FixReport, mend, undo
+from ipexctl.verbs.env import Kept, kept
+
+A, B, C = (Host(name, local=True) for name in "abc")
+HOSTS = Inventory((A, B, C), "the test")
+SAID = {
+    "Connection refused": (4, "the host refuses the connection"),
+    "No ED25519 host key is known for b": (4, "nobody has vouched for its host key yet"),
+    "IDENTIFICATION HAS CHANGED": (4, "its host key is not the one on record"),
+    "Permission denied (publickey)": (4, "the login failed"),
+}
+
+
+def fleet(target: Target | None = None) -> Fleet:
+    return Fleet(target or Target(), hosts=HOSTS)
+
+
+def fail_on(*names: str):
+    def work(host: Host) -> str:
+        if host.name in names:
+            raise HostFailed(f"{host.name}: no space", why="full", hint="ipexctl env rm")
+        return host.name.upper()
+
+    return work
+
+
+# --- the ssh program, in place of which a script stands that reaches `a` and not `b` -------------
+
+
+@pytest.fixture
+def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A target of two hosts, and a way to say what ssh says of the second one."""
+    ssh, said = tmp_path / "bin" / "ssh", tmp_path / "said"
+    ssh.parent.mkdir()
+    ssh.write_text(
+        '#!/bin/sh\n[ "$1" = -G ] && exit\ncase " $* " in *" b "*) '
+        f'cat {said} >&2; exit 255;; esac\nfor last; do :; done; exec sh -c "$last"\n'
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "root").mkdir(mode=0o700)
+
+    def target(words: str) -> tuple[Target, str]:
+        said.write_text(f"{words}\n")
+        return Target(hosts=("a", "b"), transport="openssh"), str(tmp_path / "root")
+
+    return target
+
+
+@pytest.mark.parametrize(("said", "expected"), SAID.items(), ids=SAID)
+def test_a_host_that_cannot_be_logged_in_to_ends_every_command_with_4(half, said, expected):
+    code, what = expected
+    target, root = half(said)
+    ls = kept(target, root)
+    assert [(r.host, r.state, r.detail) for r in ls.recaps] == [("b", Recap.UNREACHABLE, what)]
+    fixed, undone = mend(target, lambda plans: False, root), undo(target, root)
+    assert [d.what for d in (*fixed.down, *undone.down)] == [f"b: {what}"] * 2
+    assert (ls.exit_code, fixed.exit_code, undone.exit_code) == (code, code, code)
+
+
+def test_what_to_type_for_a_lost_host_has_the_users_own_options(half):
+    target, root = half("No ED25519 host key is known for b")
+    (down,) = mend(target, lambda plans: False, root).down
+    assert down.hint == "ipexctl trust -H a,b"
+
+
+# --- one table -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slug", "state", "code"),
+    [
+        *((e.slug, "unreachable", 4) for e in (Unreachable, HostKeyUnknown, HostKeyChanged)),
+        (HostFailed.slug, "failed", 1),
+        ("no-space", "failed", 1),
+    ],
+)
+def test_every_command_takes_a_lost_host_alike(slug, state, code):
+    down = HostDown("n", slug, "n: what")
+    recap = HostRecap("n", down.state)
+    report = Report((Host("n"),), (), (down,), (), (), 0.0)
+    assert (report.state("n"), recap.state.value) == (state, state)
+    outcomes: list[Report | FixReport | PerHost]
+    outcomes = [report, FixReport((), (), (down,)), Kept((), (recap,))]
+    assert [outcome.exit_code for outcome in outcomes] == [code] * 3
+
+
+@pytest.mark.parametrize("what", ["n1: no answer", "no answer"])
+def test_a_line_about_a_host_names_it_once(what):
+    assert HostDown("n1", "unreachable", what).brief == "no answer"
+    assert HostDown("n", "unreachable", "n1: no answer").brief == "n1: no answer"
+
+
+def test_nobody_else_connects_to_hosts():
+    package = Path(fleet_module.__file__).parent.parent
+    opens = re.compile(r"agent import .*\bconnect\b|target import .*\bover_ssh|LocalTransport\(")
+    found = [p.stem for p in sorted(package.rglob("*.py")) if opens.search(p.read_text("utf-8"))]
+    assert found == ["fleet"]
+
+
+# --- the fleet itself ----------------------------------------------------------------------------
+
+
+def test_a_host_that_was_lost_is_not_asked_again():
+    hosts = fleet()
+    assert hosts.each(fail_on("b")) == {A: "A", C: "C"}
+    assert hosts.alive == [A, C]
+    assert hosts.each(fail_on("c")) == {A: "A"}
+    assert [down.host for down in hosts.failures] == ["b", "c"]
+
+
+def test_every_host_has_one_recap_in_the_order_of_the_hostfile():
+    hosts = fleet(Target(hosts=("a", "b", "c")))
+    hosts.each(fail_on("b"))
+    recaps = hosts.recaps({C: HostRecap("c", Recap.OK), A: HostRecap("a", Recap.CHANGED)})
+    assert [(r.host, r.state) for r in recaps] == [
+        ("a", Recap.CHANGED),
+        ("b", Recap.FAILED),
+        ("c", Recap.OK),
+    ]
+    assert (recaps[1].detail, recaps[1].notes) == (
+        "no space",
+        ("full", "try: ipexctl env rm -H a,b,c"),
+    )
+
+
+def test_what_it_remembers_is_what_last_failed_means(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    hosts = fleet()
+    hosts.each(fail_on("b"))
+    hosts.remember_recaps(hosts.recaps({A: HostRecap("a", Recap.OK)}))
+    assert known(HOSTS)["last-failed"] == {"b"}
+
+
+def test_connections_end_with_the_fleet_and_its_error_suggests_what_works():
+    target = Target(hosts=("a", "b", "c"))
+    with pytest.raises(InputError) as raised, fleet(target) as hosts:
+        agents = hosts.each(hosts.connect)
+        assert hosts.call(A, "install.root_upkeep.list", root="/nothing", sizes=False)["envs"] == []
+        hosts.disconnect(B)
+        assert set(hosts.agents) == {A, C}
+        raise InputError("no", hint="ipexctl install")
+    assert raised.value.hint == "ipexctl install -H a,b,c"
+    assert [agent.channel.exit_status(0.0) is None for agent in agents.values()] == [False] * 3

@@ -1,0 +1,367 @@
+"""Hosts that answer with other values than ours do: one fails, and what the others gave stays."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core.facts import measurements
+from ipexctl.core.host_answer import Answer
+from ipexctl.core.model import Blob, Host, HostDown
+from ipexctl.core.run import mpi
+from ipexctl.core.run.launch_plan import read_prepared
+from ipexctl.core.run.project_files import File, Tree
+from ipexctl.core.stack.env_changes import read_drift
+from ipexctl.core.stack.env_list import read_shelf
+from ipexctl.core.stack.env_match import disagreement, modules, read_look, row_of
+from ipexctl.core.stack.selection import proved_text
+from ipexctl.errors import HostFailed
+from ipexctl.hosts import blob_carriers, blob_store, folder_transfer
+from ipexctl.hosts.agent import Agent, Hello
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.folder_transfer import Bundle
+from ipexctl.hosts.frames import HEAD, HEADER_LIMIT, BadFrame, Decoder
+from ipexctl.hosts.transport import PipeChannel
+from ipexctl.local.shipped_tables import table
+from ipexctl.verbs.data import _all, _removed
+from ipexctl.verbs.env import _removal
+from ipexctl.verbs.install.install_plan import read_state
+from ipexctl.verbs.run.fetch_outputs import Wish, bring
+from ipexctl.verbs.run.send_project import InPlace
+from tests.fuzz.answer import ODD
+from tests.run.test_hostile_hosts import SPEAKER
+
+SHA = "a" * 64
+BLOB = Blob("x", SHA, 3)
+
+# Answers each request with the next of `answers`: frames as (header, body), or raw JSON.
+ANSWERS = """
+for frames in json.loads(sys.argv[1]):
+    for frame in frames:
+        if isinstance(frame, str):
+            data = frame.replace('NUMBER', str(number)).encode()
+            raw(head.pack(len(data), 0) + data)
+        else:
+            say(frame[0], b'x' * frame[1])
+    asked = read()
+    while 'op' not in asked:
+        asked = read()
+    number = asked['id']
+time.sleep(60)
+"""
+Frames = list[Any]
+
+
+@contextmanager
+def speaking(folder: Path, answers: Mapping[str, list[Frames]]) -> Iterator[dict[Host, Agent]]:
+    """Agents of hosts that answer so, whatever they are asked."""
+    script = folder / "speaker.py"
+    script.write_text(SPEAKER + ANSWERS)
+    agents = {}
+    for name, said in answers.items():
+        channel = PipeChannel((sys.executable, str(script), json.dumps(said)))
+        agents[Host(name)] = Agent(Host(name), channel, Hello("python"), Decoder())
+    try:
+        yield agents
+    finally:
+        for agent in agents.values():
+            agent.channel._process.kill()  # type: ignore[attr-defined]
+            agent.close()
+
+
+def both(
+    folder: Path, good: list[Frames], evil: list[Frames], work: Callable[[Agent], object]
+) -> tuple[object, HostDown]:
+    """What a good and an evil host come to, side by side."""
+    with speaking(folder, {"good": good, "evil": evil}) as agents:
+        found = list(fan_out(list(agents), lambda host: work(agents[host])).values())
+    assert isinstance(found[1], HostDown), found
+    assert found[1].what.startswith("evil: ")
+    return found[0], found[1]
+
+
+def done(**said: Any) -> Frames:
+    return [[{"done": said}, 0]]
+
+
+def have(agent: Agent) -> object:
+    return blob_store.absent(agent, "/r", [BLOB])
+
+
+def put(agent: Agent) -> object:
+    empty, room = [Blob("x", SHA, 0)], blob_store.Room()
+    return blob_store.send(agent, "/r", empty, lambda b: Path(__file__), lambda n: None, room)
+
+
+def measured(agent: Agent) -> object:
+    return blob_carriers.samples(agent, ["a"])
+
+
+def speed(agent: Agent) -> object:
+    return measurements.host_bench("h", agent.call("facts.benchmark.host").done)
+
+
+def port(agent: Agent) -> object:
+    return agent.call("facts.benchmark.serve").done.whole("port", 65535)
+
+
+def there(agent: Agent) -> object:
+    return InPlace(Path("/x"), "t.py").bring(agent, "/r", "run").cwd
+
+
+GO: Frames = [[{"event": "go", "from": {SHA: 0}}, 0], [{"done": {"count": 1}}, 0]]
+EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
+    (have, done(missing=[SHA]), done(), (BLOB,)),
+    (have, done(missing=[SHA]), done(missing=["b" * 64]), (BLOB,)),
+    (have, done(missing=[SHA]), done(missing=[[]]), (BLOB,)),
+    (have, done(missing=[SHA]), done(missing=7), (BLOB,)),
+    (have, done(missing=[SHA]), [[{"done": 7}, 0]], (BLOB,)),
+    (put, GO, done(), blob_store.Sent(1, 0)),
+    (put, GO, [GO[0], [{"event": "got"}, 0], GO[1]], blob_store.Sent(1, 0)),
+    (put, GO, [GO[0], [{"event": "got", "bytes": "1"}, 0], GO[1]], blob_store.Sent(1, 0)),
+    (measured, done(samples=[[1, 2.0]]), done(samples=[[10**19, 2.0]]), [(1, 2.0)]),
+    (measured, done(samples=[[1, 2]]), done(samples=7), [(1, 2.0)]),
+    (port, done(port=1), done(port="1"), 1),
+    (port, done(port=1), done(port=65536), 1),
+    (there, done(cwd="/x"), done(), "/x"),
+    (there, done(cwd="/x"), done(cwd=["/x"]), "/x"),
+    *((port, done(port=1), ['{"id": NUMBER, "done": {"port": ' + text + "}}"], 1)
+      for text in ("Infinity", "-Infinity", "NaN", "1e999", "1" * 21, "1" * 5000)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("work", "good", "evil", "result"), EVIL)
+def test_an_odd_answer_is_one_hosts_failure(tmp_path, work, good, evil, result):
+    first, down = both(tmp_path, [good], [evil], work)
+    assert first == result
+    assert "not readable" in down.what
+
+
+# --- everything that is read, with every value replaced ------------------------------------------
+
+
+def judged(said: Answer) -> object:
+    """What comes after is not prepared for a ValueError."""
+    look = read_look("h", said)
+    try:
+        prefix = mpi.env_vars("/p", mpi.in_packages(look.packages, "/p"))
+        return prefix, disagreement([look, look]), row_of(look, table()), modules(look, None)
+    except ValueError as e:
+        raise AssertionError(look) from e
+
+
+KEY = "0123456789abcdef"
+HELD = {"name": "set", "version": KEY, "path": "/d", "hub": "", "files": 1, "bytes": 1}
+READ: dict[Callable[[Answer], object], dict[str, Any]] = {
+    lambda a: read_state("h", a, again=False): {
+        "root": "/r", "built": True, "proved": True, "current": KEY, "mark": "m",
+        "changed": [["torch", "1", "2"]], "packages": {"torch": "2.8.0"},
+    },
+    lambda a: _removal("h", a): {
+        "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "bytes": 2,
+    },
+    lambda a: _removed(Host("h"), a): {"removed": 7},
+    lambda a: _all(Host("h"), a): {"data": [HELD]},
+    proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
+    lambda a: read_shelf("h", a): {
+        "root": "/r", "current": KEY, "previous": "", "blobs": 0,
+        "envs": [{"key": KEY, "wheels": ["torch-2.8-x.whl"], "size": 1, "changed": []}],
+    },
+    lambda a: read_drift("h", a): {
+        "root": "/r", "current": KEY, "packages": {"torch": "2.8"}, "changed": [],
+        "files": [["a", "b"]], "more": 0, "looked": 1, "read": 1,
+    },
+    read_prepared: {
+        "prefix": "/p", "path": "/bin", "port": 1, "packages": {"impi-rt": "2021.1"},
+        "system": {"bin": "/b", "says": "mpirun (Open MPI) 4.1"}, "setvars": {"A": "b"},
+        "preload": ["/p/x"],
+    },
+    judged: {
+        "path": "/p", "python": [3, 11, 1], "mpirun": True,
+        "packages": {"torch": "2.8.0", "impi-rt": "2021.1", "mpich": "4"},
+    },
+    lambda a: measurements.host_bench("h", a): {
+        "status": "ok", "fp32": 1.0, "bf16": 2, "copy": 3.0, "threads": 4, "amx": "granted",
+    },
+    lambda a: measurements.links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "good"), READ.items(), ids=[",".join(g) for g in READ.values()])
+def test_each_value_may_be_odd(read, good):
+    read(Answer("h", good))
+    for odd in _each_odd(good):
+        try:
+            read(Answer("h", odd))
+        except (HostFailed, ValueError) as e:  # of ValueError its callers make HostFailed
+            assert not isinstance(e, UnicodeError), odd
+
+
+def _each_odd(value: Any) -> Iterator[Any]:
+    """Copies of a document, each with one value lost or replaced."""
+    if isinstance(value, dict):
+        for name in value:
+            yield {n: v for n, v in value.items() if n != name}
+            for other in (*ODD, *_each_odd(value[name])):
+                yield {**value, name: other}
+    elif isinstance(value, list):
+        for i in range(len(value)):
+            for other in (*ODD, *_each_odd(value[i])):
+                yield [*value[:i], other, *value[i + 1 :]]
+
+
+# --- whose answer it is, and how long it may be ---
+
+
+def test_frames_of_another_request_are_not_this_ones_answer(tmp_path):
+    """A late answer to an earlier request, before ours."""
+    others: Frames = [
+        [{"id": 99, "event": "got", "bytes": 7}, 0],
+        [{"id": 99, "error": {"what": "not ours"}}, 0],
+        [{"id": 99, "done": {"port": 2}}, 0],
+        [{"event": "got", "bytes": 1}, 0],
+        [{"done": {"port": 1}}, 0],
+    ]
+    heard: list[Any] = []
+    with speaking(tmp_path, {"h": [others]}) as agents:
+        for agent in agents.values():
+            reply = agent.call("x", on_event=lambda frame: heard.append(frame.header["bytes"]))
+    assert (reply.done, heard) == ({"port": 1}, [1])
+
+
+def test_an_answer_without_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("ipexctl.hosts.agent.ANSWER_LIMIT", 1 << 20)
+    long: Frames = [[[{"event": "part"}, 1 << 19], *([[{"event": "part"}, 1 << 19]] * 8), *done()]]
+    good = [*done(port=1)]
+    short: list[Frames] = [[[{"event": "part"}, 1 << 19], *good]] * 4
+
+    def ask(agent: Agent) -> object:
+        return [agent.call("x").done for _ in range(3 if agent.host.name == "good" else 1)]
+
+    first, down = both(tmp_path, short, long, ask)  # the limit is of one answer, not of all
+    assert first == [{"port": 1}] * 3
+    assert "more than 1 MiB" in down.what
+
+
+# --- frames --------------------------------------------------------------------------------------
+
+
+def test_a_header_has_a_limit_of_its_own():
+    Decoder().feed(HEAD.pack(HEADER_LIMIT, 64 << 20))
+    with pytest.raises(BadFrame):
+        Decoder().feed(HEAD.pack(HEADER_LIMIT + 1, 0))
+    with pytest.raises(BadFrame):
+        Decoder(1 << 10).feed(HEAD.pack((1 << 10) + 1, 0))
+
+
+@pytest.mark.parametrize(
+    "number", ["Infinity", "-Infinity", "NaN", "1e999", "-1e999", "1" * 21, "-" + "1" * 5000]
+)
+def test_a_number_that_no_host_of_ours_says_is_nonsense(number):
+    data = ('{"id": 1, "done": {"a": ' + number + "}}").encode()
+    with pytest.raises(BadFrame):
+        Decoder().feed(HEAD.pack(len(data), 0) + data)
+
+
+def test_a_header_does_not_fill_the_memory():
+    data = b'{"id": 1, "done": {"a": [' + b'{"":{}},' * (HEADER_LIMIT // 8 - 10) + b"0]}}"
+    tracemalloc.start()
+    Decoder().feed(HEAD.pack(len(data), 0) + data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 400 << 20, f"{peak >> 20} MiB"
+
+
+# --- files of a tree ---
+
+
+def lacks(*events: object, count: object) -> list[Frames]:
+    said = [[{"event": "missing", "files": files}, 0] for files in events]
+    return [[*said, [{"done": {"missing": count}}, 0]]]
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        lacks([0, 1], [2], count=2),
+        lacks([0, 1], count=3),
+        lacks([0, 1, 2], [0], count=4),
+        lacks([3], count=1),
+        lacks([-1], count=1),
+        lacks([True], count=1),
+        lacks({"0": 1}, count=1),
+        lacks(None, count=0),
+        lacks([0], count="1"),
+    ],
+)
+def test_files_that_a_host_cannot_lack(tmp_path, evil):
+    tree = Tree((), tuple(File(name, 0, name * 64) for name in "abc"))
+
+    def send(agent: Agent) -> object:
+        bundle: Any = Bundle(tree, None)  # type: ignore[arg-type]
+        return folder_transfer.bring(agent, bundle, {"root": "/r"}).done
+
+    good = [[[{"done": {"cwd": "/x"}}, 0]]]
+    first, down = both(tmp_path, good, evil, send)
+    assert (first, "which files it lacks" in down.what) == ({"cwd": "/x"}, True)
+
+
+# --- files of a run ------------------------------------------------------------------------------
+
+
+def brought(folder: Path, first: list[Frames], other: list[Frames]) -> tuple[str, ...]:
+    with speaking(folder, {"node01": first, "node02": other}) as agents:
+        roots = {"node01": "/r", "node02": "/r"}
+        return bring(agents, Wish(("*",), "run", roots, "node01"), folder, lambda text: None)
+
+
+def files(*rows: object) -> Frames:
+    return done(files=rows, more=False)
+
+
+def part(size: int) -> Frames:
+    return [[{"event": "part"}, size], *done(refused="")]
+
+
+def test_a_file_of_which_too_little_comes_is_none(tmp_path):
+    evil = [files(["model.pt", 100], ["half", 10], ["whole", 2]), part(0), part(4), part(2)]
+    words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
+    assert words[0].endswith("outputs (2 files, 3 bytes)")
+    assert words[1:] == (
+        "node01: model.pt was not taken (only 0 of its 100 bytes came)",
+        "node01: half was not taken (only 4 of its 10 bytes came)",
+    )
+    found = sorted(p.name for p in (tmp_path / "outputs").rglob("*") if p.is_file())
+    assert found == ["a", "whole"]
+
+
+def test_the_rest_of_a_large_file_is_not_asked_for_once_it_comes_short(tmp_path):
+    evil = [files(["huge", 1 << 61]), part(1)]
+    words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
+    assert words[1].startswith("node01: huge was not taken (only 1 of its ")
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 70, 1.5, "1", True, None])
+def test_a_size_that_no_file_has_ends_that_host_alone(tmp_path, size):
+    evil = [files(["x", size])]
+    words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
+    assert words[0].endswith("outputs (1 file, 1 byte)")
+    assert len(words) == 2 and words[1].startswith("could not fetch: node01: ")
+
+
+def test_node0_does_not_write_where_another_hosts_files_go(tmp_path):
+    first = [files(["@Node02/loss.txt", 1], ["@node02", 1], ["@best/a", 1]), part(1)]
+    words = brought(tmp_path, first, [files(["loss.txt", 2], ["@node01", 2]), part(2), part(2)])
+    assert words[0].endswith("outputs (3 files, 5 bytes)")
+    assert words[1:] == (
+        "node01: @Node02/loss.txt was not taken (what comes from another host goes there)",
+        "node01: @node02 was not taken (what comes from another host goes there)",
+    )
+    assert (tmp_path / "outputs/@node02/loss.txt").read_text() == "xx"

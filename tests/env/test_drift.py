@@ -1,0 +1,167 @@
+"""Environments that somebody changed by hand: seen by install, env diff and doctor, and mended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ipexctl.packages.uv import find_uv
+from tests.env.test_envs import ipexctl, links
+from tests.install.conftest import Shop, make_wheel, until
+
+
+def site(shop: Shop) -> Path:
+    return next((shop.root / "current" / "lib").glob("python3*")) / "site-packages"
+
+
+def by_hand(shop: Shop, version: str) -> None:
+    """What somebody does who wants another numpy in the environment of one host."""
+    make_wheel(shop.folder, "numpy", version, {"numpy.py": b"by_hand = True"})
+    command = [find_uv(os.environ), "pip", "install", "-q", "--no-index", "--reinstall"]
+    command += ["--python", str(shop.root / "current/bin/python"), "--find-links", str(shop.folder)]
+    subprocess.run([*command, f"numpy=={version}"], env=shop.environ(), check=True, timeout=60)
+
+
+def changed_to(version: str) -> dict[str, str]:
+    return {"package": "numpy", "was": "2.0", "now": version}
+
+
+def diff(shop: Shop, *words: str) -> Any:
+    return ipexctl(shop, "env", "diff", "--root", str(shop.root), *words)
+
+
+def test_a_package_changed_by_hand_is_found_and_the_next_install_mends_it(shop: Shop) -> None:
+    shop.install()
+    key = links(shop.root)[0]
+    by_hand(shop, "1.26")
+    found = diff(shop, "--json")
+    (host,) = found.document["hosts"]
+    assert (found.code, host["changed"]) == (1, [changed_to("1.26")])
+    would = shop.install("--check")
+    assert (would.states, would.detail) == (
+        ["changed"], f"would build {key} anew\nchanged by hand: numpy 2.0 -> 1.26",
+    )  # fmt: skip
+    assert diff(shop).code == 1
+    mended = shop.install()
+    assert (mended.code, mended.states) == (0, ["changed"]), mended.err
+    assert (links(shop.root), shop.envs()) == ((key, ""), [".lock", key])
+    assert diff(shop).code == 0
+    assert shop.install().states == ["ok"]
+
+
+def test_files_changed_by_hand_are_found_and_rebuild_mends_them(shop: Shop) -> None:
+    shop.install()
+    folder = site(shop)
+    edited, before = folder / "torch.py", (folder / "torch.py").stat()
+    edited.chmod(0o600)  # it is shared with what stays unpacked
+    edited.write_text(edited.read_text().replace("2.13.0", "2.13.1"))
+    os.utime(edited, ns=(before.st_atime_ns, before.st_mtime_ns))  # neither size nor date tells
+    (shop.root / "current/.ipexctl-proved").unlink()
+    assert shop.install().states == ["ok"]  # proved again, which is no look at files
+    (folder / "numpy.py").unlink()
+    (folder / "mine.pth").write_text("import os")
+    found = diff(shop, "--json")
+    (host,) = found.document["hosts"]
+    assert (found.code, host["changed"]) == (1, [])
+    below = str(folder.relative_to(shop.root / "current"))
+    assert host["files"] == [
+        {"path": f"{below}/mine.pth", "what": "belongs to no package"},
+        {"path": f"{below}/numpy.py", "what": "is gone"},
+        {"path": f"{below}/torch.py", "what": "has changed"},
+    ]
+    assert found.document["next"] == f"ipexctl install --root {shop.root} --rebuild"
+    assert shop.install("--rebuild").states == ["changed"]
+    assert diff(shop).code == 0
+
+
+def test_what_python_writes_is_no_change_and_only_what_is_new_is_read(shop: Shop) -> None:
+    shop.install()
+    python = shop.root / "current/bin/python"
+    subprocess.run([python, "-c", "import torch, numpy"], check=True, timeout=60)
+    assert list(site(shop).glob("__pycache__/torch.*"))
+    runs = [diff(shop, "--json", *more) for more in ((), ("--full",))]
+    assert [r.code for r in runs] == [0, 0]
+    quick, full = (r.document["hosts"][0] for r in runs)
+    assert quick["files_read"] == 0
+    assert full["files_read"] == full["files_looked_at"] == quick["files_looked_at"] > 0
+
+
+def test_a_changed_environment_stays_in_use_until_the_new_one_is_proved(shop: Shop) -> None:
+    shop.install()
+    by_hand(shop, "1.26")
+    with_script = shop.root / "current/bin/tool"
+    with_script.write_text(f"#!{shop.root}/{shop.current}/bin/python\nimport numpy\n")
+    with_script.chmod(0o755)
+    shop.hold.touch()  # the builder does not end
+    building = shop.start()
+    try:
+        until(lambda: shop.held.exists() and shop.held.read_text().strip())
+        aside = shop.root / shop.current
+        assert (aside / ".ipexctl-aside").exists()
+        subprocess.run([shop.root / "current/bin/tool"], check=True, timeout=60)
+        assert (site(shop) / "numpy.py").read_text() == "by_hand = True"
+    finally:
+        building.kill()
+        building.communicate()
+    shop.hold.unlink()
+    assert shop.install().states == ["changed"]
+    assert not aside.exists()
+    assert links(shop.root)[1] == ""
+    assert diff(shop).code == 0
+
+
+def test_rollback_leads_to_a_changed_environment_and_says_so(shop: Shop) -> None:
+    shop.install()
+    first = links(shop.root)[0]
+    by_hand(shop, "1.26")
+    (shop.work / "ipexctl.lock").unlink()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    shop.install()
+    second = links(shop.root)[0]
+    back = ipexctl(shop, "install", "--rollback", "--json", "--root", str(shop.root))
+    assert (back.states, links(shop.root)) == (["changed"], (first, second))
+    assert "changed by hand: numpy 2.0 -> 1.26" in back.detail
+    ipexctl(shop, "install", "--rollback", "--root", str(shop.root))
+    assert links(shop.root) == (second, first)
+
+
+def test_an_environment_of_an_older_ipexctl_is_compared_by_versions(shop: Shop) -> None:
+    shop.install()
+    mark = shop.root / "current/.ipexctl-ok"
+    text = mark.read_text()
+    known = json.loads(text)
+    del known["dists"]
+    mark.write_text(json.dumps(known))
+    by_hand(shop, "2.0")  # another build of the same version
+    assert shop.install().states == ["ok"]
+    mark.write_text(text)
+    assert diff(shop, "--json").document["hosts"][0]["changed"] == [changed_to("2.0")]
+    mark.write_text(json.dumps(known))
+    by_hand(shop, "1.26")
+    assert diff(shop, "--json").document["hosts"][0]["changed"] == [changed_to("1.26")]
+
+
+def test_what_a_process_runs_in_is_not_taken_from_under_it(shop: Shop) -> None:
+    shop.install()
+    program = shop.root / "current/bin/program"
+    shutil.copy("/bin/sleep", program)
+    by_hand(shop, "1.26")
+    running = subprocess.Popen([program, "600"])
+    try:
+        refused = shop.install()
+    finally:
+        running.kill()
+        running.wait()
+    assert (refused.code, refused.states) == (1, ["failed"])
+    assert f"process {running.pid} runs in" in refused.detail
+    assert shop.install().states == ["changed"]
+
+
+def test_without_an_environment_there_is_nothing_to_compare(shop: Shop) -> None:
+    found = diff(shop)
+    assert (found.code, "no environment" in found.out) == (1, True)
+    assert not shop.root.exists()

@@ -1,0 +1,399 @@
+"""install --rollback, env ls, env rm: with stand-in wheels, made-up roots, and hosts over SSH."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from stat import S_ISDIR
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.core.stack.env_list import Env, Shelf, not_back, read_shelf, way_back
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.transport import LocalTransport
+from tests.install.conftest import Builder, Outcome, Shop, make_wheel
+
+A, B, C = "a" * 16, "b" * 16, "c" * 16
+TORCH = "torch-2.13.0+cpu-py3-none-any.whl"
+
+
+def ipexctl(shop: Shop, *words: str) -> Outcome:
+    done = subprocess.run(
+        [sys.executable, "-m", "ipexctl", *words], cwd=shop.work, env=shop.environ(),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def rollback(shop: Shop, *words: str) -> Outcome:
+    return ipexctl(shop, "install", "--rollback", "--json", *words)
+
+
+def links(root: Path) -> tuple[str, str]:
+    there = ((root / name) for name in ("current", "previous"))
+    current, previous = (os.path.basename(p.readlink()) if p.is_symlink() else "" for p in there)
+    return current, previous
+
+
+def made_up(root: Path, *keys: str, current: str = "", previous: str = "") -> Path:
+    """A root with environments of one file each, and a blob for each of them."""
+    root.mkdir(mode=0o700)
+    for key in keys:
+        env, sha = root / "envs" / key, key[0] * 64
+        site = env / "lib" / "python3.11" / "site-packages"
+        (site / "torch-2.13.0+cpu.dist-info").mkdir(parents=True)
+        (env / "file").write_bytes(bytes(1 << 20))
+        mark = {"wheels": [TORCH], "blobs": [sha]}
+        (env / ".ipexctl-ok").write_text(json.dumps(mark))
+        (env / ".ipexctl-proved").write_text("{}")
+        blob(root, sha)
+    for name, key in (("current", current), ("previous", previous)):
+        if key:
+            (root / name).symlink_to(f"envs/{key}")
+    return root
+
+
+def blob(root: Path, sha: str, *, age: float = 7200) -> Path:
+    path = root / "blobs" / "sha256" / sha[:2] / sha
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(1000))
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+def test_rollback_goes_back_and_forth_and_the_environments_still_work(shop: Shop) -> None:
+    shop.install()
+    first = os.path.basename(shop.current)
+    (shop.work / "ipexctl.lock").unlink()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    shop.install()
+    second = os.path.basename(shop.current)
+    assert links(shop.root) == (second, first)
+    for now, before in ((first, second), (second, first)):
+        back = rollback(shop, "--root", str(shop.root))
+        assert (back.code, back.states) == (0, ["changed"]), back.err
+        assert links(shop.root) == (now, before)
+        assert back.detail == f"is {now}, torch 2.13.0+cpu; before: {before}"
+        python = shop.root / "current" / "bin" / "python"
+        assert subprocess.run([python, "-c", "import torch"], timeout=60).returncode == 0
+    assert shop.install().states == ["ok"]
+
+
+def test_without_a_previous_environment_rollback_is_refused(shop: Shop) -> None:
+    for root, stays in ((shop.root, ""), (made_up(shop.folder / "one", A, current=A), A)):
+        back = rollback(shop, "--root", str(root))
+        assert (back.code, back.states) == (1, ["failed"])
+        assert "there is no previous environment" in back.detail
+        assert links(root) == (stays, "")
+    assert not shop.root.exists()
+
+
+def test_a_rehearsed_rollback_changes_nothing(shop: Shop) -> None:
+    root = made_up(shop.folder / "two", A, B, current=B, previous=A)
+    back = rollback(shop, "--root", str(root), "--check")
+    assert (back.states, back.detail) == (
+        ["changed"], f"would be {A}, torch 2.13.0+cpu; before: {B}",
+    )  # fmt: skip
+    assert links(root) == (B, A)
+
+
+def test_rollback_does_not_go_with_the_choice_of_a_stack(shop: Shop) -> None:
+    refused = ipexctl(shop, "install", "--rollback", "--torch", "2.12")
+    assert refused.code == 2
+    assert "--rollback cannot go with options that choose a stack" in refused.err
+
+
+def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
+    root = made_up(shop.folder / "three", A, B, C, current=B, previous=A)
+    (root / "envs" / C / ".ipexctl-ok").unlink()
+    listed = ipexctl(shop, "env", "ls", "--root", str(root))
+    assert listed.code == 0, listed.err
+    head, *lines = listed.out.splitlines()
+    assert head.endswith(f": 3 environments in {root}, 3.0 kB of wheels")
+    assert [line.split() for line in lines] == [
+        [A, "previous", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
+        [B, "current", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
+        [C, "unused", "not", "whole", "1.1", "MB"],
+    ]
+    nothing = ipexctl(shop, "env", "ls", "--root", str(shop.root))
+    assert (nothing.code, "no environments" in nothing.out) == (0, True)
+    assert not shop.root.exists()
+
+
+def test_rm_unused_removes_all_but_current_and_previous_and_their_wheels(shop: Shop) -> None:
+    root = made_up(shop.folder / "four", A, B, C, current=B, previous=A)
+    young = blob(root, "d" * 64, age=60)
+    old = blob(root, "e" * 64)
+    asked = ("env", "rm", "--unused", "--root", str(root), "--json")
+    would = ipexctl(shop, *asked, "--check").document
+    assert (would["done"], sorted(os.listdir(root / "envs"))) == (False, [".lock", A, B, C])
+    done = ipexctl(shop, *asked, "-y").document
+    assert done["hosts"] == would["hosts"]
+    assert [e["key"] for e in done["hosts"][0]["environments"]] == [C]
+    assert done["hosts"][0]["blobs"] == 2
+    assert sorted(os.listdir(root / "envs")) == [".lock", A, B]
+    left = sorted(p.name for p in (root / "blobs").rglob("*") if p.is_file())
+    assert left == [A[0] * 64, B[0] * 64, young.name]
+    assert not old.exists()
+
+
+def on_disk(root: Path) -> int:
+    infos = [p.lstat() for p in root.rglob("*")]
+    return sum({i.st_ino: i.st_blocks * 512 for i in infos if not S_ISDIR(i.st_mode)}.values())
+
+
+def test_rm_tells_what_is_freed_where_environments_share_their_files(builder: Builder) -> None:
+    shop, root = builder.shop, builder.shop.root
+    shared = make_wheel(shop.wheels, "shared", "1.0", {"shared.py": b"#" * (1 << 20)})
+    for key in (A, B, C):
+        own = make_wheel(shop.wheels, "own", f"1.{ord(key[0])}", {"own.py": b"#" * (1 << 18)})
+        builder.build(key, shared, own)
+    (root / "current").symlink_to(f"envs/{C}")
+    for keys, least, most in (([A], 1 << 18, 1 << 20), ([B], 1 << 18, 1 << 20)):
+        before = on_disk(root)
+        asked = ("env", "rm", *keys, "--root", str(root), "--json")
+        (would,) = ipexctl(shop, *asked, "--check").document["hosts"]
+        assert on_disk(root) == before
+        (done,) = ipexctl(shop, *asked, "-y").document["hosts"]
+        assert done == would
+        assert done["bytes"] == before - on_disk(root)
+        assert least < done["bytes"] < most
+        assert not builder.cache.exists()
+    assert builder.says(C, "import shared, own; print(1)") == "1"
+
+
+def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) -> None:
+    root = made_up(shop.folder / "five", A, B, C, current=B, previous=A)
+    program = root / "envs" / C / "program"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o700)
+    running = subprocess.Popen([program, "600"])
+    try:
+        done = ipexctl(shop, "env", "rm", A, B, C, "--root", str(root), "-y", "--json").document
+    finally:
+        running.kill()
+        running.wait()
+    assert done["hosts"][0]["kept"] == [
+        {"key": A, "why": "it is previous"},
+        {"key": B, "why": "it is current"},
+        {"key": C, "why": f"process {running.pid} runs in it"},
+    ]
+    assert sorted(os.listdir(root / "envs")) == [".lock", A, B, C]
+    assert ipexctl(shop, "env", "rm", C, "--root", str(root), "-y").code == 0
+    assert sorted(os.listdir(root / "envs")) == [".lock", A, B]
+
+
+REFUSED = [
+    ((), "name environments, or say --unused"),
+    ((A, "--unused", "-y"), "name environments, or say --unused"),
+    ((A,), "nobody is there to be asked"),
+    (("../..", "-y"), "is not an environment's name"),
+    ((C, "-y"), f"no host has the environment {C}"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED)
+def test_rm_refuses_what_is_not_clear(shop: Shop, words: tuple[str, ...], said: str) -> None:
+    root = made_up(shop.folder / "six", A, B, current=B)
+    refused = ipexctl(shop, "env", "rm", *words, "--root", str(root))
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert sorted(p for p in os.listdir(root / "envs") if p != ".lock") == [A, B]
+
+
+def test_wheels_stay_while_an_old_environment_does_not_say_which_it_needs(shop: Shop) -> None:
+    root = made_up(shop.folder / "seven", A, current=A)
+    (root / "envs" / A / ".ipexctl-ok").write_text(json.dumps({"wheels": [TORCH]}))
+    kept = blob(root, "e" * 64)
+    done = ipexctl(shop, "env", "rm", "--unused", "--root", str(root), "-y", "--json").document
+    assert (done["done"], kept.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("op", ["install.root_upkeep.rollback", "install.root_upkeep.remove"])
+def test_the_agent_refuses_hostile_keys(tmp_path: Path, op: str) -> None:
+    root = made_up(tmp_path / "root", A, current=A)
+    (tmp_path / "precious").mkdir()
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        for key in ("../../precious", "../" + A, "", A + "\n", ".lock"):
+            header = {"root": str(root), "key": key, "keys": [key], "check": False}
+            with pytest.raises(HostFailed, match="is not an environment's name"):
+                agent.call(op, header)
+    finally:
+        agent.close()
+    assert (tmp_path / "precious").exists()
+
+
+def test_current_is_whole_at_every_moment_of_a_rollback(tmp_path: Path) -> None:
+    root = made_up(tmp_path / "root", A, B, current=B, previous=A)
+    agent = connect(LocalTransport(), Host("here", local=True))
+    seen, over = set(), threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            seen.add((root / "current" / ".ipexctl-ok").exists())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for key in (A, B) * 10:
+            assert agent.call("install.root_upkeep.rollback", {"root": str(root), "key": key}).done[
+                "changed"
+            ]
+            assert links(root) == (key, B if key == A else A)
+    finally:
+        over.set()
+        watcher.join()
+        agent.close()
+    assert seen == {True}
+
+
+def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(tmp_path) -> None:
+    """`env rm` holds the lock, and removes what another install is about to switch to."""
+    root = made_up(tmp_path / "root", A, B, current=A)
+    lock = os.open(root / "envs" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    agent = connect(LocalTransport(), Host("here", local=True))
+    waits, said = threading.Event(), []
+
+    def switch() -> None:
+        try:
+            header = {"root": str(root), "key": B}
+            agent.call("install.environments.switch", header, on_event=lambda frame: waits.set())
+        except HostFailed as e:
+            said.append(e.what)
+
+    switching = threading.Thread(target=switch)
+    switching.start()
+    try:
+        assert waits.wait(20)
+        shutil.rmtree(root / "envs" / B)
+        os.close(lock)
+        switching.join(20)
+    finally:
+        agent.close()
+    assert said == [f"here: the environment {B} is not whole and proved any more"]
+    assert links(root) == (A, "")
+
+
+def test_what_was_not_proved_does_not_become_current(tmp_path: Path) -> None:
+    root = made_up(tmp_path / "root", A, B, current=A)
+    (root / "envs" / B / ".ipexctl-proved").unlink()
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        with pytest.raises(HostFailed, match="is not whole and proved any more"):
+            agent.call("install.environments.switch", {"root": str(root), "key": B})
+    finally:
+        agent.close()
+    assert links(root) == (A, "")
+
+
+def test_a_build_that_came_after_the_look_is_not_put_aside(tmp_path: Path) -> None:
+    """Two installs see the same damage: the second must not remove what the first has built."""
+    root = made_up(tmp_path / "root", A)
+    agent = connect(LocalTransport(), Host("here", local=True))
+    header = {"root": str(root), "key": A, "mpi": ""}
+    try:
+        seen = agent.call("install.env_marks.state", header).done["mark"]
+        (root / "envs" / A / ".ipexctl-ok").unlink()
+        (root / "envs" / A / ".ipexctl-ok").write_text("{}")
+        agent.call("install.root_upkeep.set_aside", {**header, "mark": seen})
+        assert (root / "envs" / A / "file").exists()
+        again = agent.call("install.env_marks.state", header).done["mark"]
+        agent.call("install.root_upkeep.set_aside", {**header, "mark": again})
+        assert not (root / "envs" / A).exists()
+    finally:
+        agent.close()
+
+
+def test_what_was_put_aside_stays_while_a_process_runs_in_it(tmp_path: Path) -> None:
+    root = made_up(tmp_path / "root", A, B, C, current=A)
+    (root / "envs" / C / ".ipexctl-aside").write_text("{}")
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        with open(root / "envs" / C / "file", "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            agent.call("install.environments.switch", {"root": str(root), "key": B})
+            assert (root / "envs" / C / "file").exists()
+            mapped.close()
+        agent.call("install.environments.switch", {"root": str(root), "key": A})
+        assert not (root / "envs" / C).exists()
+    finally:
+        agent.close()
+
+
+def shelf(current: str, previous: str, *broken: str) -> Shelf:
+    names = [key for key in (current, previous) if key]
+    envs = tuple(Env(key, key not in broken, True, 1, "torch") for key in names)
+    return Shelf("a", "/r", current, previous, envs, 0)
+
+
+# hosts, where they go back to, and why each cannot
+WAYS = [
+    ([shelf(B, A), shelf(B, A)], A, ["", ""]),
+    # the last install failed on one host: it is on A already
+    ([shelf(A, C), shelf(B, A), shelf(B, A)], A,
+     [f"its previous environment is {C}, not {A}", "", ""]),
+    ([shelf(B, A), shelf(B, "")], A, ["", "there is no previous environment"]),
+    ([shelf(B, A, A)], "", [f"its previous environment is {A}, not "]),
+    ([shelf(A, A)], "", ["there is no previous environment"]),
+    ([shelf("", "")], "", ["there is no previous environment"]),
+    ([], "", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shelves", "key", "whys"), WAYS)
+def test_all_hosts_go_back_to_one_environment(
+    shelves: list[Shelf], key: str, whys: list[str]
+) -> None:
+    assert way_back(shelves) == key
+    assert [not_back(s, key) for s in shelves] == whys
+
+
+GOOD = {"root": "/r", "current": A, "previous": "", "envs": [], "blobs": 0}
+ENV = {"key": A, "whole": True, "proved": True, "size": 1, "wheels": []}
+BAD = [
+    {"root": "\x1b[2J"}, {"current": "../x"}, {"previous": None}, {"envs": [1]}, {"blobs": -1},
+    {"envs": [{**ENV, "key": "x"}]}, {"envs": [{**ENV, "size": "big"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", BAD)
+def test_what_a_host_says_it_keeps_is_checked(change: dict[str, object]) -> None:
+    assert read_shelf("a", GOOD).current == A
+    with pytest.raises(ValueError):
+        read_shelf("a", {**GOOD, **change})
+
+
+MAKE = """
+set -e
+r=~trainer/upkeep; mkdir -m 700 -p $r/envs/{a} $r/envs/{b}
+for e in {a} {b}; do echo '{{"wheels": ["{torch}"], "blobs": []}}' > $r/envs/$e/.ipexctl-ok; done
+ln -s envs/{b} $r/current; ln -s envs/{a} $r/previous; chown -R trainer $r
+"""
+
+
+@pytest.mark.lab
+def test_rollback_over_ssh_on_all_hosts_at_once(shop: Shop, lab3) -> None:
+    script = MAKE.format(a=A, b=B, torch=TORCH)
+    where = ["-f", str(lab3.hostfile), "-F", str(lab3.ssh_config), "--root", "~/upkeep"]
+    try:
+        for host in lab3.hosts:
+            assert lab3.run_in(host, ["sh", "-c", script]).returncode == 0
+        back = ipexctl(shop, "install", "--rollback", "--json", *where)
+        assert (back.code, back.states) == (0, ["changed"] * 3), back.err
+        listed = ipexctl(shop, "env", "ls", *where).out.splitlines()
+        assert listed[0].startswith("node[01-03]: 2 environments in /home/trainer/upkeep")
+        assert [line.split()[:2] for line in listed[1:]] == [[A, "current"], [B, "previous"]]
+    finally:
+        for host in lab3.hosts:
+            lab3.run_in(host, ["sh", "-c", "rm -rf ~trainer/upkeep"])

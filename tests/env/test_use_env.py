@@ -1,0 +1,238 @@
+"""install --use-env: environments that are there already, with stand-in packages in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core.stack.env_match import Look, disagreement, key_of, modules, read_look, row_of
+from ipexctl.local.shipped_tables import table
+from tests.install.conftest import Outcome, Shop
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def ipexctl(shop: Shop, *words: str) -> Outcome:
+    done = subprocess.run(
+        [sys.executable, "-m", "ipexctl", *words, "--root", str(shop.root)], cwd=shop.work,
+        env=shop.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def use(shop: Shop, path: Path, *words: str) -> Outcome:
+    return ipexctl(shop, "install", "--use-env", str(path), "--json", *words)
+
+
+def made(shop: Shop, name: str, torch: str = "2.13.0+cpu") -> Path:
+    """A venv with the stand-in torch in it, put there by unpacking."""
+    path = shop.folder / name
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
+    site = path / "lib" / f"python{PYTHON}" / "site-packages"
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", shop.torch(torch), site], check=True)
+    return path
+
+
+def everything(path: Path) -> dict[str, tuple[int, int]]:
+    found = (p for p in path.rglob("*") if "__pycache__" not in p.parts and p.name != "lib64")
+    return {str(p): (p.lstat().st_mtime_ns, p.lstat().st_size) for p in found if not p.is_dir()}
+
+
+def test_it_becomes_current_proved_and_untouched_and_a_second_run_changes_nothing(
+    shop: Shop,
+) -> None:
+    path = made(shop, "theirs")
+    before = everything(path)
+    done = use(shop, path)
+    assert (done.code, done.states) == (0, ["changed"]), done.err
+    assert (done.document["row"], done.document["torch"]) == ("torch-2.13", "2.13.0+cpu")
+    assert "no mpirun: `run` starts the ranks itself" in done.detail
+    assert shop.current == f"envs/{done.document['environment']}"
+    shown = subprocess.run(
+        [shop.root / "current" / "bin" / "python", "-c", "import torch; print(torch.__file__)"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert Path(shown.strip()).resolve().is_relative_to(path.resolve())
+    assert everything(path) == before
+    again = use(shop, path)
+    assert (again.code, again.states, again.detail) == (0, ["ok"], "nothing to do")
+    listed = ipexctl(shop, "env", "ls").out
+    assert listed.splitlines()[1].split()[1:3] == ["current", "proved"]
+    assert listed.rstrip().endswith(f"used from {path}")
+
+
+def test_check_says_what_would_be_and_makes_nothing(shop: Shop) -> None:
+    path = made(shop, "theirs")
+    done = use(shop, path, "--check")
+    assert (done.code, done.states, done.detail) == (0, ["changed"], "would use it")
+    assert shop.current == ""
+    assert shop.envs() == []
+
+
+def test_it_goes_back_and_forth_with_an_installed_one_and_can_be_removed(shop: Shop) -> None:
+    assert shop.install().states == ["changed"]
+    own = shop.current
+    path = made(shop, "theirs")
+    before = everything(path)
+    assert use(shop, path).states == ["changed"]
+    theirs = shop.current
+    assert ipexctl(shop, "install", "--rollback", "--json").states == ["changed"]
+    assert shop.current == own
+    assert ipexctl(shop, "install", "--rollback", "--json").states == ["changed"]
+    assert shop.current == theirs
+    assert shop.install().states == ["changed"]  # the lock again: nothing is built
+    assert shop.current == own
+    other = made(shop, "others")
+    assert use(shop, other).states == ["changed"]
+    gone = ipexctl(shop, "env", "rm", theirs[5:], "-y")
+    assert (gone.code, (shop.root / theirs).exists()) == (0, False), gone.out
+    assert everything(path) == before
+
+
+def test_what_changed_in_it_is_proved_anew(shop: Shop) -> None:
+    path = made(shop, "theirs")
+    assert use(shop, path).states == ["changed"]
+    current = shop.current
+    info = next(path.glob("lib/python3*/site-packages/torch-*.dist-info"))
+    (info / "RECORD").write_text("torch.py,,\n")
+    (path / "share").mkdir()
+    again = use(shop, path)
+    assert (again.states, again.detail.splitlines()[0]) == (["changed"], "torch 2.13.0+cpu")
+    assert (shop.current, os.readlink(shop.root / current / "share")) == (
+        current, str(path / "share"),
+    )  # fmt: skip
+    assert use(shop, path).states == ["ok"]
+
+
+def test_one_that_fails_its_proof_leaves_current_as_it_was(shop: Shop) -> None:
+    assert shop.install().states == ["changed"]
+    own = shop.current
+    path = made(shop, "theirs")
+    module = next(path.glob("lib/python3*/site-packages/torch.py"))
+    module.write_text(module.read_text().replace("128.0", "7.0"))
+    done = use(shop, path)
+    assert (done.code, done.states, shop.current) == (1, ["failed"], own)
+    assert "backward gave 7.0" in done.detail
+
+
+def no_python(path: Path) -> None:
+    path.mkdir()
+
+
+def no_torch(path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
+
+
+def not_its_own(path: Path) -> None:
+    (path / "bin").mkdir(parents=True)
+    (path / "bin" / "python").symlink_to(sys.executable)
+
+
+def for_everybody(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+def a_file(path: Path) -> None:
+    path.write_text("")
+
+
+REFUSED = [
+    (lambda path: None, "there is no folder"),
+    (a_file, "is not a folder"),
+    (no_python, "there is no bin/python in it"),
+    (no_torch, "there is no torch in"),
+    (not_its_own, "belongs to"),
+    (for_everybody, "can be written to by everybody"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), REFUSED)
+def test_what_is_no_environment_is_refused_in_words(shop: Shop, make: Any, said: str) -> None:
+    path = shop.folder / "theirs"
+    make(path)
+    done = use(shop, path)
+    assert (done.code, done.states) == (1, ["failed"]), done.err
+    assert said in done.detail
+    assert shop.current == ""
+
+
+CONTRADICTIONS = [
+    (("--torch", "2.13"), "--use-env cannot go with options that choose what is installed"),
+    (("--rollback",), "--use-env cannot go with options that choose what is installed"),
+    (("--bundle", "x"), "--use-env cannot go with options that choose what is installed"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), CONTRADICTIONS)
+def test_it_goes_with_nothing_that_installs(shop: Shop, words: tuple[str, ...], said: str) -> None:
+    refused = use(shop, shop.folder, *words)
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+def test_a_relative_path_and_one_of_our_own_are_refused(shop: Shop) -> None:
+    assert "is not absolute" in use(shop, Path("theirs")).detail
+    assert shop.install().states == ["changed"]
+    assert "is ipexctl's own" in use(shop, shop.root / "current").detail
+
+
+# --- what the table says of it: pure --------------------------------------------------------------
+
+LOOK = Look("a", "/opt/env", (3, 11, 4), {"torch": "2.13.0+cpu"}, False)
+OLD = {"torch": "2.8.0+cpu", "intel-extension-for-pytorch": "2.8.0"}
+ROWS = [
+    (LOOK, "torch-2.13", ""),
+    (replace(LOOK, packages={"torch": "2.8.0+cpu"}), "", "here is none"),
+    (replace(LOOK, packages=OLD), "ipex-2.8.0", ""),
+    (replace(LOOK, packages={"torch": "1.2.0"}), "", "the version table has no torch 1.2.0"),
+    (replace(LOOK, python=(3, 6, 8)), "", "torch-2.13: Python 3."),
+]
+
+
+@pytest.mark.parametrize(("look", "name", "why"), ROWS)
+def test_the_table_knows_which_row_it_is_or_why_none(look: Look, name: str, why: str) -> None:
+    row, said = row_of(look, table())
+    assert (row.name if row else "", why in said) == (name, True), said
+    assert bool(said) is bool(why)
+
+
+def test_hosts_must_agree_on_what_ranks_exchange() -> None:
+    b = replace(LOOK, host="b")
+    assert disagreement((LOOK, b)) == ""
+    newer = replace(b, packages={"torch": "2.12.0"})
+    assert disagreement((LOOK, newer)) == "torch 2.13.0+cpu on a, 2.12.0 on b"
+    assert disagreement((LOOK, replace(b, python=(3, 12, 0)))) == "Python 3.11 on a, 3.12 on b"
+
+
+def test_ipex_and_the_bindings_are_proved_in_their_order() -> None:
+    packages = {**OLD, "oneccl-bind-pt": "2.8.0"}
+    assert modules(replace(LOOK, packages=packages), None) == (
+        ("torch", "torch", "2.8.0+cpu"),
+        ("intel_extension_for_pytorch", "intel_extension_for_pytorch", "2.8.0"),
+        ("oneccl_bindings_for_pytorch", "oneccl-bind-pt", "2.8.0"),
+    )
+
+
+def test_its_name_is_one_on_all_hosts_whatever_their_homes() -> None:
+    assert key_of("~/env") == key_of("~/env") != key_of("/home/a/env")
+
+
+GOOD = {"path": "/e", "python": [3, 11, 4], "packages": {"torch": "2.13.0"}, "mpirun": False}
+BAD = [
+    {"path": "e"}, {"path": "/\x1b[2J"}, {"python": [3, 11]}, {"python": [3, 11, True]},
+    {"packages": {"torch": 2}}, {"packages": {"torch": "2\n"}}, {"packages": []},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", BAD)
+def test_what_a_host_says_of_it_is_checked(change: dict[str, object]) -> None:
+    assert read_look("a", GOOD) == Look("a", "/e", (3, 11, 4), {"torch": "2.13.0"}, False)
+    with pytest.raises(ValueError):
+        read_look("a", json.loads(json.dumps({**GOOD, **change})))

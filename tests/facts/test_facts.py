@@ -1,0 +1,377 @@
+"""What a host sends becomes Facts: recorded machines, plain sh, and hosts that send nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core.checks import run_all
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.facts import host_facts as of
+from ipexctl.core.facts import isa
+from ipexctl.core.model import ClockFacts, CpuFacts, Facts, Host, Nic, Node, Python
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.doctor.probe_host import probe, probe_and_listen
+from tests import made
+from tests.facts.machines import AMX, AVX2, AVX512, MACHINES
+
+RECORDED = Path(__file__).parents[3] / "shared" / "machines"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    agent = connect(LocalTransport(), Host("here", local=True))
+    yield agent
+    agent.close()
+
+
+def read(agent: Agent, tree: Path) -> Facts:
+    return probe_and_listen(agent, listen=False, fs=str(tree))[0]
+
+
+def counts(facts: Facts) -> tuple[int, int, int, int, int]:
+    """CPUs online, CPUs that are ours, cores that are ours, sockets, NUMA nodes."""
+    return (
+        len(facts.cpu.cpus),
+        len(of.usable(facts) or ()),
+        of.cores(facts) or 0,
+        len({c.socket for c in facts.cpu.cpus}),
+        len(facts.nodes),
+    )
+
+
+# --- machines of our own -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "level"),
+    [
+        ("two sockets with SMT", (224, 224, 112, 2, 2), "amx"),
+        ("sub-NUMA clusters and nodes of memory alone", (224, 224, 112, 2, 16), "amx"),
+        ("performance and efficiency cores", (20, 20, 14, 1, 1), "avx2"),
+        ("offline CPUs", (6, 6, 6, 2, 0), "amx"),
+        ("cgroup v2", (8, 4, 4, 1, 0), "amx"),
+        ("cgroup v1", (8, 3, 3, 1, 0), "amx"),
+        ("no topology in sysfs", (8, 8, 4, 1, 0), "avx512"),
+        ("arm", (4, 4, 4, 1, 0), "sve-bf16"),
+        ("nodes that contradict themselves", (4, 4, 4, 2, 0), "amx"),
+    ],
+)
+def test_a_machine_has_the_cpus_that_its_tree_says(agent, tmp_path, name, expected, level):
+    facts = read(agent, MACHINES[name].write(tmp_path))
+    assert counts(facts) == expected
+    assert isa.level(facts.cpu) == level
+
+
+def test_every_cpu_knows_its_core_its_socket_and_its_node(agent, tmp_path):
+    facts = read(agent, MACHINES["two sockets with SMT"].write(tmp_path))
+    by_id = {c.id: (c.core, c.socket, c.node) for c in facts.cpu.cpus}
+    assert [by_id[i] for i in (0, 55, 56, 112, 223)] == [
+        (0, 0, 0),
+        (55, 0, 0),
+        (56, 1, 1),
+        (0, 0, 0),
+        (111, 1, 1),
+    ]
+
+
+def test_a_node_may_have_memory_and_no_cpu(agent, tmp_path):
+    tree = MACHINES["sub-NUMA clusters and nodes of memory alone"].write(tmp_path)
+    assert read(agent, tree).nodes[8] == Node(8, (), 1024 * 1024, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "quota", "limit"),
+    [
+        ("cgroup v2", (0, 1, 2, 3), 1.5, 1 << 30),
+        ("cgroup v1", (2, 6, 7), None, None),
+        ("cgroup v2, other periods", None, 2.5, None),
+        ("cgroup v1, other periods", None, 2.5, None),
+        ("offline CPUs", None, None, None),
+    ],
+)
+def test_the_tightest_control_group_on_the_way_up_counts(
+    agent, tmp_path, name, allowed, quota, limit
+):
+    facts = read(agent, MACHINES[name].write(tmp_path))
+    assert (facts.cpu.allowed, facts.cpu.quota, facts.mem.limit) == (allowed, quota, limit)
+
+
+def test_the_root_folder_is_told_with_links_on_the_way_resolved(agent, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    disk = probe_and_listen(agent, f"{tmp_path}/link/root", listen=False)[0].disk
+    assert (disk.root, disk.real) == (f"{tmp_path}/link/root", f"{tmp_path.resolve()}/root")
+
+
+def test_an_empty_machine_is_unknown_and_not_zero(agent, tmp_path):
+    facts = read(agent, tmp_path)
+    assert facts.cpu == CpuFacts("x86_64", "", "", None, None, frozenset(), (), None)
+    assert (of.cores(facts), isa.level(facts.cpu)) == (None, "")
+    assert (facts.mem.total, facts.mem.available, facts.mem.limit) == (None, None, None)
+
+
+# --- this machine --------------------------------------------------------------------------------
+
+
+def test_this_machine_tells_about_itself(agent, tmp_path):
+    facts = probe(agent, str(tmp_path / "not" / "made" / "yet"))
+    assert facts.host == "here"
+    assert facts.agent == "python"
+    assert facts.disk.root == str(tmp_path / "not" / "made" / "yet")
+    assert facts.disk.writable is True
+    assert not (tmp_path / "not").exists()
+    assert facts.cpu.allowed
+    assert set(facts.cpu.allowed) <= {c.id for c in facts.cpu.cpus}
+    assert facts.mem.total and facts.mem.available and facts.mem.total >= facts.mem.available
+    assert any(n.name == "lo" and "127.0.0.1" in n.addresses for n in facts.net.nics)
+    assert facts.pythons
+    assert facts.clock is not None
+    assert abs(facts.clock.offset) <= facts.clock.uncertainty + 0.5
+
+
+def test_gather_has_one_outcome_for_each_host(agent):
+    assert [f.host for f in fan_out([agent.host], lambda _: probe(agent)).values()] == ["here"]
+
+
+# --- hosts without python ------------------------------------------------------------------------
+
+_SH = """:kernel
+Linux 5.14.0
+:arch
+x86_64
+:hostname
+n1
+:user
+me
+:uid
+1001
+:home
+/home/me
+:ssh
+10.0.0.9 40000 10.0.0.1 22
+:boot
+abc-def
+:mem
+MemTotal:       2048 kB
+MemAvailable:   1024 kB
+:os
+PRETTY_NAME="Rocky Linux 9.4"
+ID="rocky"
+ID_LIKE="rhel centos fedora"
+:df
+Filesystem     1024-blocks    Used Available Capacity Mounted on
+/dev/sda1         41022688 9000000  32022688      22% /home
+tmpfs                65536       0     65536       0% /dev/shm
+:cpu
+processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Xeon
+physical id\t: 0
+core id\t\t: 0
+flags\t\t: avx2 fma
+
+processor\t: 1
+physical id\t: 0
+core id\t\t: 0
+
+processor\t: 2
+physical id\t: 1
+core id\t\t: 0
+:end
+"""
+
+
+def test_plain_sh_tells_enough_for_a_verdict():
+    facts = of.from_sh("n1", _SH)
+    assert (facts.agent, facts.pythons, facts.clock) == ("sh", (), None)
+    assert (facts.user, facts.uid, facts.home, facts.boot_id) == ("me", 1001, "/home/me", "abc-def")
+    assert facts.os_ids == ("rocky", "rhel", "centos", "fedora")
+    assert (facts.mem.total, facts.mem.available) == (2 << 20, 1 << 20)
+    assert (facts.mem.shm_total, facts.mem.shm_free) == (64 << 20, 64 << 20)
+    assert (facts.disk.root, facts.disk.free) == ("/home/me/.ipexctl", 32022688 * 1024)
+    assert (facts.net.ssh_address, of.cores(facts), isa.level(facts.cpu)) == ("10.0.0.1", 2, "avx2")
+
+
+def test_sh_that_knows_nothing_leaves_everything_unknown():
+    facts = of.from_sh("n1", ":kernel\n:mem\n:df\n:cpu\n:end\n")
+    assert (facts.kernel, facts.uid, facts.mem.total, facts.disk.free) == ("", None, None, None)
+    assert (facts.cpu.cpus, facts.cpu.allowed, of.cores(facts)) == ((), None, None)
+
+
+# --- hosts that send nonsense --------------------------------------------------------------------
+
+
+def _raw() -> dict[str, Any]:
+    return {"host": {}, "cpu": {}, "mem": {}, "disk": {}, "net": {}}
+
+
+@pytest.mark.parametrize(
+    "raw", [None, [], "x", 7, {}, _raw() | {"cpu": []}, _raw() | {"net": None}]
+)
+def test_what_is_no_answer_of_the_probe_is_the_hosts_failure(raw):
+    with pytest.raises(HostFailed, match="n1: the host's facts are not readable"):
+        of.from_json("n1", raw)
+
+
+@pytest.mark.parametrize(
+    "junk", [None, [], {}, "x", -1, 1e400, True, [[]], [{}], "9" * 5000, [None]]
+)
+def test_junk_in_any_place_is_unknown(junk):
+    parts = {
+        "host": ("kernel", "uid", "os_ids", "home"),
+        "cpu": ("flags", "cpus", "affinity", "cpuset", "quota", "family", "vendor"),
+        "mem": ("total", "available", "shm_total", "limit"),
+        "disk": ("root", "free", "noexec"),
+        "net": ("nics", "ssh_address", "hostname_addresses", "default_nic"),
+    }
+    raw = {part: dict.fromkeys(names, junk) for part, names in parts.items()}
+    facts = of.from_json("n1", raw | {"nodes": junk, "pythons": junk})
+    assert (facts.uid, facts.mem.total, facts.cpu.cpus, facts.nodes) == (None, None, (), ())
+    assert (facts.net.ssh_address, facts.net.nics, facts.pythons) == ("", (), ())
+
+
+def test_text_from_a_host_cannot_move_the_cursor():
+    raw = _raw() | {"host": {"os_name": "De\x1b[2Jb\x07ian\u202e\r\n", "user": "[red]me[/red]"}}
+    facts = of.from_json("n1", raw)
+    assert (facts.os_name, facts.user) == ("De[2Jbian", "?red?me??red?")
+
+
+def test_a_name_from_a_host_is_no_command_where_a_fix_has_it():
+    raw = _raw() | {"net": {"hostname": "a'; rm -rf ~; '", "hostname_resolves": False}}
+    facts = of.from_json("n1", raw)
+    (finding,) = [f for f in run_all(Cluster((facts,))) if f.id == "NET-005"]
+    assert str(finding.fix) == "echo 'ADDRESS a???rm?-rf?????' | sudo tee -a /etc/hosts"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0-3,8", (0, 1, 2, 3, 8)),
+        ("", ()),
+        ("5", (5,)),
+        ("0-999999999999", ()),
+        ("3-1", ()),
+        ("a-b", ()),
+        ("1,,2", ()),
+    ],
+)
+def test_a_cpu_list_is_read_or_refused(text, expected):
+    assert of.cpu_list(text) == expected
+
+
+def test_nodes_cannot_name_more_cpus_than_there_can_be():
+    rows = [[i, f"{i * 8000}-{i * 8000 + 7999}", None, None] for i in range(8000)]
+    facts = of.from_json("n1", _raw() | {"nodes": rows})
+    assert (facts.nodes, facts.nodes_contradict) == ((), True)
+
+
+# --- judgements over facts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [("", ""), ("sse2", "sse"), (AVX2, "avx2"), (AVX512, "avx512"), (AMX, "amx")],
+)
+def test_flags_become_a_level(flags, level):
+    assert isa.level(replace(made.cpu(), flags=frozenset(flags.split()))) == level
+
+
+@pytest.mark.parametrize(
+    ("have", "minimum", "expected"),
+    [
+        ("amx", "avx2", True),
+        ("avx2", "avx512", False),
+        ("avx2", "avx2", True),
+        ("", "avx2", False),
+        ("neon", "avx2", False),
+    ],
+)
+def test_a_level_serves_what_is_made_for_a_lower_one(have, minimum, expected):
+    assert isa.at_least(have, minimum) is expected
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        (["amx", "avx2"], "avx2"),
+        (["amx"], "amx"),
+        (["amx", ""], ""),
+        (["neon", "amx"], ""),
+        ([], ""),
+    ],
+)
+def test_the_lowest_level_is_what_all_have(levels, expected):
+    assert isa.lowest(levels) == expected
+
+
+def test_the_clock_is_judged_at_the_middle_of_the_question():
+    assert of.clock(sent=10.0, received=12.0, now=1000.0, remote=1004.0) == ClockFacts(5.0, 1.0)
+
+
+@pytest.mark.parametrize("remote", [None, "now", -1, True, float("nan"), float("inf")])
+def test_a_clock_that_is_no_number_is_unknown(remote):
+    assert of.clock(sent=0.0, received=1.0, now=1000.0, remote=remote) is None
+
+
+_NICS = (
+    Nic("lo", True, 65536, ("127.0.0.1",)),
+    Nic("ens1", True, 1500, ("10.1.0.5",)),
+    Nic("ens2", False, 1500, ("10.2.0.5",)),
+    Nic("eth9", True, 1500, ("10.9.0.5",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("ssh", "default", "nics", "expected"),
+    [
+        ("10.0.0.1", "ens1", _NICS, "10.0.0.1"),
+        ("127.0.0.1", "eth9", _NICS, "10.9.0.5"),
+        ("", "ens2", _NICS, "10.1.0.5"),
+        ("127.0.0.1", "", _NICS[:1], "127.0.0.1"),
+        ("", "", (), ""),
+    ],
+)
+def test_others_reach_a_host_where_we_did_unless_that_was_loopback(ssh, default, nics, expected):
+    facts = made.facts()
+    net = replace(facts.net, ssh_address=ssh, default_nic=default, nics=nics)
+    assert of.peer_address(replace(facts, net=net)) == expected
+
+
+_DUAL = Nic("ens1", True, 1500, ("2001:db8::5", "10.1.0.5"))
+
+
+@pytest.mark.parametrize(
+    ("ssh", "nics", "expected"),
+    [
+        ("fe80::1%ens1", (_DUAL, _NICS[3]), "10.1.0.5"),
+        ("febf::1%ens1", (replace(_DUAL, addresses=("fe80::1", "fd00::5")),), "fd00::5"),
+        ("fe80::1%ens1", (replace(_DUAL, addresses=()), _NICS[3]), "fe80::1"),
+        ("fe80::1%ens1", (_NICS[3],), "fe80::1"),
+        ("fe80::1", (_DUAL,), "fe80::1"),
+        ("169.254.3.4", _NICS, "169.254.3.4"),
+    ],
+)
+def test_a_link_local_address_stands_for_another_one_of_its_interface(ssh, nics, expected):
+    rows = [[n.name, n.up, n.mtu, list(n.addresses)] for n in nics]
+    raw = {**_raw(), "net": {"ssh_address": ssh, "nics": rows}}
+    assert of.peer_address(of.from_json("n1", raw)) == expected
+
+
+def test_a_python_without_a_path_or_version_is_none():
+    raw = [
+        {"path": "/usr/bin/python3", "version": [3, 11], "venv": True},
+        {"path": "python3", "version": [3, 11]},
+        {"path": "/bin/python3", "version": [3]},
+        {"path": "/bin/python3", "version": "3.11"},
+    ]
+    facts = of.from_json("n1", _raw() | {"pythons": raw})
+    assert facts.pythons == (Python("/usr/bin/python3", (3, 11), True),)

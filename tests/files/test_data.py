@@ -1,0 +1,357 @@
+"""Data sets: pushed to a real agent on this machine, and what runs get of them."""
+
+from __future__ import annotations
+
+import os
+import pty
+import stat
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Recap
+from ipexctl.core.run import dataset_rules as core
+from ipexctl.core.run.dataset_rules import Held
+from ipexctl.core.run.project_files import PACKED, File, Ignore, Tree
+from ipexctl.errors import InputError, RunFailed
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.folder_transfer import FRAME
+from ipexctl.hosts.target import Target
+from ipexctl.local.file_hashes import Hashes
+from ipexctl.local.project_folder import Reader, Walk
+from ipexctl.ui.data import listed_text
+from ipexctl.verbs import data
+from ipexctl.verbs.install.install_plan import Progress
+
+REPO = Path(__file__).parents[2]
+
+
+def held(name: str, version: str = "a" * 16, hub: str = "") -> Held:
+    path = f"/r/data/{name}/{version}/files"
+    return Held(name, version, 1, 2, path, {"": "", "cache": path[:-6], "home": path}[hub])
+
+
+# --- pure ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("mnist", "IPEXCTL_DATA_MNIST"), ("c4-en.v2", "IPEXCTL_DATA_C4_EN_V2")],
+)
+def test_a_name_becomes_a_variable(name: str, variable: str) -> None:
+    assert variable == core.variable(core.checked_name(name))
+
+
+@pytest.mark.parametrize("name", ["", ".x", "a/b", "a b", "-x", "ü", "x" * 65])
+def test_odd_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError):
+        core.checked_name(name)
+
+
+def test_data_of_a_run_is_named_once_and_each_by_its_own_variable() -> None:
+    assert core.checked_names(["b", "a-b", "b"]) == ("b", "a-b")
+    with pytest.raises(InputError, match="--data a-b --data A.b: .* both by IPEXCTL_DATA_A_B"):
+        core.checked_names(["a-b", "c", "A.b"])
+    with pytest.raises(InputError, match="'a/b' is not a name for data"):
+        core.checked_names(["a", "a/b"])
+
+
+@pytest.mark.parametrize(
+    ("folders", "kind"),
+    [
+        (("models--gpt2", "models--gpt2/snapshots", "models--gpt2/snapshots/abc"), "cache"),
+        (("hub", "hub/datasets--c4/snapshots/abc"), "home"),
+        (("models--gpt2", "models--gpt2/blobs"), ""),
+        (("train", "snapshots"), ""),
+    ],
+)
+def test_a_hub_cache_is_known_by_its_folders(folders: tuple[str, ...], kind: str) -> None:
+    assert core.hub_kind(Tree(folders, ())) == kind
+
+
+def test_what_ranks_get() -> None:
+    assert core.variables([held("mnist"), held("hf", hub="cache")]) == (
+        ("IPEXCTL_DATA_MNIST", held("mnist").path, f"--data mnist, version {'a' * 16}"),
+        ("IPEXCTL_DATA_HF", held("hf").path, f"--data hf, version {'a' * 16}"),
+        ("HF_HOME", f"/r/data/hf/{'a' * 16}", "hf is a hub cache"),
+        ("HF_HUB_OFFLINE", "1", "the hub is not asked for what is in the cache"),
+    )
+    with pytest.raises(InputError, match="both are hub caches"):
+        core.variables([held("a", hub="cache"), held("b", hub="home")])
+
+
+def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
+    hosts = {"n1": [held("x")], "n2": [held("x", "b" * 16)], "n3": [held("y")], "n4": [held("x")]}
+    with pytest.raises(RunFailed) as e:
+        core.agreed(["x"], hosts)
+    assert e.value.hint == "ipexctl data push DIR --as x   # to all hosts of this run"
+    assert e.value.why.splitlines() == [
+        f"n[1,4]: {'a' * 16}",
+        f"n2: {'b' * 16}",
+        "n3: does not have it",
+    ]
+    core.agreed(["x"], {"n1": [held("x")], "n4": [held("x"), held("y")]})
+
+
+# --- on a host -----------------------------------------------------------------------------------
+
+
+def push(folder: Path, root: Path, name: str | None = None) -> data.Pushed:
+    return data.push(Target(), folder, name, Progress(), str(root))
+
+
+def made(folder: Path, **files: bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()
+    }
+
+
+def used(root: Path) -> int:
+    """Bytes on the disk, each file once."""
+    found = {p.lstat().st_ino: p.lstat().st_size for p in root.rglob("*") if p.is_file()}
+    return sum(found.values())
+
+
+def test_data_is_on_the_disk_once_read_only_and_not_sent_twice(tmp_path: Path) -> None:
+    large = os.urandom(4 * PACKED)
+    folder = made(tmp_path / "set", a=b"small", b=b"small", large=large, again=large)
+    root = tmp_path / "root"
+    first = push(folder, root)
+    assert (first.exit_code, first.sent, [r.state for r in first.recaps]) == (
+        0, len(large) + 5, [Recap.CHANGED],
+    )  # fmt: skip
+    here = root / "data/set/current/files"
+    assert content(here) == {"a": b"small", "b": b"small", "large": large, "again": large}
+    assert {stat.S_IMODE(p.stat().st_mode) for p in here.iterdir()} == {0o444}
+    assert used(root) < len(large) + 10_000
+    again = push(folder, root)
+    assert (again.sent, again.recaps[0].state, again.version) == (0, Recap.OK, first.version)
+
+
+def test_a_new_version_takes_what_the_old_one_has_and_replaces_it(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * PACKED)
+    old = push(made(tmp_path / "set", large=large, x=b"1"), root)
+    new = push(made(tmp_path / "set", x=b"22"), root)
+    assert new.sent == 2
+    assert sorted(os.listdir(root / "data/set")) == sorted(["current", new.version])
+    assert content(root / "data/set/current/files") == {"large": large, "x": b"22"}
+    assert push(tmp_path / "set", root, "other").sent == 0
+    assert old.version != new.version
+
+
+def test_a_push_that_was_cut_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * FRAME)
+    small = {f"f{i:02}": os.urandom(PACKED) for i in range(FRAME // PACKED + 2)}  # two frames
+    made(tmp_path / "set", large=large, **small)
+    with pytest.raises(RuntimeError):
+        data.push(
+            Target(), tmp_path / "set", None, Progress(step=_cut_after(len(large))), str(root)
+        )
+    assert not (root / "data/set/current").exists()
+    assert push(tmp_path / "set", root).sent <= len(small) * PACKED  # and so nothing of the large
+    assert content(root / "data/set/current/files") == {"large": large, **small}
+
+
+def _cut_after(size: int):
+    def step(step) -> None:
+        if step.host and step.done > size:
+            raise RuntimeError("cut")
+
+    return step
+
+
+def test_a_hub_cache_keeps_its_links_and_leaves_its_token_here(tmp_path: Path) -> None:
+    hub = tmp_path / "hf/hub/models--gpt2"
+    made(hub / "blobs", abc=b"weights")
+    made(tmp_path / "hf", token=b"hf_secret")
+    (hub / "snapshots/rev").mkdir(parents=True)
+    (hub / "snapshots/rev/model.bin").symlink_to("../../blobs/abc")
+    said: list[str] = []
+    root = tmp_path / "root"
+    for folder in ("hf", "hf/hub"):
+        pushed = data.push(Target(), tmp_path / folder, None, Progress(say=said.append), str(root))
+        assert pushed.exit_code == 0
+    assert said == ["never sent, as they may hold secrets: token"]
+    ((_, found),) = data.listed(Target(), str(root)).hosts
+    homes = [Path(one.hub) for one in found]
+    assert [len(found), *(h.is_dir() for h in homes)] == [2, True, True]
+    for home in homes:
+        model = home / "hub/models--gpt2/snapshots/rev/model.bin"
+        assert (model.is_symlink(), model.read_bytes()) == (True, b"weights")
+
+
+def remove(root: Path, name: str = "set") -> tuple[int, str]:
+    done = data.remove(Target(), name, lambda going: True, str(root))
+    return done.exit_code, done.recaps[0].detail
+
+
+def listed(root: Path) -> list[Held]:
+    ((_, found),) = data.listed(Target(), str(root)).hosts
+    return list(found)
+
+
+def test_what_a_run_uses_stays_and_all_else_of_it(agent: Agent, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    first = push(made(tmp_path / "set", x=b"1"), root)
+    (one,) = data.use(agent, str(root), ["set", "nothing"])
+    assert remove(root) == (1, "stays: a run is using it")
+    second = push(made(tmp_path / "set", x=b"2"), root)
+    assert remove(root) == (1, "stays: a run is using it")  # an older version
+    assert [(d.version, d.old) for d in listed(root)] == [(second.version, 1)]
+    assert content(root / "data/set/current/files") == {"x": b"2"}
+    assert content(Path(one.path)) == {"x": b"1"}
+    assert push(made(tmp_path / "set", x=b"1"), root).version == first.version  # back to it
+    assert content(root / "data/set/current/files") == {"x": b"1"}
+    agent.close()
+    assert agent.channel.exit_status(10) is not None
+    assert remove(root) == (0, "1 byte removed")
+    assert not (root / "data/set").exists()
+    with pytest.raises(InputError, match="no host has data called set"):
+        remove(root)
+
+
+def test_what_is_not_whole_is_listed_and_removed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    push(made(tmp_path / "set", x=b"1"), root)
+    (root / "data/set/current").unlink()
+    (root / "data/other/.0123456789abcdef/files").mkdir(parents=True)
+    (root / "data/other/.0123456789abcdef/files/part").write_bytes(b"123")
+    assert [(d.name, d.version, d.bytes, d.old, d.parts) for d in listed(root)] == [
+        ("other", "", 3, 0, 1), ("set", "", 1, 1, 0),
+    ]  # fmt: skip
+    text = listed_text(data.listed(Target(), str(root)))
+    assert text == (
+        "other  not whole         1 file, 3 bytes, 1 push not finished  localhost\n"
+        "set    not whole         1 file, 1 byte, 1 older version  localhost\n"
+    )
+    assert (remove(root), remove(root, "other")[0]) == ((0, "1 byte removed"), 0)
+    assert os.listdir(root / "data") == [".lock"]
+
+
+def test_a_push_removes_what_cut_ones_have_left(agent: Agent, tmp_path: Path) -> None:
+    root, key = tmp_path / "root", "a" * 64
+    tree = Tree((), (File("x", 1, "b" * 64, False),))
+    asked = {"root": str(root), "name": "set", "hub": "", "key": tree.key}
+    number = agent.start("files.datasets.make", asked, zlib.compress(tree.manifest))
+    assert agent.wait(number).done == {"missing": 1}
+    (cut := root / "data/set" / f".{key[:16]}").mkdir()
+    assert remove(root) == (1, "stays: it is being pushed")
+    version = push(made(tmp_path / "set", x=b"1"), root).version
+    assert (cut.exists(), [d.parts for d in listed(root)]) == (False, [1])
+    agent.close()
+    assert agent.channel.exit_status(10) is not None
+    assert push(made(tmp_path / "set", x=b"2"), root).exit_code == 0
+    assert [d.parts for d in listed(root)] == [0]
+    (broken := root / "data/set" / version).mkdir()  # a removal that was cut
+    (broken / "files").mkdir()
+    assert push(made(tmp_path / "set", x=b"1"), root).version == version
+
+
+def overwritten(path: Path, content: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+def test_what_was_changed_on_the_host_is_mended_and_not_passed_on(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * PACKED)
+    all_of_it = {"a": b"small", "b": b"small", "gone": b"12", "large": large}
+    folder = made(tmp_path / "set", **all_of_it)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("a")
+    push(folder, root)
+    here = root / "data/set/current/files"
+    overwritten(here / "a", b"SMALL")  # and so b, as they are one
+    overwritten(here / "large", bytes(2 * PACKED))
+    os.utime(here / "large", (0, 0))
+    other = push(folder, root, "other")
+    assert (other.sent, content(root / "data/other/current/files")) == (
+        5 + len(large), {**all_of_it, "link": b"small"},
+    )  # fmt: skip
+    (here / "gone").unlink()
+    (here / "link").unlink()
+    (here / "empty").rmdir()
+    mended = push(folder, root)
+    assert (mended.sent, mended.recaps[0].state) == (0, Recap.CHANGED)
+    assert mended.recaps[0].detail.startswith("5 files were changed or missing there, 0 bytes")
+    assert content(here) == {**all_of_it, "link": b"small"}
+    assert ((here / "link").is_symlink(), (here / "empty").is_dir()) == (True, True)
+    assert (here / "large").stat().st_ino == (root / "data/other/current/files/large").stat().st_ino
+    assert sorted(os.listdir(root / "data/set")) == sorted(["current", mended.version])
+    (root / "data/other/current/files/gone").unlink()
+    (here / "gone").unlink()
+    assert (push(folder, root).sent, content(here)["gone"]) == (2, b"12")
+    assert push(folder, root).recaps[0].state == Recap.OK
+
+
+def test_a_file_that_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
+    made(tmp_path / "set", x=b"1")
+    reader = Reader(tmp_path / "set", Hashes(None), data.WAY_OUT)
+    found = Walk(tmp_path / "set", everything=True).run(Ignore())
+    (tmp_path / "set/x").unlink()
+    with pytest.raises(InputError) as e:
+        reader.tree(found)
+    assert (e.value.why, e.value.hint) == ("x: No such file or directory", data.WAY_OUT)
+    assert ".ipexctlignore" not in data.WAY_OUT
+
+
+def test_a_date_alone_is_no_change(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    push(made(tmp_path / "set", x=b"1"), root)
+    (root / "data/set/current/files/x").touch()
+    assert push(tmp_path / "set", root).recaps[0].state == Recap.OK
+
+
+def test_each_file_keeps_its_own_mode(tmp_path: Path) -> None:
+    root, large = tmp_path / "root", os.urandom(2 * PACKED)
+    tools = made(tmp_path / "tools", tool=b"#!", large=large, same=b"#!", largest=large)
+    for name in ("tool", "large"):
+        (tools / name).chmod(0o755)
+    assert push(tools, root).sent == 2 + len(large)
+    assert push(made(tmp_path / "plain", tool=b"#!", large=large), root).sent == 0
+
+    def modes(name: str) -> dict[str, int]:
+        files = root / "data" / name / "current/files"
+        return {p.name: stat.S_IMODE(p.stat().st_mode) for p in files.iterdir()}
+
+    wanted = {"tool": 0o555, "large": 0o555, "same": 0o444, "largest": 0o444}
+    assert (modes("tools"), modes("plain")) == (wanted, {"tool": 0o444, "large": 0o444})
+    (root / "data/tools/current/files/same").chmod(0o777)
+    assert push(tools, root).exit_code == push(tmp_path / "plain", root).exit_code == 0
+    assert (modes("tools"), modes("plain")) == (wanted, {"tool": 0o444, "large": 0o444})
+
+
+def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
+    root = str(tmp_path / "root")
+    made(tmp_path / "set", x=b"123")
+
+    def run(*words: str, stdin: int = subprocess.DEVNULL) -> str:
+        argv = [sys.executable, "-m", "ipexctl", "data", *words, "--root", root]
+        env = {**os.environ, "PYTHONPATH": str(REPO)}
+        done = subprocess.run(
+            argv, capture_output=True, text=True, cwd=tmp_path, env=env, stdin=stdin
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("ls") == "no data on these hosts; ipexctl data push DIR puts some there\n"
+    with pytest.raises(AssertionError, match="'' is not a name for data"):
+        run("push", "set", "--as", "")
+    assert "next: ipexctl run --data small SCRIPT" in run("push", "set", "--as", "small")
+    assert run("ls").split()[0] == "small"
+    for typed in (b"\n", b"\x04"):
+        ours, theirs = pty.openpty()
+        os.write(ours, typed)
+        assert run("rm", "small", stdin=theirs) == "nothing was removed\n"
+        os.close(ours)
+        os.close(theirs)
+    assert "removed" in run("rm", "small", "-y")

@@ -1,0 +1,285 @@
+"""Blobs on their way to a real agent on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Blob, Host
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.blob_store import CHUNK, WINDOW, Room, Sent, Store, absent, ensure
+from ipexctl.hosts.transport import LocalTransport
+
+
+def files(tmp_path: Path, *contents: bytes) -> dict[Blob, Path]:
+    out = {}
+    for i, content in enumerate(contents):
+        path = tmp_path / f"file{i}"
+        path.write_bytes(content)
+        out[Blob(path.name, hashlib.sha256(content).hexdigest(), len(content))] = path
+    return out
+
+
+def stored(root: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in root.glob("blobs/sha256/*/*")}
+
+
+SIZES = [
+    (0,),
+    (1,),
+    (CHUNK,),
+    (CHUNK + 1, 0, 5),
+    (CHUNK * (WINDOW * 3) + 7, 3),
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_blobs_arrive_whole_whatever_their_sizes(
+    agent: Agent, tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    blobs = files(tmp_path, *(os.urandom(n) for n in sizes))
+    root, counted = tmp_path / "root", []
+    sent = ensure(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
+    assert sent == Sent(len(sizes), sum(sizes))
+    assert sum(counted) == sum(sizes)
+    assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
+    assert list(root.glob("blobs/parts/*")) == []
+
+
+def test_what_is_there_is_not_sent_again_and_a_duplicate_is_sent_once(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, b"same", b"same", b"other")
+    root = str(tmp_path / "root")
+    assert ensure(agent, root, list(blobs), blobs.__getitem__) == Sent(2, 9)
+    assert ensure(agent, root, list(blobs), blobs.__getitem__) == Sent(0, 0)
+
+
+def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ipexctl.hosts.blob_store.AT_ONCE", 2)
+    blobs = files(tmp_path, *(os.urandom(n) for n in (1, 2, 3, 4, 5)))
+    root, counted = tmp_path / "root", []
+    ensure(agent, str(root), list(blobs)[3:4], blobs.__getitem__)
+    sent = ensure(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
+    assert (sent, sum(counted)) == (Sent(4, 11), 11)
+    assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
+    space = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    huge = [*list(files(tmp_path, b"new")), *(Blob("h", c * 64, space // 2) for c in "abc")]
+    with pytest.raises(HostFailed, match="space"):  # before the first of them is sent
+        ensure(agent, str(tmp_path / "other"), huge, blobs.__getitem__)
+
+
+def test_a_blob_cut_short_on_the_host_counts_as_missing(agent: Agent, tmp_path: Path) -> None:
+    blobs = files(tmp_path, b"whole")
+    root = tmp_path / "root"
+    ensure(agent, str(root), list(blobs), blobs.__getitem__)
+    next(root.glob("blobs/sha256/*/*")).write_bytes(b"wh")
+    assert absent(agent, str(root), list(blobs)) == tuple(blobs)
+
+
+def test_a_blob_with_other_bytes_is_refused_and_nothing_is_kept(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, b"what was promised")
+    next(iter(blobs.values())).write_bytes(b"what was deliverd")
+    root = tmp_path / "root"
+    with pytest.raises(HostFailed, match="arrived damaged"):
+        ensure(agent, str(root), list(blobs), blobs.__getitem__)
+    assert stored(root) == {}
+    assert list(root.glob("blobs/parts/*")) == []
+
+
+def test_a_file_that_shrinks_is_told_and_the_connection_lives_on(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, b"x" * (3 * CHUNK))
+    next(iter(blobs.values())).write_bytes(b"x" * CHUNK)
+    root = str(tmp_path / "root")
+    with pytest.raises(InputError, match="became shorter"):
+        ensure(agent, root, list(blobs), blobs.__getitem__)
+    assert absent(agent, root, list(blobs)) == tuple(blobs)
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(
+    agent: Agent, tmp_path: Path
+) -> None:
+    huge = Blob("huge", "a" * 64, 1 << 60)
+    with pytest.raises(HostFailed, match="not enough disk space") as caught:
+        ensure(agent, str(tmp_path / "root"), [huge], lambda b: tmp_path / "never read")
+    assert caught.value.slug == "no-space"
+
+
+def test_folders_are_for_the_owner_alone(agent: Agent, tmp_path: Path) -> None:
+    blobs = files(tmp_path, b"x")
+    root = tmp_path / "root"
+    ensure(agent, str(root), list(blobs), blobs.__getitem__)
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in [root, *root.rglob("*")] if p.is_dir()}
+    assert modes == {0o700}
+
+
+def test_parts_of_a_killed_writer_are_removed_and_fresh_ones_left(
+    agent: Agent, tmp_path: Path
+) -> None:
+    parts = tmp_path / "root" / "blobs" / "parts"
+    parts.mkdir(parents=True)
+    (tmp_path / "root").chmod(0o700)
+    for name, age in (("dead", 3600), ("fresh", 0)):
+        (parts / name).write_bytes(b"half")
+        then = os.stat(parts / name).st_mtime - age
+        os.utime(parts / name, (then, then))
+    blobs = files(tmp_path, b"x")
+    ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__)
+    assert [p.name for p in parts.iterdir()] == ["fresh"]
+
+
+LARGE = 5 * CHUNK  # large enough to be worth keeping half of it
+
+
+def begun(agent: Agent, root: Path, blob: Blob, content: bytes) -> int:
+    """Half of the blob is on the host; the call stays open."""
+    number = agent.start(
+        "install.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]}
+    )
+    agent.feed(number, {}, content[: blob.size // 2])
+    next(f for f in agent.frames(60) if f.header.get("event") == "got")
+    return number
+
+
+def ended(agent: Agent) -> None:
+    agent.close()
+    agent.channel.exit_status(60)
+
+
+@pytest.fixture
+def other() -> Iterator[Agent]:
+    """A second agent on the same machine: another install, or a host with the same home."""
+    agent = connect(LocalTransport(), Host("other", local=True))
+    yield agent
+    agent.close()
+
+
+def test_a_large_blob_goes_on_where_a_broken_connection_had_left_it(
+    agent: Agent, other: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, os.urandom(LARGE))
+    [(blob, path)] = blobs.items()
+    root, counted = tmp_path / "root", []
+    begun(other, root, blob, path.read_bytes())
+    ended(other)
+    sent = ensure(agent, str(root), [blob], blobs.__getitem__, on_bytes=counted.append)
+    assert sent == Sent(1, LARGE - LARGE // 2)
+    assert sum(counted) == LARGE
+    assert stored(root) == {blob.sha256: path.read_bytes()}
+    assert list(root.glob("blobs/parts/*")) == []
+
+
+def test_what_was_left_with_other_bytes_is_noticed_and_the_next_try_begins_anew(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, os.urandom(LARGE))
+    [blob] = blobs
+    root = tmp_path / "root"
+    assert ensure(agent, str(root), [], blobs.__getitem__) == Sent(0, 0)
+    (root / "blobs" / "parts").mkdir(0o700, parents=True)
+    (root / "blobs" / "parts" / f"{blob.sha256}.part").write_bytes(bytes(LARGE // 2))
+    with pytest.raises(HostFailed, match="arrived damaged"):
+        ensure(agent, str(root), [blob], blobs.__getitem__)
+    assert ensure(agent, str(root), [blob], blobs.__getitem__) == Sent(1, LARGE)
+
+
+@pytest.mark.parametrize(("first_ends", "second_gets"), [("whole", None), ("broken", LARGE // 2)])
+def test_of_two_that_bring_the_same_large_blob_the_second_waits_for_the_first(
+    agent: Agent, other: Agent, tmp_path: Path, first_ends: str, second_gets: int | None
+) -> None:
+    content = os.urandom(LARGE)
+    [blob] = files(tmp_path, content)
+    root = tmp_path / "root"
+    first = begun(other, root, blob, content)
+    agent.start("install.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
+    frames = agent.frames(60)
+    assert next(frames).header["event"] == "waiting"
+    if first_ends == "whole":
+        other.feed(first, {}, content[LARGE // 2 :])
+    else:
+        ended(other)
+    go = next(f.header for f in frames if f.header.get("event") != "waiting")
+    assert go["from"] == ({} if second_gets is None else {blob.sha256: second_gets})
+
+
+def test_room_for_what_comes_afterwards_is_asked_for_before_anything_is_sent(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs = files(tmp_path, b"small")
+    with pytest.raises(HostFailed, match="not enough disk space"):
+        ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1 << 60, 1))
+    with pytest.raises(HostFailed, match="not enough inodes"):
+        ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1, 1 << 60))
+
+
+HOSTILE = [
+    ({"root": "relative/folder", "blobs": []}, "is not absolute"),
+    ({"root": "", "blobs": []}, "is not a path"),
+    ({"root": "/tmp/a\0b", "blobs": []}, "is not a path"),
+    ({"root": 7, "blobs": []}, "is not a path"),
+    ({"root": "/dev/null", "blobs": []}, "cannot make the folder|can be written"),
+    ({"root": "/tmp", "blobs": []}, "can be written to by other users|belongs to another user"),
+    ({"root": "{tmp}", "blobs": [["../../../../etc/passwd", 1]]}, "is not a sha256"),
+    ({"root": "{tmp}", "blobs": [["A" * 64, 1]]}, "is not a sha256"),
+    ({"root": "{tmp}", "blobs": [["a" * 64 + "\n", 1]]}, "is not a sha256"),
+    ({"root": "{tmp}", "blobs": [["a" * 64, -1]]}, "is not a size"),
+    ({"root": "{tmp}", "blobs": [["a" * 64, "1"]]}, "is not a size"),
+]
+
+
+@pytest.mark.parametrize(("header", "message"), HOSTILE)
+@pytest.mark.parametrize("op", ["install.blobs.have", "install.blobs.put"])
+def test_the_agent_refuses_hostile_roots_hashes_and_sizes(
+    agent: Agent, tmp_path: Path, op: str, header: dict[str, object], message: str
+) -> None:
+    root = header["root"]
+    if isinstance(root, str):
+        header = {**header, "root": root.replace("{tmp}", str(tmp_path / "root"))}
+    with pytest.raises(HostFailed, match=message):
+        agent.call(op, header)
+
+
+def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> None:
+    number = agent.start(
+        "install.blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]}
+    )
+    agent.feed(number, {}, b"four")
+    with pytest.raises(HostFailed, match="4 bytes came where 3 were left"):
+        agent.wait(number)
+
+
+def test_a_blob_that_was_damaged_in_the_controllers_store_goes_and_is_fetched_anew(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "blobs")
+    blob = store.add("a.whl", [b"content"])
+    assert store.whole(blob)
+    store.path(blob).write_bytes(b"cantent")
+    assert store.has(blob)
+    assert not store.whole(blob)
+    assert not store.has(blob)
+
+
+def test_the_controllers_store_keeps_bytes_once_and_only_with_the_right_hash(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "blobs")
+    blob = store.add("a.whl", [b"con", b"tent"])
+    assert blob == Blob("a.whl", hashlib.sha256(b"content").hexdigest(), 7)
+    assert store.path(blob).read_bytes() == b"content"
+    assert store.has(blob)
+    with pytest.raises(InputError, match="has not the content that was locked"):
+        store.add("b.whl", [b"other"], sha256=blob.sha256)
+    assert [p.name for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == [blob.sha256]

@@ -1,0 +1,450 @@
+"""Which files of a folder go, what is read of them, and what a real agent makes of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.core.run.project_files import MAX_FILES, PACKED, File, Tree, link_stays
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.hosts import agent_sources
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import Channel, LocalTransport
+from ipexctl.local.file_hashes import Hashes
+from ipexctl.local.project_folder import Reader, Walk
+from ipexctl.verbs.run import send_project
+from ipexctl.verbs.run.send_project import Project, always, check_sent, never, project_of, take
+
+NOBODY = {"XDG_CACHE_HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+
+
+def fill(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def taken(folder: Path, **more) -> send_project.Snapshot:
+    return take(Project(folder, **more), never, NOBODY)
+
+
+def sent(folder: Path) -> list[str]:
+    return [f.path for f in taken(folder).bundle.tree.files]
+
+
+# --- which files ---------------------------------------------------------------------------------
+
+
+IGNORING = {
+    "secrets and caches never go": (
+        {
+            ".git/config": "", ".env": "", "conf/.env.local": "", "id_rsa": "", "k/id_work.pub": "",
+            "server.pem": "", "a/__pycache__/x.pyc": "", ".venv/x": "", ".ipexctl/runs/x": "",
+            ".ssh2/x": "", "id_map.py": "", "train.py": "",
+        },
+        [".ssh2/x", "id_map.py", "train.py"],
+    ),
+    "an environment is known by what is in it": (
+        {"env/pyvenv.cfg": "", "env/bin/x": "", "venv/model.py": "", "conda/conda-meta/x": ""},
+        ["venv/model.py"],
+    ),
+    ".gitignore counts, in nested folders too, and the nearer one wins": (
+        {
+            ".gitignore": "*.bin\n/out/\n# a comment\n", "a.bin": "", "out/x": "", "sub/out/x": "",
+            "sub/.gitignore": "!keep.bin\n/only\n", "sub/keep.bin": "", "sub/other.bin": "",
+            "sub/only": "", "only": "",
+        },
+        [".gitignore", "only", "sub/.gitignore", "sub/keep.bin", "sub/out/x"],
+    ),
+    ".ipexctlignore comes after it, and brings back": (
+        {
+            ".gitignore": "*.bin\ndata/\nlogs/\n", "a.bin": "", "notes.md": "", "logs/x": "",
+            ".ipexctlignore": "!a.bin\n*.md\n!data/small/\n", "data/small/y": "", "data/large": "",
+        },
+        [".gitignore", ".ipexctlignore", "a.bin", "data/small/y"],
+    ),
+    "but nothing brings secrets back": (
+        {".ipexctlignore": "!.env\n!id_rsa\n!.git/\n", ".env": "", "id_rsa": "", ".git/x": ""},
+        [".ipexctlignore"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "expected"), IGNORING.values(), ids=IGNORING)
+def test_what_goes_and_what_stays(tmp_path: Path, files: dict[str, str], expected) -> None:
+    assert sent(fill(tmp_path, files)) == expected
+
+
+LEFT_OUT = {
+    "by Git": (
+        {".gitignore": "# mine\n\nscratch/\n"}, "scratch/try.py",
+        "left out by scratch/ in .gitignore", "write into {top}/.ipexctlignore: !scratch/try.py",
+    ),
+    "by Git further down": (
+        {"a/.gitignore": "*.py"}, "a/b/try.py",
+        "left out by *.py in a/.gitignore", "write into {top}/.ipexctlignore: !a/b/try.py",
+    ),
+    "by Git for this clone": (
+        {".git/info/exclude": "try.py"}, "try.py",
+        "left out by try.py in {top}/.git/info/exclude",
+        "write into {top}/.ipexctlignore: !try.py",
+    ),
+    "by us": (
+        {".ipexctlignore": "try.*\n"}, "try.py",
+        "left out by try.* in .ipexctlignore", "take that line out, or write below it: !try.py",
+    ),
+    "by us, with its folder": (
+        {".ipexctlignore": "scratch\n"}, "scratch/try.py",
+        "left out by scratch in .ipexctlignore", "take that line out",
+    ),
+    "as a secret": (
+        {}, ".env.py", ".env.py may hold secrets: it is never sent",
+        "give it another name, or another place",
+    ),
+    "as an environment": (
+        {"env/pyvenv.cfg": ""}, "env/bin/try.py",
+        "env/ is a Python environment, which is never sent", "put it elsewhere",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "script", "why", "hint"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
+    tmp_path, files, script, why, hint
+) -> None:
+    fill(tmp_path, {**files, script: "", "other/x": ""})
+    project = Project(tmp_path, "other", git=True)
+    with pytest.raises(InputError) as e:
+        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
+    said = (e.value.what, e.value.why, e.value.hint)
+    what = f"the script ../{script} is not sent to the hosts"
+    assert said == (what, why.format(top=tmp_path), hint.format(top=tmp_path))
+    if "!" in hint:
+        with open(tmp_path / ".ipexctlignore", "a") as file:
+            file.write(f"!{script}\n")
+        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
+
+
+def test_what_git_leaves_out_for_this_user_and_this_clone_is_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, {".git/info/exclude": "local\n", "local": "", "mine.swp": "", "x": ""})
+    config = fill(tmp_path / "config", {"git/ignore": "*.swp\n/config/\n"})
+    snapshot = take(Project(tmp_path, git=True), never, {**NOBODY, "XDG_CONFIG_HOME": str(config)})
+    assert [f.path for f in snapshot.bundle.tree.files] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "stays"),
+    [
+        ("a", "b", True),
+        ("sub/a", "../b", True),
+        ("a", "../b", False),
+        ("sub/a", "../../b", False),
+        ("a", "/etc/passwd", False),
+        ("a", "..", False),
+    ],
+)
+def test_links_that_leave_the_folder_are_told(path, target, stays):
+    assert link_stays(path, target) is stays
+
+
+def test_a_tree_holds_files_modes_inner_links_and_empty_folders(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "p", {"pkg/go.sh": "#!/bin/sh\n", "train.py": "print(1)\n"})
+    (folder / "pkg" / "go.sh").chmod(0o755)
+    (folder / "out" / "deep").mkdir(parents=True)
+    (folder / "inner").symlink_to("pkg/go.sh")
+    (folder / "absolute").symlink_to(folder / "pkg" / "go.sh")
+    (folder / "pkg" / "self").symlink_to("..")
+    (folder / "outer").symlink_to("/etc/passwd")
+    (folder / "dot").symlink_to(".")
+    (folder / "sly").symlink_to("dot/../../x")  # its text stays inside, its end does not
+    os.mkfifo(folder / "pipe")
+    fill(folder, {".env": "TOKEN=1"})
+    snapshot = taken(folder)
+    tree = snapshot.bundle.tree
+    assert tree.folders == ("out", "out/deep", "pkg")
+    assert [(f.path, f.size, f.executable) for f in tree.files] == [
+        ("pkg/go.sh", 10, True),
+        ("train.py", 9, False),
+    ]
+    assert tree.links == (("absolute", "pkg/go.sh"), ("inner", "pkg/go.sh"))
+    assert snapshot.notes == (
+        "not sent, as they link out of the folder: dot, outer, pkg/self and 1 more",
+        "not sent, as they are no plain files: pipe",
+        "never sent, as they may hold secrets: .env",
+    )
+
+
+# --- which folder --------------------------------------------------------------------------------
+
+
+def test_the_git_root_goes_and_ranks_start_where_the_command_was_typed(tmp_path: Path) -> None:
+    root = fill(tmp_path / "repo", {".git/HEAD": "", "lib/x.py": "", "jobs/a/train.py": ""})
+    script = root / "jobs" / "a"
+    starts = {root: "", root / "lib": "lib", script: "jobs/a", tmp_path: "jobs/a"}
+    assert {cwd: project_of(script, cwd) for cwd in starts} == {
+        cwd: Project(root, start, git=True) for cwd, start in starts.items()
+    }
+
+
+def test_without_git_the_scripts_folder_goes(tmp_path: Path) -> None:
+    script = fill(tmp_path / "p", {"train.py": "", "sub/x": ""})
+    assert project_of(script, script / "sub") == Project(script, "sub")
+    assert project_of(script, tmp_path) == Project(script)
+
+
+def test_a_repository_of_the_whole_home_is_not_sent(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = fill(tmp_path, {".git/HEAD": "", "p/train.py": ""}) / "p"
+    why = f"{tmp_path} is not sent whole, since it is your home folder; only {script} is"
+    assert project_of(script, script) == Project(script, notes=(why,))
+
+
+@pytest.mark.parametrize(
+    ("below", "why"),
+    [
+        (".", "it is your home folder"),
+        ("..", "your home folder is in it"),
+        ("keys", "there is a .ssh folder in it"),
+    ],
+)
+def test_folders_that_nobody_means_to_send_are_refused(tmp_path, monkeypatch, below, why) -> None:
+    home = fill(tmp_path / "home", {"keys/.ssh/x": ""})
+    monkeypatch.setenv("HOME", str(home))
+    folder = (home / below).resolve()
+    with pytest.raises(InputError) as e:
+        project_of(folder, folder)
+    assert e.value.what == f"{folder} is not sent to other machines: {why}"
+
+
+# --- how much ------------------------------------------------------------------------------------
+
+
+def large(folder: Path) -> Path:
+    fill(folder, {"train.py": ""})
+    (folder / "data").mkdir()
+    with open(folder / "data" / "model.bin", "wb") as file:
+        file.truncate(200_000_000)
+    return folder
+
+
+def test_a_large_folder_without_git_asks_first_and_names_what_makes_it_large(tmp_path) -> None:
+    asked = []
+    with pytest.raises(InputError) as e:
+        take(Project(large(tmp_path)), lambda text: bool(asked.append(text)), NOBODY)
+    what = f"{tmp_path} holds 2 files, 200.0 MB; most is in data/ (200.0 MB)"
+    assert asked == [f"{what}. Send it to the hosts?"]
+    assert (e.value.what, e.value.exit_code) == (what, 2)
+    assert ".ipexctlignore" in e.value.hint and "-y" in e.value.hint
+    for project, confirm in ((Project(tmp_path, git=True), never), (Project(tmp_path), always)):
+        snapshot = take(project, confirm, NOBODY)
+        assert (snapshot.bundle.tree.bytes, snapshot.notes) == (
+            200_000_000, (f"a large folder: {what}",),
+        )  # fmt: skip
+
+
+def test_too_many_files_without_git_are_refused_before_any_is_read(tmp_path: Path) -> None:
+    for i in range(MAX_FILES + 1):
+        os.mknod(tmp_path / f"f{i}")
+        (tmp_path / f"f{i}").chmod(0)
+    with pytest.raises(InputError, match=r"holds 5,001 files"):
+        take(Project(tmp_path), never, NOBODY)
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+    found = Walk(fill(tmp_path, {"a": "1", "b": "2"})).run(send_project.Ignore())
+    (tmp_path / "a").unlink()
+    with pytest.raises(InputError) as e:
+        Reader(tmp_path, Hashes(None)).tree(found)
+    assert e.value.why == "a: No such file or directory"
+
+
+def test_of_a_file_that_grows_meanwhile_goes_what_was_there_first(tmp_path: Path) -> None:
+    fill(tmp_path, {"run.log": "one\n"})
+    with open(tmp_path / "big.log", "wb") as file:
+        file.truncate(PACKED + 1)
+    found = Walk(tmp_path).run(send_project.Ignore())
+    for name in ("run.log", "big.log"):
+        with open(tmp_path / name, "ab") as file:
+            file.write(b"two\n")
+    reader = Reader(tmp_path, Hashes(None))
+    big, log = reader.tree(found).files
+    assert (big.size, log.size) == (PACKED + 1, 4)
+    assert reader.content(log) == b"one\n"
+
+
+def test_hashes_are_kept_until_a_file_is_touched(tmp_path: Path) -> None:
+    folder, cache = fill(tmp_path / "p", {"a": "1", "b": "2"}), tmp_path / "hashes.json"
+    old = [(1, 5 * 10**9, 5 * 10**9, 7), (1, 5 * 10**9, 6 * 10**9, 7)]
+    first = Hashes(cache)
+    first.add("a", old[0], "sha")
+    first.add("young", (1, 2**62, 2**62, 7), "sha")  # it may change again in the same tick
+    first.save()
+    again = Hashes(cache)
+    assert [again.known("a", old[0]), again.known("a", old[1]), again.known("young", old[0])] == [
+        "sha", "", "",
+    ]  # fmt: skip
+    cache.write_text("[nonsense")
+    assert Hashes(cache).known("a", old[0]) == ""
+    assert (
+        len(Reader(folder, Hashes(cache)).tree(Walk(folder).run(send_project.Ignore())).files) == 2
+    )
+
+
+# --- on a host -----------------------------------------------------------------------------------
+
+
+class Limited(LocalTransport):
+    """Its processes write 4096 bytes into a file, and no more."""
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        return super().open(host, f"ulimit -f 8; {command}", timeout)
+
+
+def seen(work: Path) -> dict[bytes, object]:
+    found: dict[bytes, object] = {}
+    for top, folders, files in os.walk(os.fsencode(work)):
+        for name in (*folders, *files):
+            path = os.path.join(top, name)
+            kind = os.lstat(path).st_mode
+            key = os.path.relpath(path, os.fsencode(work))
+            if stat.S_ISLNK(kind):
+                found[key] = os.readlink(path)
+            elif stat.S_ISREG(kind):
+                found[key] = (stat.S_IMODE(kind), Path(os.fsdecode(path)).read_bytes())
+            else:
+                found[key] = "folder"
+    return found
+
+
+def test_a_snapshot_is_on_the_host_as_it_is_here(agent: Agent, tmp_path: Path) -> None:
+    folder = fill(tmp_path / "p", {"a/b/c.py": "x\n", "run.sh": "", "same.py": "x\n"})
+    (folder / "run.sh").chmod(0o755)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("a/b")
+    large = os.urandom(PACKED + 1)
+    (folder / "large").write_bytes(large)
+    odd = [b"new\nline", b"\xff\xfe", "ümläut".encode(), b"-rf *", b"a\\b", b'"']
+    for name in odd:
+        with open(os.path.join(os.fsencode(folder), name), "wb") as file:
+            file.write(b"odd")
+    snapshot = taken(folder, cwd="a/b")
+    there = snapshot.bring(agent, str(tmp_path / "root"), "20261120-000000-aaaaaa")
+    cwd = f"{tmp_path}/root/runs/20261120-000000-aaaaaa/work/a/b"
+    assert there == send_project.Sent(cwd, PACKED + 6, there.mark)
+    assert seen(tmp_path / "root/runs/20261120-000000-aaaaaa/work") == {
+        **dict.fromkeys(odd, (384, b"odd")),
+        b"a": "folder", b"a/b": "folder", b"empty": "folder", b"link": b"a/b",
+        b"a/b/c.py": (0o600, b"x\n"), b"same.py": (0o600, b"x\n"), b"run.sh": (0o700, b""),
+        b"large": (0o600, large),
+    }  # fmt: skip
+
+
+def test_what_a_host_lacks_may_take_several_frames(tmp_path, monkeypatch) -> None:
+    texts = agent_sources.texts()
+    few = texts["files.synced_folders"].replace("MANY = 100000", "MANY = 2")
+    assert few != texts["files.synced_folders"]
+    monkeypatch.setattr(agent_sources, "texts", lambda: {**texts, "files.synced_folders": few})
+    agent_sources.packed.cache_clear()
+    folder = fill(tmp_path / "p", {name: name for name in "abcde"})
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        assert taken(folder).bring(agent, str(tmp_path / "root"), "run-1").bytes == 5
+    finally:
+        agent.close()
+        agent_sources.packed.cache_clear()
+    found = seen(tmp_path / "root/runs/run-1/work")
+    assert found == {name.encode(): (0o600, name.encode()) for name in "abcde"}
+
+
+def test_what_a_host_has_does_not_travel_and_runs_do_not_share_files(agent, tmp_path) -> None:
+    folder = fill(tmp_path / "p", {"a.py": "1234", "b.py": "12345678"})
+    root = tmp_path / "root"
+    assert taken(folder).bring(agent, str(root), "run-1").bytes == 12
+    (root / "runs/run-1/work/a.py").write_text("changed by the run")
+    fill(folder, {"b.py": "new"})
+    assert taken(folder).bring(agent, str(root), "run-2").bytes == 3
+    assert taken(folder).bring(agent, str(root), "run-3").bytes == 0
+    assert seen(root / "runs/run-3/work") == {b"a.py": (0o600, b"1234"), b"b.py": (0o600, b"new")}
+    assert (root / "runs/run-1/work/b.py").read_text() == "12345678"
+
+
+def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(agent, tmp_path):
+    folder, root = fill(tmp_path / "p", {"a.py": "1", "b/c.py": "2", "d": "3", "e": "4"}), "root"
+    fill(folder, dict.fromkeys("uvwxyz", "same"))
+    (folder / "link").symlink_to("a.py")
+    first = taken(folder)
+    first.bring(agent, str(tmp_path / root), "run-1")
+    asked = {"root": str(tmp_path / root), "key": first.bundle.tree.key}
+    assert agent.call("files.synced_folders.keep_spare", asked).done == {}
+    (spare,) = (tmp_path / root / "blobs/spare").iterdir()
+    mark = (spare / "a.py").stat().st_ino
+    (folder / "link").unlink()
+    (folder / "link").mkdir()
+    (folder / "b/c.py").unlink()
+    (folder / "b").rmdir()
+    fill(folder, {"link/x": "5", "b": "6", "d": "7"})
+    (folder / "e").chmod(0o755)
+    taken(folder).bring(agent, str(tmp_path / root), "run-2")
+    work = tmp_path / root / "runs/run-2/work"
+    assert seen(work) == {
+        b"a.py": (0o600, b"1"), b"b": (0o600, b"6"), b"d": (0o600, b"7"), b"e": (0o700, b"4"),
+        b"link": "folder", b"link/x": (0o600, b"5"),
+        **{name.encode(): (0o600, b"same") for name in "uvwxyz"},
+    }  # fmt: skip
+    assert (work / "a.py").stat().st_ino == mark
+    assert list((tmp_path / root / "blobs/spare").iterdir()) == []
+
+
+def test_a_file_of_which_the_disk_takes_only_a_part_is_an_error(agent, tmp_path) -> None:
+    folder, root = fill(tmp_path / "p", {"a.py": "x" * 5000}), tmp_path / "root"
+    taken(folder).bring(agent, str(root), "run-1")
+    limited = connect(Limited(), Host("here", local=True))
+    with pytest.raises(HostFailed, match=r"cannot write to .*: File too large"):
+        taken(folder).bring(limited, str(root), "run-2")
+    limited.close()
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        Tree((), (File("../x", 0, "0" * 64),)),
+        Tree((), (File("/etc/x", 0, "0" * 64),)),
+        Tree(("a/../../b",), ()),
+        Tree((), (), (("out", "../../../.."),)),
+        Tree((), (), (("dot", "."), ("dot/../x", "."))),
+    ],
+)
+def test_no_path_of_a_manifest_leaves_the_runs_folder(agent, tmp_path, tree) -> None:
+    class Nothing:
+        def content(self, file: File) -> bytes:
+            return b""
+
+    from ipexctl.hosts.folder_transfer import Bundle, bring
+
+    tree = Tree(tree.folders, tuple(File(f.path, 0, EMPTY) for f in tree.files), tree.links)
+    with pytest.raises(HostFailed, match=r"leaves the run's folder"):
+        bring(
+            agent,
+            Bundle(tree, Nothing()),
+            {"root": str(tmp_path / "root"), "run_id": "run-1", "cwd": ""},
+        )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["root"]
+
+
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_without_sync_the_folder_is_looked_for_on_the_host(agent, tmp_path, monkeypatch) -> None:
+    home = fill(tmp_path / "here", {"p/train.py": ""})
+    monkeypatch.setenv("HOME", str(home))
+    assert send_project.InPlace(home / "p", "train.py").bring(agent, "", "").cwd == str(home / "p")
+    with pytest.raises(HostFailed, match=r"there is no other.py in"):
+        send_project.InPlace(home / "p", "other.py").bring(agent, "", "")

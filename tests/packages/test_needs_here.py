@@ -1,0 +1,134 @@
+"""The real command on this machine with stand-in wheels: CUDA builds, and packages of one's own."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+import pytest
+
+from ipexctl.core.stack.lock_file import Lock, Package, parse
+from ipexctl.ui.install import ask, chosen_text, question
+from ipexctl.verbs.install.install_plan import Chosen
+from tests.install.conftest import Shop, finish, make_wheel
+from tests.install.test_choice import chosen
+
+
+def only_cuda(shop: Shop) -> None:
+    next(shop.wheels.glob("torch-*")).unlink()
+    shop.torch("2.13.0", "nvidia-cublas")
+    make_wheel(shop.wheels, "nvidia_cublas", "13.0", {"cublas.py": b""})
+
+
+def test_a_cuda_build_is_taken_only_with_the_option_that_agrees_to_it(shop: Shop) -> None:
+    only_cuda(shop)
+    for options in ((), ("-y",), ("--check",)):
+        refused = shop.install(*options)
+        assert refused.code == 2
+        assert "torch 2.13.0 can only be had as a CUDA build" in refused.err
+        assert "your indexes have no torch 2.13.0+cpu" in refused.err
+        assert "--allow-cuda" in refused.err
+    assert (shop.envs(), (shop.work / "ipexctl.lock").exists()) == ([], False)
+    taken = shop.install("--allow-cuda")
+    assert (taken.states, taken.document["cuda"]) == (["changed"], True)
+    again = shop.install()  # the lock has been agreed to
+    assert (again.states, again.document["cuda"]) == (["ok"], True)
+
+
+GPU = Package("nvidia-cublas", "13.0", "nvidia_cublas-13.0-py3-none-any.whl", "e" * 64, 4 * 10**9)
+
+
+def with_cuda(no_cpu_build: str = "") -> Chosen:
+    told = chosen("torch-2.13", "asked for")
+    lock: Lock = told.lock
+    lock = Lock(**{**lock.__dict__, "packages": (*lock.packages, GPU)})
+    return Chosen(told.stack, lock, told.hosts, True, no_cpu_build, 3 * 10**9)
+
+
+def test_what_a_cuda_build_costs_is_told_before_the_question() -> None:
+    shown = chosen_text(with_cuda("your indexes have no torch 2.13.0+cpu")).splitlines()
+    assert [line.strip() for line in shown[1:3]] == [
+        "torch 2.13.0+cpu is a CUDA build: 3.0 GB to fetch (about 4 min at 100 Mbit/s), "
+        "4.0 GB for each of 2 hosts",
+        "your indexes have no torch 2.13.0+cpu",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ANSWERS = [
+    (with_cuda(), "", True), (with_cuda(), "n", False), (with_cuda(), "y", True),
+    (with_cuda("none"), "", False), (with_cuda("none"), "n", False),
+    (with_cuda("none"), "y", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "said", "agreed"), ANSWERS)
+def test_a_cuda_build_needs_a_yes_and_all_else_a_no(told: Chosen, said: str, agreed: bool) -> None:
+    assert ask(Terminal(said + "\n"), question(told)) is agreed
+
+
+@pytest.mark.parametrize("told", [with_cuda(), with_cuda("none")])
+def test_the_end_of_what_is_typed_is_a_no(told: Chosen) -> None:
+    assert ask(Terminal(""), question(told)) is False
+
+
+def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop: Shop) -> None:
+    for version in ("1.0", "1.1"):
+        make_wheel(shop.wheels, "mine", version, {"mine.py": b""}, ("other",))
+    make_wheel(shop.wheels, "other", "3", {"other.py": b""})
+    file = shop.work / "requirements.txt"
+    file.write_text("mine<1.1\n")
+    first = shop.install("-r", "requirements.txt")
+    assert first.states == ["changed"], first.err
+    place = shop.work / "ipexctl.lock"
+    lock = parse(place.read_text(), "")
+    assert lock.requirements == ("mine<1.1",)
+    assert {p.name: (p.version, p.index) for p in lock.packages} == {
+        "mine": ("1.0", "own"), "numpy": ("2.0", "own"), "other": ("3", "own"),
+        "torch": ("2.13.0+cpu", "own"),
+    }  # fmt: skip
+    text = place.read_text()
+    assert [shop.install().states, shop.install("-r", "requirements.txt").states] == [["ok"]] * 2
+    assert place.read_text() == text
+    file.write_text("mine\n")
+    assert shop.install("-r", "requirements.txt").states == ["changed"]
+    assert parse(place.read_text(), "").version("mine") == "1.1"
+
+
+@pytest.mark.skipif(sys.version_info[2] == 0, reason="this Python is a first one of its minor")
+def test_the_patch_number_of_the_hosts_python_counts(shop: Shop) -> None:
+    """torch 1.10 is for 3.6.2 and later; a bare 3.6 is 3.6.0 to a resolver."""
+    later = "patchy; python_version == '3.{0}' and python_full_version > '3.{0}.0'"
+    make_wheel(shop.wheels, "patchy", "1.0", {"patchy.py": b""})
+    needs = tuple(later.format(minor) for minor in range(8, 20))
+    make_wheel(shop.wheels, "needing", "1.0", {"needing.py": b""}, needs)
+    (shop.work / "r.txt").write_text("needing\n")
+    done = shop.install("-r", "r.txt", "--python", os.path.realpath(sys.executable))
+    assert done.states == ["changed"], done.err
+    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("patchy") == "1.0"
+
+
+def test_a_file_as_windows_writes_it_may_name_folders_by_variables(shop: Shop) -> None:
+    own = shop.folder / "own"
+    own.mkdir()
+    make_wheel(own, "other", "3", {"other.py": b""})
+    text = "\ufeffother\r\n-f ${SHELF}/own\r\ntorch==2.2.2; sys_platform == 'win32'\r\n"
+    (shop.work / "requirements.txt").write_text(text, "utf-8")
+    shelf = {"SHELF": str(shop.folder)}
+    done = finish(shop.start("-r", "requirements.txt", "--check", environ=shelf))
+    assert (done.code, done.document["row"]) == (0, "torch-2.13"), done.err
+
+
+def test_what_contradicts_the_stack_is_told_with_its_file(shop: Shop) -> None:
+    (shop.work / "pyproject.toml").write_text('[project]\ndependencies = ["torch==2.5"]\n')
+    clash = shop.install("-r", "pyproject.toml")
+    assert clash.code == 2
+    assert "-r asks for torch==2.5, the stack has torch 2.13.0" in clash.err
+    assert "--torch 2.5" in clash.err
+    broken = shop.install("-r", "not-there.txt")
+    assert (broken.code, "cannot read not-there.txt" in broken.err) == (2, True)

@@ -1,0 +1,394 @@
+"""A CPython that is carried to the hosts.
+
+Real standalone builds are not at hand in a test: a Python of this machine, with only what runs, is
+packed in their layout. Wheels are stand-ins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.core.stack.lock_file import parse
+from ipexctl.core.stack.selection import choose
+from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import InputError, NothingFits
+from ipexctl.hosts.agent import connect
+from ipexctl.hosts.blob_store import Store
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.local.shipped_tables import table
+from ipexctl.packages.cpython_builds import Wanted, carried
+from ipexctl.packages.indexes import Indexes
+from ipexctl.packages.wheel_fetch import Fetcher
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import standalone_pythons
+from tests.install.conftest import Outcome, Shop
+from tests.stack.test_stack import host
+
+ASK = "import sys, sysconfig as s; print(*sys.version_info[:3]); print(s.get_path('stdlib')); " \
+      "print(s.get_config_var('Py_ENABLE_SHARED'))"  # fmt: skip
+SKIPPED = ("test", "idlelib", "lib2to3", "ensurepip", "tkinter", "site-packages", "dist-packages",
+           "__pycache__", "config-*")  # fmt: skip
+
+
+def usable() -> tuple[str, str, Path] | None:
+    """(path, version, its library) of a Python here that can be moved: it needs no libpython."""
+    for path in dict.fromkeys((sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")):
+        done = subprocess.run([path, "-c", ASK], capture_output=True, text=True, check=False)
+        if done.returncode:
+            continue
+        version, library, shared = done.stdout.splitlines()
+        if shared == "0" or not links_libpython(os.path.realpath(path)):
+            return os.path.realpath(path), version.replace(" ", "."), Path(library)
+    return None
+
+
+def links_libpython(program: str) -> bool:
+    found = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+    return found.returncode != 0 or "libpython" in found.stdout
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As uv keeps one: cpython-VERSION-linux-ARCH-gnu with bin and lib in it."""
+    if not (found := usable()):
+        pytest.skip("no Python here that runs without its own libpython")
+    program, version, library = found
+    minor = version.rpartition(".")[0]
+    arch = os.uname().machine
+    folder = tmp_path_factory.mktemp("pythons") / f"cpython-{version}-linux-{arch}-gnu"
+    (folder / "bin").mkdir(parents=True)
+    shutil.copy(program, folder / "bin" / f"python{minor}")
+    (folder / "bin" / "python3").symlink_to(f"python{minor}")
+    skip = shutil.ignore_patterns(*SKIPPED)
+    shutil.copytree(library, folder / "lib" / f"python{minor}", ignore=skip, symlinks=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def archive(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Named and made as python-build-standalone does it."""
+    version, arch = unpacked.name.split("-")[1], os.uname().machine
+    folder = tmp_path_factory.mktemp("archives")
+    path = folder / f"cpython-{version}+20240107-{arch}-unknown-linux-gnu-install_only.tar.gz"
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        tar.add(unpacked, "python")
+    return path
+
+
+def ipexctl(shop: Shop, *words: str, **environ: str) -> Outcome:
+    done = subprocess.run(
+        [sys.executable, "-m", "ipexctl", *words], cwd=shop.work,
+        env={**shop.environ(), **environ}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def base(shop: Shop) -> Path:
+    """The interpreter that the current environment is made with."""
+    return Path(os.path.realpath(shop.root / "current" / "bin" / "python"))
+
+
+def test_it_is_unpacked_once_and_stays_the_locks_choice(shop: Shop, archive: Path) -> None:
+    first = shop.install("--python-from", str(archive))
+    assert (first.code, first.states) == (0, ["changed"]), first.err + first.out
+    version = archive.name.split("+")[0].removeprefix("cpython-")
+    locked = parse((shop.work / "ipexctl.lock").read_text(), "").cpython
+    assert locked and (locked.version, locked.sha256) == (version, digest(archive))
+    place = shop.root / "pythons" / locked.sha256[:16]
+    assert base(shop).parent == place / "bin"
+    assert oct(place.stat().st_mode & 0o777) == "0o700"
+    again = shop.install()  # without the option: the lock has it
+    assert (again.code, again.states) == (0, ["ok"])
+    own = shop.install("--python", sys.executable)
+    assert (own.code, own.states) == (0, ["changed"])
+    assert own.document["environment"] != first.document["environment"]
+    assert parse((shop.work / "ipexctl.lock").read_text(), "").cpython is None
+    assert not base(shop).is_relative_to(shop.root)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_it_goes_when_no_environment_needs_it(tmp_path: Path) -> None:
+    root, needed, idle = tmp_path / "root", "a" * 64, "b" * 64
+    env = root / "envs" / ("c" * 16)
+    env.mkdir(parents=True, mode=0o700)
+    root.chmod(0o700)
+    (env / ".ipexctl-ok").write_text(json.dumps({"wheels": [], "blobs": [needed]}))
+    for sha in (needed, idle):
+        (root / "pythons" / sha[:16] / "bin").mkdir(parents=True)
+    agent = connect(LocalTransport(), Host("here", local=True))
+    try:
+        for check, left in ((True, [needed[:16], idle[:16]]), (False, [needed[:16]])):
+            agent.call(
+                "install.root_upkeep.remove", {"root": str(root), "keys": [], "check": check}
+            )
+            assert sorted(os.listdir(root / "pythons")) == left
+    finally:
+        agent.close()
+
+
+def test_a_bundle_brings_it(shop: Shop, unpacked: Path) -> None:
+    words = ("--python-from", str(unpacked), "--mpi", "none", "--stack", "stock", "-o", "b.tar")
+    made = ipexctl(shop, "bundle", *words)
+    assert made.code == 0, made.err
+    bare = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": ""}
+    where = ("--root", str(shop.root), "--bundle", "b.tar", "--json", "-y")
+    done = ipexctl(shop, "install", *where, **bare)
+    assert (done.code, done.states) == (0, ["changed"]), done.err
+    assert base(shop).is_relative_to(shop.root / "pythons")
+
+
+def test_who_has_not_got_it_any_more_is_told_to_name_it_again(shop: Shop, archive: Path) -> None:
+    assert shop.install("--python-from", str(archive)).states == ["changed"]
+    shutil.rmtree(shop.folder / "cache")
+    refused = shop.install("--root", str(shop.folder / "other"))
+    assert (refused.code, "--python-from FILE" in refused.err) == (2, True), refused.err
+    other = ("--root", str(shop.folder / "other"))
+    assert shop.install("--python-from", str(archive), *other).states == ["changed"]
+
+
+def test_a_path_on_the_hosts_and_one_to_carry_contradict_each_other(
+    shop: Shop, archive: Path
+) -> None:
+    refused = shop.install("--python-from", str(archive), "--python", sys.executable)
+    assert (refused.code, "is a Python of the hosts" in refused.err) == (2, True), refused.err
+
+
+def test_where_no_python_fits_the_message_says_how_one_gets_there() -> None:
+    with pytest.raises(NothingFits) as refused:
+        choose([host("a", "3.6.8")], Request(stack="stock"), table())
+    assert "--python-from FILE" in refused.value.hint
+
+
+# --- from where -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fetcher(tmp_path: Path) -> Fetcher:
+    return Fetcher(Store(tmp_path / "store"), Indexes())
+
+
+ARCH = os.uname().machine
+
+
+def test_a_folder_gives_the_newest_that_is_wanted(
+    tmp_path: Path, unpacked: Path, fetcher: Fetcher
+) -> None:
+    version = unpacked.name.split("-")[1]
+    minor = version.rpartition(".")[0]
+    (tmp_path / "20240101").mkdir()
+    (tmp_path / "20240101" / unpacked.name).symlink_to(unpacked)
+    (tmp_path / f"cpython-3.1.0-linux-{ARCH}-gnu").mkdir()
+    (tmp_path / f"cpython-{minor}.99-linux-riscv64-gnu").mkdir()
+    with pytest.raises(InputError) as several:
+        carried(str(tmp_path), Wanted(ARCH), fetcher, os.environ)
+    assert several.value.hint.startswith("--python 3.11")
+    found = carried(str(tmp_path), Wanted(ARCH, minor), fetcher, os.environ)
+    assert (found.version, found.file) == (version, f"cpython-{version}-{ARCH}.tar.gz")
+    again = carried(str(unpacked), Wanted(ARCH, minor), fetcher, os.environ)
+    assert again == found  # the same tree gives the same bytes
+
+
+@pytest.fixture
+def mirror(archive: Path) -> Iterator[tuple[str, list[str]]]:
+    """A server that has the archive under every name, and what it was asked for."""
+    asked: list[str] = []
+
+    class Mirror(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(archive.stat().st_size))
+            self.end_headers()
+            self.wfile.write(archive.read_bytes())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/mirror", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_mirror_is_asked_for_the_name_that_uv_knows(
+    archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
+) -> None:
+    url, asked = mirror
+    minor = ".".join(archive.name.removeprefix("cpython-").split(".")[:2])
+    found = carried(url, Wanted(ARCH, minor), fetcher, os.environ)
+    assert found.sha256 == digest(archive)
+    (path,) = asked
+    name = rf"cpython-({minor}\.\d+)%2B\d+-{ARCH}-unknown-linux-gnu-install_only.*\.tar\.gz"
+    said = re.fullmatch(rf"/mirror/\d+/{name}", path)
+    assert said and said[1] == found.version  # the archive itself tells no patch number
+    assert fetcher.fetched == archive.stat().st_size
+    with pytest.raises(InputError, match="has many Pythons"):
+        carried(url, Wanted(ARCH), fetcher, os.environ)
+
+
+def test_a_mirrors_login_is_used_and_not_told(
+    archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
+) -> None:
+    url = mirror[0].replace("://", "://me:secret@")
+    minor = ".".join(archive.name.removeprefix("cpython-").split(".")[:2])
+    assert carried(url, Wanted(ARCH, minor), fetcher, os.environ).sha256 == digest(archive)
+    other = "aarch64" if ARCH == "x86_64" else "x86_64"
+    for asked, wanted, said in (
+        (url, Wanted(ARCH), f"{mirror[0]} has many Pythons"),
+        (f"{url}/{archive.name}", Wanted(other), f"{mirror[0]}/{archive.name} is CPython"),
+    ):
+        with pytest.raises(InputError) as refused:
+            carried(asked, wanted, fetcher, os.environ)
+        assert refused.value.what.startswith(said)
+
+
+def test_an_address_is_fetched_and_its_sha256_counts(
+    archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
+) -> None:
+    url = f"{mirror[0]}/{archive.name}"
+    found = carried(f"{url}#sha256={digest(archive)}", Wanted(ARCH), fetcher, os.environ)
+    assert found.sha256 == digest(archive)
+    with pytest.raises(InputError, match="has not the content"):
+        carried(f"{url}#sha256={'0' * 64}", Wanted(ARCH), fetcher, os.environ)
+
+
+def test_another_version_or_architecture_is_refused_with_both(
+    archive: Path, fetcher: Fetcher
+) -> None:
+    other = "aarch64" if ARCH == "x86_64" else "x86_64"
+    for wanted, said in ((Wanted(other), f"needed is for {other}"), (Wanted(ARCH, "3.2"), "3.2 ")):
+        with pytest.raises(InputError) as refused:
+            carried(str(archive), wanted, fetcher, os.environ)
+        assert said in refused.value.what
+
+
+def made(path: Path, *members: tuple[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_what_is_no_python_is_refused(tmp_path: Path, fetcher: Fetcher) -> None:
+    text = tmp_path / "a.tar.gz"
+    text.write_text("<html>404</html>")
+    for path, said in (
+        (text, "is not a tar.gz"),
+        (made(tmp_path / "b.tar.gz", ("x", b"")), "is not a CPython for Linux hosts"),
+        (made(tmp_path / "c.tar.gz", ("python/bin/python3.11", b"MZ")), "is not a CPython"),
+        (tmp_path, "there is no CPython 3.x"),
+        (tmp_path / "gone", "there is no"),
+    ):
+        with pytest.raises(InputError) as refused:
+            carried(str(path), Wanted(ARCH), fetcher, os.environ)
+        assert said in refused.value.what
+
+
+# --- unpacking, as hosts do it --------------------------------------------------------------------
+
+
+class Call:
+    def emit(self, event: object) -> None:
+        pass
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", **more: int) -> Any:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info
+
+
+SYM, HARD, FOLDER = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+EVIL = [
+    ("absolute", [member("/etc/x")], "would leave its folder"),
+    ("dots", [member("python/../../x")], "would leave its folder"),
+    ("beside", [member("pythonx/x")], "is not below python/"),
+    ("a file as the top", [member("python")], "is not a folder"),
+    ("a device", [member("python/x", tarfile.CHRTYPE)], "is neither a file nor"),
+    ("a pipe", [member("python/x", tarfile.FIFOTYPE)], "is neither a file nor"),
+    ("setuid", [member("python/x", mode=0o4755)], "is set-user-id"),
+    ("setgid folder", [member("python/x", FOLDER, mode=0o2755)], "is set-user-id"),
+    ("twice", [member("python/x"), member("python/x")], "is there twice"),
+    ("a link over a folder",
+     [member("python/a/b"), member("python/a", SYM, "b")], "is there twice"),
+    ("through a link",
+     [member("python/a", SYM, "."), member("python/a/x")], "written through a link"),
+    ("through a file", [member("python/a"), member("python/a/x")], "written through a file"),
+    ("a link to /", [member("python/a", SYM, "/etc/passwd")], "outside of it"),
+    ("a link that leaves", [member("python/a/b", SYM, "../../x")], "outside of it"),
+    ("a link that leaves through a link",
+     [member("python/d/e/f"), member("python/a", SYM, "d/e"),
+      member("python/b", SYM, "a/../../..")],
+     "outside of it"),
+    ("a hard link to what is not in it", [member("python/a", HARD, "/etc/passwd")],
+     "is a link to what is not in it"),
+    ("a hard link to a link", [member("python/a", SYM, "b"), member("python/b", HARD, "python/a")],
+     "is a link to what is not in it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "why"), [e[1:] for e in EVIL], ids=[e[0] for e in EVIL])
+def test_hosts_refuse_what_would_leave_its_folder(
+    tmp_path: Path, members: list[Any], why: str
+) -> None:
+    path = tmp_path / "evil.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for info in members:
+            tar.addfile(info, io.BytesIO(b""))
+    before = set(everything(tmp_path))
+    with pytest.raises(Failure, match=why):
+        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(path))
+    outside = {p for p in everything(tmp_path) if not p.startswith(str(tmp_path / "place"))}
+    assert outside == before
+
+
+def everything(folder: Path) -> Iterator[str]:
+    return (str(p) for p in folder.rglob("*"))
+
+
+def test_hosts_unpack_folders_files_and_links_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "good.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.addfile(member("python/bin/p", mode=0o755, size=2), io.BytesIO(b"hi"))
+        tar.addfile(member("python", FOLDER))
+        tar.addfile(member("python/bin", FOLDER))  # after what is in it
+        tar.addfile(member("python/bin/same", HARD, "python/bin/p"))
+        tar.addfile(member("python/lib/up", SYM, "../bin/p"))
+    place = tmp_path / "place"
+    standalone_pythons.Unpacking(Call(), str(place)).all(str(path))
+    assert [(place / n).read_text() for n in ("bin/p", "bin/same", "lib/up")] == ["hi"] * 3
+    assert os.access(place / "bin" / "p", os.X_OK)
+
+
+def test_hosts_refuse_half_an_archive(tmp_path: Path, archive: Path) -> None:
+    half = tmp_path / "half.tar.gz"
+    half.write_bytes(archive.read_bytes()[:200_000])
+    with pytest.raises(Failure, match="is not a whole tar.gz"):
+        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(half))

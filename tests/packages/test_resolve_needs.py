@@ -1,0 +1,149 @@
+"""Packages of the user's own beside the stack, resolved together and from no stranger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core.stack.lock_file import parse, render
+from ipexctl.core.stack.requirements import Extra, check
+from ipexctl.core.stack.selection import choose
+from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import InputError
+from ipexctl.packages.indexes import Indexes
+from ipexctl.packages.resolver import resolve
+from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel, world
+from tests.stack.test_stack import host
+from tests.stack.test_table import AVX512
+
+__all__ = ["world"]
+
+
+def asked(world: World, *requirements: str, constraints: tuple[str, ...] = ()) -> Extra:
+    fill(world, LAST)
+    for name, version, needs in (
+        ("accelerate", "1.2", "numpy"), ("accelerate", "1.1", "numpy"), ("helper", "1.0", "torch"),
+        ("dragging", "1.0", "oneccl_bind_pt"), ("old", "1.0", "torch==1.13"),
+    ):  # fmt: skip
+        folder = world.folder / "served/default" / name
+        wheel(folder, name, version, needs=needs)
+        page(folder)
+    source = world.folder / "served/default/sdist"
+    source.mkdir()
+    (source / "sdist-1.0.tar.gz").write_bytes(b"")
+    (source / "index.html").write_text('<a href="sdist-1.0.tar.gz">sdist-1.0.tar.gz</a>')
+    return Extra(requirements, constraints)
+
+
+def test_they_are_locked_with_the_stack_and_the_lock_says_what_was_asked(world: World) -> None:
+    extra = asked(world, "accelerate", "helper", constraints=("accelerate<1.2",))
+    stacks = world.stacks("ipex-2.7.0", "3.12")
+    found = resolve(stacks, world.indexes(), world.environ(), extra)
+    assert world.whence(found) == {
+        "accelerate": "1.1 default", "helper": "1.0 default", "impi-rt": "2021.18.1 default",
+        "intel-extension-for-pytorch": "2.7.0 index", "numpy": "2.1.0 default",
+        "oneccl-bind-pt": "2.7.0 index", "setuptools": "80.9.0 default",
+        "torch": "2.7.0+cpu cpu",
+    }  # fmt: skip
+    assert {p.name: p.index for p in found.lock.files} == {
+        "accelerate": "default", "helper": "default", "impi-rt": "default",
+        "intel-extension-for-pytorch": "intel", "numpy": "default", "oneccl-bind-pt": "intel",
+        "setuptools": "default", "torch": "pytorch", "uv": "default",
+    }  # fmt: skip
+    text = render(found.lock)
+    assert (parse(text, ""), "127.0.0.1" in text) == (found.lock, False)
+    assert 'requirements = [\n    "accelerate",\n    "helper",\n]' in text
+    again = resolve(stacks, world.indexes(), world.environ(), extra)
+    assert render(again.lock) == text
+
+
+def test_what_is_for_other_machines_is_asked_for_and_left_out(world: World) -> None:
+    extra = asked(
+        world, "accelerate; sys_platform == 'linux'", "nowhere==1; sys_platform == 'win32'",
+        "torch==2.2.2; sys_platform == 'darwin'", "torchvision; sys_platform == 'darwin'",
+    )  # fmt: skip
+    stacks = world.stacks("ipex-2.7.0", "3.12")
+    check(extra, stacks)
+    found = world.whence(resolve(stacks, world.indexes(), world.environ(), extra))
+    assert {name: found[name] for name in sorted(found) if name in ("accelerate", "torch")} == {
+        "accelerate": "1.2 default", "torch": "2.7.0+cpu cpu",
+    }  # fmt: skip
+    assert {"nowhere", "torchvision"} & set(found) == set()
+
+
+REFUSED = [
+    ("a free name that a package drags in", "dragging",
+     "oneccl-bind-pt would come from an index that anybody can fill"),
+    ("another torch by way of a package", "old", "torch==1.13"),
+    ("a package without a wheel", "sdist", "no usable wheels"),
+    ("a version that nobody has", "accelerate==9", "accelerate==9"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_title", "requirement", "why"), REFUSED)
+def test_what_does_not_go_with_the_stack_is_refused(
+    world: World, _title: str, requirement: str, why: str
+) -> None:
+    extra, narrow = asked(world, requirement), {**world.environ(), "COLUMNS": "40"}
+    with pytest.raises(InputError) as refused:
+        resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"), world.indexes(),
+                narrow, extra)  # fmt: skip
+    assert refused.value.what.startswith("what -r asks for does not go with torch 2.7.0 + IPEX")
+    assert why in refused.value.why
+    assert "pip wheel" in refused.value.hint
+
+
+# --- a CUDA build of torch, where nothing else is to be had ---------------------------------------
+
+
+def cuda_only(world: World) -> None:
+    """The default index has the CUDA build; an index of the user's own hides what it needs."""
+    fill(world, LAST)
+    served = world.folder / "served"
+    for made in (served / "cpu/torch").iterdir():
+        made.unlink()
+    torch = served / "default/torch"
+    wheel(torch, "torch", "2.7.0", needs="triton==3.3")
+    page(torch)
+    wheel(served / "default/triton", "triton", "3.3", needs="nvidia-cublas")
+    page(served / "default/triton")
+    for name, version in (("torch", "2.13.0"), ("triton", "3.8")):
+        folder = served / "mine" / name
+        wheel(folder, name, version)
+        page(folder)
+
+
+def test_a_cuda_build_is_found_behind_an_index_that_hides_it_and_is_called_one(
+    world: World,
+) -> None:
+    cuda_only(world)
+    stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
+    login = f"{world.url}/default/".replace("//", "//joe:secret@", 1)
+    indexes = Indexes(login, (f"{world.url}/mine",))  # uv tells addresses without the password
+    found = resolve(stacks, indexes, world.environ())
+    assert world.whence(found) == {
+        "impi-rt": "2021.18.1 default", "intel-extension-for-pytorch": "2.7.0 index",
+        "numpy": "2.1.0 default", "nvidia-cublas": "13.0 default", "torch": "2.7.0 default",
+        "setuptools": "80.9.0 default", "triton": "3.3 default",
+    }  # fmt: skip
+    assert found.lock.cuda
+    assert found.no_cpu_build == (
+        f"your indexes have no torch 2.7.0+cpu, and {world.url}/cpu/ has none that fits"
+    )
+
+
+def test_an_index_that_gives_no_answer_is_named_and_not_waited_for_again(world: World) -> None:
+    cuda_only(world)
+    rows = [
+        replace(row, torch_index="http://127.0.0.1:9/cpu", links="http://127.0.0.1:9/intel")
+        for row in world.rows()
+    ]
+    there = host("a", "3.12.1", flags=AVX512)
+    stacks = choose([there], Request(row="ipex-2.7.0-gloo", backend="gloo"), rows)
+    default = world.folder / "served/default/intel-extension-for-pytorch"
+    wheel(default, "intel_extension_for_pytorch", "2.7.0")
+    page(default)
+    found = resolve(stacks, world.indexes(), world.environ())
+    assert found.no_cpu_build.endswith("http://127.0.0.1:9/cpu gave no answer")
+    assert found.lock.version("torch") == "2.7.0"

@@ -1,0 +1,251 @@
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core.facts.software_facts import Mpi
+from ipexctl.core.model import Nic
+from ipexctl.core.plan import rank_contract
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan, share_out
+from ipexctl.core.run.launch_script import Printed, left_out, script
+from ipexctl.core.run.mpi import Launch, read_launch
+from ipexctl.errors import InputError, RunFailed
+from tests.made import cpu, facts, host, prepared
+
+
+def node(name, *, slots=0, **kwargs):
+    return Node(host(name, slots), facts(name, **kwargs), prepared())
+
+
+THREE = [
+    node("node01", address="10.0.0.1"),
+    node("node02", address="10.0.0.2", nic="ens3"),
+    node("node03", address="10.0.0.3"),
+]
+
+
+def request(n=None, ppn=None, **kwargs):
+    return RunRequest(("train.py", "--epochs", "3"), n, ppn, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("slots", "n", "ppn", "expected"),
+    [
+        ((0, 0, 0), 6, 2, [2, 2, 2]),
+        ((0, 0, 0), None, 2, [2, 2, 2]),
+        ((0, 0, 0), 4, 2, [2, 2, 0]),
+        ((0, 0, 0), 5, 2, [2, 2, 1]),
+        ((0, 0, 0), 7, None, [3, 2, 2]),
+        ((0, 0, 0), None, None, [1, 1, 1]),
+        ((4, 2, 1), None, None, [4, 2, 1]),
+        ((4, 2, 1), 5, None, [4, 1, 0]),
+        ((4, 2, 1), 3, 1, [1, 1, 1]),
+    ],
+)
+def test_ranks_are_shared_out_in_the_order_of_the_hostfile(slots, n, ppn, expected):
+    nodes = [node(f"n{i}", slots=s) for i, s in enumerate(slots)]
+    assert share_out(nodes, request(n, ppn)) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "ppn", "words"),
+    [(7, 2, "-n 7 ranks do not fit"), (0, None, "at least 1"), (None, 0, "at least 1")],
+)
+def test_numbers_that_cannot_be_are_refused_with_the_reason(n, ppn, words):
+    with pytest.raises(InputError, match=words):
+        share_out(THREE, request(n, ppn))
+
+
+def test_a_node_with_two_numa_nodes_gets_two_ranks_by_default():
+    nodes = [node("a", cpus=cpu(sockets=2, cores=8)), node("b")]
+    assert share_out(nodes, request()) == [2, 1]
+
+
+def test_the_plan_of_three_hosts_is_whole():
+    made = plan(THREE, request(6, 2), "r1")
+    prefix = "/home/trainer/.ipexctl/envs/abc"
+    assert made.master_addr == "10.0.0.1"
+    assert made.master_port == 29500
+    assert made.machinefile == "node01:2\nnode02:2\nnode03:2\n"
+    assert made.mpirun == (
+        f"{prefix}/bin/mpirun", "-genvnone", "-bootstrap", "ssh",
+        "-bootstrap-exec", "/home/trainer/.ipexctl/runs/r1/bootstrap", "-iface", "eth0",
+        "-machinefile", "/home/trainer/.ipexctl/runs/r1/hosts", "-n", "6",
+        "/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"',
+    )  # fmt: skip
+    assert [h.nic for h in made.hosts] == ["eth0", "ens3", "eth0"]
+    second = made.hosts[1]
+    assert dict(second.env) == {
+        "I_MPI_ROOT": prefix,
+        "I_MPI_PIN": "0",
+        "PATH": f"{prefix}/bin:/usr/bin:/bin",
+    }
+    assert rank_contract.environment(made, second, second.ranks[1]) == {
+        "OMP_NUM_THREADS": "2",
+        "GLOO_SOCKET_IFNAME": "ens3",
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "ens3",
+        "PYTHONUNBUFFERED": "1",
+        "IPEXCTL_BACKEND": "gloo",
+        "RANK": "3",
+        "WORLD_SIZE": "6",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+        "GROUP_RANK": "1",
+        "NODE_RANK": "1",
+        "GROUP_WORLD_SIZE": "3",
+        "ROLE_NAME": "default",
+        "ROLE_RANK": "3",
+        "ROLE_WORLD_SIZE": "6",
+        "LOCAL_SIZE": "2",
+        "TORCHELASTIC_RUN_ID": "r1",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+    assert second.ranks[1].cpus == (2, 3)
+
+
+def test_a_host_without_ranks_is_left_out_and_named():
+    made = plan(THREE, request(4, 2), "r1")
+    assert [h.host for h in made.hosts] == ["node01", "node02"]
+    assert made.notes == ("without ranks: node03",)
+
+
+def test_one_host_talks_to_itself_over_lo():
+    made = plan([THREE[1]], request(2), "r1")
+    assert (made.master_addr, made.hosts[0].nic) == ("127.0.0.1", "lo")
+
+
+def test_the_users_environment_wins_over_ours_but_not_over_the_ranks_numbers():
+    made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "r1")
+    env = rank_contract.environment(made, made.hosts[0], made.hosts[0].ranks[0])
+    assert (env["OMP_NUM_THREADS"], env["RANK"]) == ("7", "0")
+
+
+def test_numbers_of_ranks_that_the_user_gives_are_in_no_printed_script():
+    given = (("LOCAL_RANK", "99"), ("RANK", "99"), ("WORLD_SIZE", "99"), ("X", "99"))
+    made = plan(THREE, request(3, env=given), "r1")
+    passed = left_out(["RANK", "LOCAL_RANK=99", "X"])
+    text = script(Printed(made, {h.host: host(h.host) for h in made.hosts}, "/t", passed))
+    assert passed == ("X",)
+    assert "99" not in text
+    assert "export RANK=2; export WORLD_SIZE=3; export LOCAL_RANK=0;" in text
+
+
+# passes on what Hydra or Open MPI would: of the variables of others, only those that are named
+MPIRUN = """#!/bin/sh
+set -- "$@"
+for word in "$@"; do
+    [ "$before" != -genvlist ] || names="$names $(echo "$word" | tr , ' ')"
+    [ "$before" != -x ] || names="$names $word"
+    before=$word
+done
+while [ "$1" != /bin/sh ]; do shift; done
+set -- PMI_RANK=0 PATH=/usr/bin:/bin LD_LIBRARY_PATH=plan "$@"
+for name in $names; do eval "value=\\$$name"; set -- "$name=$value" "$@"; done
+exec env -i "$@"
+"""
+
+
+@pytest.mark.parametrize(("flavour", "version"), [("intel", "2021.18.1"), ("openmpi", "5.0.11")])
+def test_a_printed_script_gives_ranks_the_users_word_where_the_plan_has_another(
+    tmp_path, flavour, version
+):
+    prefix = str(tmp_path / "env")
+    (tmp_path / "env/bin").mkdir(parents=True)
+    for name, text in (
+        ("mpirun", MPIRUN),
+        ("python3", '#!/bin/sh\necho "$LD_LIBRARY_PATH $I_MPI_PIN $WORDS"; env | grep -c GIVEN\n'),
+    ):
+        (tmp_path / "env/bin" / name).write_text(text)
+        (tmp_path / "env/bin" / name).chmod(0o755)
+    ours = (("PATH", f"{prefix}/bin"), ("LD_LIBRARY_PATH", f"{prefix}/lib"))
+    there = replace(
+        prepared(prefix), mpi_env=ours, mpi=Mpi(flavour, version, f"{prefix}/bin", None)
+    )
+    given = {"LD_LIBRARY_PATH": "/mine/lib", "I_MPI_PIN": "1", "WORDS": "it's  $x"}
+    made = plan([Node(host("node01"), facts("node01"), there)], request(1), "r1")
+    text = script(Printed(made, {"node01": host("node01")}, str(tmp_path), left_out(list(given))))
+    env = {**os.environ, **given}
+    done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True)
+    assert done.stdout == "/mine/lib 1 it's  $x\n0\n", done.stderr
+
+
+def test_an_address_that_no_interface_has_is_refused():
+    odd = node("node02", address="10.0.0.2")
+    nat = Node(odd.host, facts("node02", address="10.0.0.9"), odd.prepared)
+    net = nat.facts.net.__class__(**{**nat.facts.net.__dict__, "nics": odd.facts.net.nics})
+    broken = Node(nat.host, nat.facts.__class__(**{**nat.facts.__dict__, "net": net}), nat.prepared)
+    with pytest.raises(RunFailed, match="no network interface has the address 10.0.0.9"):
+        plan([THREE[0], broken], request(2), "r1")
+
+
+def _by_link_local(*addresses):
+    """A host that SSH reaches by fe80::2%eth0, where that interface has `addresses` too."""
+    there = node("node02")
+    net = replace(
+        there.facts.net,
+        ssh_address="fe80::2",
+        ssh_nic="eth0",
+        nics=(Nic("eth0", True, 1500, addresses),),
+    )
+    return replace(there, facts=replace(there.facts, net=net))
+
+
+def test_a_host_that_is_reached_by_a_link_local_address_has_another_one_for_the_others():
+    made = plan([_by_link_local("2001:db8::2", "10.0.0.2"), THREE[0]], request(2), "r1")
+    assert (made.master_addr, made.hosts[0].nic) == ("10.0.0.2", "eth0")
+
+
+def test_a_host_that_has_a_link_local_address_alone_is_refused_for_that():
+    with pytest.raises(RunFailed, match="by a link-local address only, fe80::2") as caught:
+        plan([THREE[0], _by_link_local()], request(2), "r1")
+    assert "NAT" not in str(caught.value.why)
+    assert caught.value.why == "its network interface eth0 has no other address that is known"
+
+
+def test_names_that_mpirun_would_read_as_its_own_get_a_label():
+    nodes = [node("user@[::1]:22"), node("node02", address="10.0.0.2")]
+    assert plan(nodes, request(2), "r1").machinefile == "0-host:1\nnode02:1\n"
+
+
+# what Intel MPI 2021.18 hands to -bootstrap-exec
+RECORDED = (
+    "-q", "-x", "node02", "/home/trainer/.ipexctl/envs/abc/bin//hydra_bstrap_proxy",
+    "--upstream-host", "10.0.0.1", "--upstream-port", "39447", "--pgid", "0", "--launcher", "ssh",
+    "--base-path", "/home/trainer/.ipexctl/envs/abc/bin/", "--tree-width", "16",
+    "/home/trainer/.ipexctl/envs/abc/bin//hydra_pmi_proxy", "--usize", "-1",
+)  # fmt: skip
+
+
+def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
+    other = Node(THREE[1].host, THREE[1].facts, prepared("/data/ipex/envs/abc"))
+    made = plan([THREE[0], other, THREE[2]], request(3), "r1")
+    asked = read_launch(made, RECORDED)
+    assert asked == Launch(
+        "node02",
+        (
+            "/data/ipex/envs/abc/bin/hydra_bstrap_proxy", "--upstream-host", "10.0.0.1",
+            "--upstream-port", "39447", "--pgid", "0", "--launcher", "ssh",
+            "--base-path", "/data/ipex/envs/abc/bin/", "--tree-width", "16",
+            "/data/ipex/envs/abc/bin//hydra_pmi_proxy", "--usize", "-1",
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("-q", "-x", "evil", *RECORDED[3:]), "not in this run: evil"),
+        (("-q", "-x", "node02", "/bin/sh", "-c", "id"), "not its daemon: /bin/sh"),
+        (("-q", "-x", "node02", "/tmp/hydra_bstrap_proxy"), "not its daemon"),
+        (("-q", "-x", "node02", "hydra_bstrap_proxy"), "not its daemon"),
+        ((), "not a launch"),
+    ],
+)
+def test_nothing_but_a_daemon_of_this_run_is_started(argv, words):
+    with pytest.raises(RunFailed, match=words):
+        read_launch(plan(THREE, request(3), "r1"), argv)

@@ -1,0 +1,106 @@
+"""What a host may say during a run, and what it may not."""
+
+import pytest
+
+from ipexctl.core.run import run_events
+from ipexctl.core.run.outcome import Load
+from ipexctl.core.run.run_events import BadEvent, read
+from ipexctl.core.run.run_state import RankEnd, Usage
+
+OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
+USAGE = {"seconds": 2.0, "cpu": 1.5, "memory": 4096}
+KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "event"),
+    [
+        ({"event": "ready", "env_file": "/t/env"}, b"", run_events.Ready("/t/env")),
+        ({"event": "pong"}, b"", run_events.Pong()),
+        ({"event": "launch", "key": 1, "argv": ["a"]}, b"", run_events.LaunchAsked(1, ("a",))),
+        ({"event": "unlaunch", "key": 1}, b"", run_events.LaunchGone(1)),
+        ({"event": "exited", "key": "mpirun", "code": -9}, b"", run_events.Exited(None, -9, "")),
+        ({"event": "exited", "key": "daemon7", "code": 0}, b"", run_events.Exited(7, 0, "")),
+        ({"event": "rank", "rank": 2, "started": 77}, b"", run_events.RankStarted(2)),
+        (
+            {"event": "rank", "rank": 3, "ended": OK_END},
+            b"",
+            run_events.RankEnded(RankEnd(3, "node02", 0)),
+        ),
+        (
+            {"event": "rank", "rank": 3, "ended": KILLED},
+            b"",
+            run_events.RankEnded(RankEnd(3, "node02", None, 9, hints=("oom",))),
+        ),
+        ({"event": "rank", "rank": None, "refused": "why"}, b"", run_events.RankRefused("why")),
+        ({"event": "log", "key": 3}, b"text", run_events.Output(3, b"text")),
+        ({"event": "log", "key": 3, "end": True}, b"", run_events.OutputEnd(3)),
+        ({"event": "log", "key": "mpirun"}, b"text", run_events.Output(None, b"text")),
+        ({"event": "load"}, b"", run_events.Sample(Load())),
+        (
+            {"event": "load", "cpu": 1.5, "used": 3, "total": 7.0, "stopped": {"3": 12}},
+            b"",
+            run_events.Sample(Load(1.0, 3, 7), ((3, 12.0),)),
+        ),
+        (
+            {"event": "rank", "rank": 3, "ended": {**OK_END, "usage": USAGE}},
+            b"",
+            run_events.RankEnded(RankEnd(3, "node02", 0, usage=Usage(2.0, 1.5, 4096))),
+        ),
+        ({"event": "swept", "survivors": 1}, b"", run_events.Swept(1)),
+        ({"event": "lease", "seconds": 31.5}, b"", run_events.LeaseOver(31.5)),
+        ({"done": {"survivors": 0, "logs": "/l"}}, b"", run_events.Done(0, "/l")),
+        ({"error": {"what": "no disk"}}, b"", run_events.Broken("no disk", "")),
+    ],
+)
+def test_every_word_of_a_host_is_understood(header, body, event):
+    assert read("node02", frozenset({2, 3}), {"id": 1, **header}, body) == event
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ({"event": "boom"}, "an event called 'boom'"),
+        ({"event": 5}, "no text in 'event'"),
+        ({}, "no text in 'event'"),
+        ({"event": "rank", "rank": 0, "started": 1}, "rank 0, which is not on this host"),
+        ({"event": "log", "key": 0}, "rank 0, which is not on this host"),
+        ({"event": "log", "key": True}, "no number in 'key'"),
+        ({"event": "log", "key": [2]}, "no number in 'key'"),
+        ({"event": "rank", "rank": 2, "ended": "well"}, "ended without content"),
+        ({"event": "rank", "rank": 2, "ended": {}}, "in no way or in two"),
+        ({"event": "rank", "rank": 2, "ended": {"code": 0, "lost": True}}, "in no way or in two"),
+        ({"event": "rank", "rank": 2, "ended": {"code": "0"}}, "no number in 'code'"),
+        ({"event": "launch", "key": 1, "argv": "sh"}, "a launch without a command"),
+        ({"event": "launch", "key": 1, "argv": [1]}, "a launch without a command"),
+        ({"event": "launch", "key": 1 << 40, "argv": []}, "no number in 'key'"),
+        ({"event": "exited", "key": "sshd", "code": 0}, "the end of 'sshd'"),
+        ({"event": "load", "cpu": "much"}, "no amount in 'cpu'"),
+        ({"event": "load", "used": -1}, "no amount in 'used'"),
+        ({"event": "load", "stopped": [3]}, "stopped ranks without seconds"),
+        ({"event": "load", "stopped": {"0": 1}}, "stopped ranks that are not on this host"),
+        ({"event": "load", "stopped": {"3": float("nan")}}, "no amount in '3'"),
+        ({"event": "rank", "rank": 2, "ended": {**OK_END, "usage": {}}}, "no amount in 'seconds'"),
+        ({"event": "lease", "seconds": "9"}, "a lease without seconds"),
+        ({"event": "lease", "seconds": 10**400}, "a lease without seconds"),
+        ({"event": "lease", "seconds": float("nan")}, "a lease without seconds"),
+        ({"done": {"survivors": [], "logs": ""}}, "no number in 'survivors'"),
+        ({"done": []}, "done without content"),
+        ({"error": "no"}, "error without content"),
+    ],
+)
+def test_anything_else_is_refused_with_the_reason(header, words):
+    with pytest.raises(BadEvent, match=words):
+        read("node02", frozenset({2, 3}), {"id": 1, **header}, b"")
+
+
+@pytest.mark.parametrize("hints", [5, True, "oom", [["oom"]], [{}], {"oom": 1}])
+def test_hints_of_another_shape_are_none(hints):
+    header = {"id": 1, "event": "rank", "rank": 2, "ended": {"code": 1, "hints": hints}}
+    assert read("n", frozenset({2}), header, b"") == run_events.RankEnded(RankEnd(2, "n", 1))
+
+
+def test_too_much_output_at_once_is_refused():
+    header = {"id": 1, "event": "log", "key": 2}
+    with pytest.raises(BadEvent, match="300000 bytes of output at once"):
+        read("node02", frozenset({2}), header, b"x" * 300_000)

@@ -1,0 +1,336 @@
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipexctl.core.run.launch_plan import Node, RunRequest, plan
+from ipexctl.core.run.run_state import (
+    MAX_LINE,
+    Lines,
+    RankEnd,
+    RunState,
+    clean,
+    ended,
+    plain,
+    unmarked,
+)
+from tests.made import facts, host, prepared
+
+
+def state(n=3):
+    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(n)]
+    return RunState(plan(nodes, RunRequest(("t.py",), n), "r1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+        ("\x1b[2J\x1b[Hcleared", "cleared"),
+        ("\x1b]0;a title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bP1;2|secret\x1b\\x", "x"),
+        ("a\x07b\x08c\x00d", "abcd"),
+        ("[bold]not ours[/bold]", "[bold]not ours[/bold]"),
+        ("\u202eevil", "evil"),
+        ("cut \x1b[3", "cut 3"),
+    ],
+)
+def test_only_colour_passes(text, shown):
+    assert clean(text) == shown
+
+
+def test_bytes_in_any_pieces_give_the_same_lines():
+    data = "".join(f"line {i} ü\n" for i in range(200)).encode() + b"no end"
+    expected = [f"line {i} ü" for i in range(200)] + ["no end"]
+    rng = random.Random(7)
+    for _ in range(20):
+        lines, out, at = Lines(), [], 0
+        while at < len(data):
+            step = rng.randint(1, 40)
+            out += lines.feed(data[at : at + step])
+            at += step
+        assert out + lines.end() == expected
+
+
+def test_of_a_progress_bar_the_last_state_is_kept():
+    assert Lines().feed(b" 10%\r 50%\r100%\r\nnext\n") == ["100%", "next"]
+
+
+def test_a_line_without_end_does_not_grow_for_ever():
+    lines = Lines()
+    out = lines.feed(b"x" * 200_000)
+    assert [len(t) for t in out] == [65536] * 3
+    assert len(lines.end()[0]) == 200_000 - 3 * 65536
+
+
+RED, OFF = "\x1b[38;5;196m", "\x1b[0m"
+WORDS = [
+    RED,
+    OFF,
+    "ü你",
+    "\x1b",
+    "\x1b[",
+    "\x1b[3",
+    "m",
+    "x",
+    "\t",
+    "\x1b[2J",
+    f"\x1b[{'1;' * 99}m",
+    "\n",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    before=st.integers(MAX_LINE - 80, MAX_LINE + 4),
+    words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12),
+    steps=st.lists(st.integers(1, MAX_LINE), max_size=4),
+    end=st.sampled_from(["", "\n"]),
+)
+def test_no_line_is_too_long_or_has_a_piece_of_a_colour_in_it(before, words, steps, end):
+    data = ("x" * before + "".join(words) + "x" * MAX_LINE + end).encode()
+    lines, out, at = Lines(), [], 0
+    for step in [*steps, len(data)]:
+        out += lines.feed(data[at : at + step])
+        at += step
+    out += lines.end()
+    assert max(map(len, out)) <= MAX_LINE
+    assert [t for t in out if not plain(t).isprintable()] == []
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("before", range(MAX_LINE - 12, MAX_LINE + 2))
+def test_a_long_line_is_cut_beside_a_colour_and_beside_a_letter(before, end):
+    lines = Lines()
+    out = lines.feed(("x" * before + RED + "你" + OFF + "x" * MAX_LINE + end).encode())
+    assert plain("".join([*out, *lines.end()])) == "x" * before + "你" + "x" * MAX_LINE
+
+
+def test_the_first_rank_to_fail_is_the_cause_and_the_others_are_victims():
+    run = state()
+    run.rank_ended(RankEnd(2, "n2", 3))
+    run.rank_ended(RankEnd(0, "n0", None, 6))
+    run.rank_ended(RankEnd(1, "n1", 0))
+    assert run.first == RankEnd(2, "n2", 3)
+    assert run.victims == (RankEnd(0, "n0", None, 6),)
+    assert (run.all_ended, run.all_ok) == (True, False)
+
+
+def test_what_ends_because_we_asked_is_no_failure():
+    run = state()
+    run.stopping = True
+    run.rank_ended(RankEnd(0, "n0", None, 9))
+    run.host_lost("n1", "gone")
+    assert (run.first, run.lost) == (None, "")
+
+
+def test_a_lost_host_is_named_once():
+    run = state()
+    run.host_lost("n1", "n1: the connection is gone")
+    assert run.lost == "n1 was lost: the connection is gone"
+
+
+def test_a_lost_host_explains_the_ranks_that_fail_after_it():
+    run = state()
+    run.host_lost("n1", "no word from it for 30 s")
+    run.rank_ended(RankEnd(0, "n0", 1))
+    assert (run.first, run.lost) == (None, "n1 was lost: no word from it for 30 s")
+
+
+def test_what_follows_the_first_cause_does_not_replace_it():
+    run = state()
+    run.mpi_ended("mpirun ended with code 1")
+    run.rank_ended(RankEnd(0, "n0", None, 9))
+    run.host_lost("n1", "gone")
+    run.controller_away(40, 30)
+    assert (run.mpi, run.first, run.lost) == ("mpirun ended with code 1", None, "")
+
+
+def test_what_ends_because_we_asked_is_told_apart():
+    run = state()
+    run.rank_ended(RankEnd(0, "n0", 1))
+    run.stopping = True
+    run.rank_ended(RankEnd(1, "n0", lost=True))
+    assert run.asked == {1}
+
+
+def test_of_mpis_programs_the_one_that_was_killed_is_the_cause():
+    run = state()
+    run.mpi_ended("a daemon ended with code 5")
+    run.mpi_ended("mpirun ended with code 137", killed=True)
+    run.mpi_ended("another daemon ended with code 5")
+    assert run.mpi == "mpirun ended with code 137"
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        (RankEnd(0, "n", 3), 3, "exited with code 3"),
+        (RankEnd(0, "n", None, 11), 139, "signal 11 (SIGSEGV)"),
+        (RankEnd(0, "n", lost=True), 137, "was killed"),
+    ],
+)
+def test_a_ranks_end_gives_the_code_a_shell_would(end, code, words):
+    assert end.exit_code == code
+    assert words in str(end)
+
+
+def test_the_last_lines_of_each_rank_are_remembered():
+    run = state()
+    run.output(1, b"".join(b"%d\n" % i for i in range(50)) + b"half")
+    run.output_end(1)
+    assert run.tails[1] == [str(i) for i in range(31, 50)] + ["half"]
+
+
+def test_harmless_warnings_are_counted_and_not_shown():
+    run = state()
+    noise = b"[W1120 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
+    assert run.output(0, noise + b" err=-3\nepoch 1\n") == ["epoch 1"]
+    assert (run.hidden, run.tails[0]) == (1, ["epoch 1"])
+
+
+IPEX_SAYS = """\
+[W1120 13:17:57.548196549 OperatorEntry.cpp:218] Warning: Warning only once for all operators,  other operators may also be overridden.
+  Overriding a previously registered kernel for the same operator and the same dispatch key
+  operator: aten::_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1) -> Tensor
+    registered at /pytorch/build/aten/src/ATen/RegisterSchema.cpp:6
+  dispatch key: AutocastCPU
+  previous kernel: registered at /pytorch/aten/src/ATen/autocast_mode.cpp:327
+       new kernel: registered at /opt/workspace/ipex-cpu-dev/csrc/cpu/autocast/autocast_mode.cpp:112 (function operator())
+My guessed rank = 0
+W1120 13:18:09.003000 134 intel_extension_for_pytorch/utils/_logger.py:72] No CUDA runtime is found, using CUDA_HOME='/usr/local'
+2026-11-20 13:18:09,881 - _logger.py - IPEX - WARNING - 'fuse_update_step' will be deprecated in a future release of Intel
+"""  # noqa: E501  # as IPEX 2.8.0 said it
+
+
+@pytest.mark.parametrize("line", IPEX_SAYS.splitlines())
+def test_what_ipex_says_at_each_start_is_harmless(line):
+    run = state()
+    assert run.output(0, f"{line}\nepoch 1\n".encode()) == ["epoch 1"]
+    assert run.hidden == 1
+
+
+def test_what_only_looks_like_it_is_shown():
+    run = state()
+    lines = [
+        "dispatch key: mine",
+        "registered at 9 o'clock",
+        "IPEX - WARNING - hot",
+        "CUDA is gone",
+    ]
+    assert run.output(0, "".join(f"{line}\n" for line in lines).encode()) == lines
+
+
+# --- progress bars, floods, and torch-ccl's abort ------------------------------------------------
+
+
+def told(lines):
+    bar = lines.bar()
+    lines.told(bar)
+    return bar
+
+
+def test_a_bar_without_an_end_is_told_when_it_has_moved():
+    lines = Lines()
+    assert lines.feed(b"start\n 10%\r 20%") == ["start"]
+    assert [told(lines), told(lines)] == [" 20%", ""]
+    assert lines.feed(b"\r 30%\r") == []
+    assert [told(lines), lines.end(), told(lines)] == [" 30%", [" 30%"], ""]
+    assert (lines.feed(b"\r 30%"), told(lines)) == ([], " 30%")
+
+
+def test_a_line_that_is_no_bar_is_not_torn():
+    lines = Lines()
+    lines.feed(b"half a li")
+    assert lines.bar() == ""
+    assert lines.feed(b"ne\n") == ["half a line"]
+
+
+def test_a_bar_for_hours_does_not_grow():
+    lines = Lines()
+    for i in range(50_000):
+        assert lines.feed(b"\r%5d" % i) == []
+    assert lines.end() == ["49999"]
+
+
+def test_lines_that_nobody_can_draw_are_counted_and_the_last_ones_remembered():
+    run = state()
+    run.output(1, b"begun ")
+    data = b"".join(b"%d\n" % i for i in range(1000))
+    assert run.skim(1, data) == 1000
+    assert run.tails[1] == [str(i) for i in range(980, 1000)]
+    assert run.skim(1, b"few\nlines") == 1
+    assert run.output_end(1) == ["lines"]
+
+
+def ccl_state():
+    nodes = [Node(host("n0"), facts("n0"), prepared())]
+    return RunState(plan(nodes, RunRequest(("t.py",), 2, env=(("CCL_WORKER_COUNT", "1"),)), "r1"))
+
+
+ABORT = b"epoch 3 done\nterminate called without an active exception\n"
+
+
+@pytest.mark.parametrize("output_first", [True, False])
+def test_torch_ccls_abort_after_the_work_was_done_is_no_failure(output_first):
+    run = ccl_state()
+    run.output(0, ABORT)
+    if output_first:
+        run.output_end(0)
+    run.rank_ended(RankEnd(0, "n0", None, 6))
+    if not output_first:
+        assert (run.settled(0), run.first) == (False, RankEnd(0, "n0", None, 6))
+        run.output_end(0)
+    run.rank_ended(RankEnd(1, "n0", 0))
+    assert (run.settled(0), run.first, run.all_ok) == (True, None, True)
+    assert [e.rank for e in run.ends.values() if e.aborted] == [0]
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "end"),
+    [
+        (ccl_state, b"Traceback (most recent call last):\n" + ABORT, RankEnd(0, "n0", None, 6)),
+        (ccl_state, ABORT + b"and more\n", RankEnd(0, "n0", None, 6)),
+        (ccl_state, b"double free or corruption\n", RankEnd(0, "n0", None, 6)),
+        (ccl_state, ABORT, RankEnd(0, "n0", None, 11)),
+        (ccl_state, b"", RankEnd(0, "n0", None, 6)),
+        (state, ABORT, RankEnd(0, "n0", None, 6)),
+    ],
+)
+def test_any_other_abort_is_a_failure(make, said, end):
+    run = make()
+    run.output(0, said)
+    run.output_end(0)
+    run.rank_ended(end)
+    assert run.first == end
+
+
+def test_when_an_abort_is_forgiven_the_next_failure_is_the_first():
+    run = ccl_state()
+    run.rank_ended(RankEnd(0, "n0", None, 6))
+    run.rank_ended(RankEnd(1, "n0", 3))
+    run.output(0, ABORT)
+    run.output_end(0)
+    assert run.first == RankEnd(1, "n0", 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "ended with code 1"),
+        (255, "ended with code 255"),
+        (137, "ended with code 137 (SIGKILL)"),
+        (-9, "was ended by signal 9 (SIGKILL)"),
+        (-64, "was ended by signal 64"),
+    ],
+)
+def test_the_end_of_mpis_programs_names_the_signal(code, words):
+    assert ended(code) == words
+
+
+def test_torchs_mark_before_a_traceback_is_taken_off():
+    lines = ["[rank12]: MemoryError", "[rank]: x", "a [rank1]: b"]
+    assert [unmarked(t) for t in lines] == ["MemoryError", "[rank]: x", "a [rank1]: b"]

@@ -1,0 +1,321 @@
+"""MPICH, Open MPI, no MPI, and the classic way by ssh: real programs on the hosts of a lab."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ipexctl.lab import Lab
+from tests.practice_hosts import Homes, Installed, home_with
+from tests.run_lab.conftest import Runner
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
+UP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
+FAILS = "import os, sys\nif os.environ['RANK'] == '2': sys.exit(3)\n" + UP
+HOME = "/home/trainer"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Hosts with one MPI; on node03 it is in another folder than on the others."""
+
+    lab: Lab
+    name: str
+    hostfile: Path
+
+    def home(self, host: str) -> Path:
+        return Path(self.lab.hosts[host].files)
+
+    def runner(self, folder: Path) -> Runner:
+        return FleetRunner(self, folder)
+
+
+class FleetRunner(Runner):
+    def __init__(self, fleet: Fleet, folder: Path) -> None:
+        super().__init__(fleet.lab, folder)
+        self.fleet = fleet
+
+    def argv(self, *options: str) -> list[str]:
+        found = super().argv(*options)
+        found[found.index("-f") + 1] = str(self.fleet.hostfile)
+        at = found.index("run") + 1
+        return [*found[:at], "--root", f"~/.{self.fleet.name}", *found[at:]]
+
+
+def hostfile(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.write_text(f"node01\nnode02\nnode03 root={HOME}/.moved-{name}\n")
+    return path
+
+
+@pytest.fixture(scope="module", params=["mpich", "openmpi"])
+def fleet(
+    request: pytest.FixtureRequest, installed: Installed, homes: Homes,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Fleet]:  # fmt: skip
+    """Installed on node01, and copied from there: an environment may lie anywhere."""
+    name, lab = request.param, installed.lab
+    home = home_with(name, installed, homes)
+    fleet = Fleet(lab, name, hostfile(tmp_path_factory.mktemp(name), name))
+    for host in lab.hosts:
+        home.lay_into(fleet.home(host))
+    node03 = fleet.home("node03")
+    (node03 / f".{name}").rename(node03 / f".moved-{name}")
+    yield fleet
+    for host in lab.hosts:
+        for left in (f".{name}", f".moved-{name}"):
+            shutil.rmtree(fleet.home(host) / left, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def without(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Hosts whose environment has no MPI, and no torch either: scripts here import none."""
+    fleet = Fleet(installed.lab, "none", hostfile(tmp_path_factory.mktemp("none"), "none"))
+    for host, name in (("node01", "none"), ("node02", "none"), ("node03", "moved-none")):
+        key = f"{HOME}/.{name}/envs/0123456789abcdef"
+        make = (
+            f"python3 -m venv --without-pip {key} && ln -s {key} {HOME}/.{name}/current && "
+            f'echo \'{{"wheels": [], "blobs": []}}\' > {key}/.ipexctl-ok'
+        )
+        done = installed.lab.run_in(host, ["/bin/sh", "-c", make], user="trainer")
+        assert done.returncode == 0, done.stderr
+    return fleet
+
+
+def losses(lines: list[str]) -> list[str]:
+    return [m[1] for m in (re.search(r"epoch \d+ loss ([0-9.]+)", t) for t in lines) if m]
+
+
+@pytest.mark.slow
+def test_bf16_training_agrees_on_all_ranks_from_differing_prefixes(fleet, tmp_path):
+    run = fleet.runner(tmp_path).start("-n", "3", str(EXAMPLE), "--bf16", "--epochs", "2")
+    result = run.finish()
+    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    seen = [losses(run.lines(rank)) for rank in range(3)]
+    assert seen == [seen[0]] * 3
+    assert len(seen[0]) == 2
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_gives_its_code_under_every_mpi(fleet, tmp_path):
+    runner = fleet.runner(tmp_path)
+    run = runner.start("-n", "3", str(runner.script(FAILS)))
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (3, "rank-failed")
+    assert runner.left(run.run_id) == {}
+
+
+@pytest.mark.slow
+def test_kill_9_of_mpirun_or_of_ipexctl_leaves_nothing_and_no_files_in_tmp(fleet, tmp_path):
+    runner = fleet.runner(tmp_path)
+    look = ["/bin/sh", "-c", "ls -d /tmp/*prte* /tmp/ompi* /tmp/ipexctl-* 2>/dev/null"]
+    for kill in ("pkill -9 -o -f '[m]pirun|[p]rterun'", ""):
+        run = runner.start("-n", "3", str(runner.script(UP)))
+        for _ in range(3):
+            run.until(event="line", text="up")
+        if kill:
+            assert runner.lab.run_in("node01", ["/bin/sh", "-c", kill]).returncode == 0
+            assert run.finish()["ended_by"] == "mpirun"
+        else:
+            run.process.kill()
+        assert runner.gone(run.run_id, seconds=10) == {}
+        assert [runner.lab.run_in(h, look).stdout for h in runner.lab.hosts] == [""] * 3
+
+
+LISTENS = """
+import ctypes, os, sys, torch.distributed
+
+def seen(when):
+    for name in ("tcp", "tcp6"):
+        for words in map(str.split, open(f"/proc/self/net/{name}")):
+            address, _, port = words[1].rpartition(":")
+            if words[3] == "0A" and address[-8:] not in ("0100007F", "01000000"):
+                print(when, int(port, 16), flush=True)
+
+mpi = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+if hasattr(mpi, "ompi_mpi_comm_world"):
+    world = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
+    char = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_char")))
+else:
+    world, char = 0x44000000, 0x4C000101
+text = ctypes.create_string_buffer(b"told" if os.environ["RANK"] == "0" else b"", 100000)
+assert mpi.MPI_Bcast(text, 100000, char, 0, world) == 0
+assert text.value == b"told"
+seen("mpi")
+assert mpi.MPI_Barrier(world) == 0
+torch.distributed.init_process_group("gloo")
+torch.distributed.barrier()
+seen("gloo")
+print("master", os.environ["MASTER_PORT"], flush=True)
+torch.distributed.barrier()
+mpi.MPI_Finalize()
+"""
+
+
+def listen_within(runner: Runner, library: str) -> None:
+    run = runner.start("-n", "3", "--ports", "31000-31015", str(runner.script(LISTENS)), library)
+    result = run.finish()
+    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    for rank in range(3):
+        told = [line.split() for line in run.lines(rank)]
+        (master,) = {int(port) for word, port in told if word == "master"}
+        of_mpi = {int(port) for word, port in told if word == "mpi"} - {22}
+        assert 31010 <= master <= 31015
+        assert of_mpi
+        assert of_mpi <= set(range(31000, 31016)) - {master}
+        if rank == 0:
+            assert ["gloo", str(master)] in told
+
+
+def test_ports_of_each_mpi_lie_in_the_range_and_torch_has_its_own(fleet, tmp_path):
+    library = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40"}[fleet.name]
+    listen_within(fleet.runner(tmp_path), library)
+
+
+def test_ports_of_intel_mpi_lie_in_the_range_and_torch_has_its_own(runner):
+    listen_within(runner, "libmpi.so.12")
+
+
+MEETS = """
+import os, socket, time
+at = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
+if os.environ['RANK'] == '0':
+    with socket.create_server(at) as server:
+        for _ in range(2): server.accept()[0].close()
+else:
+    for _ in range(100):
+        try: socket.create_connection(at).recv(1); break
+        except ConnectionRefusedError: time.sleep(0.1)
+"""
+
+
+def test_a_small_range_of_ports_serves_run_after_run(fleet, tmp_path):
+    """Ports of a run that has just ended still wait for late packets."""
+    runner = fleet.runner(tmp_path)
+    words = ("-n", "3", "--ports", "31100-31115", str(runner.script(MEETS)))
+    runs = [runner.plain(*words) for _ in range(4)]
+    assert [run.returncode for run in runs] == [0] * 4, runs[-1].stderr
+
+
+def keys(fleet: Fleet) -> None:
+    """node01 may log in to the others, and knows their host keys."""
+    lab, ssh = fleet.lab, fleet.home("node01") / ".ssh"
+    ssh.mkdir(mode=0o700, exist_ok=True)
+    names = "".join(f"Host {n}\n  HostName {h.address}\n" for n, h in lab.hosts.items())
+    for name, text in (
+        ("id_ed25519", Path(lab.identity).read_text()),
+        ("known_hosts", Path(lab.known_hosts).read_text()),
+        ("config", names),
+    ):
+        (ssh / name).write_text(text)
+        (ssh / name).chmod(0o600)
+    assert lab.run_in("node01", ["chown", "-R", "trainer:", f"{HOME}/.ssh"]).returncode == 0
+
+
+@pytest.fixture
+def with_keys(fleet: Fleet) -> Iterator[Fleet]:
+    keys(fleet)
+    yield fleet
+    for name in ("id_ed25519", "known_hosts", "config"):
+        (fleet.home("node01") / ".ssh" / name).unlink()
+
+
+SAYS = (
+    "import os, sys\n"
+    "print(os.environ['RANK'], os.environ['WORDS'], os.environ['SECRET'][::-1], sys.argv[1:])\n"
+)
+
+
+@pytest.mark.slow
+def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
+    runner = with_keys.runner(tmp_path)
+    words = ["-n", "3", "--ports", "31000-31015", "--env", "WORDS=it's $x", "--env", "SECRET"]
+    script = [str(runner.script(SAYS)), "a b", "$(id)"]
+    printed = runner.plain("--print-cmd", *words, *script, SECRET="hush")
+    text = printed.stdout
+    assert text and "hush" not in text, printed.stderr
+    for host in runner.lab.hosts:
+        (with_keys.home(host) / "a b").mkdir(exist_ok=True)
+        shutil.copy(script[0], with_keys.home(host) / "a b")
+    (with_keys.home("node01") / "go.sh").write_text(text)
+    (tmp_path / "jobs").mkdir()
+    by_hand = ["env", "SECRET=hush", "sh", f"{HOME}/go.sh", f"{HOME}/a b"]
+    done = runner.lab.run_in("node01", by_hand, user="trainer", timeout=60)
+    expected = [f"{r} it's $x hsuh ['a b', '$(id)']" for r in range(3)]
+    assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
+
+    (tmp_path / ".git").mkdir()  # so ranks start below the top of what is sent
+    below = shutil.move(script[0], tmp_path / "jobs" / "a.py")
+    in_place = ["--no-sync", *words, f"{HOME}/a b/script.py"]
+    for more in ([*words, str(below)], in_place):
+        done = runner.plain("--launcher", "ssh", *more, *script[1:], SECRET="hush")
+        assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
+    sshd = Path(runner.lab.hosts["node02"].sshd_log).read_text()
+    assert f"from {runner.lab.hosts['node01'].address}" in sshd
+
+
+def test_launcher_ssh_without_keys_says_what_ssh_said(fleet, tmp_path):
+    runner = fleet.runner(tmp_path)
+    done = runner.plain("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
+    assert done.returncode == 122
+    # of the two, which fails first; the other may be ended before it says so
+    assert re.search(r"ssh: Could not resolve hostname node0[23]", done.stderr), done.stderr
+
+
+def test_a_rank_that_mpirun_ends_as_ssh_failed_is_not_the_cause(fleet, tmp_path):
+    """By the time ssh fails rank 0 is up, under some MPIs, and is killed for it."""
+    runner, ssh = fleet.runner(tmp_path), fleet.home("node01") / ".ssh"
+    ssh.mkdir(mode=0o700, exist_ok=True)
+    (ssh / "config").write_text("Host *\n  ProxyCommand sleep 6\n")
+    assert runner.lab.run_in("node01", ["chown", "-R", "trainer:", f"{HOME}/.ssh"]).returncode == 0
+    run = runner.start("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
+    result = run.finish()
+    (ssh / "config").unlink()
+    assert (result["exit_code"], result["ended_by"]) == (122, "mpirun"), result
+    assert re.match(r"node01's ssh to node0[23] ended with code 255 when", result["cause"])
+    assert all(host["survivors"] == 0 for host in result["hosts"])
+
+
+def test_without_mpi_our_agents_start_the_ranks(without, tmp_path):
+    runner = without.runner(tmp_path)
+    run = runner.start("-n", "6", str(runner.script("import os\nprint(os.environ['RANK'])\n")))
+    assert run.finish()["ended_by"] == "ranks"
+    assert [run.lines(rank) for rank in range(6)] == [[str(rank)] for rank in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "ended_by"),
+    [("exit 3", 3, "rank-failed"), ("kill", 122, "mpirun"), ("Ctrl-C", 130, "interrupted")],
+)
+def test_without_mpi_a_run_ends_like_any_other(without, tmp_path, how, code, ended_by):
+    runner = without.runner(tmp_path)
+    run = runner.start("-n", "3", str(runner.script(FAILS if how == "exit 3" else UP)))
+    if how != "exit 3":
+        for _ in range(3):
+            run.until(event="line", text="up")
+    if how == "kill":
+        kill = ["/bin/sh", "-c", "pkill -9 -o -f '[r]ank.py 1:0'"]
+        assert runner.lab.run_in("node02", kill).returncode == 0
+    if how == "Ctrl-C":
+        run.process.send_signal(signal.SIGINT)
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (code, ended_by)
+    assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
+    assert runner.left(run.run_id) == {}
+
+
+def test_without_mpi_there_are_no_daemons_to_start_by_ssh(without, tmp_path):
+    runner = without.runner(tmp_path)
+    done: subprocess.CompletedProcess[str] = runner.plain(
+        "--launcher", "ssh", "-n", "3", str(runner.script(UP))
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no MPI here" in done.stderr

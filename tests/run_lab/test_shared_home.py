@@ -1,0 +1,181 @@
+"""Hosts with one folder between them, as on a file server: what is of a host stays of that host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.core.run.project_files import File, Tree
+from ipexctl.errors import InputError
+from ipexctl.hosts import folder_transfer
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.lab import Lab
+from tests.run_lab.conftest import REPO, Runner
+
+PLACE = "/home/trainer/shared"
+
+
+@dataclass
+class Shared(Runner):
+    """Its root is the same folder on every host, and its environments are each host's own."""
+
+    lab: Lab
+    folder: Path
+    place: Path
+
+    def __post_init__(self) -> None:
+        super().__init__(self.lab, self.folder)
+
+    def argv(self, *options: str) -> list[str]:
+        found = super().argv(*options)
+        at = found.index("run") + 1
+        return [*found[:at], "--root", PLACE, *found[at:]]
+
+    def data(self, *words: str) -> dict:
+        of_lab = ["-f", str(self.lab.hostfile), "-F", str(self.lab.ssh_config), "--root", PLACE]
+        done = subprocess.run(
+            [sys.executable, "-m", "ipexctl", "data", *words, "--json", *of_lab],
+            cwd=self.folder, env={**os.environ, "PYTHONPATH": str(REPO)},
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def temporary(self) -> list[str]:
+        look = ["/bin/sh", "-c", "ls -d /tmp/ipexctl-* 2>/dev/null"]
+        return [self.lab.run_in(h, look).stdout for h in self.lab.hosts]
+
+
+@pytest.fixture
+def shared(installed_lab: Lab, tmp_path: Path) -> Iterator[Shared]:
+    first, *others = installed_lab.hosts
+    make = f"mkdir -m 700 {PLACE}; ln -s $(readlink -f ~/.ipexctl/current) {PLACE}/current"
+    assert installed_lab.run_in(first, ["/bin/sh", "-c", make], user="trainer").returncode == 0
+    place = installed_lab.hosts[first].files / "shared"
+    for name in others:
+        assert installed_lab.run_in(name, ["mkdir", PLACE], user="trainer").returncode == 0
+        pid = installed_lab.hosts[name].pid
+        bind = ["mount", "--bind", str(place), f"/proc/{pid}/root{PLACE}"]
+        subprocess.run(["nsenter", "-t", str(pid), "-m", *bind], check=True)
+    (tmp_path / "project").mkdir()
+    yield Shared(installed_lab, tmp_path / "project", place)
+    for name in others:
+        undo = f"umount {PLACE} && rmdir {PLACE}"
+        assert installed_lab.run_in(name, ["/bin/sh", "-c", undo]).returncode == 0
+    installed_lab.run_in(first, ["rm", "-r", PLACE])
+
+
+WRITES = (
+    "import os\n"
+    "rank = os.environ['RANK']\n"
+    "open(f'{rank}.txt', 'w').write(rank)\n"
+    "print(rank, os.getcwd())\n"
+)
+
+
+def test_the_files_of_a_run_are_sent_and_laid_out_once_and_fetched_once(shared: Shared) -> None:
+    before = shared.temporary()  # of agents that other tests have killed
+    (shared.folder / ".git").mkdir()
+    (shared.folder / "jobs").mkdir()
+    script = shared.script(WRITES, "jobs/writes.py")
+    (shared.folder / "large.bin").write_bytes(os.urandom(1 << 20))
+    (shared.folder / "small.bin").write_bytes(os.urandom(1 << 10))
+    for number in (1, 2):  # the second one takes the copy that was made during the first
+        run = shared.start("-n", "6", "-ppn", "2", "--fetch", "*.txt", str(script))
+        result = run.finish()
+        assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+        there = f"{PLACE}/runs/{run.run_id}"
+        assert [run.lines(r) for r in range(6)] == [[f"{r} {there}/work"] for r in range(6)]
+        assert [(h["survivors"], h["logs"]) for h in result["hosts"]] == [(0, f"{there}/logs")] * 3
+        outputs = shared.folder / ".ipexctl/runs" / run.run_id / "outputs"
+        found = {str(p.relative_to(outputs)): p.read_text() for p in outputs.rglob("*.txt")}
+        assert found == {f"{rank}.txt": str(rank) for rank in range(6)}
+        notes = " ".join(e["text"] for e in run.events if e["event"] == "note")
+        assert ("1.0 MB sent" in notes, "have all of it" in notes) == (number == 1, number == 2)
+        here = shared.place / "runs" / run.run_id
+        logs = {p.name: p.read_text() for p in (here / "logs").glob("rank*")}
+        assert logs == {f"rank{r:05d}.log": f"{r} {there}/work\n" for r in range(6)}
+        kept = sorted(p.name for p in here.iterdir())
+        assert kept == ["bootstrap", "bootstrap.py", "hosts", "logs", "mark", "rank.py", "work"]
+        assert shared.left(run.run_id) == {} and shared.temporary() == before
+    assert len(list((shared.place / "blobs/packs").iterdir())) == 1
+
+
+def test_without_sync_and_with_data(shared: Shared) -> None:
+    (shared.folder / "set").mkdir()
+    (shared.folder / "set" / "large").write_bytes(os.urandom(1 << 20))
+    (shared.folder / "set" / "small").write_text("1")
+    pushed = shared.data("push", "set")
+    assert pushed["sent_bytes"] == (1 << 20) + 1, pushed
+    (shared.place / "t.py").write_text(
+        "import os\nprint(os.environ['RANK'], sorted(os.listdir(os.environ['IPEXCTL_DATA_SET'])))\n"
+    )
+    run = shared.start("-n", "3", "--no-sync", "--data", "set", f"{PLACE}/t.py")
+    assert run.finish()["exit_code"] == 0
+    assert [run.lines(r) for r in range(3)] == [[f"{r} ['large', 'small']"] for r in range(3)]
+    shared.data("rm", "-y", "set")
+    assert not (shared.place / "data/set").exists()
+
+
+# --- two agents of this machine with one root, as two hosts have it ------------------------------
+
+
+@pytest.fixture
+def agents() -> Iterator[list[Agent]]:
+    made = [connect(LocalTransport(), Host(name, local=True)) for name in ("one", "two")]
+    yield made
+    for agent in made:
+        agent.close()
+
+
+class Broken:
+    """The first who wants the bytes gets none: its file has changed meanwhile."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def path(self, sha256: str) -> Path:
+        raise NotImplementedError
+
+    def content(self, file: File) -> bytes:
+        self.asked += 1
+        if self.asked == 1:
+            raise InputError("it changed")
+        return b"x"
+
+
+@pytest.mark.parametrize(
+    ("module", "asked"),
+    [
+        ("files.synced_folders", {"run_id": "run-1", "cwd": ""}),
+        ("files.datasets", {"name": "set", "hub": ""}),
+    ],
+)
+def test_when_the_one_that_makes_it_fails_another_host_takes_over(
+    agents, tmp_path, module, asked
+) -> None:
+    tree = Tree((), (File("x", 1, hashlib.sha256(b"x").hexdigest()),))
+    bundle = folder_transfer.Bundle(tree, Broken())
+    asked = {"root": str(tmp_path / "root"), **asked}
+
+    def bring(agent: Agent) -> int | str:
+        try:
+            return folder_transfer.bring(agent, bundle, asked, module=module).sent
+        except InputError as e:
+            return e.what
+
+    with ThreadPoolExecutor() as pool:
+        assert set(pool.map(bring, agents)) == {"it changed", 1}
+    found = {p.name: p.read_text() for p in (tmp_path / "root").rglob("x")}
+    assert found == {"x": "x"}

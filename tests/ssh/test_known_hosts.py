@@ -1,0 +1,145 @@
+"""known_hosts: our reading against ssh-keygen's, and what is said about a key."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+
+import pytest
+
+from ipexctl.core.ssh.known_hosts import (
+    KnownHosts,
+    Standing,
+    entry_line,
+    fingerprint,
+    lookup_names,
+    names_match,
+    parse_known_hosts,
+)
+
+A, B, C = (base64.b64encode(f"key {k}".encode()).decode() for k in "ABC")
+BLOB_A, BLOB_B = b"key A", b"key B"
+
+
+def judge(text, host="node1", key_type="ssh-ed25519", blob=BLOB_A, port=22, alias=""):
+    known = KnownHosts(parse_known_hosts(text, "kh"))
+    verdict = known.judge(lookup_names(host, port, alias), key_type, blob)
+    return verdict.standing.value, [e.place.line for e in verdict.lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ("unknown", [])),
+        (f"node1 ssh-ed25519 {A}", ("known", [1])),
+        (f"node1 ssh-ed25519 {A} a comment\n", ("known", [1])),
+        (f"  NODE1\tssh-ed25519 {A}\r\n", ("known", [1])),
+        (f"other,node1 ssh-ed25519 {A}", ("known", [1])),
+        (f"node* ssh-ed25519 {A}", ("known", [1])),
+        (f"node? ssh-ed25519 {A}", ("known", [1])),
+        (f"*,!node1 ssh-ed25519 {A}", ("unknown", [])),
+        (f"!node2,* ssh-ed25519 {A}", ("known", [1])),
+        (f"[node1]:22 ssh-ed25519 {A}", ("unknown", [])),
+        (f"# c\nnode1 ssh-ed25519 {B}", ("changed", [2])),
+        (f"node1 ssh-rsa {B}", ("changed", [1])),
+        (f"node1 ssh-rsa {B}\nnode1 ssh-ed25519 {C}", ("changed", [2])),
+        (f"node1 ssh-rsa {B}\nnode1 ssh-ed25519 {A}", ("known", [2])),
+        (f"node1 ssh-ed25519 {C}\nnode1 ssh-ed25519 {A}", ("known", [2])),
+        (f"@revoked * ssh-ed25519 {A}\nnode1 ssh-ed25519 {A}", ("revoked", [1])),
+        (f"node1 ssh-ed25519 {A}\n@revoked node1 ssh-ed25519 {A}", ("revoked", [2])),
+        (f"@revoked node1 ssh-ed25519 {B}\nnode1 ssh-ed25519 {A}", ("known", [2])),
+        (f"@revoked node1 ssh-ed25519 {B}", ("unknown", [])),
+        (f"@cert-authority * ssh-ed25519 {B}", ("unknown", [])),
+        (f"@cert-authority * ssh-ed25519 {B}\nnode1 ssh-ed25519 {A}", ("known", [2])),
+        (f"@nonsense node1 ssh-ed25519 {A}", ("unknown", [])),
+        ("node1 ssh-ed25519", ("unknown", [])),
+        ("node1 ssh-ed25519 not!base64", ("changed", [1])),
+        (f"|1|bad|bad ssh-ed25519 {A}\n\x00\x00\nnode1 ssh-ed25519 {A}", ("known", [3])),
+    ],
+)
+def test_the_lines_decide(text, said):
+    assert judge(text) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"[node1]:2222 ssh-ed25519 {A}", ("known", [1])),
+        (f"[node1]:2222 ssh-ed25519 {B}", ("changed", [1])),
+        (f"node1 ssh-ed25519 {A}", ("known", [1])),  # as OpenSSH: the bare name may vouch
+        (f"node1 ssh-ed25519 {B}", ("unknown", [])),  # but not accuse: it is another sshd
+        (f"[node1]:2222 ssh-ed25519 {B}\nnode1 ssh-ed25519 {A}", ("changed", [1])),
+        (f"[node1]:2222 ssh-ed25519 {A}\n@revoked node1 ssh-ed25519 {A}", ("revoked", [2])),
+    ],
+)
+def test_another_port_is_another_host_that_the_bare_name_may_vouch_for(text, said):
+    assert judge(text, port=2222) == said
+
+
+def test_an_alias_is_looked_up_without_the_port():
+    assert judge(f"cluster ssh-ed25519 {A}", port=2222, alias="Cluster") == ("known", [1])
+
+
+def test_the_types_on_record_are_told_in_order():
+    text = f"node1 ssh-rsa {A}\n@revoked node1 ssh-dss {A}\nnode* ssh-ed25519 {B}\n"
+    known = KnownHosts(parse_known_hosts(text, "kh"))
+    assert known.types(("node1",)) == ("ssh-rsa", "ssh-ed25519")
+
+
+def test_a_hash_doesnt_hide_in_a_list_with_negation():
+    assert names_match(("a", "!b", "*"), "c") and not names_match(("a", "!b", "*"), "b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("*a" * 20 + "b", "a" * 60, False),
+        ("*a" * 20, "a" * 60, True),
+        ("*" * 200 + "?", "", False),
+        ("n*[1]?", "node[1]2", True),
+        ("[!1]*", "2", False),
+        ("*]", "[a]", True),
+        ("?*.x", ".x", False),
+    ],
+)
+def test_many_stars_take_no_longer_than_one(pattern, name, fits):
+    assert names_match((pattern,), name) is fits
+
+
+needs_keygen = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
+
+
+@needs_keygen
+@pytest.mark.parametrize("name", ["node1", "[node1]:2222", "10.0.0.1"])
+def test_names_that_ssh_keygen_hashed_are_found(tmp_path, name):
+    path = keygen(tmp_path)
+    key = path.with_suffix(".pub").read_text().split()
+    known = tmp_path / "known_hosts"
+    known.write_text(f"x ssh-ed25519 {A}\n{name} {key[0]} {key[1]}\n")
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
+    assert "node1" not in known.read_text() and "10.0.0.1" not in known.read_text()
+    verdict = KnownHosts(parse_known_hosts(known.read_text(), "kh")).judge(
+        (name,), key[0], base64.b64decode(key[1])
+    )
+    assert (verdict.standing, [e.place.line for e in verdict.lines]) == (Standing.KNOWN, [2])
+
+
+@needs_keygen
+def test_the_fingerprint_is_the_one_ssh_keygen_prints(tmp_path):
+    path = keygen(tmp_path)
+    said = subprocess.run(["ssh-keygen", "-lf", str(path)], capture_output=True, text=True)
+    blob = base64.b64decode(path.with_suffix(".pub").read_text().split()[1])
+    assert fingerprint(blob) == said.stdout.split()[1]
+
+
+def test_a_line_we_write_is_a_line_we_read():
+    line = entry_line("[node1]:2222", "ssh-ed25519", BLOB_A)
+    assert judge(line, port=2222) == ("known", [1])
+
+
+def keygen(folder):
+    path = folder / "k"
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+    return path

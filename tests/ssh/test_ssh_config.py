@@ -1,0 +1,286 @@
+"""One `ssh -G` per class of hosts must say what one per host says; and so must our own reading."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.core.ssh.ssh_config import (
+    Answer,
+    Me,
+    expand,
+    parse_config,
+    parse_jump,
+    proxy_command,
+    read_answer,
+)
+from ipexctl.errors import InputError
+from ipexctl.hosts.ssh.config import SshConfig
+
+NAMES = ("node1", "node2", "NODE3", "gpu1", "gpu2", "login", "10.0.0.7", "::1", "fe80::1%eth0")
+
+CONFIGS = {
+    "nothing": "",
+    "a comment and an unknown host": "# Host node1\nHost other\n  User x\n",
+    "plain": "Host node1\n HostName 10.0.0.1\n User ann\n Port 2201\nHost *\n User bob\n",
+    "first value wins": "User ann\nHost node*\n User bob\n Port 1\nHost node1\n Port 2\n",
+    "negated": "Host node* !node2\n User ann\n Port 2201\nHost !node1 *\n IdentitiesOnly yes\n",
+    "only negated": "Host !node1\n User ann\n",
+    "question mark": "Host node?\n User ann\nHost gpu??\n User bob\n",
+    "names with the host in them": "Host n* N*\n HostName %h.Cluster.LOCAL\nHost gpu*\n"
+    " HostName %h-x%%y\n",
+    "keywords in any case, = and tabs": 'HOST\tnode1\n\tUSER="ann"\n  port = 2201\n'
+    "hOsT=gpu1\nuser=bob\n",
+    "quotes": 'Host "node1" "gpu*"\n IdentityFile "~/.ssh/my key"\n',
+    "a comma is no separator": "Host node1,node2\n User ann\n",
+    "case matters": "Host NODE*\n User ann\n",
+    "identities": "Host node*\n IdentityFile ~/.ssh/%r@%h\n IdentityFile /k/%d\n"
+    " IdentityAgent none\nHost *\n IdentityFile ~/.ssh/all\n IdentityAgent $MY_AGENT\n"
+    " CertificateFile ~/c-%n\n",
+    "jumps": "Host node2\n ProxyJump none\nHost node*\n ProxyJump ann@login:2222,gpu1\n"
+    "Host gpu*\n ProxyCommand nc %h %p\n",
+    "files": "Host node*\n UserKnownHostsFile /a /b\n GlobalKnownHostsFile none\n"
+    " HostKeyAlias cluster\n RevokedHostKeys /r\n",
+    "files named by the host": "UserKnownHostsFile /known/%h\n",
+    "timeouts and families": "Host gpu*\n ConnectTimeout 7\n AddressFamily inet6\n",
+    "times": "Host gpu*\n ConnectTimeout 1m30s\nHost *\n ConnectTimeout none\n",
+    "the first proxy counts": "Host node1\n ProxyCommand none\nHost gpu1\n ProxyJump none\n"
+    "Host node* gpu*\n ProxyJump bastion\nHost *\n ProxyCommand nc %h %p\n",
+    "match": "Host gpu1\n User ann\nMatch host node1\n User bob\nMatch all\n Port 2201\n",
+    "match exec": 'Match exec "test %n = node2"\n User carl\n',
+    "ipv6": "Host ::1 fe80::*\n User ann\n",
+    "an address": "Host 10.0.0.?\n User ann\n HostName 10.0.1.7\n",
+    "include": "Include {folder}/inc/*.conf\nHost node1\n User late\nHost *\n Port 2299\n",
+    "include inside a Host": "Host node*\n Include {folder}/inc/one.conf\n Port 2299\nHost *\n"
+    " User late\n",
+    "include of nothing": "Host node*\n Include {folder}/inc/none-*.conf\n User ann\n",
+    "an unknown word that is ignored": "IgnoreUnknown Foo*\nFooBar x\nHost node1\n User ann\n",
+    "canonical names": "CanonicalizeHostname no\nHost node1\n User ann\n",
+}
+INCLUDED = {
+    "one.conf": "User inner\nHost node2\n Port 2202\nHost gpu*\n User gpu\n",
+    "two.conf": "Host node1 gpu2\n HostName %h.two\n Include {folder}/inc/deep/x\n",
+    "deep/x": "IdentitiesOnly yes\nHost gpu2\n Port 2203\n",
+}
+
+needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="needs the OpenSSH client")
+
+
+@pytest.fixture
+def config_file(tmp_path):
+    def write(text: str) -> Path:
+        for name, included in INCLUDED.items():
+            path = tmp_path / "inc" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(included.replace("{folder}", str(tmp_path)))
+        path = tmp_path / "ssh_config"
+        path.write_text(text.replace("{folder}", str(tmp_path)))
+        return path
+
+    return write
+
+
+def real_answer(path: Path, name: str) -> Answer:
+    argv = ["ssh", "-G", "-T", "-F", str(path), "--", name]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return read_answer(done.stdout, name)
+
+
+@needs_ssh
+@pytest.mark.parametrize("which", CONFIGS)
+def test_every_host_gets_what_ssh_itself_says(config_file, which):
+    path = config_file(CONFIGS[which])
+    answers = SshConfig(path).answers([Host(name) for name in NAMES])
+    assert {h.name: a for h, a in answers.items()} == {n: real_answer(path, n) for n in NAMES}
+
+
+@needs_ssh
+@pytest.mark.parametrize(
+    "which", [w for w in CONFIGS if "match" not in w and "by the host" not in w]
+)
+def test_without_an_ssh_program_our_own_reading_says_the_same(config_file, which, monkeypatch):
+    monkeypatch.delenv("MY_AGENT", raising=False)
+    path = config_file(CONFIGS[which])
+    config = SshConfig(path, program=None)
+    answers = config.answers([Host(name) for name in NAMES])
+    said = {h.name: comparable(a, config.me) for h, a in answers.items()}
+    assert said == {n: comparable(real_answer(path, n), config.me) for n in NAMES}
+
+
+def comparable(answer: Answer, me: Me) -> Answer:
+    """Which default key files exist depends on the version of ssh; ~ may be expanded or not."""
+    expanded = {
+        key: tuple(expand(path, answer, me) for path in getattr(answer, key))
+        for key in ("user_known_hosts", "global_known_hosts", "identity_files")
+    }
+    if f"{me.home}/.ssh/id_ed25519" in expanded["identity_files"]:
+        expanded["identity_files"] = ()
+    return replace(answer, **expanded)
+
+
+@needs_ssh
+@pytest.mark.parametrize(
+    ("which", "calls"),
+    [
+        ("nothing", 1),
+        ("plain", 2),
+        ("names with the host in them", 3),
+        ("jumps", 4),
+        ("include", 5),
+        ("match", 9),
+        ("files named by the host", 9),
+    ],
+)
+def test_ssh_is_asked_once_per_class_of_hosts(config_file, tmp_path, monkeypatch, which, calls):
+    log = tmp_path / "calls"
+    counting = tmp_path / "bin" / "ssh"
+    counting.parent.mkdir()
+    counting.write_text(f'#!/bin/sh\necho x >> {log}\nexec {shutil.which("ssh")} "$@"\n')
+    counting.chmod(counting.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{counting.parent}:/usr/bin:/bin")
+    SshConfig(config_file(CONFIGS[which])).answers([Host(name) for name in NAMES])
+    assert len(log.read_text().split()) == calls
+
+
+@needs_ssh
+def test_the_hostfile_goes_before_ssh_config(config_file):
+    path = config_file("Host *\n User ann\n Port 2201\nMatch user bob\n IdentitiesOnly yes\n")
+    hosts = [Host("a"), Host("b", user="bob"), Host("c", user="bob", port=7)]
+    answers = SshConfig(path).answers(hosts)
+    assert [(a.user, a.port, a.identities_only) for a in answers.values()] == [
+        ("ann", 2201, False),
+        ("bob", 2201, True),
+        ("bob", 7, True),
+    ]
+
+
+@pytest.mark.parametrize("program", [pytest.param("ssh", marks=needs_ssh), None])
+def test_the_user_and_port_of_one_host_are_no_other_hosts(config_file, program):
+    path = config_file("Host special\n Port 2201\nHost *\n User carol\n")
+    hosts = [
+        Host("node1", user="ann", port=2222),
+        Host("node2"),
+        Host("node3", address="10.0.0.3", port=7),
+        Host("node4", user="bob"),
+        Host("special", user="ann"),
+    ]
+    answers = SshConfig(path, program=program).answers(hosts)
+    assert [(a.name, a.hostname, a.user, a.port) for a in answers.values()] == [
+        ("node1", "node1", "ann", 2222),
+        ("node2", "node2", "carol", 22),
+        ("node3", "10.0.0.3", "carol", 7),
+        ("node4", "node4", "bob", 22),
+        ("special", "special", "ann", 2201),
+    ]
+
+
+@needs_ssh
+def test_a_mistake_in_ssh_config_is_told_in_the_words_of_ssh(config_file):
+    path = config_file("Host a\n Nonsense yes\n")
+    with pytest.raises(InputError) as e:
+        SshConfig(path).answers([Host("a")])
+    assert "line 2: Bad configuration option: nonsense" in e.value.why
+
+
+def test_a_file_that_isnt_there_is_refused(tmp_path):
+    with pytest.raises(InputError) as e:
+        SshConfig(tmp_path / "none.conf")
+    assert e.value.what == f"there is no ssh configuration {tmp_path}/none.conf"
+
+
+def test_match_needs_the_ssh_program(config_file):
+    config = SshConfig(config_file("Match host a\n User x\n"), program=None)
+    with pytest.raises(InputError) as e:
+        config.answers([Host("a")])
+    assert "Match" in e.value.what
+
+
+def test_numbers_that_only_look_like_some_leave_the_defaults():
+    answer = read_answer("port ²\nconnecttimeout ³\n", "node1")
+    assert (answer.port, answer.connect_timeout) == (22, None)
+
+
+@pytest.mark.parametrize("program", [pytest.param("ssh", marks=needs_ssh), None])
+def test_names_of_files_may_have_spaces(config_file, program):
+    text = (
+        'Host n\n UserKnownHostsFile "/my dir/kh" "~/k h" /x\nHost m\n UserKnownHostsFile /a /b\n'
+    )
+    config = SshConfig(config_file(text), program=program and Path(shutil.which(program) or ""))
+    n, m = Host("n"), Host("m")
+    answers = {h: comparable(a, config.me) for h, a in config.answers([n, m]).items()}
+    assert answers[n].user_known_hosts == ("/my dir/kh", f"{config.me.home}/k h", "/x")
+    assert answers[m].user_known_hosts == ("/a", "/b")
+
+
+def test_an_include_of_itself_ends():
+    config = parse_config([("Include x\nHost a\n", lambda word: ["Include x\nUser u\n"])])
+    assert not config.plain
+
+
+ANSWER = Answer("N1", "n1.example", "ann", port=2201, host_key_alias="")
+ME = Me("bob", "/home/bob", 1000, "desk.example", {"X": "/x"})
+
+
+@pytest.mark.parametrize(
+    ("value", "expanded"),
+    [
+        ("~/.ssh/%r@%h-%p-%n", "/home/bob/.ssh/ann@n1.example-2201-N1"),
+        ("%d/%u/%i/%k/%l/%L", "/home/bob/bob/1000/N1/desk.example/desk"),
+        ("${X}/${Y}/%%h/%Q", "/x//%h/%Q"),
+        ("/~/a", "/~/a"),
+    ],
+)
+def test_tokens_are_expanded_like_ssh_does(value, expanded):
+    assert expand(value, ANSWER, ME) == expanded
+
+
+@pytest.mark.parametrize(
+    ("value", "command"),
+    [
+        ("~/bin/way %r@%h:%p", "~/bin/way ann@n1.example:2201"),
+        ("way ${X:-x} '${X}' ~ %%h", "way ${X:-x} '${X}' ~ %h"),
+        ("~", "~"),
+    ],
+)
+def test_a_proxy_command_is_the_shells_but_for_the_tokens(value, command):
+    assert proxy_command(replace(ANSWER, proxy_command=value), ME) == command
+
+
+@needs_ssh
+def test_a_proxy_command_says_what_it_says_under_ssh(config_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINE", "a b")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    out = tmp_path / "out"
+    words = "\"${MINE}\" '${MINE}' ${NONE:-none} ~ %h %p %%h"
+    command = f"printf '[%%s]' {words} | tee {out}"  # ssh ends it when its output ends
+    path = config_file(f"Host *\n HostName 10.0.0.9\n ProxyCommand {command}\n")
+    config = SshConfig(path)
+    [answer] = config.answers([Host("node1")]).values()
+    real = ["ssh", "-n", "-F", path, "node1"]
+    subprocess.run(real, capture_output=True, check=False)
+    expected = out.read_text()
+    ours = ["/bin/sh", "-c", f"exec {proxy_command(answer, config.me)}"]
+    assert subprocess.run(ours, capture_output=True, text=True, check=True).stdout == expected
+    assert expected.startswith("[a b][${MINE}][none]")
+
+
+@pytest.mark.parametrize(
+    ("hop", "parsed"),
+    [
+        ("login", ("login", "", 0)),
+        ("ann@login:2222", ("login", "ann", 2222)),
+        ("ssh://ann@login:2222", ("login", "ann", 2222)),
+        ("ann@[::1]:2222", ("::1", "ann", 2222)),
+        ("::1", ("::1", "", 0)),
+        ("login:²", ("login", "", 0)),
+        (f"login:{'9' * 5000}", ("login", "", 0)),
+    ],
+)
+def test_a_jump_host_is_read_like_ssh_does(hop, parsed):
+    assert parse_jump(hop) == parsed

@@ -1,0 +1,160 @@
+"""The lock as text and back, and what its name depends on."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core.stack.lock_file import Lock, Package, parse, render, serves
+from ipexctl.errors import InputError
+
+TORCH = Package("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
+NUMPY = Package("numpy", "2.0", "numpy-2.0-py3-none-any.whl", "b" * 64, 6)
+UV = Package("uv", "0.9", "uv-0.9-py3-none-any.whl", "c" * 64, 7)
+LOCK = Lock(
+    row="torch-2.13",
+    torch="2.13.0",
+    mpi="impi-rt<2021.19",
+    python="3.11",
+    platform="x86_64-manylinux_2_28",
+    packages=(NUMPY, TORCH),
+    uv=UV,
+)
+TEXT = render(LOCK)
+
+
+def test_a_lock_survives_the_way_through_text() -> None:
+    assert parse(TEXT, "ipexctl.lock") == LOCK
+
+
+def test_the_text_does_not_depend_on_the_order_of_resolution() -> None:
+    assert render(replace(LOCK, packages=(TORCH, NUMPY))) == TEXT
+
+
+SAME_ENVIRONMENT = {
+    "another builder": replace(LOCK, uv=replace(UV, sha256="d" * 64)),
+    "sizes not known yet": replace(LOCK, packages=(replace(NUMPY, size=0), TORCH)),
+}
+OTHER_ENVIRONMENT = {
+    "another file": replace(LOCK, packages=(replace(NUMPY, sha256="d" * 64), TORCH)),
+    "one package less": replace(LOCK, packages=(TORCH,)),
+    "another Python": replace(LOCK, python="3.12"),
+    "another platform": replace(LOCK, platform="aarch64-manylinux_2_28"),
+}
+
+
+@pytest.mark.parametrize("change", SAME_ENVIRONMENT)
+def test_the_name_stays_with(change: str) -> None:
+    assert SAME_ENVIRONMENT[change].key == LOCK.key
+
+
+@pytest.mark.parametrize("change", OTHER_ENVIRONMENT)
+def test_the_name_changes_with(change: str) -> None:
+    assert OTHER_ENVIRONMENT[change].key != LOCK.key
+
+
+def test_the_name_is_sixteen_hex_digits() -> None:
+    assert len(LOCK.key) == 16
+    assert int(LOCK.key, 16) >= 0
+
+
+def test_a_lock_is_for_its_request_whatever_was_resolved() -> None:
+    assert serves(LOCK, replace(LOCK, packages=()))
+    assert not serves(LOCK, replace(LOCK, mpi=""))
+
+
+HOSTS = [
+    ("x86_64-manylinux_2_28", True),
+    ("x86_64-manylinux_2_36", True),
+    ("x86_64-manylinux_2_17", False),
+    ("aarch64-manylinux_2_36", False),
+]
+
+
+@pytest.mark.parametrize(("platform", "loads"), HOSTS)
+def test_a_lock_serves_hosts_that_are_no_older_than_those_it_was_made_for(
+    platform: str, loads: bool
+) -> None:
+    assert serves(LOCK, replace(LOCK, platform=platform)) is loads
+
+
+TOLD = replace(
+    LOCK,
+    packages=(replace(NUMPY, index="own"), replace(TORCH, index="pytorch")),
+    uv=replace(UV, index="default"),
+    requirements=("accelerate>=1.0", 'x; python_version < "4"'),
+    constraints=("numpy<3",),
+)
+
+
+def test_where_packages_came_from_and_what_was_asked_survive_the_way_through_text() -> None:
+    assert parse(render(TOLD), "ipexctl.lock") == TOLD
+
+
+def test_a_lock_from_before_locks_told_is_read_and_names_the_same_environment() -> None:
+    assert "index" not in TEXT
+    assert {p.index for p in parse(TEXT, "ipexctl.lock").files} == {""}
+    assert (TOLD.key, LOCK.key) == (LOCK.key, parse(TEXT, "").key)
+
+
+# version, file as the default index or PyTorch's own name it, what it needs, CUDA or not
+BUILDS = [
+    ("2.13.0+cpu", "torch-2.13.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl", "numpy", False),
+    ("2.13.0", "torch-2.13.0-cp312-cp312-manylinux_2_28_x86_64.whl", "nvidia-cublas", True),
+    ("2.13.0", "torch-2.13.0-cp312-cp312-manylinux_2_28_aarch64.whl", "nvidia-cublas", True),
+    ("2.0.0", "torch-2.0.0-1-cp310-cp310-manylinux2014_aarch64.whl", "numpy", False),
+    ("2.0.1+cu118", "torch-2.0.1+cu118-cp310-cp310-linux_x86_64.whl", "numpy", True),
+    ("1.13.0", "torch-1.13.0-cp310-cp310-manylinux1_x86_64.whl", "nvidia-cublas-cu11", True),
+    ("1.12.1", "torch-1.12.1-cp38-cp38-manylinux1_x86_64.whl", "numpy", True),
+    ("1.12.1", "torch-1.12.1-cp310-cp310-manylinux2014_aarch64.whl", "numpy", False),
+    ("1.12.1+cpu", "torch-1.12.1+cpu-cp38-cp38-linux_x86_64.whl", "numpy", False),
+    ("1.12.1+cu113", "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl", "numpy", True),
+    ("1.12.1", "torch-1.12.1-cp38-cp38-linux_x86_64.whl", "numpy", False),  # somebody's own
+    ("1.12.1+cpu", "torch-1.12.1+cpu-cp38-cp38-manylinux2014_x86_64.whl", "numpy", False),
+    ("1.10.0", "torch-1.10.0-cp36-cp36m-manylinux1_x86_64.whl", "numpy", True),
+    ("1.13.0", "torch-1.13.0-cp38-cp38-manylinux2014_x86_64.whl", "numpy", False),
+]
+
+
+@pytest.mark.parametrize(("version", "file", "beside", "cuda"), BUILDS)
+def test_a_cuda_build_is_known_by_its_needs_its_version_or_its_age(
+    version: str, file: str, beside: str, cuda: bool
+) -> None:
+    torch = Package("torch", version, file, "a" * 64)
+    assert replace(LOCK, packages=(replace(NUMPY, name=beside), torch)).cuda is cuda
+
+
+BROKEN = [
+    ("", "schema is missing"),
+    ("schema = 2", "schema 2 is not 1"),
+    ("schema = [", "nvalid"),
+    (TEXT.replace("[uv]", "[vu]"), "uv is missing"),
+    (TEXT.replace("[stack]", "[other]"), "stack is missing"),
+    (TEXT.replace('"numpy-2.0-py3-none-any.whl"', '"../numpy.whl"'), "not the name of a wheel"),
+    (TEXT.replace('"numpy-2.0-py3-none-any.whl"', '"a b-1-x.whl"'), "not the name of a wheel"),
+    (TEXT.replace("b" * 64, "b" * 63), "is not a sha256"),
+    (render(replace(LOCK, packages=(NUMPY, NUMPY))), "numpy is there twice"),
+    (TEXT.replace('"numpy"', '"torch"').replace("numpy-2", "torch-2"), "torch is there twice"),
+    (TEXT.replace('"numpy-2.0-', '"evil-2.0-'), "evil-2.0-py3-none-any.whl is not numpy 2.0"),
+    (TEXT.replace('"numpy-2.0-', '"numpy-2.1-'), "numpy-2.1-py3-none-any.whl is not numpy 2.0"),
+    (TEXT.replace('"uv-0.9-', '"vu-0.9-'), "vu-0.9-py3-none-any.whl is not uv 0.9"),
+    (TEXT.replace("size = 6", "size = -6"), "size -6 of numpy"),
+    (TEXT.replace("size = 6", 'size = "6"'), "size '6' of numpy"),
+    (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
+    (render(TOLD).replace('"own"', '"/opt/x"'), "index '/opt/x' of numpy is none of default"),
+    (render(TOLD).replace('"numpy<3"', "3"), "3 is not text"),
+    (render(TOLD).replace('"numpy<3"', '"-e ."'), "-e ."),
+    (TEXT + "<<<<<<< HEAD\n", "nvalid"),
+    # tomli's own words before Python 3.11
+    ("deep = " + "[" * 5000, "recursion" if sys.version_info >= (3, 11) else "nested"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), BROKEN)
+def test_a_broken_lock_is_told_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse(text, "ipexctl.lock")
+    assert caught.value.what == "ipexctl.lock is not a lock that ipexctl wrote"
+    assert why in caught.value.why

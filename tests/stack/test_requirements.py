@@ -1,0 +1,158 @@
+"""Requirements files and pyproject.toml as values, and what contradicts the version table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+
+import pytest
+
+from ipexctl.core.stack.requirements import Extra, Read, check, not_allowed, read
+from ipexctl.core.stack.selection import Stack
+from ipexctl.core.stack.version_table import Minor
+from ipexctl.errors import InputError
+from ipexctl.local.shipped_tables import table
+
+A, B = "a" * 64, "b" * 64
+ENVIRON = {"TOKEN": "s3cret", "HERE": "/srv", "UNSET": ""}
+
+
+def files(texts: Mapping[str, str]) -> Read:
+    return lambda name, asker: (texts[name], name)
+
+
+READ = {
+    "names, versions, markers and extras": (
+        {"r.txt": "accelerate >= 1.0\n# no\n\nbar[audio]==2.1  # why\nfoo; python_version<'4'"},
+        Extra(("accelerate>=1.0", "bar[audio]==2.1", 'foo; python_version < "4"')),
+    ),
+    "lines that go on, with hashes": (
+        {"r.txt": f"foo==1 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\nbar"},
+        Extra(("bar", "foo==1"), hashes={"foo": frozenset({A, B})}),
+    ),
+    "files that name others": (
+        {"r.txt": "-r more.txt\n-c limits.txt\n", "more.txt": "foo", "limits.txt": "bar<2\n-r l2",
+         "l2": "baz<3"},
+        Extra(("foo",), ("bar<2", "baz<3")),
+    ),
+    "where packages come from": (
+        {"d/r.txt": "-i https://i.invalid\n--extra-index-url=https://e.invalid\n-f wheels\nfoo"},
+        Extra(("foo",), index_url="https://i.invalid", extra=("https://e.invalid",),
+              find_links=("d/wheels",)),
+    ),
+    "a project's own dependencies": (
+        {"pyproject.toml": '[project]\nname = "x"\ndependencies = ["foo>1", "bar"]'},
+        Extra(("bar", "foo>1")),
+    ),
+    "variables in addresses, and nowhere else": (
+        {"d/r.txt": "-i https://me:${TOKEN}@i.invalid\n-f ${HERE}/w\n-f ${UNSET}/w\n-f $HERE\n"
+         "foo===${TOKEN}"},
+        Extra(("foo===${TOKEN}",), index_url="https://me:s3cret@i.invalid",
+              find_links=("/srv/w", "d/${UNSET}/w", "d/$HERE")),
+    ),
+    "already so": ({"r.txt": "--only-binary :all:\n--require-hashes\nfoo"}, Extra(("foo",))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_is_read(case: str) -> None:
+    texts, expected = READ[case]
+    assert read([next(iter(texts))], files(texts), ENVIRON) == expected
+
+
+REFUSED = [
+    ({"r.txt": "foo\n-e .\n"}, "r.txt:2: -e is not understood here"),
+    ({"r.txt": "./wheels/foo-1-py3-none-any.whl"}, "r.txt:1: './wheels/foo"),
+    ({"r.txt": "git+https://git.invalid/foo"}, "r.txt:1: 'git+https"),
+    ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a place, not a package's name"),
+    ({"r.txt": "# one\nfoo=1"}, "r.txt:2: 'foo=1' is no requirement"),
+    ({"r.txt": "foo; sys_platform ~= 'linux'"}, "r.txt:1: \"foo; sys_platform ~= 'linux'\" is no"),
+    ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not understood here"),
+    ({"r.txt": "-r r.txt"}, "r.txt names itself"),
+    ({"pyproject.toml": "[tool.poetry]"}, "has no list of dependencies under"),
+    ({"pyproject.toml": "[project"}, "pyproject.toml is not TOML"),
+]
+
+
+@pytest.mark.parametrize(("texts", "what"), REFUSED)
+def test_what_cannot_be_locked_is_refused_with_its_place(texts: dict[str, str], what: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read([next(iter(texts))], files(texts), ENVIRON)
+    assert what in refused.value.what
+
+
+def stacks(name: str, *pythons: Minor, arch: str = "x86_64") -> list[Stack]:
+    row = next(row for row in table() if row.name == name)
+    platform = f"{arch}-manylinux_2_28"
+    return [Stack(row, python, platform, "", (), "") for python in pythons or ((3, 11),)]
+
+
+AGREES = [
+    ("torch-2.13", "torch"), ("torch-2.13", "torch>=2.10"), ("torch-2.13", "torch==2.13.*"),
+    ("torch-2.13", "torch==2.13.0+cpu"), ("ipex-2.8.0", "intel_extension_for_pytorch==2.8.*"),
+    ("ipex-2.7.0", "oneccl_bind_pt"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), AGREES)
+def test_what_agrees_with_the_row_is_taken(name: str, text: str) -> None:
+    check(Extra((text,)), stacks(name))
+
+
+CLASHES = [
+    ("torch-2.13", "torch==2.5.0", "the stack has torch 2.13.0", "--torch 2.5.0"),
+    ("torch-2.13", "Torch<2", "the stack has torch 2.13.0", "--torch VERSION"),
+    ("ipex-2.8.0", "intel-extension-for-pytorch==2.7", "for-pytorch 2.8.0", "--ipex 2.7"),
+    ("torch-2.13", "intel_extension_for_pytorch", "does not have", "--ipex"),
+    ("ipex-2.8.0", "oneccl_bind_pt==2.8.0", "does not have", "--backend ccl"),
+    ("ipex-2.7.0", "torch-ccl", "does not have", "--backend ccl"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "what", "hint"), CLASHES)
+def test_what_contradicts_the_row_is_refused(name: str, text: str, what: str, hint: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check(Extra((text,)), stacks(name))
+    assert refused.value.what.startswith(f"-r asks for {text}")
+    assert what in refused.value.what
+    assert refused.value.hint.startswith(hint)
+
+
+def test_a_constraint_that_contradicts_the_row_is_refused_too() -> None:
+    with pytest.raises(InputError, match=r"-r asks for torch<2\.9, the stack has torch 2\.13\.0"):
+        check(Extra(constraints=("torch<2.9",)), stacks("torch-2.13"))
+
+
+# marker, Pythons that the hosts share, architecture, is it for these hosts?
+MARKERS = [
+    ("sys_platform == 'darwin'", ((3, 11),), "x86_64", False),
+    ("sys_platform == 'linux'", ((3, 11),), "x86_64", True),
+    ("platform_system != 'Windows' and os_name == 'posix'", ((3, 11),), "x86_64", True),
+    ("platform_machine == 'aarch64'", ((3, 11),), "x86_64", False),
+    ("platform_machine == 'aarch64'", ((3, 11),), "aarch64", True),
+    ("platform_python_implementation == 'PyPy'", ((3, 11),), "x86_64", False),
+    ("python_version < '3.10'", ((3, 11),), "x86_64", False),
+    ("python_version < '3.10'", ((3, 9),), "x86_64", True),
+    ("python_version < '3.10'", ((3, 11), (3, 9)), "x86_64", False),  # 3.11 may be what it will be
+    ("python_version >= '3.9'", ((3, 11), (3, 9)), "x86_64", True),
+    ("extra == 'gpu'", ((3, 11),), "x86_64", False),
+]
+WRONG = ["torch==2.2.2", "intel_extension_for_pytorch"]
+
+
+@pytest.mark.parametrize(("marker", "pythons", "arch", "refused"), MARKERS)
+@pytest.mark.parametrize("text", WRONG)
+def test_only_what_holds_on_these_hosts_can_contradict_the_row(
+    text: str, marker: str, pythons: tuple[Minor, ...], arch: str, refused: bool
+) -> None:
+    extra = Extra((f"{text}; {marker}", "torch==2.13.0; sys_platform == 'linux'"))
+    expected = pytest.raises(InputError, match="-r asks for") if refused else nullcontext()
+    with expected:
+        check(extra, stacks("torch-2.13", *pythons, arch=arch))
+
+
+def test_only_hashes_that_the_file_allows_are_taken() -> None:
+    extra = Extra(("foo==1",), hashes={"foo": frozenset({A})})
+    assert not_allowed(extra, {"foo": A, "bar": B}) == ""
+    assert not_allowed(extra, {"foo": B}) == "foo"
+    assert not_allowed(extra, {"bar": B}) == ""  # a marker has left it out

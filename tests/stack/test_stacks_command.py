@@ -1,0 +1,176 @@
+"""`ipexctl stacks`: the table to read, and the answer to "what fits these hosts"."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipexctl.cli.install import bare_ipex
+from ipexctl.core.stack.refusals import folded
+from ipexctl.core.stack.table_view import Query, offers, query
+from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import InputError
+from ipexctl.local.shipped_tables import table
+from ipexctl.ui.stacks import text, updated
+
+ASKED = ["--python", "3.8", "--isa", "avx2", "--torch", "1.12.1"]
+
+
+def stacks(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ipexctl", "stacks", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_whole_table_has_a_line_for_every_row_and_says_what_has_ended() -> None:
+    shown = text(offers(table(), Query(), Request()))
+    head, *lines = shown.splitlines()
+    assert head.split() == ["NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC"]
+    rows = [line.removeprefix("* ").split() for line in lines[: lines.index("")]]
+    assert sorted(row[0] for row in rows) == sorted(r.name for r in table())
+    assert {row[0]: row[-1].startswith("ended") for row in rows} == {
+        r.name: bool(r.ipex) for r in table()
+    }
+    assert " ".join(shown.split()).count("no fixes since March 2026") == 1
+
+
+def test_what_was_not_tested_is_shown_with_v_alone() -> None:
+    brief, full = stacks().stdout, stacks("--verbose").stdout
+    assert "?" not in brief and "private build" not in brief
+    assert "-v: what was not tested about each row\n" in brief
+    assert full == stacks("-v").stdout
+    words = " ".join(full.split())
+    assert "oneccl_bind_pt was run with a private build, not Intel's binary: ipex-2.7.0" in words, (
+        full
+    )
+    others = [r for r in table() if r.oneccl and not r.oneccl_run]
+    assert f"was never run with ipexctl: {len(others)} rows with ONECCL" in words
+    assert [line for line in full.splitlines() if len(line) > 80] == []
+
+
+def test_the_newest_torch_is_first_and_a_star_marks_what_install_takes() -> None:
+    lines = text(offers(table(), Query(), Request())).splitlines()
+    torches = [line[2:].split()[1].split(".") for line in lines[1 : lines.index("")]]
+    numbers = [[int(n) for n in t] for t in torches]
+    assert numbers == sorted(numbers, reverse=True)
+    assert [line.split()[1] for line in lines if line.startswith("* ")][0] == table()[0].name
+
+
+ASKED_FOR = [Request(), Request(backend="gloo"), Request(stack="stock"), Request(torch="1.12.1")]
+
+
+@pytest.mark.parametrize("request_", ASKED_FOR)
+def test_80_columns_are_enough(request_: Request) -> None:
+    shown = text(offers(table(), query("", "", "", ""), request_))
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
+
+
+def test_the_question_of_the_handbook_names_two_rows_and_refuses_each_other_one() -> None:
+    asked = stacks(*ASKED)
+    assert asked.returncode == 0, asked.stderr
+    fitting, _, others = asked.stdout.partition("does not fit:\n")
+    names = [line[2:].split()[0] for line in fitting.splitlines()[1:3]]
+    assert names == ["ipex-1.12.300", "ipex-1.12.100"]
+    refused = [line.split()[0] for line in others.splitlines() if line[2:3] != " "]
+    assert sorted([*refused, *names]) == sorted(r.name for r in table())
+    assert "  ipex-1.12.0    it is torch 1.12.0, 1.12.1 was asked for; avx512 is needed\n" in others
+
+
+def test_json_has_the_same_answer() -> None:
+    rows = json.loads(stacks(*ASKED, "--json").stdout)["stacks"]
+    assert [r["name"] for r in rows if r["first_choice"]] == ["ipex-1.12.300"]
+    assert [r["name"] for r in rows if r["fits"]] == ["ipex-1.12.300", "ipex-1.12.100"]
+    first = next(r for r in rows if r["fits"])
+    assert (first["oneccl_distribution"], first["oneccl_module"], first["ended"]) == (
+        "oneccl_bind_pt", "oneccl_bindings_for_pytorch", True,
+    )  # fmt: skip
+
+
+QUERIES = [
+    (("3.11", "amx", "", ""), Request(backend="ccl"), "ipex-2.7.0"),
+    (("3.11", "avx512", "2.17", ""), Request(), "ipex-2.5.0"),
+    (("3.6", "avx512", "", ""), Request(), "ipex-1.10.100"),
+    (("3.9", "sse", "", ""), Request(), None),
+    (("3.6", "avx2", "", ""), Request(), None),
+    (("3.12", "", "", "aarch64"), Request(), "torch-2.13"),
+    (("3.12", "", "", "aarch64"), Request(stack="ipex"), None),
+    (("3.11.4", "", "", ""), Request(torch="2.7", backend="gloo"), "ipex-2.7.0-gloo"),
+]
+
+
+@pytest.mark.parametrize(("words", "request_", "first"), QUERIES)
+def test_the_first_row_that_fits(
+    words: tuple[str, str, str, str], request_: Request, first: str | None
+) -> None:
+    found = offers(table(), query(*words), request_)
+    assert next((o.row.name for o in found if not o.reasons), None) == first
+
+
+def test_where_nothing_fits_the_command_ends_with_3() -> None:
+    asked = stacks("--python", "3.6", "--isa", "avx2")
+    assert (asked.returncode, asked.stdout.splitlines()[0]) == (3, "nothing fits")
+    assert "ipex-1.10.100  avx512 is needed" in asked.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("isa", "mmx"), ("python", "three"), ("glibc", "new"), ("backend", "mpi")]
+)
+def test_a_word_that_nobody_knows_ends_with_2(option: str, value: str) -> None:
+    asked = stacks(f"--{option}", value)
+    assert asked.returncode == 2
+    assert f"--{option} {value}" in asked.stderr
+
+
+def test_a_version_needs_two_numbers() -> None:
+    with pytest.raises(InputError, match="--glibc 2 "):
+        query("", "", "2", "")
+
+
+def test_the_page_of_stacks_is_what_the_table_says() -> None:
+    page = (Path(__file__).parents[2] / "docs/stacks.md").read_text("utf-8")
+    assert updated(page, table()) == page, "python tools/gen_docs.py"
+    assert [row.name for row in table() if f"| `{row.name}`" not in page] == []
+
+
+BARE = [
+    ("install --ipex", "install --ipex=newest"),
+    ("install --ipex -f hosts", "install --ipex=newest -f hosts"),
+    ("install --ipex a b", "install --ipex=newest a b"),
+    ("install --ipex 2.7 a", "install --ipex 2.7 a"),
+    ("stacks --ipex=2.7", "stacks --ipex=2.7"),
+    ("run train.py --ipex", "run train.py --ipex"),
+]
+
+
+@pytest.mark.parametrize(("typed", "meant"), BARE)
+def test_ipex_alone_means_the_newest(typed: str, meant: str) -> None:
+    assert bare_ipex(typed.split()) == meant.split()
+
+
+WHY = """torch-2.13: node[1-2]: Python 3.8, needed is 3.10
+torch-2.12: node[1-2]: Python 3.8, needed is 3.10
+ipex-2.8.0: it has IPEX 2.8.0, stock PyTorch was asked for
+ipex-2.7.0: it has IPEX 2.7.0, stock PyTorch was asked for
+ipex-2.6.0: it has IPEX 2.6.0, stock PyTorch was asked for; node1: the CPU lacks avx512f"""
+OTHERS = "a: it is torch 2.8.0, 2.7 was asked for\nb: it has IPEX 2.8.0, 2.7 was asked for"
+
+
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        (WHY, [
+            "torch-2.13, torch-2.12: node[1-2]: Python 3.8, needed is 3.10",
+            "ipex-2.8.0, ipex-2.7.0: it has IPEX, stock PyTorch was asked for",
+            "ipex-2.6.0: it has IPEX, stock PyTorch was asked for; node1: the CPU lacks avx512f",
+        ]),
+        (OTHERS, ["a: it is another torch than 2.7", "b: it has another IPEX than 2.7"]),
+        ("\n".join(f"row-{i}: it has no IPEX" for i in range(9)),
+         ["9 rows, row-0 to row-8: it has no IPEX"]),
+        ("some other text", ["some other text"]),
+    ],
+)  # fmt: skip
+def test_rows_refused_for_one_reason_are_told_together(why: str, shown: list[str]) -> None:
+    assert folded(why).splitlines() == shown

@@ -1,0 +1,259 @@
+"""The version table row by row, and every trap in it: which rows a host must never get."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.run.mpi import Pairs, env_vars, in_packages
+from ipexctl.core.stack.selection import choose, requirements
+from ipexctl.core.stack.version_table import ISA, NEWEST, Request, Row, offered, stock
+from ipexctl.errors import NothingFits
+from ipexctl.local.shipped_tables import table
+from tests.stack.test_stack import V2, host
+
+AVX2 = V2 | ISA["avx2"]
+AVX512 = AVX2 | ISA["avx512"]
+BIND, NEW, OLD = "oneccl_bind_pt", "oneccl_bindings_for_pytorch", "torch_ccl"
+A, B, C, D = "ipex-whl-stable", "ipex-whl-stable", "ipex-whl-stable-cpu", "stable/cpu/us/"
+
+# ipex, torch, oneccl, module, first and last Python, ISA, glibc, end of links, pages of links
+IPEX_ROWS = [
+    ("2.8.0", "2.8.0", "", "", 9, 13, "avx2", 28, D, ()),
+    ("2.7.0", "2.7.0", "2.7.0", NEW, 9, 13, "avx2", 28, D, ()),
+    ("2.6.0", "2.6.0", "2.6.0", NEW, 9, 13, "avx2", 28, D, ()),
+    ("2.5.0", "2.5.0", "2.5.0", NEW, 9, 11, "avx2", 17, D, ()),
+    ("2.4.0", "2.4.0", "2.4.0", NEW, 8, 11, "avx2", 17, D, ()),
+    ("2.3.100", "2.3.0", "2.3.0", NEW, 8, 11, "avx2", 17, D, ()),
+    ("2.3.0", "2.3.0", "2.3.0", NEW, 8, 11, "avx2", 17, D, ()),
+    ("2.2.0", "2.2.0", "2.2.0", NEW, 8, 11, "avx2", 17, D, ()),
+    ("2.1.100", "2.1.1", "2.1.0", NEW, 8, 11, "avx2", 17, D, ()),
+    ("2.1.0", "2.1.0", "2.1.0", NEW, 8, 11, "avx2", 17, D, ()),
+    ("2.0.100", "2.0.1", "2.0.0", NEW, 8, 11, "avx2", 17, C, ("links",)),
+    ("2.0.0", "2.0.0", "2.0.0", NEW, 8, 11, "avx2", 17, C, ("links",)),
+    ("1.13.100", "1.13.0", "1.13.0", NEW, 7, 10, "avx2", 17, C, ("links",)),
+    ("1.13.0", "1.13.0", "1.13.0", NEW, 7, 10, "avx2", 17, C, ("links",)),
+    ("1.12.300", "1.12.1", "1.12.100", NEW, 7, 10, "avx2", 17, B, ("links",)),
+    ("1.12.100", "1.12.1", "1.12.100", NEW, 7, 10, "avx2", 17, B, ("links",)),
+    ("1.12.0", "1.12.0", "1.12.0", NEW, 7, 10, "avx512", 17, B, ("links",)),
+    ("1.11.200", "1.11.0", "1.11.0", OLD, 7, 10, "avx2", 17, B, ("links",)),
+    ("1.11.0", "1.11.0", "1.11.0", OLD, 7, 10, "avx2", 17, B, ("links",)),
+    ("1.10.100", "1.10.0", "1.10.0", OLD, 6, 9, "avx512", 17, A, ("links", "torch_index")),
+    ("1.10.0", "1.10.0", "1.10.0", OLD, 6, 9, "avx512", 17, A, ("links", "torch_index")),
+]  # fmt: skip
+STOCK_ROWS = [
+    ("2.13.0", 10, 14), ("2.15.0", 11, 15), ("2.14.1", 10, 14), ("2.12.1", 10, 14),
+    ("2.11.0", 10, 14), ("2.10.0", 10, 14), ("2.9.1", 10, 14),
+]  # fmt: skip
+
+
+def row(name: str) -> Row:
+    return next(r for r in table() if r.name == name)
+
+
+@pytest.mark.parametrize("expected", IPEX_ROWS, ids=lambda e: e[0])
+def test_a_row_with_ipex(expected: tuple[object, ...]) -> None:
+    r = row(f"ipex-{expected[0]}")
+    first, last = r.pythons[0], r.pythons[-1]
+    end = str(expected[8])
+    seen = (
+        r.ipex, r.torch, r.oneccl, r.oneccl_import, first[1], last[1], r.isa, r.glibc[1],
+        end if r.links.endswith(end) else r.links, r.flat,
+    )  # fmt: skip
+    assert seen == expected
+    assert (r.oneccl_dist, r.backend) == ((BIND, "ccl") if r.oneccl else ("", "gloo"))
+    assert r.pythons == tuple((3, minor) for minor in range(first[1], last[1] + 1))
+    assert (r.archs, bool(r.source)) == (("x86_64",), True)
+
+
+@pytest.mark.parametrize("expected", STOCK_ROWS, ids=lambda e: e[0])
+def test_a_row_of_stock_pytorch(expected: tuple[object, ...]) -> None:
+    (r,) = [r for r in stock(table()) if r.torch == expected[0]]
+    assert (r.torch, r.pythons[0][1], r.pythons[-1][1]) == expected
+    assert (r.backend, r.oneccl, r.links, r.glibc) == ("gloo", "", "", (2, 28))
+
+
+def test_no_other_rows_are_there_and_each_has_a_name_of_its_own() -> None:
+    assert [r.ipex for r in table() if r.ipex] == [e[0] for e in IPEX_ROWS]
+    assert len(stock(table())) == len(STOCK_ROWS)
+    assert len({r.name for r in table()}) == len(table())
+
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "versions.csv"
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the collected facts are not beside this folder")
+def test_the_table_says_what_the_collected_facts_say_from_torch_1_10_on() -> None:
+    with REFERENCE.open(encoding="utf-8") as file:
+        facts = [r for r in csv.DictReader(file) if r["torch"] not in BEFORE]
+    collected = {r["ipex"]: tuple(r[name] for name in FACTS) for r in facts if r["ipex"] != "none"}
+    none = {"", "none"}
+    assert {name: tuple("" if v in none else v for v in vs) for name, vs in collected.items()} == {
+        r.ipex: (
+            r.torch, r.oneccl, r.oneccl_dist, r.oneccl_import,
+            ";".join(f"{a}.{b}" for a, b in r.pythons), r.links, r.torch_index,
+        )
+        for r in table() if r.ipex
+    }  # fmt: skip
+    (newer,) = (r for r in facts if r["ipex"] == "none")
+    assert (newer["torch"], newer["oneccl"]) == (">=2.9", "none")
+    assert {r.torch_index for r in stock(table())} == {newer["torch_index_url"]}
+
+
+BEFORE = ("1.7.0", "1.8.0", "1.9.0")  # older than the table
+FACTS = (
+    "torch", "oneccl", "oneccl_dist", "oneccl_import", "pythons", "links_url", "torch_index_url",
+)  # fmt: skip
+
+
+def test_the_pages_of_three_eras_and_the_index_of_the_last() -> None:
+    hosts = {r.era: r.links.split("/")[2] for r in table() if r.era}
+    assert [hosts[era].split(".")[0] for era in "abcd"] == [
+        "software", "developer", "developer", "pytorch-extension",
+    ]  # fmt: skip
+
+
+def test_only_what_was_seen_there_may_come_from_the_default_index() -> None:
+    assert [r.ipex for r in table() if r.public] == ["2.8.0", "2.7.0", "2.6.0"]
+
+
+def test_what_nobody_proved_is_marked() -> None:
+    certain = [r.name for r in table() if r.ipex and not r.uncertain]
+    assert certain == ["ipex-2.8.0"]
+
+
+# --- traps ---------------------------------------------------------------------------------------
+
+TRAPS = [
+    ("IPEX 1.12.0 crashes without AVX-512; 1.12.300 does not",
+     AVX2, "3.8.1", Request(torch="1.12"), "ipex-1.12.300"),
+    ("the bindings 1.12.0 fail with torch 1.12.1, which has its own",
+     AVX512, "3.8.1", Request(torch="1.12.1", backend="ccl"), "ipex-1.12.300"),
+    ("torch 1.12.0 has the bindings 1.12.0",
+     AVX512, "3.8.1", Request(torch="1.12.0"), "ipex-1.12.0"),
+    ("1.12.1 is not the beginning of 1.12.100",
+     AVX512, "3.8.1", Request(ipex="1.12"), "ipex-1.12.300"),
+    ("1.10 on AVX-512", AVX512, "3.6.8", Request(torch="1.10"), "ipex-1.10.100"),
+    ("the newest bindings for CPUs are 2.7's",
+     AVX512, "3.11.2", Request(backend="ccl"), "ipex-2.7.0"),
+    ("the newest IPEX has none", AVX512, "3.11.2", Request(ipex=NEWEST), "ipex-2.8.0"),
+    ("Python 3.8 ends with 2.4", AVX512, "3.8.1", Request(stack="ipex"), "ipex-2.4.0"),
+    ("Python 3.7 ends with 1.13", AVX512, "3.7.1", Request(stack="ipex"), "ipex-1.13.100"),
+    ("Python 3.11 begins with 2.0", AVX512, "3.11.1", Request(torch="2.0"), "ipex-2.0.100"),
+    ("torch_ccl is the module of 1.11 and before",
+     AVX2, "3.9.1", Request(imports=(OLD,)), "ipex-1.11.200"),
+    ("code that tries both names gets the newest row",
+     AVX2, "3.9.1", Request(imports=(OLD, NEW)), "ipex-2.7.0"),
+    ("for gloo the bindings stay out",
+     AVX2, "3.9.1", Request(torch="2.7", backend="gloo"), "ipex-2.7.0-gloo"),
+    ("Python 3.13 begins with 2.6", AVX2, "3.13.0", Request(ipex="2.6"), "ipex-2.6.0"),
+    ("Python 3.12 cannot take 2.5, and the newest with bindings is 2.7's",
+     AVX2, "3.12.1", Request(backend="ccl"), "ipex-2.7.0"),
+    ("1.11 is the first for AVX2", AVX2, "3.9.1", Request(ipex="1.11"), "ipex-1.11.200"),
+    ("IPEX 2.3.100 has the bindings 2.3.0",
+     AVX2, "3.9.1", Request(torch="2.3", backend="ccl"), "ipex-2.3.100"),
+    ("stock", AVX512, "3.11.2", Request(stack="stock"), "torch-2.13"),
+    ("without IPEX it is stock first", AVX512, "3.11.2", Request(), "torch-2.13"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_title", "flags", "python", "request_", "name"), TRAPS)
+def test_a_trap_is_walked_around(
+    _title: str, flags: frozenset[str], python: str, request_: Request, name: str
+) -> None:
+    assert choose([host("a", python, flags=flags)], request_, table())[0].row.name == name
+
+
+DEAD_ENDS = [
+    ("IPEX 1.12.0 on AVX2", AVX2, "3.8.1", Request(torch="1.12.0"), "ipex-1.12.0",
+     "a: the CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl"),
+    ("1.10 on AVX2", AVX2, "3.8.1", Request(torch="1.10"), "ipex-1.10.100",
+     "a: the CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl"),
+    ("2.7 below AVX2", V2, "3.11.1", Request(torch="2.7"), "ipex-2.7.0",
+     "a: the CPU lacks avx, avx2, bmi1, bmi2, f16c, fma"),
+    ("IPEX 1.12.0 with torch 1.12.1", AVX512, "3.8.1", Request(torch="1.12.1", ipex="1.12.0"),
+     "ipex-1.12.300", "it has IPEX 1.12.300, 1.12.0 was asked for"),
+    ("bindings for 2.8", AVX512, "3.11.1", Request(torch="2.8", backend="ccl"), "ipex-2.8.0",
+     "it has no oneCCL bindings"),
+    ("bindings for stock PyTorch", AVX512, "3.11.1", Request(stack="stock", backend="ccl"),
+     "torch-2.13", "it has no oneCCL bindings"),
+    ("IPEX after 2.8", AVX512, "3.11.1", Request(torch="2.13", stack="ipex"), "torch-2.13",
+     "it has no IPEX"),
+    ("a patch of torch that IPEX was not built for", AVX512, "3.11.1", Request(torch="2.7.1"),
+     "ipex-2.7.0", "it is torch 2.7.0, 2.7.1 was asked for"),
+    ("torch 1.13.1, which nobody tried with the bindings 1.13.0", AVX512, "3.8.1",
+     Request(torch="1.13.1"), "ipex-1.13.100", "it is torch 1.13.0, 1.13.1 was asked for"),
+    ("IPEX 2.5 on Python 3.12", AVX512, "3.12.1", Request(torch="2.5"), "ipex-2.5.0",
+     "a: Python 3.12.1, needed is 3.9 to 3.11"),
+    ("2.0 on Python 3.7", AVX512, "3.7.1", Request(torch="2.0.0"), "ipex-2.0.0",
+     "a: Python 3.7.1, needed is 3.8 to 3.11"),
+    ("the bindings 2.3.100, which are for GPUs", AVX512, "3.9.1",
+     Request(torch="2.3.1", backend="ccl"), "ipex-2.3.100",
+     "it is torch 2.3.0, 2.3.1 was asked for"),
+    ("stock before 2.9", AVX512, "3.11.1", Request(torch="2.8", stack="stock"), "ipex-2.8.0",
+     "it has IPEX 2.8.0, stock PyTorch was asked for"),
+    ("2.8 on glibc 2.17", AVX512, "3.11.1", Request(torch="2.8"), "ipex-2.8.0", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_title", "flags", "python", "request_", "name", "why"), DEAD_ENDS)
+def test_a_dead_end_says_why(
+    _title: str, flags: frozenset[str], python: str, request_: Request, name: str, why: str | None
+) -> None:
+    libc = "glibc 2.36" if why else "glibc 2.17"
+    with pytest.raises(NothingFits) as none:
+        choose([host("a", python, flags=flags, libc=libc)], request_, table())
+    reasons = dict(line.split(": ", 1) for line in none.value.why.splitlines())
+    assert reasons[name] == (why or "a: glibc 2.17, the wheels need 2.28 or newer")
+    assert len(reasons) == len(table())
+
+
+def test_ipex_has_wheels_for_x86_alone() -> None:
+    with pytest.raises(NothingFits) as none:
+        choose([host("a", arch="aarch64")], Request(stack="ipex", mpi="none"), table())
+    assert "ipex-2.8.0: a: aarch64 has no wheels" in none.value.why
+
+
+REQUIRED = [
+    ("ipex-2.7.0",
+     ("numpy", "setuptools<81", "intel_extension_for_pytorch==2.7.0", "oneccl_bind_pt==2.7.0")),
+    ("ipex-2.6.0",
+     ("numpy", "setuptools<81", "intel_extension_for_pytorch==2.6.0", "oneccl_bind_pt==2.6.0")),
+    ("ipex-2.5.0", ("numpy", "intel_extension_for_pytorch==2.5.0", "oneccl_bind_pt==2.5.0")),
+    ("ipex-2.8.0", ("numpy", "intel_extension_for_pytorch==2.8.0")),
+    ("ipex-1.12.300",
+     ("numpy<2", "intel_extension_for_pytorch==1.12.300", "oneccl_bind_pt==1.12.100")),
+    ("ipex-1.10.100",
+     ("numpy<2", "psutil", "intel_extension_for_pytorch==1.10.100", "oneccl_bind_pt==1.10.0")),
+    ("torch-2.13", ("numpy",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wanted"), REQUIRED)
+def test_what_a_row_asks_for(name: str, wanted: tuple[str, ...]) -> None:
+    r = row(name)
+    python = f"3.{r.pythons[-1][1]}.0"
+    (stack, *_) = choose([host("a", python, flags=AVX512)], Request(row=name), table())
+    assert requirements(stack) == (*wanted, "impi-rt<2021.19")
+
+
+def test_without_the_bindings_nothing_of_theirs_is_left() -> None:
+    kept = [r for r in offered(table(), Request(backend="gloo")) if r.oneccl or r.oneccl_import]
+    assert kept == []
+
+
+def test_no_row_takes_the_intel_mpi_that_lacks_its_libfabric() -> None:
+    assert {r.mpi for r in table()} == {"impi-rt<2021.19"}
+
+
+def intel(version: str) -> Pairs:
+    return env_vars("/p", in_packages({"impi-rt": version}, "/p"))
+
+
+def test_the_two_layouts_of_intel_mpi_part_at_2021_15() -> None:
+    assert ("FI_PROVIDER_PATH", "/p/lib/libfabric/prov") in intel("2021.14.99")
+    assert [name for name, _ in intel("2021.15")] == [
+        "PATH", "LD_LIBRARY_PATH", "I_MPI_ROOT",
+    ]  # fmt: skip
