@@ -19,7 +19,7 @@ from pathlib import Path
 
 WATCH = """
 import sys
-from ipexctl.remote import traffic
+from ipexctl.remote.run import traffic
 class Call:
     def emit(self, event):
         pass

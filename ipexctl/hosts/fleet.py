@@ -134,7 +134,7 @@ class Fleet:
 
 def recap_of(down: HostDown, seconds: float) -> HostRecap:
     notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
-    return HostRecap(down.host, down.state, down.brief, seconds, notes)
+    return HostRecap(down.host, down.state, down.what, seconds, notes)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ipexctl.core.inventory import fold
-from ipexctl.core.model import HostRecap, Recap
+from ipexctl.core.model import HostRecap, Recap, without_host
 from ipexctl.core.run import mpi
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack.version_table import END_OF_LIFE
@@ -82,7 +82,7 @@ def cost(report: InstallReport) -> str:
 def _recap_line(recap: HostRecap, width: int) -> Text:
     line = Text(f"{recap.host:{width}}  ")
     line.append(f"{recap.state.value:11}", style=_COLOURS[recap.state])
-    return line.append(f"  {printable(recap.detail)}")
+    return line.append(f"  {printable(without_host(recap.host, recap.detail))}")
 
 
 def document(report: InstallReport) -> dict[str, Any]:

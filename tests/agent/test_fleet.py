@@ -14,6 +14,7 @@ from ipexctl.hosts import fleet as fleet_module
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
 from ipexctl.local.last_outcome import known
+from ipexctl.ui.install import host_lines
 from ipexctl.verbs.doctor.apply_fixes import FixReport, mend, undo
 from ipexctl.verbs.env import Kept, kept
 
@@ -69,7 +70,10 @@ def test_a_host_that_cannot_be_logged_in_to_ends_every_command_with_4(half, said
     code, what = expected
     target, root = half(said)
     ls = kept(target, root)
-    assert [(r.host, r.state, r.detail) for r in ls.recaps] == [("b", Recap.UNREACHABLE, what)]
+    assert [(r.host, r.state, r.detail) for r in ls.recaps] == [
+        ("b", Recap.UNREACHABLE, f"b: {what}")
+    ]
+    assert host_lines(ls.recaps)[0].plain == f"b  unreachable  {what}"
     fixed, undone = mend(target, lambda plans: False, root), undo(target, root)
     assert [d.what for d in (*fixed.down, *undone.down)] == [f"b: {what}"] * 2
     assert (ls.exit_code, fixed.exit_code, undone.exit_code) == (code, code, code)
@@ -136,7 +140,7 @@ def test_every_host_has_one_recap_in_the_order_of_the_hostfile():
         ("c", Recap.OK),
     ]
     assert (recaps[1].detail, recaps[1].notes) == (
-        "no space",
+        "b: no space",
         ("full", "try: ipexctl env rm -H a,b,c"),
     )
 
