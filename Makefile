@@ -1,8 +1,9 @@
 # `make` alone prints the targets. Every target that needs set-up does it by itself.
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-# tests wait more than they compute
+# tests wait, too: more processes than CPUs
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
 .PHONY: help demo check test soak test-ipex lint types bench setup clean
 
 help: ## Print this list
@@ -13,13 +14,14 @@ demo: setup ## Three practice hosts on this machine: doctor, install, run (needs
 
 test: setup ## Lint, types and every test (as root: the practice-cluster tests too)
 	@$(MAKE) --no-print-directory lint types
-	$(PY) -m pytest
+	$(PYTEST) -m "not soak"
 
-check: setup ## Lint, types and the tests that need no practice hosts: before every commit
+check: setup ## Lint, types, and the quick tests: before every commit
 	@$(MAKE) --no-print-directory lint types
-	$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup -m "not lab"
+	$(PYTEST) -m "pure or local"
 
-soak: setup ## Long tests, not in `make test`: real frameworks, the alarm (root; 3 GB to fetch, 30 GB of disk)
+soak: setup ## Long tests: faults, frameworks, the alarm (root; 3 GB to fetch, 30 GB of disk)
+	$(PYTEST) -m soak
 	$(PY) -m pytest -s tests/soak
 
 test-ipex: setup ## The real IPEX on two practice hosts (root; up to 4 GB to fetch, 26 GB of disk)

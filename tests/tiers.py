@@ -1,7 +1,8 @@
 """The tier of each test, by what it needs, and what of them did not run.
 
-`installed`: practice hosts with the real torch; these are `lab` as well: practice hosts. The rest
-needs no root: `local` starts processes on this machine, `pure` none.
+`pure` starts nothing, `local` starts processes on this machine, `installed` makes environments of
+stand-ins here, `lab` has practice hosts (root), `soak` takes long: fault tables and kill loops.
+`make check` runs pure and local, `make test` all but soak, `make soak` the rest.
 """
 
 from __future__ import annotations
@@ -12,35 +13,36 @@ from typing import Any
 
 import pytest
 
+# From the slowest to the fastest: the order in which they start.
 TIERS = {
-    "installed": "tests on practice hosts with the real torch",
-    "lab": "tests on practice hosts",
+    "soak": "soak tests",
+    "lab": "practice-cluster tests",
+    "installed": "tests that install or run here",
     "local": "tests that start processes here",
     "pure": "pure tests",
 }
-# fixtures that start a process
-STARTS = frozenset({"agent", "shop", "builder", "sshd", "site", "port", "here", "server", "world"})
+INSTALLS = frozenset({"shop", "builder", "world", "here"})
+STARTS = frozenset({"agent", "sshd", "site", "port", "server"})
 LEFT_OUT: Counter[str] = Counter()  # deselected, by tier
 
 
 def tier_of(item: pytest.Item) -> str:
     names = frozenset(getattr(item, "fixturenames", ()))
+    if item.get_closest_marker("soak"):
+        return "soak"
     if "lab_root" in names or item.get_closest_marker("lab"):
-        return "installed" if "installed" in names else "lab"
+        return "lab"
+    if names & INSTALLS:
+        return "installed"
     starts = names & STARTS or "subprocess" in vars(getattr(item, "module", None))
     return "local" if starts else "pure"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks the tier."""
-    tier = tier_of(item)
-    item.add_marker(tier)
-    if tier == "installed":
-        item.add_marker("lab")
+    item.add_marker(tier_of(item))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that take long come first."""
     items.sort(key=lambda item: list(TIERS).index(tier_of(item)))
 
 
@@ -83,10 +85,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped: Counter[tuple[str, str]] = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         tier = next((t for t in TIERS if t in report.keywords), "")
-        if tier in ("installed", "lab") and isinstance(report.longrepr, tuple):
+        if tier in ("soak", "lab") and isinstance(report.longrepr, tuple):
             skipped[tier, report.longrepr[2].removeprefix("Skipped: ")] += 1
-    chosen = terminalreporter.config.getoption("-m") or "the words given"
     for tier, count in LEFT_OUT.items():
-        terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {chosen}", yellow=True)
+        where = "they are in `make soak`" if tier == "soak" else "they are in `make test`"
+        terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {where}", yellow=True)
     for (tier, why), count in skipped.items():
         terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {why}", yellow=True)

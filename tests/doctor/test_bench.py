@@ -250,7 +250,6 @@ def test_a_healthy_lab_has_no_failure_and_no_warning_at_std(lab3):
 
 
 @pytest.mark.lab
-@pytest.mark.slow
 def test_with_the_real_torch_all_hosts_have_numbers(installed_lab):
     document = told(installed_lab, "--level", "std")
     for host in document["measured"]["hosts"]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.packages.uv import find_uv
-from tests.env.test_envs import ipexctl, links
+from tests.env.test_envs import links
 from tests.install.conftest import Shop, make_wheel, until
 
 
@@ -31,7 +31,7 @@ def changed_to(version: str) -> dict[str, str]:
 
 
 def diff(shop: Shop, *words: str) -> Any:
-    return ipexctl(shop, "env", "diff", "--root", str(shop.root), *words)
+    return shop.ipexctl("env", "diff", "--root", str(shop.root), *words)
 
 
 def test_a_package_changed_by_hand_is_found_and_the_next_install_mends_it(shop: Shop) -> None:
@@ -122,10 +122,10 @@ def test_rollback_leads_to_a_changed_environment_and_says_so(shop: Shop) -> None
     make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
     shop.install()
     second = links(shop.root)[0]
-    back = ipexctl(shop, "install", "--rollback", "--json", "--root", str(shop.root))
+    back = shop.ipexctl("install", "--rollback", "--json", "--root", str(shop.root))
     assert (back.states, links(shop.root)) == (["changed"], (first, second))
     assert "changed by hand: numpy 2.0 -> 1.26" in back.detail
-    ipexctl(shop, "install", "--rollback", "--root", str(shop.root))
+    shop.ipexctl("install", "--rollback", "--root", str(shop.root))
     assert links(shop.root) == (second, first)
 
 

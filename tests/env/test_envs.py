@@ -8,7 +8,6 @@ import mmap
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -27,16 +26,8 @@ A, B, C = "a" * 16, "b" * 16, "c" * 16
 TORCH = "torch-2.13.0+cpu-py3-none-any.whl"
 
 
-def ipexctl(shop: Shop, *words: str) -> Outcome:
-    done = subprocess.run(
-        [sys.executable, "-m", "ipexctl", *words], cwd=shop.work, env=shop.environ(),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
 def rollback(shop: Shop, *words: str) -> Outcome:
-    return ipexctl(shop, "install", "--rollback", "--json", *words)
+    return shop.ipexctl("install", "--rollback", "--json", *words)
 
 
 def links(root: Path) -> tuple[str, str]:
@@ -108,7 +99,7 @@ def test_a_rehearsed_rollback_changes_nothing(shop: Shop) -> None:
 
 
 def test_rollback_does_not_go_with_the_choice_of_a_stack(shop: Shop) -> None:
-    refused = ipexctl(shop, "install", "--rollback", "--torch", "2.12")
+    refused = shop.ipexctl("install", "--rollback", "--torch", "2.12")
     assert refused.code == 2
     assert "--rollback cannot go with options that choose a stack" in refused.err
 
@@ -116,7 +107,7 @@ def test_rollback_does_not_go_with_the_choice_of_a_stack(shop: Shop) -> None:
 def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     root = made_up(shop.folder / "three", A, B, C, current=B, previous=A)
     (root / "envs" / C / ".ipexctl-ok").unlink()
-    listed = ipexctl(shop, "env", "ls", "--root", str(root))
+    listed = shop.ipexctl("env", "ls", "--root", str(root))
     assert listed.code == 0, listed.err
     head, *lines = listed.out.splitlines()
     assert head.endswith(f": 3 environments in {root}, 3.0 kB of wheels")
@@ -125,7 +116,7 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
         [B, "current", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
         [C, "unused", "not", "whole", "1.1", "MB"],
     ]
-    nothing = ipexctl(shop, "env", "ls", "--root", str(shop.root))
+    nothing = shop.ipexctl("env", "ls", "--root", str(shop.root))
     assert (nothing.code, "no environments" in nothing.out) == (0, True)
     assert not shop.root.exists()
 
@@ -135,9 +126,9 @@ def test_rm_unused_removes_all_but_current_and_previous_and_their_wheels(shop: S
     young = blob(root, "d" * 64, age=60)
     old = blob(root, "e" * 64)
     asked = ("env", "rm", "--unused", "--root", str(root), "--json")
-    would = ipexctl(shop, *asked, "--check").document
+    would = shop.ipexctl(*asked, "--check").document
     assert (would["done"], sorted(os.listdir(root / "envs"))) == (False, [".lock", A, B, C])
-    done = ipexctl(shop, *asked, "-y").document
+    done = shop.ipexctl(*asked, "-y").document
     assert done["hosts"] == would["hosts"]
     assert [e["key"] for e in done["hosts"][0]["environments"]] == [C]
     assert done["hosts"][0]["blobs"] == 2
@@ -162,9 +153,9 @@ def test_rm_tells_what_is_freed_where_environments_share_their_files(builder: Bu
     for keys, least, most in (([A], 1 << 18, 1 << 20), ([B], 1 << 18, 1 << 20)):
         before = on_disk(root)
         asked = ("env", "rm", *keys, "--root", str(root), "--json")
-        (would,) = ipexctl(shop, *asked, "--check").document["hosts"]
+        (would,) = shop.ipexctl(*asked, "--check").document["hosts"]
         assert on_disk(root) == before
-        (done,) = ipexctl(shop, *asked, "-y").document["hosts"]
+        (done,) = shop.ipexctl(*asked, "-y").document["hosts"]
         assert done == would
         assert done["bytes"] == before - on_disk(root)
         assert least < done["bytes"] < most
@@ -179,7 +170,7 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
     program.chmod(0o700)
     running = subprocess.Popen([program, "600"])
     try:
-        done = ipexctl(shop, "env", "rm", A, B, C, "--root", str(root), "-y", "--json").document
+        done = shop.ipexctl("env", "rm", A, B, C, "--root", str(root), "-y", "--json").document
     finally:
         running.kill()
         running.wait()
@@ -189,7 +180,7 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
         {"key": C, "why": f"process {running.pid} runs in it"},
     ]
     assert sorted(os.listdir(root / "envs")) == [".lock", A, B, C]
-    assert ipexctl(shop, "env", "rm", C, "--root", str(root), "-y").code == 0
+    assert shop.ipexctl("env", "rm", C, "--root", str(root), "-y").code == 0
     assert sorted(os.listdir(root / "envs")) == [".lock", A, B]
 
 
@@ -205,7 +196,7 @@ REFUSED = [
 @pytest.mark.parametrize(("words", "said"), REFUSED)
 def test_rm_refuses_what_is_not_clear(shop: Shop, words: tuple[str, ...], said: str) -> None:
     root = made_up(shop.folder / "six", A, B, current=B)
-    refused = ipexctl(shop, "env", "rm", *words, "--root", str(root))
+    refused = shop.ipexctl("env", "rm", *words, "--root", str(root))
     assert (refused.code, said in refused.err) == (2, True), refused.err
     assert sorted(p for p in os.listdir(root / "envs") if p != ".lock") == [A, B]
 
@@ -214,7 +205,7 @@ def test_wheels_stay_while_an_old_environment_does_not_say_which_it_needs(shop: 
     root = made_up(shop.folder / "seven", A, current=A)
     (root / "envs" / A / ".ipexctl-ok").write_text(json.dumps({"wheels": [TORCH]}))
     kept = blob(root, "e" * 64)
-    done = ipexctl(shop, "env", "rm", "--unused", "--root", str(root), "-y", "--json").document
+    done = shop.ipexctl("env", "rm", "--unused", "--root", str(root), "-y", "--json").document
     assert (done["done"], kept.exists()) == (False, True)
 
 
@@ -389,9 +380,9 @@ def test_rollback_over_ssh_on_all_hosts_at_once(shop: Shop, lab3) -> None:
     try:
         for host in lab3.hosts:
             assert lab3.run_in(host, ["sh", "-c", script]).returncode == 0
-        back = ipexctl(shop, "install", "--rollback", "--json", *where)
+        back = shop.ipexctl("install", "--rollback", "--json", *where)
         assert (back.code, back.states) == (0, ["changed"] * 3), back.err
-        listed = ipexctl(shop, "env", "ls", *where).out.splitlines()
+        listed = shop.ipexctl("env", "ls", *where).out.splitlines()
         assert listed[0].startswith("node[01-03]: 2 environments in /home/trainer/upkeep")
         assert [line.split()[:2] for line in listed[1:]] == [[A, "current"], [B, "previous"]]
     finally:

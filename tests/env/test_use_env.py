@@ -20,11 +20,7 @@ PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def ipexctl(shop: Shop, *words: str) -> Outcome:
-    done = subprocess.run(
-        [sys.executable, "-m", "ipexctl", *words, "--root", str(shop.root)], cwd=shop.work,
-        env=shop.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    return shop.ipexctl(*words, "--root", str(shop.root))
 
 
 def use(shop: Shop, path: Path, *words: str) -> Outcome:

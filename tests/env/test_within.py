@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.verbs.shell import remote_line
-from tests.env.test_envs import A, ipexctl
+from tests.env.test_envs import A
 from tests.install.conftest import Outcome, Shop
 
 SHOW = 'echo "$0|$1|$2"; command -v python; echo wrong >&2; exit ${3:-0}'
@@ -28,7 +28,7 @@ def made(root: Path) -> Path:
 
 
 def env_exec(shop: Shop, *words: str) -> Outcome:
-    return ipexctl(shop, "env", "exec", "--root", str(shop.root), *words)
+    return shop.ipexctl("env", "exec", "--root", str(shop.root), *words)
 
 
 def test_a_command_gets_its_words_as_they_are_and_the_environments_path(shop: Shop) -> None:
@@ -70,7 +70,7 @@ def test_what_cannot_run_or_is_killed_is_told(
 def test_without_an_environment_the_next_command_is_told(shop: Shop) -> None:
     for done in (
         env_exec(shop, "--", "true"),
-        ipexctl(shop, "env", "exec", "--root", str(shop.root), "--json", "--", "true"),
+        shop.ipexctl("env", "exec", "--root", str(shop.root), "--json", "--", "true"),
     ):
         assert (done.code, f"ipexctl install --root {shop.root}" in done.out + done.err) == (
             1,
@@ -133,7 +133,7 @@ def test_start_files_are_read_and_do_not_undo_the_path(tmp_path: Path, login: st
 
 
 def test_env_shell_is_refused_without_a_terminal(shop: Shop) -> None:
-    done = ipexctl(shop, "env", "shell", "localhost", "--root", str(shop.root))
+    done = shop.ipexctl("env", "shell", "localhost", "--root", str(shop.root))
     assert (done.code, "a shell needs a terminal" in done.err) == (2, True)
 
 
@@ -152,7 +152,7 @@ def test_over_ssh_a_host_that_fails_is_one_of_many(shop: Shop, lab3) -> None:
         for host in ("node01", "node02"):
             lab3.run_in(host, ["sh", "-c", MAKE.format(a=A)])
         command = ["sh", "-c", 'hostname; test "$(hostname)" != node02']
-        done = ipexctl(shop, "env", "exec", *where, "--json", "--", *command)
+        done = shop.ipexctl("env", "exec", *where, "--json", "--", *command)
         document = json.loads(done.out)
         assert (done.code, [(h["code"], h["stdout"]) for h in document["hosts"]]) == (
             1, [(0, ["node01"]), (1, ["node02"])],

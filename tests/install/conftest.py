@@ -23,6 +23,7 @@ import pytest
 
 from ipexctl.hosts.agent import Agent
 from ipexctl.packages.uv import find_uv
+from tests.cli import ipexctl
 
 REPO = Path(__file__).parents[2]
 
@@ -117,17 +118,31 @@ exec {find_uv(os.environ)} "$@"
     def start(
         self, *options: str, environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "ipexctl", "install", "--root", str(self.root)]
-        command += ["-y", "--mpi", "none", "--json", *options]
-        if "--stack" not in options and "--ipex" not in options:
-            command += ["--stack", "stock"]  # the folder has no code that would say it
         return subprocess.Popen(
-            command, cwd=self.work, env={**self.environ(), **(environ or {})},
+            [sys.executable, "-m", "ipexctl", *self._install(options)],
+            cwd=self.work, env={**self.environ(), **(environ or {})},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def install(self, *options: str) -> Outcome:
-        return finish(self.start(*options))
+    def install(self, *options: str, **environ: str) -> Outcome:
+        return self.ipexctl(*self._install(options), **environ)
+
+    def _install(self, options: tuple[str, ...]) -> tuple[str, ...]:
+        words = ("install", "--root", str(self.root), "-y", "--mpi", "none", "--json", *options)
+        told = "--stack" in options or "--ipex" in options
+        return words if told else (*words, "--stack", "stock")  # no code in the folder says it
+
+    def ipexctl(self, *words: str, before: tuple[str, ...] = (), **environ: str) -> Outcome:
+        """In this process; in one of its own where a program stands before it."""
+        env = {**self.environ(), **environ}
+        if not before:
+            done = ipexctl(*words, cwd=self.work, env=env)
+        else:
+            done = subprocess.run(
+                [*before, sys.executable, "-m", "ipexctl", *words], cwd=self.work, env=env,
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+            )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
 
     @property
     def current(self) -> str:

@@ -25,19 +25,10 @@ from tests.install.conftest import Outcome, Shop, make_wheel
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def ipexctl(shop: Shop, *words: str, before: tuple[str, ...] = (), **environ: str) -> Outcome:
-    done = subprocess.run(
-        [*before, sys.executable, "-m", "ipexctl", *words], cwd=shop.work,
-        env={**shop.environ(), **environ}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
 def made(shop: Shop) -> Path:
     """A bundle for this machine's Python, and its lock in the working folder."""
     words = ("--python", PYTHON, "--mpi", "none", "--stack", "stock", "-o", "here.tar")
-    done = ipexctl(shop, "bundle", *words)
+    done = shop.ipexctl("bundle", *words)
     assert done.code == 0, done.err
     return shop.work / "here.tar"
 
@@ -46,7 +37,7 @@ def install(shop: Shop, *words: str, **more: str) -> Outcome:
     """On a machine that has nothing but the bundle: no cache, no folder of wheels, no index."""
     bare = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": "", **more}
     options = ("--root", str(shop.root), "--bundle", "here.tar", "--json", "-y")
-    return ipexctl(shop, "install", *options, *words, **bare)
+    return shop.ipexctl("install", *options, *words, **bare)
 
 
 def blobs_of(shop: Shop) -> set[str]:
@@ -87,13 +78,13 @@ def test_the_same_lock_gives_the_same_bytes(shop: Shop) -> None:
     lock = (shop.work / "ipexctl.lock").read_bytes()
     shutil.rmtree(shop.folder / "cache")  # all is fetched anew
     make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})  # newer, and not in the lock
-    again = ipexctl(shop, "bundle", "-o", "here.tar", "--json").document
+    again = shop.ipexctl("bundle", "-o", "here.tar", "--json").document
     assert (path.read_bytes(), (shop.work / "ipexctl.lock").read_bytes()) == (first, lock)
     assert (again["new_lock"], again["lock_sha256"]) == (False, hashlib.sha256(lock).hexdigest())
 
 
 def test_without_lock_and_hosts_it_asks_which_python_is_meant(shop: Shop) -> None:
-    refused = ipexctl(shop, "bundle")
+    refused = shop.ipexctl("bundle")
     assert (refused.code, "ipexctl bundle --python 3.11" in refused.err) == (2, True)
     assert list(shop.work.iterdir()) == []
 
@@ -105,10 +96,10 @@ def test_a_machine_without_network_installs_from_it_and_fetches_nothing(shop: Sh
         pytest.skip("this user may not make a network namespace")
     environ = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": ""}
     words = ("install", "--root", str(shop.root), "--bundle", "here.tar", "--json", "-y")
-    done = ipexctl(shop, *words, before=offline, **environ)
+    done = shop.ipexctl(*words, before=offline, **environ)
     assert (done.code, done.states) == (0, ["changed"]), done.err
     assert (done.document["bytes_fetched"], done.document["bytes_sent"] > 0) == (0, True)
-    again = ipexctl(shop, *words, before=offline, **environ)
+    again = shop.ipexctl(*words, before=offline, **environ)
     assert (again.code, again.states, again.document["bytes_sent"]) == (0, ["ok"], 0)
 
 
@@ -148,7 +139,7 @@ def test_what_is_not_clear_is_refused(shop: Shop, words: tuple[str, ...], said: 
 def test_a_bundle_for_another_python_is_refused_with_both(shop: Shop) -> None:
     other = "3.12" if PYTHON != "3.12" else "3.11"
     words = ("--python", other, "--mpi", "none", "--stack", "stock", "-o", "here.tar")
-    assert ipexctl(shop, "bundle", *words).code == 0
+    assert shop.ipexctl("bundle", *words).code == 0
     refused = install(shop, "--python", sys.executable)
     assert refused.code == 3
     assert f"it is for Python {other}" in refused.err

@@ -32,6 +32,7 @@ def slow_second(make_lab: MakeLab, name: str, **shape: int) -> Lab:
     return make_lab(LabSpec(name=name, hosts=(HostSpec(), HostSpec(rate=SLOW, **shape))))
 
 
+@pytest.mark.soak
 def test_a_host_unplugged_while_it_is_sent_to_goes_on_from_there_once_it_is_back(
     shop: Shop, make_lab: MakeLab
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_host_unplugged_while_it_is_sent_to_goes_on_from_there_once_it_is_back
     assert 0 < again.document["bytes_sent"] < total - COPIED // 3
 
 
+@pytest.mark.soak
 def test_a_disk_that_fills_while_it_is_copied_to_is_told_with_what_it_takes_and_has(
     shop: Shop, make_lab: MakeLab
 ) -> None:
@@ -113,6 +115,7 @@ def told(host: dict[str, object]) -> list[object]:
     return [host["detail"], *notes]
 
 
+@pytest.mark.soak
 def test_what_does_not_fit_unpacked_is_told_before_it_is_sent(
     shop: Shop, make_lab: MakeLab
 ) -> None:

@@ -17,7 +17,7 @@ from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, until
 from tests.install.over_ssh import current, running, start, stock
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.soak]
 
 KILLS = int(os.environ.get("IPEXCTL_KILLS", "3"))
 SEED = int(os.environ.get("IPEXCTL_SEED", time.time_ns() % 1_000_000))

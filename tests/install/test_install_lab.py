@@ -31,7 +31,6 @@ os._exit(0)
 """
 
 
-@pytest.mark.slow
 def test_every_host_has_the_same_environment_proved_by_ranks_that_agree(
     installed: Installed,
 ) -> None:
@@ -41,7 +40,6 @@ def test_every_host_has_the_same_environment_proved_by_ranks_that_agree(
     ]
 
 
-@pytest.mark.slow
 def test_mpirun_of_the_environment_starts_ranks_that_add_up_in_bf16(installed: Installed) -> None:
     env = "/home/trainer/.ipexctl/current"
     command = ["env", f"PATH={env}/bin:/usr/bin:/bin", "I_MPI_HYDRA_BOOTSTRAP=fork"]
@@ -51,7 +49,6 @@ def test_mpirun_of_the_environment_starts_ranks_that_add_up_in_bf16(installed: I
     assert done.stdout.splitlines() == ["sum 3.0", "sum 3.0"], done.stderr
 
 
-@pytest.mark.slow
 def test_a_second_install_changes_nothing_and_moves_no_bytes(installed: Installed) -> None:
     lab = installed.lab
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
@@ -60,7 +57,6 @@ def test_a_second_install_changes_nothing_and_moves_no_bytes(installed: Installe
     assert (again.fetched, again.sent) == (0, 0)
 
 
-@pytest.mark.slow
 def test_nothing_is_left_on_the_hosts_but_the_root(installed: Installed) -> None:
     script = (
         "find ~trainer -mindepth 1 -maxdepth 2 | sed s,.*trainer/,, | sort; "

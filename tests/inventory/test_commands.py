@@ -22,6 +22,7 @@ from ipexctl.errors import InputError
 from ipexctl.local.last_outcome import known, remember
 from ipexctl.local.settings import defaults, load
 from ipexctl.verbs.init import offered
+from tests.cli import ipexctl
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,16 +37,18 @@ class Shell:
     def __call__(
         self, *args: str, stdin: int = subprocess.DEVNULL, **env: str
     ) -> subprocess.CompletedProcess[str]:
+        place = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "NO_COLOR": "1",
+            **env,
+        }
+        if stdin == subprocess.DEVNULL:
+            return ipexctl(*args, cwd=self.folder, env=place)
         return subprocess.run(
             [sys.executable, "-m", "ipexctl", *args],
             cwd=self.folder,
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT),
-                "HOME": str(self.home),
-                "NO_COLOR": "1",
-                **env,
-            },
+            env={"PYTHONPATH": str(ROOT), **place},
             stdin=stdin,
             capture_output=True,
             text=True,

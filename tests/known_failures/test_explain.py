@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.outcome import RunResult
 from ipexctl.ui.run import JsonView, PlainView
+from tests.cli import ipexctl
 
 
 def explain(*argv: str, given: bytes = b"") -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "ipexctl", "explain", *argv]
-    done = subprocess.run(command, input=given, capture_output=True, timeout=60)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    done = ipexctl("explain", *argv, given=given)
+    return done.returncode, done.stdout, done.stderr
 
 
 LOG = b"""\

@@ -15,7 +15,7 @@ from ipexctl.hosts.blob_store import Store
 from ipexctl.packages.indexes import Indexes, merged
 from ipexctl.packages.resolver import resolve
 from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
-from tests.install.conftest import Outcome, Shop, finish
+from tests.install.conftest import Outcome, Shop
 from tests.packages.served import Fault, Served, served
 from tests.packages.test_logins import STACK, for_uv
 from tests.packages.web import certificates
@@ -118,7 +118,7 @@ def install(shop: Shop, index: Served, *options: str) -> Outcome:
         "PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index.index,
         "PIP_TRUSTED_HOST": HERE, "UV_CACHE_DIR": f"{shop.folder}/uv", "UV_HTTP_RETRIES": "0",
     }  # fmt: skip
-    return finish(shop.start(*options, environ=environ))
+    return shop.install(*options, **environ)
 
 
 def test_a_trusted_host_serves_this_machine_and_is_not_asked_by_hosts(

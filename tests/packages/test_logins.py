@@ -24,7 +24,7 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import intel_pins, resolve
 from ipexctl.packages.uv import Unresolved, Uv
 from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
-from tests.install.conftest import Shop, finish, make_wheel
+from tests.install.conftest import Shop, make_wheel
 from tests.packages.served import Fault, Served, served
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512
@@ -184,7 +184,7 @@ def test_an_index_that_wants_a_login_serves_those_who_have_it(shop: Shop, how: s
             "PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "HOME": str(shop.folder), "NETRC": "",
             "UV_CACHE_DIR": f"{shop.folder}/uv", "UV_HTTP_RETRIES": "0", "UV_DEFAULT_INDEX": url,
         }  # fmt: skip
-        outcome = finish(shop.start(environ=environ))
+        outcome = shop.install(**environ)
     assert (outcome.code, outcome.states) == (0, ["changed"]), outcome.err
 
 

@@ -11,7 +11,7 @@ import pytest
 from ipexctl.core.stack.lock_file import Lock, Package, parse
 from ipexctl.ui.install import ask, chosen_text, question
 from ipexctl.verbs.install.install_plan import Chosen
-from tests.install.conftest import Shop, finish, make_wheel
+from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import chosen
 
 
@@ -120,7 +120,7 @@ def test_a_file_as_windows_writes_it_may_name_folders_by_variables(shop: Shop) -
     text = "\ufeffother\r\n-f ${SHELF}/own\r\ntorch==2.2.2; sys_platform == 'win32'\r\n"
     (shop.work / "requirements.txt").write_text(text, "utf-8")
     shelf = {"SHELF": str(shop.folder)}
-    done = finish(shop.start("-r", "requirements.txt", "--check", environ=shelf))
+    done = shop.install("-r", "requirements.txt", "--check", **shelf)
     assert (done.code, done.document["row"]) == (0, "torch-2.13"), done.err
 
 

@@ -37,7 +37,7 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.wheel_fetch import Fetcher
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import standalone_pythons
-from tests.install.conftest import Outcome, Shop
+from tests.install.conftest import Shop
 from tests.stack.test_stack import host
 
 ASK = "import sys, sysconfig as s; print(*sys.version_info[:3]); print(s.get_path('stdlib')); " \
@@ -91,15 +91,6 @@ def archive(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def ipexctl(shop: Shop, *words: str, **environ: str) -> Outcome:
-    done = subprocess.run(
-        [sys.executable, "-m", "ipexctl", *words], cwd=shop.work,
-        env={**shop.environ(), **environ}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
 def base(shop: Shop) -> Path:
     """The interpreter that the current environment is made with."""
     return Path(os.path.realpath(shop.root / "current" / "bin" / "python"))
@@ -148,11 +139,11 @@ def test_it_goes_when_no_environment_needs_it(tmp_path: Path) -> None:
 
 def test_a_bundle_brings_it(shop: Shop, unpacked: Path) -> None:
     words = ("--python-from", str(unpacked), "--mpi", "none", "--stack", "stock", "-o", "b.tar")
-    made = ipexctl(shop, "bundle", *words)
+    made = shop.ipexctl("bundle", *words)
     assert made.code == 0, made.err
     bare = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": ""}
     where = ("--root", str(shop.root), "--bundle", "b.tar", "--json", "-y")
-    done = ipexctl(shop, "install", *where, **bare)
+    done = shop.ipexctl("install", *where, **bare)
     assert (done.code, done.states) == (0, ["changed"]), done.err
     assert base(shop).is_relative_to(shop.root / "pythons")
 

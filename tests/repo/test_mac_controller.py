@@ -55,6 +55,7 @@ def like_a_mac() -> None:
     assert said.stdout == "darwin arm64 []\n"
 
 
+@pytest.mark.lab  # it hides /proc, as root
 def test_the_controllers_half_of_the_suite_passes_there(like_a_mac: None) -> None:
     files = [str(Path("tests") / name) for name in CONTROLLERS_HALF]
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not lab")

@@ -22,6 +22,7 @@ from tests.run_lab.test_mpi_lab import EXAMPLE, FAILS, LISTENS, Fleet, losses
 
 __all__ = ["shop"]  # a fixture
 
+OTHERS = [pytest.param(mpi, marks=pytest.mark.soak) for mpi in ("mpich", "openmpi")]
 LIBRARIES = {"intel": "libmpi.so.12", "openmpi": "libmpi.so.40"}
 
 
@@ -32,7 +33,7 @@ def lab(lab_root: Path) -> Iterator[Lab]:
     lab.down()
 
 
-@pytest.fixture(scope="module", params=["intel", "mpich", "openmpi"])
+@pytest.fixture(scope="module", params=["intel", *OTHERS])
 def fleet(
     request: pytest.FixtureRequest, lab: Lab, installed: Installed, homes: Homes,
     tmp_path_factory: pytest.TempPathFactory,
@@ -60,7 +61,6 @@ def test_stand_ins_are_sent_and_built_there(lab: Lab, shop: Shop) -> None:
     assert [over_ssh.current(lab, host, "~/sent") for host in lab.hosts] == ["whole"] * 3
 
 
-@pytest.mark.slow
 def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
     run = fleet.runner(tmp_path).start("-n", "3", str(EXAMPLE), "--epochs", "2")
     result = run.finish()
@@ -77,7 +77,6 @@ def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
     assert len(fallback) == (fleet.name == "mpich")
 
 
-@pytest.mark.slow
 def test_a_rank_that_fails_gives_its_code(fleet: Fleet, tmp_path: Path) -> None:
     runner = fleet.runner(tmp_path)
     run = runner.start("-n", "3", str(runner.script(FAILS)))
@@ -86,7 +85,6 @@ def test_a_rank_that_fails_gives_its_code(fleet: Fleet, tmp_path: Path) -> None:
     assert runner.left(run.run_id) == {}
 
 
-@pytest.mark.slow
 def test_mpi_itself_sends_over_ipv6(fleet: Fleet, tmp_path: Path) -> None:
     runner = fleet.runner(tmp_path)
     if fleet.name == "mpich":
@@ -110,7 +108,6 @@ def test_mpi_itself_sends_over_ipv6(fleet: Fleet, tmp_path: Path) -> None:
         assert of_mpi <= set(range(31000, 31016))
 
 
-@pytest.mark.slow
 def test_the_doctor_says_the_same(fleet: Fleet) -> None:
     target = Target(hostfile=fleet.lab.hostfile, ssh_config=fleet.lab.ssh_config)
     report = examine(target)

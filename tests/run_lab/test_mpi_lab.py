@@ -93,7 +93,6 @@ def losses(lines: list[str]) -> list[str]:
     return [m[1] for m in (re.search(r"epoch \d+ loss ([0-9.]+)", t) for t in lines) if m]
 
 
-@pytest.mark.slow
 def test_bf16_training_agrees_on_all_ranks_from_differing_prefixes(fleet, tmp_path):
     run = fleet.runner(tmp_path).start("-n", "3", str(EXAMPLE), "--bf16", "--epochs", "2")
     result = run.finish()
@@ -103,7 +102,6 @@ def test_bf16_training_agrees_on_all_ranks_from_differing_prefixes(fleet, tmp_pa
     assert len(seen[0]) == 2
 
 
-@pytest.mark.slow
 def test_a_rank_that_fails_gives_its_code_under_every_mpi(fleet, tmp_path):
     runner = fleet.runner(tmp_path)
     run = runner.start("-n", "3", str(runner.script(FAILS)))
@@ -112,7 +110,6 @@ def test_a_rank_that_fails_gives_its_code_under_every_mpi(fleet, tmp_path):
     assert runner.left(run.run_id) == {}
 
 
-@pytest.mark.slow
 def test_kill_9_of_mpirun_or_of_ipexctl_leaves_nothing_and_no_files_in_tmp(fleet, tmp_path):
     runner = fleet.runner(tmp_path)
     look = ["/bin/sh", "-c", "ls -d /tmp/*prte* /tmp/ompi* /tmp/ipexctl-* 2>/dev/null"]
@@ -234,7 +231,6 @@ SAYS = (
 )
 
 
-@pytest.mark.slow
 def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
     runner = with_keys.runner(tmp_path)
     words = ["-n", "3", "--ports", "31000-31015", "--env", "WORDS=it's $x", "--env", "SECRET"]

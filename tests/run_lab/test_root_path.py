@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 REPO = Path(__file__).parents[2]
 WHY = "MPI launchers split or misread such a path, and no run could start from it"
 
@@ -39,7 +37,6 @@ def test_doctor_install_and_run_refuse_a_space(lab3, tmp_path):
         assert lab3.run_in("node01", ["ls", "/home/trainer/my files"]).returncode == 2
 
 
-@pytest.mark.slow
 def test_a_root_may_have_letters_other_than_ascii(installed_lab, tmp_path):
     """Moved there: an environment may lie anywhere."""
     (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'])")

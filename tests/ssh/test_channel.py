@@ -173,8 +173,8 @@ def test_a_noisy_bashrc_does_no_harm(lab3, transport):
         rc.unlink()
 
 
+@pytest.mark.soak
 @pytest.mark.lab
-@pytest.mark.slow
 def test_an_unplugged_host_ends_the_connection(make_lab, transport):
     from ipexctl.lab import LabSpec
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,13 @@ from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError
 from ipexctl.local.shipped_tables import table
 from ipexctl.ui.stacks import text, updated
+from tests.cli import ipexctl
 
 ASKED = ["--python", "3.8", "--isa", "avx2", "--torch", "1.12.1"]
 
 
 def stacks(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ipexctl", "stacks", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return ipexctl("stacks", *options)
 
 
 def test_the_whole_table_has_a_line_for_every_row_and_says_what_has_ended() -> None:
