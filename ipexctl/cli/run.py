@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import sys
@@ -26,6 +25,7 @@ from ipexctl.cli.options import (
     make_target,
 )
 from ipexctl.errors import InputError
+from ipexctl.local.environment import environment
 
 if TYPE_CHECKING:
     from ipexctl.core.run.retry_command import Typed
@@ -152,7 +152,7 @@ def run(
         ppn=ppn,
         root=root,
         env=pairs,
-        secret=secret.values(secret_env or [], os.environ, [name for name, _ in pairs]),
+        secret=secret.values(secret_env or [], environment(), [name for name, _ in pairs]),
         host_timeout=host_timeout,
         ports=None if ports is None else read_ports(ports),
         launcher=launcher,
@@ -232,7 +232,7 @@ def _refuse_exports(patterns: list[str]) -> None:
     for pattern in patterns:
         name = pattern.partition("=")[0]
         if name.isidentifier() and (
-            "=" in pattern or "_" in name or (name.isupper() and name in os.environ)
+            "=" in pattern or "_" in name or (name.isupper() and name in environment())
         ):
             raise InputError(
                 f"-x {pattern}: here -x leaves out hosts, and this looks like a variable",
@@ -247,9 +247,9 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
         key, sign, value = item.partition("=")
         if not key.isidentifier():
             raise InputError(f"--env {item}: not of the form NAME=VALUE or NAME")
-        if not sign and key not in os.environ:
+        if not sign and key not in environment():
             raise InputError(f"--env {key}: not set here, so there is no value to pass on")
-        pairs.append((key, value if sign else os.environ[key]))
+        pairs.append((key, value if sign else environment()[key]))
     return tuple(pairs)
 
 

@@ -20,6 +20,7 @@ from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.agent import Agent, failure
+from ipexctl.local.user_dirs import cache_dir
 
 CHUNK = 1 << 20
 WINDOW = 8  # chunks on their way; below the agent's inbox, so its reader never waits for the disk
@@ -283,8 +284,5 @@ def _sha256(path: Path) -> str:
         return hash_of(file)
 
 
-def default_store(environ: Mapping[str, str]) -> Store:
-    """Where XDG puts caches."""
-    cache = environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
-    return Store(base / "ipexctl" / "blobs")
+def default_store(environ: Mapping[str, str] | None = None) -> Store:
+    return Store(cache_dir(environ) / "blobs")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ipexctl.errors import InputError
 from ipexctl.lab.lab_spec import check_name, is_name
+from ipexctl.local.user_dirs import state_dir
 
 MARK = "spec.json"  # every lab has it from its first moment to its last
 
 
 def state_root() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(base).absolute() / "ipexctl" / "labs"
+    return state_dir() / "labs"
 
 
 def place(name: str, root: Path | None = None) -> Path:

@@ -19,6 +19,7 @@ from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.lab import config_text, folders, lab_network, machine_support, shapes
 from ipexctl.lab.folders import state_root
 from ipexctl.lab.lab_spec import FAULTS, LabSpec
+from ipexctl.local.environment import environment
 
 _ERRORS: dict[str, type[IpexctlError]] = {"input": InputError, "not-here": NotHere}
 
@@ -166,7 +167,7 @@ class Lab:
         uid = str(0 if user == "root" else self._uid)
         home = "/root" if user == "root" else self.hosts[host].home
         clean = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
-        clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={os.environ.get('TERM', 'dumb')}"]
+        clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
         ids = ["-S", uid, "-G", uid]
         spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *ids, "--"]
         inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]

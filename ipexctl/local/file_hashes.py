@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.user_dirs import cache_dir
 
 CHUNK = 1 << 20
 SETTLED = (
@@ -52,22 +54,14 @@ class Hashes:
         rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
         with suppress(OSError):
             self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
-            fd, part = tempfile.mkstemp(dir=self._file.parent)
-            try:
-                with os.fdopen(fd, "w") as file:
-                    file.write(json.dumps(rows))
-                Path(part).replace(self._file)
-            finally:
-                Path(part).unlink(missing_ok=True)
+            write_atomic(self._file, json.dumps(rows))
 
 
 def hashes_of(folder: Path, environ: Mapping[str, str]) -> Hashes:
     """Kept where XDG puts caches, or nowhere if there is no home."""
-    cache = environ.get("XDG_CACHE_HOME", "")
     with suppress(RuntimeError):
-        base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
-        return Hashes(base / "ipexctl" / "hashes" / f"{name}.json")
+        return Hashes(cache_dir(environ) / "hashes" / f"{name}.json")
     return Hashes(None)
 
 

@@ -7,8 +7,6 @@ nothing else is different.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +14,8 @@ from typing import Any
 
 from ipexctl.core.inventory import COMMAND_LINE
 from ipexctl.core.model import Inventory
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.user_dirs import state_dir
 
 HEALTHY, LAST_FAILED = "healthy", "last-failed"
 KEEP = 100  # inventories
@@ -50,9 +50,7 @@ def known(hosts: Inventory) -> dict[str, frozenset[str] | None]:
 
 
 def state_file() -> Path:
-    base = os.environ.get("XDG_STATE_HOME", "")
-    folder = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return folder / "ipexctl" / "last.json"
+    return state_dir() / "last.json"
 
 
 def _key(hosts: Inventory) -> str:
@@ -79,14 +77,6 @@ def _load(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _store(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """A reader sees the old file or the new one, never a half."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".last-")  # mode 0600
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"schema_version": 1, "inventories": entries}, file)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_atomic(path, json.dumps({"schema_version": 1, "inventories": entries}))

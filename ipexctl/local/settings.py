@@ -13,6 +13,8 @@ from typing import Any
 
 from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.errors import InputError
+from ipexctl.local.environment import environment
+from ipexctl.local.user_dirs import config_dir
 
 PROJECT_FILE = "ipexctl.toml"
 # the first that is set counts
@@ -28,8 +30,11 @@ _COMMANDS = ("doctor", "hosts", "init", "install", "run", "shell", "trust")
 _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 
 
-def load(environ: Mapping[str, str] = os.environ, folder: Path | None = None) -> dict[str, Setting]:
+def load(
+    environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> dict[str, Setting]:
     """Every setting that has a value. Raises InputError with file and line."""
+    environ = environment() if environ is None else environ
     found = _read(user_file(environ))
     project = project_file(folder or Path.cwd())
     found |= _read(project) if project else {}
@@ -61,9 +66,7 @@ def document(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CONFIG_HOME", "")
-    folder = Path(base) if base.startswith("/") else Path.home() / ".config"
-    return folder / "ipexctl" / "config.toml"
+    return config_dir(environ) / "config.toml"
 
 
 def project_file(folder: Path) -> Path | None:

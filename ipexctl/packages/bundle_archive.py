@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +11,7 @@ from ipexctl.core.stack import bundle_format
 from ipexctl.core.stack.bundle_format import BLOCK, END, LOCK_MEMBER, BadBundle, Member
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import Store
+from ipexctl.local.atomic_file import open_atomic
 
 CHUNK = 1 << 20
 OnBytes = Callable[[int], None]
@@ -21,16 +20,8 @@ OnBytes = Callable[[int], None]
 def write(path: Path, lock: bytes, blobs: Iterable[Blob], store: Store, on_bytes: OnBytes) -> None:
     """`path` has the bundle afterwards, or is what it was."""
     try:
-        fd, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(fd, "wb") as out:
-                _write_all(out, lock, blobs, store, on_bytes)
-                out.flush()
-                os.fsync(out.fileno())
-            Path(part).chmod(0o644)
-            Path(part).replace(path)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        with open_atomic(path, mode=0o644, sync=True) as out:
+            _write_all(out, lock, blobs, store, on_bytes)
     except (OSError, BadBundle) as e:
         raise NotHere(f"cannot write the bundle {path}", why=str(e)) from None
 

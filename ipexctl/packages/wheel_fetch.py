@@ -52,13 +52,13 @@ class Fetcher:
     """`fetched`: bytes that came over the network; `done`: with what earlier tries had left."""
 
     def __init__(
-        self, store: Store, indexes: Indexes, environ: Mapping[str, str] = os.environ
+        self, store: Store, indexes: Indexes, environ: Mapping[str, str] | None = None
     ) -> None:
         self.store = store
         self.fetched = self.done = 0
         self._counting = threading.Lock()
         self._over = threading.Event()
-        self._opener = Opener(indexes, environ)
+        self._opener = Opener(indexes, environment() if environ is None else environ)
 
     def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
         """Afterwards all the files are in the store. After one failure no other is begun."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from typing import IO
@@ -10,12 +9,14 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from ipexctl.local.environment import environment
+
 
 def console_on(stream: IO[str]) -> Console:
     # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
-    forced = os.environ.get("CLICOLOR_FORCE", "0") != "0" and not os.environ.get("NO_COLOR")
+    forced = environment().get("CLICOLOR_FORCE", "0") != "0" and not environment().get("NO_COLOR")
     force = True if forced else None
-    live = False if os.environ.get("CI") else force
+    live = False if environment().get("CI") else force
     return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
 
 
@@ -31,7 +32,7 @@ def print_words(console: Console, text: Text | str) -> None:
 
 
 def is_dumb() -> bool:
-    return os.environ.get("TERM") in ("dumb", "unknown")
+    return environment().get("TERM") in ("dumb", "unknown")
 
 
 def stdout_console() -> Console:

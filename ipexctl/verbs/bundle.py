@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,7 +96,7 @@ def _hosts(asked: Bundling, lock: Lock | None) -> Hosts:
 
 
 def _written(asked: Bundling, work: Work, lock: Lock, place: Path) -> Bundled:
-    store, blobs = default_store(os.environ), core.blobs(lock)
+    store, blobs = default_store(), core.blobs(lock)
     total, done = sum(b.size for b in blobs), 0
 
     def count(n: int) -> None:

@@ -18,6 +18,7 @@ from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.verbs.install.install_plan import Progress, Step
@@ -63,7 +64,7 @@ def push(
     name = core.checked_name(folder.name if name is None else name)
     progress.step(Step("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
-    reader = Reader(folder, hashes_of(folder, os.environ), WAY_OUT)
+    reader = Reader(folder, hashes_of(folder, environment()), WAY_OUT)
     bundle = folder_transfer.Bundle(reader.tree(found), reader)
     tree = bundle.tree
     if not tree.files:

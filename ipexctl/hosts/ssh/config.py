@@ -25,6 +25,7 @@ from ipexctl.core.ssh.ssh_config import (
     read_answer,
 )
 from ipexctl.errors import InputError
+from ipexctl.local.environment import environment
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 ASK_TIMEOUT = 20.0
@@ -33,7 +34,7 @@ ASK_TIMEOUT = 20.0
 def whoami() -> Me:
     """OpenSSH takes the home folder from the user database, not from HOME; so do we."""
     entry = pwd.getpwuid(os.getuid())
-    return Me(entry.pw_name, entry.pw_dir, os.getuid(), socket.gethostname(), dict(os.environ))
+    return Me(entry.pw_name, entry.pw_dir, os.getuid(), socket.gethostname(), dict(environment()))
 
 
 class SshConfig:

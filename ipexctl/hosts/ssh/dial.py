@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import queue
 import re
 import socket
@@ -17,6 +16,7 @@ from typing import Any
 
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
+from ipexctl.local.environment import environment
 
 BANNER_LIMIT = 1 << 16
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
@@ -98,7 +98,7 @@ def dial(answer: Answer, deadline: float) -> Wire:
 def dial_command(command: str) -> Wire:
     """A ProxyCommand of the user's own ssh_config, run by their shell as OpenSSH runs it."""
     ours, theirs = socket.socketpair()
-    shell = os.environ.get("SHELL") or "/bin/sh"
+    shell = environment().get("SHELL") or "/bin/sh"
     with theirs:
         process = subprocess.Popen(
             [shell, "-c", f"exec {command}"],

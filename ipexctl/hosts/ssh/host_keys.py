@@ -25,14 +25,14 @@ from ipexctl.core.ssh.known_hosts import (
 )
 from ipexctl.core.ssh.ssh_config import Answer, Me, expand
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
+from ipexctl.local.user_dirs import state_dir
 
 _KRL_MAGIC = b"SSHKRL\n\0"
 
 
 def own_known_hosts() -> Path:
     """Where `ipexctl trust` writes."""
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "ipexctl" / "known_hosts"
+    return state_dir() / "known_hosts"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ipexctl.hosts.ssh.stdio import (
     connection_lost,
     translate_exit_signal,
 )
+from ipexctl.local.environment import environment
 
 
 def attend(host: Host, link: Link, command: str) -> int:
@@ -70,7 +71,7 @@ def _connection_class() -> Any:
         def create_session(self) -> Any:
             """Fabric itself would call every terminal a vt100."""
             session = super().create_session()
-            session.get_pty = partial(session.get_pty, os.environ.get("TERM") or "vt100")
+            session.get_pty = partial(session.get_pty, environment().get("TERM") or "vt100")
             execute = session.exec_command
             # bytes that are no UTF-8 came as surrogates, and go as they came
             session.exec_command = lambda line: execute(line.encode("utf-8", "surrogateescape"))

@@ -9,6 +9,7 @@ import sys
 import termios
 from typing import Any
 
+from ipexctl.local.environment import environment
 from ipexctl.ui.run.run_text import write
 
 ENTER = "\x1b[?1049h\x1b[?25l"
@@ -25,7 +26,7 @@ def missing() -> str:
     """Why there is no screen to be had; empty if there is one."""
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         return "stdin and stdout are no terminal"
-    if os.environ.get("TERM", "dumb") in ("", "dumb"):
+    if environment().get("TERM", "dumb") in ("", "dumb"):
         return "the terminal cannot move its cursor (TERM=dumb)"
     return ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.version_table import is_version
 from ipexctl.errors import InputError
 from ipexctl.hosts.blob_store import default_store
+from ipexctl.local.environment import environment
 from ipexctl.packages import cpython_builds
 from ipexctl.packages.cpython_builds import Wanted
 from ipexctl.packages.resolver import Resolved
@@ -32,9 +32,9 @@ def carried(work: Work, facts: Sequence[Facts], old: Lock | None) -> tuple[Packa
                 hint="--python 3.11   # says which of those that --python-from has",
             )
         work.step("", "looking for a Python to carry")
-        fetcher = Fetcher(default_store(os.environ), indexes_of(work))
+        fetcher = Fetcher(default_store(), indexes_of(work))
         found = cpython_builds.carried(
-            where, Wanted(facts[0].cpu.arch, version), fetcher, os.environ
+            where, Wanted(facts[0].cpu.arch, version), fetcher, environment()
         )
         return found, fetcher.fetched
     locked = old.cpython if old else None
@@ -59,7 +59,7 @@ def in_lock(found: Resolved, package: Package | None) -> Resolved:
 
 def check_here(lock: Lock) -> None:
     """No index has it: who has not got it any more must name it again."""
-    if lock.cpython and not default_store(os.environ).whole(lock.cpython.blob):
+    if lock.cpython and not default_store().whole(lock.cpython.blob):
         raise InputError(
             f"ipexctl.lock has {lock.cpython.file}, which is not on this machine",
             why=f"it was named with --python-from; its sha256 is {lock.cpython.sha256}",

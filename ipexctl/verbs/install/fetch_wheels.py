@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from ipexctl.hosts.blob_carriers import (
 from ipexctl.hosts.blob_relay import Relay
 from ipexctl.hosts.blob_store import Room, absent, default_store
 from ipexctl.hosts.fleet import Fleet
+from ipexctl.local.environment import environment
 from ipexctl.packages.index_logins import Logins
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved, Urls
@@ -68,7 +68,7 @@ class _Shares:
 def supply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Supply:
     """Fetch what this machine has to, and choose the carrier that brings files to hosts."""
     lock, todo = plan.chosen.lock, plan.todo
-    carrier: Carrier = Push(default_store(os.environ).path)
+    carrier: Carrier = Push(default_store().path)
     if work.asked.relay and len(todo) > 1:
         where = {part.host.name: part.address for part in todo}
         carrier = Relay(carrier, where, work.progress.say)
@@ -105,7 +105,7 @@ def _by_hosts(work: Work, fleet: Fleet, plan: Plan, carrier: Carrier) -> Supply:
         host = next(h for h in todo if h.name == decision.host)
         moved += _through(work, fleet.agents[host], todo[host], shares)
     all_here = decision.fetch is Fetch.NODE0
-    return Supply(sized(lock, default_store(os.environ)), carrier, moved, decision.fetch, all_here)
+    return Supply(sized(lock, default_store()), carrier, moved, decision.fetch, all_here)
 
 
 def _lacking(fleet: Fleet, lock: Lock, todo: Roots) -> frozenset[str]:
@@ -126,7 +126,7 @@ def _shares(work: Work, found: Resolved, lacking: frozenset[str]) -> _Shares:
     files = [p for p in found.lock.files if p.sha256 in lacking and p != found.lock.cpython]
     urls = urls_of(work, found) if files else {}
     indexes = indexes_of(work)
-    logins = Logins(indexes, os.environ)
+    logins = Logins(indexes, environment())
     why_not = {p: _why_not(p, urls[p.sha256], logins, indexes) for p in files}
     theirs = tuple(p for p, reason in why_not.items() if not reason)
     return _Shares(theirs, urls, tuple(dict.fromkeys(r for r in why_not.values() if r)))
@@ -145,7 +145,7 @@ def _why_not(file: Package, url: str, logins: Logins, indexes: Indexes) -> str:
 
 def _ours(work: Work, lock: Lock, lacking: frozenset[str], shares: _Shares) -> int:
     """Fetch what the hosts cannot. Returns the number of bytes fetched."""
-    store, theirs = default_store(os.environ), {p.sha256 for p in shares.theirs}
+    store, theirs = default_store(), {p.sha256 for p in shares.theirs}
     files = [
         p
         for p in lock.files
@@ -174,7 +174,7 @@ def _decided(
         return Decision(asked, ""), 0
     if asked is Fetch.NODE0:
         return Decision(asked, "", todo[0].name), 0
-    store = default_store(os.environ)
+    store = default_store()
     missing = [p for p in shares.theirs if not store.whole(p.blob)]
     if not missing:
         return Decision(Fetch.CONTROLLER, "this machine has the files"), 0
@@ -191,7 +191,7 @@ def _measured(
         sites.setdefault(urlsplit(urls[file.sha256]).netloc, []).append(file)
     sizes = [sum(p.size for p in at) for at in sites.values()]
     asked = [urls[max(at, key=lambda p: p.size).sha256] for at in sites.values()]
-    fetcher = Fetcher(default_store(os.environ), indexes_of(work))
+    fetcher = Fetcher(default_store(), indexes_of(work))
     with ThreadPoolExecutor(1) as pool:
         here = pool.submit(fetcher.samples, asked, SAMPLE, SAMPLE_SECONDS)
         there = fleet.each(lambda h: blob_carriers.samples(fleet.agents[h], asked), hosts)
@@ -220,7 +220,7 @@ def _told(decision: Decision, shares: _Shares) -> str:
 
 def _through(work: Work, agent: Agent, root: str, shares: _Shares) -> Moved:
     """One host fetches, this machine takes the files from there: the others are sent them."""
-    store, name = default_store(os.environ), agent.host.name
+    store, name = default_store(), agent.host.name
     wanted = [p.blob for p in shares.theirs if not store.whole(p.blob)]
     missing, fetched = absent(agent, root, wanted), 0
     if missing:

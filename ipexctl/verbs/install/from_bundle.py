@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -124,5 +123,5 @@ def unpack(work: Work, bundle: Bundle) -> Lock:
         done += n
         work.step("", "unpacking the bundle", done, total)
 
-    bundle_archive.unpack(bundle.path, bundle.text, blobs, default_store(os.environ), count)
+    bundle_archive.unpack(bundle.path, bundle.text, blobs, default_store(), count)
     return bundle.lock

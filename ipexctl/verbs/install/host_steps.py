@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -85,7 +84,7 @@ def _room(plan: Plan, supply: Supply) -> Room:
 
 def disk_needed(lock: Lock, packages: Sequence[Package]) -> Room:
     """The disk space to unpack these packages and the lock's Python, all in the local store."""
-    store = default_store(os.environ)
+    store = default_store()
     room = room_for([store.path(p.blob) for p in packages])
     python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
     return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -121,7 +120,7 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
 
 def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
     """None if a file is missing, or damaged (which is reported when it is used)."""
-    store = default_store(os.environ)
+    store = default_store()
     if not any(p.builds for p in parts) or not all(store.has(p.blob) for p in lock.files):
         return None
     try:

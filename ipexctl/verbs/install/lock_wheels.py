@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,8 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import default_store
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
 from ipexctl.packages.indexes import Indexes, from_pip, merged
 from ipexctl.packages.resolver import Resolved, Urls
@@ -32,9 +33,9 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
             return Resolved(stack, old, {}), False
     work.step("", "resolving")
     indexes = indexes_of(work)
-    found = resolver.resolve(candidates, indexes, os.environ, extra)
+    found = resolver.resolve(candidates, indexes, environment(), extra)
     requirement_files.check_hashes(found.lock, extra)
-    lock = Fetcher(default_store(os.environ), indexes).sizes(found.lock, found.urls)
+    lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
     found = replace(found, lock=lock)
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
         raise _only_cuda(found, lacking(lock))
@@ -55,7 +56,7 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
 
 def lacking(lock: Lock) -> int:
     """Bytes that are not on this machine yet."""
-    store = default_store(os.environ)
+    store = default_store()
     return sum(p.size for p in lock.files if not store.has(p.blob))
 
 
@@ -69,7 +70,7 @@ def suits(lock: Lock, stack: Stack) -> bool:
 
 
 def indexes_of(work: Work) -> Indexes:
-    own = merged(work.asked.options, from_pip(os.environ), os.environ)
+    own = merged(work.asked.options, from_pip(environment()), environment())
     return requirement_files.with_indexes(own, requirement_files.needed(work.asked.needs, None))
 
 
@@ -83,17 +84,15 @@ def read_lock(path: Path) -> Lock | None:
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.write_text(locks.render(lock), "utf-8")
-        fresh.replace(path)
+        write_atomic(path, locks.render(lock), mode=0o644, sync=True)
     except OSError as e:
         raise NotHere(f"cannot write {path}", why=str(e)) from None
 
 
 def fetch(work: Work, found: Resolved) -> tuple[Lock, int]:
     """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
-    store, lock = default_store(os.environ), found.lock
+    store, lock = default_store(), found.lock
     missing = [p for p in _indexed(lock).files if not store.whole(p.blob)]
     fetched = get(work, missing, urls_of(work, found)) if missing else 0
     return sized(lock, store), fetched
@@ -101,7 +100,7 @@ def fetch(work: Work, found: Resolved) -> tuple[Lock, int]:
 
 def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
     """From the index into the store. Returns the bytes that came."""
-    fetcher = Fetcher(default_store(os.environ), indexes_of(work))
+    fetcher = Fetcher(default_store(), indexes_of(work))
     total = sum(p.size for p in files)
     fetcher.fetch(files, urls, lambda n: work.step("", "fetching", fetcher.done, total))
     return fetcher.fetched
@@ -109,7 +108,7 @@ def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
 
 def urls_of(work: Work, found: Resolved) -> Urls:
     indexed = _indexed(found.lock)
-    return found.urls or resolver.locate(found.stack, indexed, indexes_of(work), os.environ)
+    return found.urls or resolver.locate(found.stack, indexed, indexes_of(work), environment())
 
 
 def _indexed(lock: Lock) -> Lock:
@@ -117,5 +116,5 @@ def _indexed(lock: Lock) -> Lock:
 
 
 def sized_if_known(lock: Lock) -> Lock:
-    store = default_store(os.environ)
+    store = default_store()
     return sized(lock, store) if all(store.has(p.blob) for p in lock.files) else lock

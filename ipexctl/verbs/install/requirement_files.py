@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.requirements import NOTHING, Extra, not_allowed, read
 from ipexctl.errors import InputError
+from ipexctl.local.environment import environment
 from ipexctl.packages.indexes import Indexes, absolute
 
 CODE = (".py", ".cfg")
@@ -18,7 +18,7 @@ CODE = (".py", ".cfg")
 def needed(files: Sequence[Path], old: Lock | None) -> Extra:
     """What the files ask for; without any, what the lock in the folder was made for."""
     if files:
-        return read([str(file) for file in files], _text, os.environ)
+        return read([str(file) for file in files], _text, environment())
     return Extra(old.requirements, old.constraints) if old else NOTHING
 
 

@@ -26,7 +26,10 @@ from ipexctl.core.script.review import Review
 from ipexctl.core.script.source import Source
 from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.suggested_commands import with_options
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.environment import environment
 from ipexctl.local.shipped_tables import table
+from ipexctl.local.user_dirs import cache_dir
 from ipexctl.verbs.doctor.doctor import Seen, connect_all
 from ipexctl.verbs.run.send_project import InPlace, Project, Snapshot, why_left_out
 
@@ -107,7 +110,7 @@ def _kept_here(
         for end in (".py", "/__init__.py"):
             path = posixpath.normpath(posixpath.join(beside, name + end))
             if path not in sent and (project.folder / path).is_file():
-                why, what = why_left_out(project, path, os.environ)
+                why, what = why_left_out(project, path, environment())
                 yield name, f"{why}; {what}" if what else why
 
 
@@ -167,9 +170,7 @@ def _peers(flight: Flight) -> tuple[Peer, ...]:
 
 
 def memory_file() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return folder / "ipexctl" / "preflight.json"
+    return cache_dir() / "preflight.json"
 
 
 def _recall(path: Path, mark: str) -> list[str] | None:
@@ -187,11 +188,9 @@ def _remember(path: Path, mark: str, told: Sequence[str]) -> None:
     known = {key: entry for key, entry in _load(path).items() if key != mark}
     at = _load(path).get(mark, {}).get("at") if _recall(path, mark) is not None else time.time()
     known[mark] = {"at": at, "told": list(told)}
-    part = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
-        part.write_text(json.dumps(dict(list(known.items())[-KEEP:])))
-        part.replace(path)
+        write_atomic(path, json.dumps(dict(list(known.items())[-KEEP:])))
 
 
 def _load(path: Path) -> dict[str, Any]:

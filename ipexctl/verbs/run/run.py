@@ -39,6 +39,7 @@ from ipexctl.hosts.agent import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import other_pythons, together
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import known
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs.doctor.probe_host import answer, question
@@ -287,9 +288,9 @@ class Script:
 
     def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
         if options.send:
-            snapshot = send_project.take(self.project, options.confirm, os.environ)
+            snapshot = send_project.take(self.project, options.confirm, environment())
             if not options.module:
-                send_project.check_sent(snapshot, self.argv[0], os.environ)
+                send_project.check_sent(snapshot, self.argv[0], environment())
             return snapshot
         if options.fetch or options.outputs:
             raise InputError(
@@ -374,7 +375,7 @@ def _pythons(host: Host) -> list[str]:
     """For this machine, where nothing may be installed: the Pythons the user has before him."""
     if not host.local:
         return []
-    active = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    active = [environment().get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     found = [shutil.which(name) for name in ("python3", "python")]
     last = [*filter(None, found), sys.executable]
     return [*(f"{prefix}/bin/python" for prefix in active if prefix), *last]
