@@ -27,6 +27,7 @@ from ipexctl.core.stack.fetch_policy import Sample
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.errors import InputError, IpexctlError, NotHere
 from ipexctl.hosts.blob_store import Damaged, Store, hash_of
+from ipexctl.local.environment import environment
 from ipexctl.packages import index_logins
 from ipexctl.packages.download import Broken, Download
 from ipexctl.packages.http_opener import Opener

@@ -31,6 +31,9 @@ ONLY_IN = {
     "click": ("ipexctl.cli",),
     "rich": ("ipexctl.ui",),
 }
+# Below the verbs: machines, packages and files know no command.
+BELOW = ("ipexctl.hosts", "ipexctl.packages", "ipexctl.local", "ipexctl.lab")
+ABOVE = ("ipexctl.verbs", "ipexctl.ui")
 # Slow to import, so `ipexctl --help` must not get to any of them.
 HEAVY = ("cryptography", "fabric", "paramiko", "rich", "yaml")
 
@@ -78,6 +81,8 @@ def _why(i: Import) -> Iterator[str]:
     for name, places in ONLY_IN.items():
         if i.is_of(name) and not any(_inside(i.importer, place) for place in places):
             yield f"{name} belongs in {' and '.join(places)}"
+    if any(_inside(i.importer, part) for part in BELOW) and any(map(i.is_of, ABOVE)):
+        yield "verbs stand on it"
     if _inside(i.importer, "ipexctl.remote") and not _remote_may(i):
         yield "remote runs on hosts that have only Python itself"
     if i.is_of("ipexctl.remote") and not _inside(i.importer, "ipexctl.remote"):
@@ -222,6 +227,11 @@ PLANTED = [
         {"ipexctl.core.a": "from ..hosts import fleet", "ipexctl.hosts.fleet": ""},
         ["ipexctl.core.a:1 imports ipexctl.hosts.fleet: core is pure"],
         id="core with hosts, by a relative import",
+    ),
+    pytest.param(
+        {"ipexctl.packages.a": "from ipexctl.verbs import run", "ipexctl.verbs.run": ""},
+        ["ipexctl.packages.a:1 imports ipexctl.verbs.run: verbs stand on it"],
+        id="packages with a verb",
     ),
     pytest.param(
         {"ipexctl.core.a": "from importlib.resources import files"},
