@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ipexctl.lab import Lab
 from ipexctl.packages.uv import find_uv
-from tests.install.conftest import Outcome, Shop, finish, make_wheel
+from tests.install.conftest import Outcome, Shop, make_wheel
 
 HOLD = "/tmp/hold"  # on a host: while it is there, uv says so in HELD and waits
 HELD = "/tmp/held"
@@ -36,12 +36,17 @@ def stock(shop: Shop, *, copied: int = 0, unpacked: int = 0) -> None:
 def start(
     shop: Shop, lab: Lab, *options: str, environ: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    files = ("--hostfile", str(lab.hostfile), "--ssh-config", str(lab.ssh_config))
-    return shop.start("--root", "~/.ipexctl", *files, *options, environ=environ)
+    return shop.start(*_words(lab, options), environ=environ)
 
 
 def install(shop: Shop, lab: Lab, *options: str) -> Outcome:
-    return finish(start(shop, lab, *options))
+    """In this process."""
+    return shop.install(*_words(lab, options))
+
+
+def _words(lab: Lab, options: tuple[str, ...]) -> tuple[str, ...]:
+    reach = ("--hostfile", str(lab.hostfile), "--ssh-config", str(lab.ssh_config))
+    return ("--root", "~/.ipexctl", *reach, *options)
 
 
 def on(lab: Lab, host: str, script: str) -> str:

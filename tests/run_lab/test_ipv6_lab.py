@@ -10,6 +10,7 @@ import pytest
 
 from ipexctl.core.model import Recap
 from ipexctl.core.stack.version_table import Request
+from ipexctl.hosts import blob_relay
 from ipexctl.hosts.target import Target
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.verbs.doctor.doctor import examine
@@ -52,9 +53,12 @@ def fleet(
     return Fleet(lab, mpi, folder / mpi)
 
 
-def test_stand_ins_are_sent_and_built_there(lab: Lab, shop: Shop) -> None:
+def test_stand_ins_are_sent_and_built_there(
+    lab: Lab, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From this machine to one host, and from host to host."""
-    over_ssh.stock(shop, copied=33 << 20)
+    monkeypatch.setattr(blob_relay, "LEAST", 1 << 20)
+    over_ssh.stock(shop, copied=2 << 20)
     done = over_ssh.install(shop, lab, "--root", "~/sent")
     assert (done.code, done.states) == (0, ["changed"] * 3), done.err + done.out
     assert done.document["bytes_between_hosts"] == 2 * done.document["bytes_sent"] > 0

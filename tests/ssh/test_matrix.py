@@ -339,7 +339,6 @@ def test_what_hosts_say_reaches_the_terminal_as_text(matrix, kind, form):
     try:
         argv = [sys.executable, "-m", "ipexctl", "doctor", "-F", str(matrix.config()), *form]
         argv += ["--transport", kind, "-H", "banner,rude,garbage,odd-port"]
-        argv += ["--connect-timeout", "5"]
         done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, timeout=120)
     finally:
         matrix.root("hostname node01; rm -f /etc/os-release")
