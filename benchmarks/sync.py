@@ -37,7 +37,7 @@ from ipexctl.hosts.fleet import fan_out  # noqa: E402
 from ipexctl.hosts.ssh import SshTransport  # noqa: E402
 from ipexctl.hosts.target import Target, inventory  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.verbs.run.send_project import Project, never, take  # noqa: E402
+from ipexctl.verbs.run.send_project import Project, always_no, take  # noqa: E402
 
 STATES = ("first", "unchanged", "edited")
 EDITED = 10
@@ -108,7 +108,7 @@ def _ipexctl(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[s
     agents = fan_out(hosts, lambda host: connect(transport, host))
     connected = time.monotonic()
     try:
-        snapshot = take(Project(folder), never, cache)
+        snapshot = take(Project(folder), always_no, cache)
         sent = fan_out(hosts, lambda h: snapshot.bring(agents[h], "~/.ipexctl", f"run-{name}"))
         done = time.monotonic()
         assert all(s.cwd for s in sent.values()), sent

@@ -10,7 +10,7 @@ import pytest
 
 from ipexctl.core.model import Host, HostDown
 from ipexctl.hosts.agent import Hello
-from ipexctl.hosts.suggested_commands import command, other_pythons, spelled, together
+from ipexctl.hosts.suggested_commands import command, merged_hints, other_pythons, spelled
 from ipexctl.hosts.target import Target
 
 FILE = Target(hostfile=Path("my hosts"), ssh_config=Path("cfg"), limit=("a,b",), exclude=("c",))
@@ -69,8 +69,8 @@ def test_without_options_a_hint_stays_as_it_is():
 
 def test_hints_of_several_hosts_stand_there_once_and_not_by_hundreds():
     downs = [HostDown(f"n{i}", "unreachable", "", "", f"ping n{i // 2}") for i in range(12)]
-    assert together(downs) == "ping n0\nping n1\nping n2\nping n3\n# and 2 more like these"
-    assert together(downs[:2]) == "ping n0"
+    assert merged_hints(downs) == "ping n0\nping n1\nping n2\nping n3\n# and 2 more like these"
+    assert merged_hints(downs[:2]) == "ping n0"
 
 
 @pytest.mark.parametrize(

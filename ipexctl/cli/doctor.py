@@ -99,7 +99,7 @@ def _mend(target: Any, root: str, *, undo: bool, yes: bool, json: bool) -> int:
             fixes.show_plan(plans, sys.stderr)
         return yes or fixes.ask(plans, sys.stdin, sys.stderr)
 
-    report = verb.undo(target, root) if undo else verb.mend(target, agree, root)
+    report = verb.undo(target, root) if undo else verb.apply_fixes(target, agree, root)
     if json:
         print_json(fixes.document(report))
     else:

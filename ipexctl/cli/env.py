@@ -46,13 +46,13 @@ def ls(
 ) -> None:
     """The environments on each host, their size, and which is current and previous."""
     from ipexctl.ui.env import kept_document, show_kept
-    from ipexctl.verbs.env import kept
+    from ipexctl.verbs.env import list_envs
 
     target = make_target(
         hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
         only=(limit, exclude), ask_pass=ask_pass, transport=transport,
     )  # fmt: skip
-    found = kept(target, root)
+    found = list_envs(target, root)
     end(found, kept_document, show_kept, json=json)
 
 
@@ -127,10 +127,10 @@ def shell(
     root: Root = "~/.ipexctl",
 ) -> None:
     """A shell on one host with its environment active; fails where none is installed."""
-    from ipexctl.verbs.shell import attend, narrowed
+    from ipexctl.verbs.shell import attend, target_of_host
 
     target = make_target(hostfile, None, ssh_config, 1, ask_pass=ask_pass, transport=transport)
-    target = target if hostfile else narrowed(target, host)
+    target = target if hostfile else target_of_host(target, host)
     raise typer.Exit(attend(target, host, (), root, None))
 
 

@@ -102,7 +102,7 @@ def install(
     forks: Forks = 64,
 ) -> None:
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
-    from ipexctl.core.stack.fetch_policy import word
+    from ipexctl.core.stack.fetch_policy import parse_fetch
     from ipexctl.core.stack.selection import checked
     from ipexctl.core.stack.version_table import Request
     from ipexctl.errors import InputError
@@ -141,7 +141,7 @@ def install(
         bundle=bundle,
         lock_sha256=lock_sha256,
         python_from=python_from,
-        fetch=word(fetch),
+        fetch=parse_fetch(fetch),
         relay=relay,
     )
     named = [*(names or ()), *(hosts or ())]

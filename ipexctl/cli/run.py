@@ -216,12 +216,12 @@ def _typed(words: list[str], own: tuple[str, ...]) -> Typed:
 
 
 def _confirm(*, yes: bool) -> Callable[[str], bool]:
-    from ipexctl.verbs.run.send_project import always, never
+    from ipexctl.verbs.run.send_project import always, always_no
 
     if yes:
         return always
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    return (lambda question: typer.confirm(question, err=True)) if asks else never
+    return (lambda question: typer.confirm(question, err=True)) if asks else always_no
 
 
 def _refuse_exports(patterns: list[str]) -> None:
@@ -311,10 +311,10 @@ def shell(
     root: Root = "~/.ipexctl",
 ) -> None:
     """Log in to a host, with the environment that `install` put there."""
-    from ipexctl.verbs.shell import attend, narrowed
+    from ipexctl.verbs.shell import attend, target_of_host
 
     target = make_target(hostfile, None, ssh_config, 1, ask_pass=ask_pass, transport=transport)
-    target = target if hostfile else narrowed(target, host)
+    target = target if hostfile else target_of_host(target, host)
     code = attend(
         target, host, tuple(command or ()), root, lambda text: print(text, file=sys.stderr)
     )

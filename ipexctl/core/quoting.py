@@ -12,7 +12,7 @@ def quote(argv: tuple[str, ...]) -> str:
     return " ".join(shlex.quote(a) for a in argv)
 
 
-def pasted(argv: tuple[str, ...]) -> str:
+def quote_for_pasting(argv: tuple[str, ...]) -> str:
     """For a person to read and paste: what a terminal obeys is spelled as bash and zsh read it."""
     return " ".join(shlex.quote(a) if all(map(is_shown, a)) else _spelled(a) for a in argv)
 

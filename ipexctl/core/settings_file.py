@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core import toml
-from ipexctl.core.inventory.located_errors import meant
+from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.errors import InputError
 
 KINDS: dict[str, type] = {
@@ -43,7 +43,7 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
     for key, value in _flat(document):
         origin = f"{source}:{_line(text, key)}"
         if key not in KINDS:
-            what = f"{origin}: {key!r} is not a setting{meant(key, KINDS)}"
+            what = f"{origin}: {key!r} is not a setting{did_you_mean(key, KINDS)}"
             raise InputError(what, hint=f"known: {', '.join(KINDS)}")
         found[key] = Setting(key, checked(key, value, origin), origin)
     return found

@@ -27,7 +27,7 @@ def name(value: Any) -> str:
     return _ODD.sub("?", plain(value, 255))
 
 
-def whole(value: Any) -> int | None:
+def count_or_none(value: Any) -> int | None:
     """A number that a size, a count or an id can have."""
     ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _HUGE
     return value if ok else None

@@ -15,7 +15,16 @@ from ipexctl.core.model import Blob
 from ipexctl.core.stack.fetch_policy import Sample
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts.agent import Agent, failure, tail
-from ipexctl.hosts.blob_store import SILENCE, Damaged, OnBytes, Room, Source, Store, absent, send
+from ipexctl.hosts.blob_store import (
+    SILENCE,
+    Damaged,
+    OnBytes,
+    Room,
+    Source,
+    Store,
+    missing_blobs,
+    send,
+)
 from ipexctl.hosts.frames import Frame
 
 SAMPLE = 1 << 20
@@ -63,7 +72,7 @@ class Push:
     def bring(
         self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
     ) -> Moved:
-        missing = absent(agent, root, blobs)
+        missing = missing_blobs(agent, root, blobs)
         if not missing:
             return Moved()
         count = counter("sending", missing, tell)
@@ -80,7 +89,7 @@ class Fetching:
     def bring(
         self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
     ) -> Moved:
-        missing = absent(agent, root, blobs)
+        missing = missing_blobs(agent, root, blobs)
         theirs = [b for b in missing if b.sha256 in self._addresses]
         ours = [b for b in missing if b.sha256 not in self._addresses]
         more = Room(room.bytes + sum(b.size for b in ours), room.files + len(ours))
@@ -137,7 +146,7 @@ def samples(agent: Agent, addresses: Sequence[str]) -> list[Sample]:
     return found
 
 
-def draw(agent: Agent, root: str, blob: Blob, store: Store, on_bytes: OnBytes) -> int:
+def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_bytes: OnBytes) -> int:
     """From a host into the store here, on from where an earlier try stopped. Returns the bytes."""
     came = 0
 

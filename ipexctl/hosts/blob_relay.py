@@ -19,7 +19,7 @@ from ipexctl.core.values import plain
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_carriers import Carrier, Moved, Tell, counter, fetch_there
-from ipexctl.hosts.blob_store import Room, absent
+from ipexctl.hosts.blob_store import Room, missing_blobs
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
 REACHED = 3.0  # seconds for a connection between two hosts
@@ -67,7 +67,7 @@ class Relay:
     def bring(
         self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
     ) -> Moved:
-        missing = absent(agent, root, blobs)
+        missing = missing_blobs(agent, root, blobs)
         if sum(b.size for b in missing) < LEAST:
             with self._change:
                 self._to_come -= 1
@@ -106,7 +106,7 @@ class Relay:
         self, giver: _Giver, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
     ) -> Moved | None:
         """None: that was not possible, and the giver is not asked again."""
-        missing = absent(agent, root, blobs)
+        missing = missing_blobs(agent, root, blobs)
         if not missing:  # one home for both
             self._gave(giver)
             return Moved()

@@ -47,7 +47,7 @@ class Room:
     files: int = 0
 
 
-def ensure(
+def send_missing(
     agent: Agent,
     root: str,
     blobs: Sequence[Blob],
@@ -61,13 +61,13 @@ def ensure(
     `on_bytes` hears of every byte that is there now, sent or not. A large blob that was cut goes on
     where it stopped. Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
     """
-    missing = absent(agent, root, blobs)
+    missing = missing_blobs(agent, root, blobs)
     if not missing:
         return Sent(0, 0)
     return send(agent, root, missing, source, on_bytes or (lambda n: None), room or Room())
 
 
-def absent(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
+def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
     """Those of the blobs that the host does not have, each once."""
     found: list[Blob] = []
     for some in _batches(list({b.sha256: b for b in blobs}.values())):

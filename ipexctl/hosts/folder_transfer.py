@@ -59,7 +59,7 @@ class Brought:
     sent: int = 0
 
 
-def bring(
+def send_folder(
     agent: Agent,
     bundle: Bundle,
     asked: Mapping[str, Any],
@@ -115,7 +115,7 @@ def _completed(
     size = sum(tree.files[i].size for i in (*large, *small))
     on_bytes(tree.bytes - size)
     blobs = [Blob(f.path, f.sha256, f.size) for f in (tree.files[i] for i in large)]
-    sent = blob_store.ensure(
+    sent = blob_store.send_missing(
         agent, header["root"], blobs, lambda b: bundle.contents.path(b.sha256), on_bytes=on_bytes
     ).bytes
     done = _fill(agent, f"{module}.fill", header, bundle, small, on_bytes)

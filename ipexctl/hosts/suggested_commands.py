@@ -69,7 +69,7 @@ def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -
     return [replace(down, hint=spelled(down.hint, target, root)) for down in downs]
 
 
-def together(downs: Sequence[HostDown]) -> str:
+def merged_hints(downs: Sequence[HostDown]) -> str:
     """The hints of several hosts, each once and not for hundreds of hosts."""
     hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
     more = [f"# and {len(hints) - _MOST} more like these"] if len(hints) > _MOST else []

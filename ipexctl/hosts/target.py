@@ -13,7 +13,7 @@ from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import RemoteTransport
-from ipexctl.local.last_outcome import known
+from ipexctl.local.last_outcome import last_states
 
 ROOT = "~/.ipexctl"  # ipexctl's folder on a host
 TRANSPORTS = ("paramiko", "openssh")
@@ -55,12 +55,12 @@ def inventory(target: Target) -> Inventory:
 
     None named means this machine.
     """
-    hosts = whole(target)
+    hosts = all_hosts(target)
     for note in hosts.notes:
         target.note(note)
     if not target.limit and not target.exclude:
         return hosts
-    return select(hosts, target.limit, target.exclude, known(hosts))
+    return select(hosts, target.limit, target.exclude, last_states(hosts))
 
 
 def root_of(host: Host, default: str) -> str:
@@ -68,7 +68,7 @@ def root_of(host: Host, default: str) -> str:
     return host.root or default
 
 
-def whole(target: Target) -> Inventory:
+def all_hosts(target: Target) -> Inventory:
     """Every host, whatever --limit says."""
     if target.hostfile and target.hosts:
         raise InputError(

@@ -39,7 +39,7 @@ def remember(hosts: Inventory, states: Mapping[str, str], command: str = "doctor
     _store(path, dict(list(everything.items())[-KEEP:]))
 
 
-def known(hosts: Inventory) -> dict[str, frozenset[str] | None]:
+def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
     """The hosts behind @healthy and @last-failed; None where no command has looked yet."""
     entry = _load(state_file()).get(_key(hosts), {})
     doctor, last = _table(entry, "doctor"), _table(entry, "last")

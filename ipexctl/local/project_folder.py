@@ -17,8 +17,8 @@ from ipexctl.core.run.project_files import (
     Ignore,
     Tree,
     data_secret,
+    is_never_sent,
     link_stays,
-    never,
     printable,
     secret,
 )
@@ -111,7 +111,7 @@ class Walk:
         if not self._everything:
             if ignore(path, inherited=inherited):
                 return
-            if never(entry.name):
+            if is_never_sent(entry.name):
                 if secret(entry.name):
                     self.found.secrets.append(path)
                 return
@@ -128,7 +128,7 @@ class Walk:
             self.found.secrets.append(path)
         elif self._everything:
             self._enter(path, ignore, inherited=False)
-        elif never(name):
+        elif is_never_sent(name):
             if secret(name) and not ignore(path, inherited=inherited):
                 self.found.secrets.append(path)
         elif not ignore(path, inherited=inherited):
@@ -165,7 +165,7 @@ def left_out(top: Path, path: str, ignore: Ignore) -> tuple[str, str]:
     for i, name in enumerate(below):
         ignore = _within(os.fspath(top), base, ignore)
         base += name + "/" * (i < len(below) - 1)
-        if never(name):
+        if is_never_sent(name):
             why = "may hold secrets" if secret(name) else "is a name of history or caches"
             return f"{name} {why}: it is never sent", "give it another name, or another place"
         rule, ours = ignore.why(base)

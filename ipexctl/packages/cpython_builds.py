@@ -55,7 +55,7 @@ class Wanted:
         return arch == self.arch and (not self.version or is_version(version, self.version))
 
 
-def carried(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[str, str]) -> Package:
+def find_build(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[str, str]) -> Package:
     """Its archive is in the store afterwards. Raises InputError, NotHere, FetchFailed."""
     if "://" in where:
         found, name = _from_url(where, wanted, fetcher, environ)

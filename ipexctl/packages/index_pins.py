@@ -41,7 +41,7 @@ def places(row: Row, name: str, indexes: Indexes) -> Iterator[Pin | None]:
         yield None
 
 
-def strays(packages: Iterable[Package], row: Row, pins: Pins) -> list[str]:
+def unpinned_reserved(packages: Iterable[Package], row: Row, pins: Pins) -> list[str]:
     """Intel's names among the packages that no pin has brought."""
     allowed = {*pins, *((IPEX,) if row.public else ())}
     return sorted({p.name for p in packages} & RESERVED - allowed)

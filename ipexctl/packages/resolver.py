@@ -19,7 +19,7 @@ from ipexctl.core.stack.selection import Stack, requirements
 from ipexctl.core.stack.version_table import of_intel
 from ipexctl.errors import InputError
 from ipexctl.packages import index_logins
-from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, strays
+from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, unpinned_reserved
 from ipexctl.packages.indexes import CERT_HINT, Indexes, plain
 from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
 
@@ -216,7 +216,7 @@ def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
         named = (name for name in pins if name not in ("torch", *intel))
     wanted = (way.torch, *named, *requirements(uv.stack), *extra.requirements)
     found = uv.compile(wanted, pins, constraints=extra.constraints)
-    stray = strays((f.package for f in found), uv.stack.row, pins)
+    stray = unpinned_reserved((f.package for f in found), uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
         raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
     return _Solved(uv, way, wanted, pins, tuple(found), extra.constraints)

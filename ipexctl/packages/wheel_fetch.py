@@ -215,7 +215,7 @@ def _hint(e: Broken, url: str) -> str:
     return index_logins.HINT.format(urlsplit(url).hostname) if e.status in (401, 403) else ""
 
 
-def sized(lock: Lock, store: Store) -> Lock:
+def with_sizes(lock: Lock, store: Store) -> Lock:
     """The lock with the sizes of the files in the store."""
 
     def with_size(p: Package) -> Package:

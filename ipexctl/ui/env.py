@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.sizes import human
-from ipexctl.core.stack.env_changes import Drift, usual
+from ipexctl.core.stack.env_changes import Drift, most_common_env
 from ipexctl.core.stack.env_list import Env, Shelf
 from ipexctl.core.stack.package_changes import between
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
@@ -85,7 +85,7 @@ def show_kept(kept: Kept) -> None:
 def compared_text(compared: Compared) -> str:
     """Hosts that have the same are said once."""
     drifts = compared.drifts
-    key = usual(drifts)
+    key = most_common_env(drifts)
     packages = next((dict(d.packages) for d in drifts if d.current == key), {})
     others = len({d.current for d in drifts}) > 1
     return _folded(

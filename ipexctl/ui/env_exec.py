@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from ipexctl.core.model import Recap
-from ipexctl.core.run.run_state import plain
+from ipexctl.core.run.run_state import without_colour
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import counts, host_documents, host_lines
 from ipexctl.verbs.env_exec import Hear, Ran
@@ -20,7 +20,7 @@ def printer() -> Hear:
     }
 
     def hear(host: str, line: str, err: bool) -> None:
-        text = line if colours[err] else plain(line)
+        text = line if colours[err] else without_colour(line)
         print(f"{host}: {text}", file=sys.stderr if err else sys.stdout, flush=True)
 
     return hear

@@ -33,7 +33,7 @@ def chosen_text(chosen: Chosen) -> str:
     """The first line: what will be on the hosts, and why that."""
     stack, lock = chosen.stack, chosen.lock
     n = len(chosen.hosts)
-    what = f"{stack.title}, {stack.row.backend}, {mpi.told(lock.mpi, lock.version)}"
+    what = f"{stack.title}, {stack.row.backend}, {mpi.describe_locked(lock.mpi, lock.version)}"
     python = f"{lock.cpython.version} (carried there)" if lock.cpython else lock.python
     where = f"Python {python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
     lines = [f"{what}, {where}, because: {stack.reason}"]

@@ -68,7 +68,7 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     )  # fmt: skip
     work = Work(options, progress)
     host = table_view.as_host(table_view.query(hosts.python, "", hosts.glibc, hosts.arch))
-    python, carried = carried_python.carried(work, [host], old)
+    python, carried = carried_python.python_to_carry(work, [host], old)
     there = carried_python.only([host], python)
     candidates = stacks.choose(there, decide(options.wanted, old, asked.folder), table())
     found = carried_python.in_lock(lock_for(work, candidates, old)[0], python)

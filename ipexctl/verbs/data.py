@@ -22,7 +22,7 @@ from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.verbs.install.install_plan import Progress, Step
-from ipexctl.verbs.run.send_project import refused
+from ipexctl.verbs.run.send_project import why_refused
 
 WAY_OUT = "make it readable, or push a copy of the folder without it: all of a data set goes"
 
@@ -59,7 +59,7 @@ def push(
     if not os.path.isdir(folder):
         raise InputError(f"{folder} is not a folder", hint="ipexctl data push DIR")
     folder = folder.resolve()
-    if why := refused(folder):
+    if why := why_refused(folder):
         raise InputError(f"{folder} is not sent to other machines: {why}")
     name = core.checked_name(folder.name if name is None else name)
     progress.step(Step("", f"reading {folder}"))
@@ -78,7 +78,7 @@ def push(
             asked = {"root": fleet.root_of(host), "name": name, "hub": core.hub_kind(tree)}
             heard = _heard(host.name, tree.bytes, progress)
             agent = fleet.connect(host)
-            brought = folder_transfer.bring(
+            brought = folder_transfer.send_folder(
                 agent, bundle, asked, module="files.datasets", on_bytes=heard
             )
             held = _held(host, brought.done)
@@ -154,7 +154,7 @@ def planned(
     plan: LaunchPlan, held: Mapping[str, Sequence[Held]], names: Sequence[str], given: Iterable[str]
 ) -> LaunchPlan:
     """The plan with what the hosts have of `names`. Raises RunFailed where they do not agree."""
-    core.agreed(names, {host.host: held[host.host] for host in plan.hosts})
+    core.check_versions(names, {host.host: held[host.host] for host in plan.hosts})
     return core.with_data(plan, held, given)
 
 

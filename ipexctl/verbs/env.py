@@ -11,7 +11,7 @@ from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.stack import env_list as core
 from ipexctl.core.stack.env_changes import Drift, read_drift
 from ipexctl.core.stack.env_list import Shelf
-from ipexctl.core.stack.package_changes import told
+from ipexctl.core.stack.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import command
@@ -72,7 +72,7 @@ class Removed(PerHost):
     done: bool
 
 
-def kept(target: Target, root: str = ROOT) -> Kept:
+def list_envs(target: Target, root: str = ROOT) -> Kept:
     with Fleet(target, root) as fleet:
         shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=True))
         return Kept(tuple(shelves.values()), fleet.recaps())
@@ -137,7 +137,7 @@ def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> H
     now = "would be" if check else "is"
     before = shelf.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
-    notes = (f"changed by hand: {told(env.changed)}",) if env and env.changed else ()
+    notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()
     return HostRecap(host.name, Recap.CHANGED, text, notes=notes)
 
 

@@ -13,7 +13,7 @@ from ipexctl.core.run import launch_plan
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import options
-from ipexctl.hosts.target import Target, whole
+from ipexctl.hosts.target import Target, all_hosts
 
 Env = Sequence[tuple[str, str]]
 _PREPENDED = ("PATH", "LD_LIBRARY_PATH")
@@ -51,16 +51,16 @@ def _way(target: Target) -> tuple[str, ...]:
     return options(replace(target, hosts=()))
 
 
-def narrowed(target: Target, name: str) -> Target:
+def target_of_host(target: Target, name: str) -> Target:
     """Where nobody named a hostfile, that of the settings counts if it has the host."""
-    if target.hostfile and any(host.name == name for host in whole(target).hosts):
+    if target.hostfile and any(host.name == name for host in all_hosts(target).hosts):
         return target
     return replace(target, hostfile=None, hosts=(name,))
 
 
 def find(target: Target, name: str) -> Host:
     """The host of that name in the hostfile; without one, the name is all there is to know."""
-    hosts = whole(target).hosts
+    hosts = all_hosts(target).hosts
     found = [h for h in hosts if h.name == name or not target.hostfile]
     if len(found) != 1:
         raise InputError(

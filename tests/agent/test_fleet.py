@@ -13,10 +13,10 @@ from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputErro
 from ipexctl.hosts import fleet as fleet_module
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
-from ipexctl.local.last_outcome import known
+from ipexctl.local.last_outcome import last_states
 from ipexctl.ui.install import host_lines
-from ipexctl.verbs.doctor.apply_fixes import FixReport, mend, undo
-from ipexctl.verbs.env import Kept, kept
+from ipexctl.verbs.doctor.apply_fixes import FixReport, apply_fixes, undo
+from ipexctl.verbs.env import Kept, list_envs
 
 A, B, C = (Host(name, local=True) for name in "abc")
 HOSTS = Inventory((A, B, C), "the test")
@@ -69,19 +69,19 @@ def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_host_that_cannot_be_logged_in_to_ends_every_command_with_4(half, said, expected):
     code, what = expected
     target, root = half(said)
-    ls = kept(target, root)
+    ls = list_envs(target, root)
     assert [(r.host, r.state, r.detail) for r in ls.recaps] == [
         ("b", Recap.UNREACHABLE, f"b: {what}")
     ]
     assert host_lines(ls.recaps)[0].plain == f"b  unreachable  {what}"
-    fixed, undone = mend(target, lambda plans: False, root), undo(target, root)
+    fixed, undone = apply_fixes(target, lambda plans: False, root), undo(target, root)
     assert [d.what for d in (*fixed.down, *undone.down)] == [f"b: {what}"] * 2
     assert (ls.exit_code, fixed.exit_code, undone.exit_code) == (code, code, code)
 
 
 def test_what_to_type_for_a_lost_host_has_the_users_own_options(half):
     target, root = half("No ED25519 host key is known for b")
-    (down,) = mend(target, lambda plans: False, root).down
+    (down,) = apply_fixes(target, lambda plans: False, root).down
     assert down.hint == "ipexctl trust -H a,b"
 
 
@@ -150,7 +150,7 @@ def test_what_it_remembers_is_what_last_failed_means(tmp_path, monkeypatch):
     hosts = fleet()
     hosts.each(fail_on("b"))
     hosts.remember_recaps(hosts.recaps({A: HostRecap("a", Recap.OK)}))
-    assert known(HOSTS)["last-failed"] == {"b"}
+    assert last_states(HOSTS)["last-failed"] == {"b"}
 
 
 def test_connections_end_with_the_fleet_and_its_error_suggests_what_works():

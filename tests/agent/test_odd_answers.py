@@ -33,7 +33,7 @@ from ipexctl.local.shipped_tables import table
 from ipexctl.verbs.data import _all, _removed
 from ipexctl.verbs.env import _removal
 from ipexctl.verbs.install.install_plan import read_state
-from ipexctl.verbs.run.fetch_outputs import Wish, bring
+from ipexctl.verbs.run.fetch_outputs import Wish, fetch_outputs
 from ipexctl.verbs.run.send_project import InPlace
 from tests.fuzz.answer import ODD
 from tests.run.test_hostile_hosts import SPEAKER
@@ -92,7 +92,7 @@ def done(**said: Any) -> Frames:
 
 
 def have(agent: Agent) -> object:
-    return blob_store.absent(agent, "/r", [BLOB])
+    return blob_store.missing_blobs(agent, "/r", [BLOB])
 
 
 def put(agent: Agent) -> object:
@@ -306,7 +306,7 @@ def test_files_that_a_host_cannot_lack(tmp_path, evil):
 
     def send(agent: Agent) -> object:
         bundle: Any = Bundle(tree, None)  # type: ignore[arg-type]
-        return folder_transfer.bring(agent, bundle, {"root": "/r"}).done
+        return folder_transfer.send_folder(agent, bundle, {"root": "/r"}).done
 
     good = [[[{"done": {"cwd": "/x"}}, 0]]]
     first, down = both(tmp_path, good, evil, send)
@@ -319,7 +319,9 @@ def test_files_that_a_host_cannot_lack(tmp_path, evil):
 def brought(folder: Path, first: list[Frames], other: list[Frames]) -> tuple[str, ...]:
     with speaking(folder, {"node01": first, "node02": other}) as agents:
         roots = {"node01": "/r", "node02": "/r"}
-        return bring(agents, Wish(("*",), "run", roots, "node01"), folder, lambda text: None)
+        return fetch_outputs(
+            agents, Wish(("*",), "run", roots, "node01"), folder, lambda text: None
+        )
 
 
 def files(*rows: object) -> Frames:

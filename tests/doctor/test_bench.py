@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.facts import measurements
-from ipexctl.core.facts.measurements import HostBench, Link, Measured, onednn_level, rounds, waves
+from ipexctl.core.facts.measurements import (
+    HostBench,
+    Link,
+    Measured,
+    benchmark_waves,
+    onednn_level,
+    rounds,
+)
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
@@ -48,7 +55,7 @@ def test_pairs_measured_at_the_same_time_are_few_and_share_no_host(count):
 def test_containers_of_one_machine_compute_one_after_the_other():
     """made.facts gives every host the same boot id."""
     hosts = [made.facts(f"n{i:02d}") for i in range(10)]
-    assert waves(hosts) == ([[f"n{i:02d}"] for i in range(8)], ["n08", "n09"])
+    assert benchmark_waves(hosts) == ([[f"n{i:02d}"] for i in range(8)], ["n08", "n09"])
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from ipexctl.core.facts.system_facts import Limit
 from ipexctl.core.model import Finding, Severity
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.target import Target
-from ipexctl.verbs.doctor.apply_fixes import mend
+from ipexctl.verbs.doctor.apply_fixes import apply_fixes
 from ipexctl.verbs.doctor.apply_fixes import undo as take_back
 from tests.checks.hosts import clean, findings, state
 from tests.doctor.test_doctor_lab import doctor
@@ -182,7 +182,7 @@ def test_every_host_is_mended_and_taken_back_in_its_own_root(tmp_path, monkeypat
             pytest.skip("a training left files in this machine's own /dev/shm")
         return True
 
-    mended = mend(target, only_modes, str(roots[1]))
+    mended = apply_fixes(target, only_modes, str(roots[1]))
     assert [(d.host, Path(d.record).parent.parent) for d in mended.done] == [
         ("n1", roots[0]),
         ("n2", roots[1]),

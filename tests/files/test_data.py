@@ -86,14 +86,14 @@ def test_what_ranks_get() -> None:
 def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
     hosts = {"n1": [held("x")], "n2": [held("x", "b" * 16)], "n3": [held("y")], "n4": [held("x")]}
     with pytest.raises(RunFailed) as e:
-        core.agreed(["x"], hosts)
+        core.check_versions(["x"], hosts)
     assert e.value.hint == "ipexctl data push DIR --as x   # to all hosts of this run"
     assert e.value.why.splitlines() == [
         f"n[1,4]: {'a' * 16}",
         f"n2: {'b' * 16}",
         "n3: does not have it",
     ]
-    core.agreed(["x"], {"n1": [held("x")], "n4": [held("x"), held("y")]})
+    core.check_versions(["x"], {"n1": [held("x")], "n4": [held("x"), held("y")]})
 
 
 # --- on a host -----------------------------------------------------------------------------------

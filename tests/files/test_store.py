@@ -13,7 +13,7 @@ import pytest
 from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.agent import Agent, connect
-from ipexctl.hosts.blob_store import CHUNK, WINDOW, Room, Sent, Store, absent, ensure
+from ipexctl.hosts.blob_store import CHUNK, WINDOW, Room, Sent, Store, missing_blobs, send_missing
 from ipexctl.hosts.transport import LocalTransport
 
 
@@ -45,7 +45,7 @@ def test_blobs_arrive_whole_whatever_their_sizes(
 ) -> None:
     blobs = files(tmp_path, *(os.urandom(n) for n in sizes))
     root, counted = tmp_path / "root", []
-    sent = ensure(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
+    sent = send_missing(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
     assert sent == Sent(len(sizes), sum(sizes))
     assert sum(counted) == sum(sizes)
     assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
@@ -57,8 +57,8 @@ def test_what_is_there_is_not_sent_again_and_a_duplicate_is_sent_once(
 ) -> None:
     blobs = files(tmp_path, b"same", b"same", b"other")
     root = str(tmp_path / "root")
-    assert ensure(agent, root, list(blobs), blobs.__getitem__) == Sent(2, 9)
-    assert ensure(agent, root, list(blobs), blobs.__getitem__) == Sent(0, 0)
+    assert send_missing(agent, root, list(blobs), blobs.__getitem__) == Sent(2, 9)
+    assert send_missing(agent, root, list(blobs), blobs.__getitem__) == Sent(0, 0)
 
 
 def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
@@ -67,22 +67,22 @@ def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
     monkeypatch.setattr("ipexctl.hosts.blob_store.AT_ONCE", 2)
     blobs = files(tmp_path, *(os.urandom(n) for n in (1, 2, 3, 4, 5)))
     root, counted = tmp_path / "root", []
-    ensure(agent, str(root), list(blobs)[3:4], blobs.__getitem__)
-    sent = ensure(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
+    send_missing(agent, str(root), list(blobs)[3:4], blobs.__getitem__)
+    sent = send_missing(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
     assert (sent, sum(counted)) == (Sent(4, 11), 11)
     assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
     space = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     huge = [*list(files(tmp_path, b"new")), *(Blob("h", c * 64, space // 2) for c in "abc")]
     with pytest.raises(HostFailed, match="space"):  # before the first of them is sent
-        ensure(agent, str(tmp_path / "other"), huge, blobs.__getitem__)
+        send_missing(agent, str(tmp_path / "other"), huge, blobs.__getitem__)
 
 
 def test_a_blob_cut_short_on_the_host_counts_as_missing(agent: Agent, tmp_path: Path) -> None:
     blobs = files(tmp_path, b"whole")
     root = tmp_path / "root"
-    ensure(agent, str(root), list(blobs), blobs.__getitem__)
+    send_missing(agent, str(root), list(blobs), blobs.__getitem__)
     next(root.glob("blobs/sha256/*/*")).write_bytes(b"wh")
-    assert absent(agent, str(root), list(blobs)) == tuple(blobs)
+    assert missing_blobs(agent, str(root), list(blobs)) == tuple(blobs)
 
 
 def test_a_blob_with_other_bytes_is_refused_and_nothing_is_kept(
@@ -92,7 +92,7 @@ def test_a_blob_with_other_bytes_is_refused_and_nothing_is_kept(
     next(iter(blobs.values())).write_bytes(b"what was deliverd")
     root = tmp_path / "root"
     with pytest.raises(HostFailed, match="arrived damaged"):
-        ensure(agent, str(root), list(blobs), blobs.__getitem__)
+        send_missing(agent, str(root), list(blobs), blobs.__getitem__)
     assert stored(root) == {}
     assert list(root.glob("blobs/parts/*")) == []
 
@@ -104,8 +104,8 @@ def test_a_file_that_shrinks_is_told_and_the_connection_lives_on(
     next(iter(blobs.values())).write_bytes(b"x" * CHUNK)
     root = str(tmp_path / "root")
     with pytest.raises(InputError, match="became shorter"):
-        ensure(agent, root, list(blobs), blobs.__getitem__)
-    assert absent(agent, root, list(blobs)) == tuple(blobs)
+        send_missing(agent, root, list(blobs), blobs.__getitem__)
+    assert missing_blobs(agent, root, list(blobs)) == tuple(blobs)
 
 
 def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(
@@ -113,14 +113,14 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(
 ) -> None:
     huge = Blob("huge", "a" * 64, 1 << 60)
     with pytest.raises(HostFailed, match="not enough disk space") as caught:
-        ensure(agent, str(tmp_path / "root"), [huge], lambda b: tmp_path / "never read")
+        send_missing(agent, str(tmp_path / "root"), [huge], lambda b: tmp_path / "never read")
     assert caught.value.slug == "no-space"
 
 
 def test_folders_are_for_the_owner_alone(agent: Agent, tmp_path: Path) -> None:
     blobs = files(tmp_path, b"x")
     root = tmp_path / "root"
-    ensure(agent, str(root), list(blobs), blobs.__getitem__)
+    send_missing(agent, str(root), list(blobs), blobs.__getitem__)
     modes = {stat.S_IMODE(p.stat().st_mode) for p in [root, *root.rglob("*")] if p.is_dir()}
     assert modes == {0o700}
 
@@ -136,7 +136,7 @@ def test_parts_of_a_killed_writer_are_removed_and_fresh_ones_left(
         then = os.stat(parts / name).st_mtime - age
         os.utime(parts / name, (then, then))
     blobs = files(tmp_path, b"x")
-    ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__)
+    send_missing(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__)
     assert [p.name for p in parts.iterdir()] == ["fresh"]
 
 
@@ -174,7 +174,7 @@ def test_a_large_blob_goes_on_where_a_broken_connection_had_left_it(
     root, counted = tmp_path / "root", []
     begun(other, root, blob, path.read_bytes())
     ended(other)
-    sent = ensure(agent, str(root), [blob], blobs.__getitem__, on_bytes=counted.append)
+    sent = send_missing(agent, str(root), [blob], blobs.__getitem__, on_bytes=counted.append)
     assert sent == Sent(1, LARGE - LARGE // 2)
     assert sum(counted) == LARGE
     assert stored(root) == {blob.sha256: path.read_bytes()}
@@ -187,12 +187,12 @@ def test_what_was_left_with_other_bytes_is_noticed_and_the_next_try_begins_anew(
     blobs = files(tmp_path, os.urandom(LARGE))
     [blob] = blobs
     root = tmp_path / "root"
-    assert ensure(agent, str(root), [], blobs.__getitem__) == Sent(0, 0)
+    assert send_missing(agent, str(root), [], blobs.__getitem__) == Sent(0, 0)
     (root / "blobs" / "parts").mkdir(0o700, parents=True)
     (root / "blobs" / "parts" / f"{blob.sha256}.part").write_bytes(bytes(LARGE // 2))
     with pytest.raises(HostFailed, match="arrived damaged"):
-        ensure(agent, str(root), [blob], blobs.__getitem__)
-    assert ensure(agent, str(root), [blob], blobs.__getitem__) == Sent(1, LARGE)
+        send_missing(agent, str(root), [blob], blobs.__getitem__)
+    assert send_missing(agent, str(root), [blob], blobs.__getitem__) == Sent(1, LARGE)
 
 
 @pytest.mark.parametrize(("first_ends", "second_gets"), [("whole", None), ("broken", LARGE // 2)])
@@ -219,9 +219,13 @@ def test_room_for_what_comes_afterwards_is_asked_for_before_anything_is_sent(
 ) -> None:
     blobs = files(tmp_path, b"small")
     with pytest.raises(HostFailed, match="not enough disk space"):
-        ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1 << 60, 1))
+        send_missing(
+            agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1 << 60, 1)
+        )
     with pytest.raises(HostFailed, match="not enough inodes"):
-        ensure(agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1, 1 << 60))
+        send_missing(
+            agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1, 1 << 60)
+        )
 
 
 HOSTILE = [

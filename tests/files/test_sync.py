@@ -17,7 +17,7 @@ from ipexctl.hosts.transport import Channel, LocalTransport
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.verbs.run import send_project
-from ipexctl.verbs.run.send_project import Project, always, check_sent, never, project_of, take
+from ipexctl.verbs.run.send_project import Project, always, always_no, check_sent, project_of, take
 
 NOBODY = {"XDG_CACHE_HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
 
@@ -30,7 +30,7 @@ def fill(folder: Path, files: dict[str, str]) -> Path:
 
 
 def taken(folder: Path, **more) -> send_project.Snapshot:
-    return take(Project(folder, **more), never, NOBODY)
+    return take(Project(folder, **more), always_no, NOBODY)
 
 
 def sent(folder: Path) -> list[str]:
@@ -120,20 +120,22 @@ def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
     fill(tmp_path, {**files, script: "", "other/x": ""})
     project = Project(tmp_path, "other", git=True)
     with pytest.raises(InputError) as e:
-        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
+        check_sent(take(project, always_no, NOBODY), f"../{script}", NOBODY)
     said = (e.value.what, e.value.why, e.value.hint)
     what = f"the script ../{script} is not sent to the hosts"
     assert said == (what, why.format(top=tmp_path), hint.format(top=tmp_path))
     if "!" in hint:
         with open(tmp_path / ".ipexctlignore", "a") as file:
             file.write(f"!{script}\n")
-        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
+        check_sent(take(project, always_no, NOBODY), f"../{script}", NOBODY)
 
 
 def test_what_git_leaves_out_for_this_user_and_this_clone_is_left_out(tmp_path: Path) -> None:
     fill(tmp_path, {".git/info/exclude": "local\n", "local": "", "mine.swp": "", "x": ""})
     config = fill(tmp_path / "config", {"git/ignore": "*.swp\n/config/\n"})
-    snapshot = take(Project(tmp_path, git=True), never, {**NOBODY, "XDG_CONFIG_HOME": str(config)})
+    snapshot = take(
+        Project(tmp_path, git=True), always_no, {**NOBODY, "XDG_CONFIG_HOME": str(config)}
+    )
     assert [f.path for f in snapshot.bundle.tree.files] == ["x"]
 
 
@@ -240,7 +242,7 @@ def test_a_large_folder_without_git_asks_first_and_names_what_makes_it_large(tmp
     assert asked == [f"{what}. Send it to the hosts?"]
     assert (e.value.what, e.value.exit_code) == (what, 2)
     assert ".ipexctlignore" in e.value.hint and "-y" in e.value.hint
-    for project, confirm in ((Project(tmp_path, git=True), never), (Project(tmp_path), always)):
+    for project, confirm in ((Project(tmp_path, git=True), always_no), (Project(tmp_path), always)):
         snapshot = take(project, confirm, NOBODY)
         assert (snapshot.bundle.tree.bytes, snapshot.notes) == (
             200_000_000, (f"a large folder: {what}",),
@@ -252,7 +254,7 @@ def test_too_many_files_without_git_are_refused_before_any_is_read(tmp_path: Pat
         os.mknod(tmp_path / f"f{i}")
         (tmp_path / f"f{i}").chmod(0)
     with pytest.raises(InputError, match=r"holds 5,001 files"):
-        take(Project(tmp_path), never, NOBODY)
+        take(Project(tmp_path), always_no, NOBODY)
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -427,11 +429,11 @@ def test_no_path_of_a_manifest_leaves_the_runs_folder(agent, tmp_path, tree) -> 
         def content(self, file: File) -> bytes:
             return b""
 
-    from ipexctl.hosts.folder_transfer import Bundle, bring
+    from ipexctl.hosts.folder_transfer import Bundle, send_folder
 
     tree = Tree(tree.folders, tuple(File(f.path, 0, EMPTY) for f in tree.files), tree.links)
     with pytest.raises(HostFailed, match=r"leaves the run's folder"):
-        bring(
+        send_folder(
             agent,
             Bundle(tree, Nothing()),
             {"root": str(tmp_path / "root"), "run_id": "run-1", "cwd": ""},

@@ -38,7 +38,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.core.run import launch_plan, mpi, run_events, run_state
     from ipexctl.core.settings_file import parse_settings
     from ipexctl.core.ssh import ssh_config
-    from ipexctl.core.ssh.host_certificates import objection, parse_certificate
+    from ipexctl.core.ssh.host_certificates import parse_certificate, why_invalid
     from ipexctl.core.ssh.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
     from ipexctl.core.stack import lock_file
     from ipexctl.core.stack.version_table import parse_table
@@ -114,7 +114,7 @@ def known_hosts(data: bytes) -> None:
         known.judge_certificate(names, BLOB, b"key")
     certificate = parse_certificate(data)
     if certificate:
-        objection(certificate, "node1", 1_700_000_000)
+        why_invalid(certificate, "node1", 1_700_000_000)
 
 
 def ssh_config_(data: bytes) -> None:
@@ -192,7 +192,7 @@ def _use(found: host_facts.Facts) -> None:
     run_all(two), recommend(two)
     core_pinning.numa_nodes(found.cpu)
     for ranks in (1, 3):
-        core_pinning.place(found, ranks), core_pinning.place(found, ranks, 1)
+        core_pinning.place_ranks(found, ranks), core_pinning.place_ranks(found, ranks, 1)
 
 
 def _changed(fdp: atheris.FuzzedDataProvider, good: Any, paths: list[tuple[Any, ...]]) -> Any:

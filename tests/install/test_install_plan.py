@@ -11,7 +11,7 @@ from ipexctl.core.model import Host, Recap
 from ipexctl.core.stack.version_table import Request
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
-from ipexctl.verbs.install.host_steps import would
+from ipexctl.verbs.install.host_steps import dry_run_recaps
 from ipexctl.verbs.install.install import install, plan_for
 from ipexctl.verbs.install.install_plan import HostInstall, Install, Plan, Progress, State, Work
 from tests.install.conftest import Shop
@@ -40,7 +40,7 @@ def test_what_a_host_gets_is_known_before_anything_is_changed(shop, asked):
     assert (part.builds, plan.to_send, plan.disk) == (True, plan.chosen.to_fetch, None)
     assert (plan.to_send > plan.chosen.lock.size, plan.folder) == (True, shop.work)  # and uv
     assert (shop.envs(), list(shop.work.iterdir())) == ([], [])
-    (recap,) = would(plan, agreed=True).values()
+    (recap,) = dry_run_recaps(plan, agreed=True).values()
     assert (recap.state, recap.detail) == (Recap.CHANGED, f"would become {plan.chosen.lock.key}")
 
 

@@ -21,7 +21,7 @@ from ipexctl.hosts import blob_relay
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.blob_carriers import Moved, Push
 from ipexctl.hosts.blob_relay import Relay
-from ipexctl.hosts.blob_store import Room, absent
+from ipexctl.hosts.blob_store import Room, missing_blobs
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import LabSpec
@@ -67,7 +67,7 @@ class Site:
         place.parent.mkdir(exist_ok=True)
         tell = lambda text, done, total: self.steps.append(f"{name}: {text}")  # noqa: E731
         moved = carrier.bring(self.agents[name], str(place), BLOBS, tell, Room())
-        assert absent(self.agents[name], str(place), BLOBS) == ()
+        assert missing_blobs(self.agents[name], str(place), BLOBS) == ()
         for blob, data in zip(BLOBS, CONTENTS, strict=True):
             there = place / "blobs" / "sha256" / blob.sha256[:2] / blob.sha256
             assert there.read_bytes() == data

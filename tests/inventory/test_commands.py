@@ -19,7 +19,7 @@ from ipexctl.cli import app
 from ipexctl.core.inventory import parse_hostfile
 from ipexctl.core.settings_file import Setting, parse_settings
 from ipexctl.errors import InputError
-from ipexctl.local.last_outcome import known, remember
+from ipexctl.local.last_outcome import last_states, remember
 from ipexctl.local.settings import defaults, load
 from ipexctl.verbs.init import offered
 from tests.cli import ipexctl
@@ -285,14 +285,14 @@ def test_the_last_states_are_kept_per_hostfile(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     one = parse_hostfile("a\nb\nc\n", str(tmp_path / "one"))
     two = parse_hostfile("a\n", str(tmp_path / "two"))
-    assert known(one) == {"healthy": None, "last-failed": None}
+    assert last_states(one) == {"healthy": None, "last-failed": None}
     remember(one, {"a": "ok", "b": "warn", "c": "unreachable"})
-    assert known(one) == {"healthy": {"a", "b"}, "last-failed": {"c"}}
+    assert last_states(one) == {"healthy": {"a", "b"}, "last-failed": {"c"}}
     remember(one, {"a": "failed", "b": "changed"}, "install")
-    assert known(one) == {"healthy": {"a", "b"}, "last-failed": {"a"}}
+    assert last_states(one) == {"healthy": {"a", "b"}, "last-failed": {"a"}}
     remember(one, {"c": "ok"})
-    assert known(one) == {"healthy": {"a", "b", "c"}, "last-failed": frozenset()}
-    assert known(two) == {"healthy": None, "last-failed": None}
+    assert last_states(one) == {"healthy": {"a", "b", "c"}, "last-failed": frozenset()}
+    assert last_states(two) == {"healthy": None, "last-failed": None}
     file = tmp_path / "state" / "ipexctl" / "last.json"
     assert (file.stat().st_mode & 0o777, [p.name for p in file.parent.iterdir()]) == (
         0o600,
@@ -306,9 +306,9 @@ def test_a_broken_state_file_is_as_none(monkeypatch, tmp_path, text):
     (tmp_path / "ipexctl").mkdir()
     (tmp_path / "ipexctl" / "last.json").write_text(text)
     hosts = parse_hostfile("a\n", "hf")
-    assert known(hosts)["healthy"] is None
+    assert last_states(hosts)["healthy"] is None
     remember(hosts, {"a": "ok"})
-    assert known(hosts)["healthy"] == {"a"}
+    assert last_states(hosts)["healthy"] == {"a"}
 
 
 # --- init ----------------------------------------------------------------------------------------

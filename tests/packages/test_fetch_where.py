@@ -13,7 +13,7 @@ from ipexctl.core.model import Blob
 from ipexctl.core.stack.fetch_policy import Fetch, decide, seconds
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.blob_carriers import SAMPLE, Fetching, Moved, Push, draw, samples
+from ipexctl.hosts.blob_carriers import SAMPLE, Fetching, Moved, Push, download_from_host, samples
 from ipexctl.hosts.blob_store import Room, Store
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.packages.index_logins import Logins
@@ -161,7 +161,7 @@ def test_what_a_host_has_is_drawn_from_it_on_from_what_is_here(
     store = Store(tmp_path / "store")
     (store.folder / "parts").mkdir(parents=True)
     (store.folder / "parts" / f"{BLOB.sha256}.download").write_bytes(CONTENT[:CUT])
-    came = draw(agent, str(tmp_path / "root"), BLOB, store, lambda n: None)
+    came = download_from_host(agent, str(tmp_path / "root"), BLOB, store, lambda n: None)
     assert (came, store.path(BLOB).read_bytes() == CONTENT) == (len(CONTENT) - CUT, True)
 
 

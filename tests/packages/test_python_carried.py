@@ -32,7 +32,7 @@ from ipexctl.hosts.agent import connect
 from ipexctl.hosts.blob_store import Store
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local.shipped_tables import table
-from ipexctl.packages.cpython_builds import Wanted, carried
+from ipexctl.packages.cpython_builds import Wanted, find_build
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.wheel_fetch import Fetcher
 from ipexctl.remote.failure import Failure
@@ -191,11 +191,11 @@ def test_a_folder_gives_the_newest_that_is_wanted(
     (tmp_path / f"cpython-3.1.0-linux-{ARCH}-gnu").mkdir()
     (tmp_path / f"cpython-{minor}.99-linux-riscv64-gnu").mkdir()
     with pytest.raises(InputError) as several:
-        carried(str(tmp_path), Wanted(ARCH), fetcher, os.environ)
+        find_build(str(tmp_path), Wanted(ARCH), fetcher, os.environ)
     assert several.value.hint.startswith("--python 3.11")
-    found = carried(str(tmp_path), Wanted(ARCH, minor), fetcher, os.environ)
+    found = find_build(str(tmp_path), Wanted(ARCH, minor), fetcher, os.environ)
     assert (found.version, found.file) == (version, f"cpython-{version}-{ARCH}.tar.gz")
-    again = carried(str(unpacked), Wanted(ARCH, minor), fetcher, os.environ)
+    again = find_build(str(unpacked), Wanted(ARCH, minor), fetcher, os.environ)
     assert again == found  # the same tree gives the same bytes
 
 
@@ -229,7 +229,7 @@ def test_a_mirror_is_asked_for_the_name_that_uv_knows(
 ) -> None:
     url, asked = mirror
     minor = ".".join(archive.name.removeprefix("cpython-").split(".")[:2])
-    found = carried(url, Wanted(ARCH, minor), fetcher, os.environ)
+    found = find_build(url, Wanted(ARCH, minor), fetcher, os.environ)
     assert found.sha256 == digest(archive)
     (path,) = asked
     name = rf"cpython-({minor}\.\d+)%2B\d+-{ARCH}-unknown-linux-gnu-install_only.*\.tar\.gz"
@@ -237,7 +237,7 @@ def test_a_mirror_is_asked_for_the_name_that_uv_knows(
     assert said and said[1] == found.version  # the archive itself tells no patch number
     assert fetcher.fetched == archive.stat().st_size
     with pytest.raises(InputError, match="has many Pythons"):
-        carried(url, Wanted(ARCH), fetcher, os.environ)
+        find_build(url, Wanted(ARCH), fetcher, os.environ)
 
 
 def test_a_mirrors_login_is_used_and_not_told(
@@ -245,14 +245,14 @@ def test_a_mirrors_login_is_used_and_not_told(
 ) -> None:
     url = mirror[0].replace("://", "://me:secret@")
     minor = ".".join(archive.name.removeprefix("cpython-").split(".")[:2])
-    assert carried(url, Wanted(ARCH, minor), fetcher, os.environ).sha256 == digest(archive)
+    assert find_build(url, Wanted(ARCH, minor), fetcher, os.environ).sha256 == digest(archive)
     other = "aarch64" if ARCH == "x86_64" else "x86_64"
     for asked, wanted, said in (
         (url, Wanted(ARCH), f"{mirror[0]} has many Pythons"),
         (f"{url}/{archive.name}", Wanted(other), f"{mirror[0]}/{archive.name} is CPython"),
     ):
         with pytest.raises(InputError) as refused:
-            carried(asked, wanted, fetcher, os.environ)
+            find_build(asked, wanted, fetcher, os.environ)
         assert refused.value.what.startswith(said)
 
 
@@ -260,10 +260,10 @@ def test_an_address_is_fetched_and_its_sha256_counts(
     archive: Path, fetcher: Fetcher, mirror: tuple[str, list[str]]
 ) -> None:
     url = f"{mirror[0]}/{archive.name}"
-    found = carried(f"{url}#sha256={digest(archive)}", Wanted(ARCH), fetcher, os.environ)
+    found = find_build(f"{url}#sha256={digest(archive)}", Wanted(ARCH), fetcher, os.environ)
     assert found.sha256 == digest(archive)
     with pytest.raises(InputError, match="has not the content"):
-        carried(f"{url}#sha256={'0' * 64}", Wanted(ARCH), fetcher, os.environ)
+        find_build(f"{url}#sha256={'0' * 64}", Wanted(ARCH), fetcher, os.environ)
 
 
 def test_another_version_or_architecture_is_refused_with_both(
@@ -272,7 +272,7 @@ def test_another_version_or_architecture_is_refused_with_both(
     other = "aarch64" if ARCH == "x86_64" else "x86_64"
     for wanted, said in ((Wanted(other), f"needed is for {other}"), (Wanted(ARCH, "3.2"), "3.2 ")):
         with pytest.raises(InputError) as refused:
-            carried(str(archive), wanted, fetcher, os.environ)
+            find_build(str(archive), wanted, fetcher, os.environ)
         assert said in refused.value.what
 
 
@@ -296,7 +296,7 @@ def test_what_is_no_python_is_refused(tmp_path: Path, fetcher: Fetcher) -> None:
         (tmp_path / "gone", "there is no"),
     ):
         with pytest.raises(InputError) as refused:
-            carried(str(path), Wanted(ARCH), fetcher, os.environ)
+            find_build(str(path), Wanted(ARCH), fetcher, os.environ)
         assert said in refused.value.what
 
 

@@ -129,7 +129,9 @@ def test_no_rank_has_more_than_one_core_more_than_another(host, ranks):
     ]
     nodes = core_pinning.by_node(host.cpu)
     by_node = (
-        ranks <= sum(map(len, nodes)) and core_pinning.alike(nodes) and ranks % len(nodes) == 0
+        ranks <= sum(map(len, nodes))
+        and core_pinning.similar_sizes(nodes)
+        and ranks % len(nodes) == 0
     )
     assert max(sizes) - min(sizes) <= (max(map(len, nodes)) // 4 + 1 if by_node else 1)
 

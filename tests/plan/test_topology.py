@@ -3,16 +3,16 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.core.model import Cpu, CpuFacts
-from ipexctl.core.plan.core_pinning import cores, default_ranks, numa_nodes, place
+from ipexctl.core.plan.core_pinning import cores, default_ranks, numa_nodes, place_ranks
 from tests.made import cpu, facts
 
 
 def pin(machine: CpuFacts, ranks: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(part.cpus for part in place(facts(cpus=machine), ranks).parts)
+    return tuple(part.cpus for part in place_ranks(facts(cpus=machine), ranks).parts)
 
 
 def threads(machine: CpuFacts, ranks: int) -> int | None:
-    return place(facts(cpus=machine), ranks).threads
+    return place_ranks(facts(cpus=machine), ranks).threads
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_quota_fills_no_more_nodes_than_it_takes(quota, nodes, expected):
 )
 def test_threads_do_not_exceed_the_quota(quota, ranks, workers, expected):
     machine = facts(cpus=replace(cpu(cores=8), quota=quota))
-    assert place(machine, ranks, workers).threads == expected
+    assert place_ranks(machine, ranks, workers).threads == expected
 
 
 def test_threads_of_one_core_in_two_nodes_stay_one_core():

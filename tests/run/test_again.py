@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ipexctl.core.plan.rank_share import fitting
-from ipexctl.core.quoting import pasted
+from ipexctl.core.quoting import quote_for_pasting
 from ipexctl.core.run.launch_plan import Node, RunRequest, share_out
 from ipexctl.core.run.retry_command import Typed, command
 from tests.made import facts, host, prepared
@@ -79,7 +79,7 @@ def test_hosts_hold_what_a_run_on_them_would_not_be_refused_for(slots, n, ppn, f
 @example(["\x1b[31m'\\", "a\nb", "\udcff", "0\x1b0", "$(id)", "ü'\u202e"])
 @settings(max_examples=30, deadline=None)
 def test_pasted_into_bash_it_is_the_same_words_and_a_terminal_obeys_none(words):
-    line = pasted(tuple(words))
+    line = quote_for_pasting(tuple(words))
     assert not [c for c in line if unicodedata.category(c)[0] == "C"]
     argv = ["bash", "-c", f"set -- {line}; printf '%s\\0' \"$@\"" if words else ":"]
     said = subprocess.run(argv, capture_output=True, check=True).stdout

@@ -257,7 +257,7 @@ def test_the_variables_of_a_moved_prefix_and_of_the_hosts_own_mpi(found, variabl
 
 @pytest.mark.parametrize("word", mpi.WORDS)
 def test_the_lock_remembers_what_was_asked_for(word):
-    assert mpi.word_of(mpi.wanted(word, "impi-rt<2021.19")) == word
+    assert mpi.word_of(mpi.mpi_requirement(word, "impi-rt<2021.19")) == word
 
 
 def test_what_ssh_said_first_is_kept_above_the_last_lines():
@@ -267,5 +267,5 @@ def test_what_ssh_said_first_is_kept_above_the_last_lines():
     ]
     tail: list[str] = []
     for line in [*said, *(f"page {i}" for i in range(50)), ""]:
-        tail = mpi.kept(tail, [line])
+        tail = mpi.output_tail(tail, [line])
     assert tail == [*said, *(f"page {i}" for i in range(30, 50))]

@@ -18,7 +18,7 @@ from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
 from ipexctl.verbs.run import preflight as verb
 from ipexctl.verbs.run.script_sources import read_sources
-from ipexctl.verbs.run.send_project import Project, never, take
+from ipexctl.verbs.run.send_project import Project, always_no, take
 from tests import made
 from tests.checks.hosts import GIB, MIB, ROWS, clean, part
 
@@ -79,7 +79,7 @@ def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     node = Node(made.host("node01"), clean(), made.prepared())
     plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
     (tmp_path / "t.py").write_text("import transformers\n")
-    files = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/nonexistent"})
+    files = take(Project(tmp_path), always_no, {"XDG_CACHE_HOME": "/nonexistent"})
     said: list[str] = []
     verb.review_script(argv, read_sources(tmp_path, "", argv), plan, files, [node], said.append)
     assert said == []

@@ -15,7 +15,7 @@ from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, InputError, Unreachable
 from ipexctl.hosts.agent import Agent, Reply, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.run.fetch_outputs import Wish, bring, check_patterns, from_the_top
+from ipexctl.verbs.run.fetch_outputs import Wish, check_patterns, fetch_outputs, from_the_top
 
 RUN = "20261120-122117-df9ddb"
 FILES = (
@@ -178,7 +178,7 @@ def brought(agent: Agent, tmp_path: Path) -> Callable[..., list[object]]:
             (work / name).write_text(name)
         wish = Wish((pattern,), RUN, {"here": str(tmp_path)}, "here")
         losing: Any = Losing(agent, event)
-        words = bring({agent.host: losing}, wish, folder, lambda text: None)
+        words = fetch_outputs({agent.host: losing}, wish, folder, lambda text: None)
         found = {p.name: p.read_text() for p in (folder / "outputs").rglob("*")}
         return [words[0].replace(f"{os.path.relpath(folder)}/", ""), *words[1:], found]
 

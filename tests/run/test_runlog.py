@@ -12,8 +12,8 @@ from ipexctl.core.run.run_state import (
     RunState,
     clean,
     ended,
-    plain,
-    unmarked,
+    without_colour,
+    without_rank_prefix,
 )
 from tests.made import facts, host, prepared
 
@@ -98,7 +98,7 @@ def test_no_line_is_too_long_or_has_a_piece_of_a_colour_in_it(before, words, ste
         at += step
     out += lines.end()
     assert max(map(len, out)) <= MAX_LINE
-    assert [t for t in out if not plain(t).isprintable()] == []
+    assert [t for t in out if not without_colour(t).isprintable()] == []
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
@@ -106,7 +106,7 @@ def test_no_line_is_too_long_or_has_a_piece_of_a_colour_in_it(before, words, ste
 def test_a_long_line_is_cut_beside_a_colour_and_beside_a_letter(before, end):
     lines = Lines()
     out = lines.feed(("x" * before + RED + "你" + OFF + "x" * MAX_LINE + end).encode())
-    assert plain("".join([*out, *lines.end()])) == "x" * before + "你" + "x" * MAX_LINE
+    assert without_colour("".join([*out, *lines.end()])) == "x" * before + "你" + "x" * MAX_LINE
 
 
 def test_the_first_rank_to_fail_is_the_cause_and_the_others_are_victims():
@@ -333,4 +333,4 @@ def test_the_end_of_mpis_programs_names_the_signal(code, words):
 
 def test_torchs_mark_before_a_traceback_is_taken_off():
     lines = ["[rank12]: MemoryError", "[rank]: x", "a [rank1]: b"]
-    assert [unmarked(t) for t in lines] == ["MemoryError", "[rank]: x", "a [rank1]: b"]
+    assert [without_rank_prefix(t) for t in lines] == ["MemoryError", "[rank]: x", "a [rank1]: b"]

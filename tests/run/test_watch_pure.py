@@ -17,10 +17,10 @@ from ipexctl.core.run.outcome import (
     HostEnd,
     Load,
     RunResult,
-    alike,
     first_cause,
     kept_plan,
     known_cause,
+    same_endings,
     slowest,
 )
 from ipexctl.core.run.run_events import Sample
@@ -152,8 +152,8 @@ def test_a_killed_rank_is_the_cause_without_a_word_unless_we_killed_it(ends, tai
 def test_ranks_that_say_the_same_are_alike_whatever_their_numbers():
     tails = {0: ["rank 0: no file /data/1", ""], 1: ["rank 1: no file /data/2"], 2: ["rank 2: x"]}
     again = RankEnd(2, "n0", 1)
-    assert alike(A, [A, B, again], tails) == (B,)
-    assert alike(A, [A, B], {0: ["", " "], 1: [""]}) == ()
+    assert same_endings(A, [A, B, again], tails) == (B,)
+    assert same_endings(A, [A, B], {0: ["", " "], 1: [""]}) == ()
 
 
 def test_the_slowest_rank_is_measured_by_its_own_clock():

@@ -171,7 +171,7 @@ def test_when_the_one_that_makes_it_fails_another_host_takes_over(
 
     def bring(agent: Agent) -> int | str:
         try:
-            return folder_transfer.bring(agent, bundle, asked, module=module).sent
+            return folder_transfer.send_folder(agent, bundle, asked, module=module).sent
         except InputError as e:
             return e.what
 

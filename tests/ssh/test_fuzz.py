@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ipexctl.core.facts import host_facts
 from ipexctl.core.model import Host
-from ipexctl.core.ssh.host_certificates import objection, parse_certificate
+from ipexctl.core.ssh.host_certificates import parse_certificate, why_invalid
 from ipexctl.core.ssh.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
 from ipexctl.core.ssh.ssh_config import (
     Me,
@@ -272,7 +272,7 @@ def test_a_certificate_of_any_bytes_is_read_or_refused(data, cut):
     for blob in (data, struct.pack(">I", len(name)) + name + data[:cut]):
         cert = parse_certificate(blob)
         if cert:
-            objection(cert, "node1", 0.0)
+            why_invalid(cert, "node1", 0.0)
 
 
 @SOME

@@ -24,7 +24,7 @@ from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.terminal import _connection_class
 from ipexctl.hosts.target import Target
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.verbs.shell import find, narrowed, remote_line
+from ipexctl.verbs.shell import find, remote_line, target_of_host
 from tests.ssh.conftest import keygen
 
 PATIENCE = 90.0
@@ -290,10 +290,10 @@ def test_a_name_that_is_not_in_the_hostfile_is_told(tmp_path):
 def test_the_hostfile_of_the_settings_counts_if_it_has_the_host(tmp_path):
     (tmp_path / "hosts").write_text("there port=2222 user=me\nelsewhere\n")
     target = Target(tmp_path / "hosts", (), None, 1)
-    assert find(narrowed(target, "there"), "there").port == 2222
-    assert narrowed(target, "new").hosts == ("new",)
-    assert find(narrowed(target, "new"), "new").port == 0
-    assert find(narrowed(Target(None, (), None, 1), "new"), "new").name == "new"
+    assert find(target_of_host(target, "there"), "there").port == 2222
+    assert target_of_host(target, "new").hosts == ("new",)
+    assert find(target_of_host(target, "new"), "new").port == 0
+    assert find(target_of_host(Target(None, (), None, 1), "new"), "new").name == "new"
 
 
 def test_a_shell_is_for_one_host():

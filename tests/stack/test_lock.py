@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.stack.lock_file import Lock, Package, parse, render, serves
+from ipexctl.core.stack.lock_file import Lock, Package, fits_choice, parse, render
 from ipexctl.errors import InputError
 
 TORCH = Package("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
@@ -61,8 +61,8 @@ def test_the_name_is_sixteen_hex_digits() -> None:
 
 
 def test_a_lock_is_for_its_request_whatever_was_resolved() -> None:
-    assert serves(LOCK, replace(LOCK, packages=()))
-    assert not serves(LOCK, replace(LOCK, mpi=""))
+    assert fits_choice(LOCK, replace(LOCK, packages=()))
+    assert not fits_choice(LOCK, replace(LOCK, mpi=""))
 
 
 HOSTS = [
@@ -77,7 +77,7 @@ HOSTS = [
 def test_a_lock_serves_hosts_that_are_no_older_than_those_it_was_made_for(
     platform: str, loads: bool
 ) -> None:
-    assert serves(LOCK, replace(LOCK, platform=platform)) is loads
+    assert fits_choice(LOCK, replace(LOCK, platform=platform)) is loads
 
 
 TOLD = replace(

@@ -37,7 +37,7 @@ def variable(facts: Facts, name: str) -> str:
     return facts.software.variables.get(name, "") if facts.software else ""
 
 
-def missing(facts: Facts, name: str) -> list[str]:
+def missing_paths(facts: Facts, name: str) -> list[str]:
     """The paths that the variable names and the host does not have."""
     return [path for n, path in facts.software.missing if n == name] if facts.software else []
 
@@ -53,7 +53,7 @@ def missing(facts: Facts, name: str) -> list[str]:
 )
 @by_hand
 def preload(facts: Facts) -> Sight | None:
-    gone = missing(facts, "LD_PRELOAD")
+    gone = missing_paths(facts, "LD_PRELOAD")
     return Sight(", ".join(gone)) if gone else None
 
 

@@ -52,7 +52,7 @@ def groups(
     return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
-def told(found: dict[Hashable, list[str]], unit: str = "") -> str:
+def hosts_by_value(found: dict[Hashable, list[str]], unit: str = "") -> str:
     """amx on node[01-03]; avx2 on node04"""
     return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from ipexctl.core.checks.cluster import Cluster, groups, told
+from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo
 from ipexctl.core.facts.host_facts import loopback, peer_address
@@ -107,7 +107,7 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
 )
 def mtu(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, lambda f: nic.mtu if (nic := _peer_nic(f)) else None)
-    return Sight(told(found)) if len(found) > 1 else None
+    return Sight(hosts_by_value(found)) if len(found) > 1 else None
 
 
 @host_check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ipexctl.core.checks.account_environment import BY_HAND, by_hand, variable
-from ipexctl.core.checks.cluster import Cluster, groups, told
+from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.checks.software_stack import ALL, CCL, INSTALL, PROVED, REINSTALL, pip
 from ipexctl.core.doctor.suggested_fix import Shell, command, do
@@ -154,7 +154,7 @@ def different_mpis(cluster: Cluster) -> Sight | None:
     found = groups(hosts, lambda f: str(mpi) if (mpi := _first(f)) else "none")
     own = all(f.software and f.software.used for f in hosts)
     level = Severity.NOTE if own else Severity.WARN
-    return Sight(told(found), severity=level) if len(found) > 1 else None
+    return Sight(hosts_by_value(found), severity=level) if len(found) > 1 else None
 
 
 @cluster_check(
@@ -170,7 +170,7 @@ def different_mpis(cluster: Cluster) -> Sight | None:
 def different_paths(cluster: Cluster) -> Sight | None:
     hosts = [f for f in cluster.hosts if f.software and f.software.used]
     found = groups(hosts, lambda f: f"{f.disk.root}/current")
-    return Sight(told(found)) if len(found) > 1 else None
+    return Sight(hosts_by_value(found)) if len(found) > 1 else None
 
 
 @host_check(

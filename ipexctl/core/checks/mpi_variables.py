@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ipexctl.core.checks.account_environment import BY_HAND, by_hand, missing, variable
+from ipexctl.core.checks.account_environment import BY_HAND, by_hand, missing_paths, variable
 from ipexctl.core.checks.interfaces import SEE_ADDRESSES
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.checks.software_stack import CCL, INSTALL, IPEX
@@ -69,7 +69,7 @@ def dangling(facts: Facts) -> Sight | None:
     found = [
         f"{name}={path}"
         for name in ("I_MPI_ROOT", "CCL_ROOT", "FI_PROVIDER_PATH")
-        for path in missing(facts, name)
+        for path in missing_paths(facts, name)
         if path != "/usr/lib64/libfabric"  # Intel's own script puts it there on every host
     ]
     return Sight(", ".join(found)) if found else None

@@ -76,7 +76,7 @@ def contradictory(facts: Facts) -> Sight | None:
 )
 def unequal_nodes(facts: Facts) -> Sight | None:
     nodes = core_pinning.by_node(facts.cpu)
-    if not nodes or core_pinning.alike(nodes):
+    if not nodes or core_pinning.similar_sizes(nodes):
         return None
     return Sight(f"{', '.join(str(len(cores)) for cores in nodes)} cores")
 

@@ -9,7 +9,7 @@ from ipexctl.core.checks.registry import Sight, cluster_check
 from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, ipexctl
 from ipexctl.core.facts import isa
 from ipexctl.core.facts.host_facts import peer_address
-from ipexctl.core.facts.measurements import HostBench, Link, middle, onednn_level
+from ipexctl.core.facts.measurements import HostBench, Link, median, onednn_level
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Severity
 
@@ -48,7 +48,7 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
             known = [(h, v) for h in equal if (v := value(h))]
             if len(known) < EQUALS:
                 continue
-            usual = middle(v for _, v in known)
+            usual = median(v for _, v in known)
             for h, v in known:
                 if v < SLOW * usual:
                     evidence = f"{what} {v:.0f} {unit}, {usual:.0f} in the middle of {len(known)}"
@@ -124,7 +124,7 @@ def slow_link(cluster: Cluster) -> list[Sight]:
     good = [(link, link.rate) for link in cluster.measured.links if link.rate]
     if not good:
         return []
-    usual = middle(rate for _, rate in good)
+    usual = median(rate for _, rate in good)
     beside = min(SLOW_BESIDE * usual, FAST_LINK) if len(good) >= EQUALS else 0.0
     limit = max(SLOW_LINK, beside)
     slow = [(link, rate) for link, rate in good if rate < limit]

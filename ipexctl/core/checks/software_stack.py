@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from packaging.version import InvalidVersion, Version
 
-from ipexctl.core.checks.cluster import Cluster, groups, told
+from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Command, command, do, ipexctl
 from ipexctl.core.facts.software_facts import Prefix, SoftwareFacts
@@ -332,7 +332,7 @@ def by_hand(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
     if not current or not current.changed:
         return None
-    return Sight(f"{package_changes.told(current.changed)}, in {current.prefix}")
+    return Sight(f"{package_changes.describe_changes(current.changed)}, in {current.prefix}")
 
 
 @host_check(
@@ -389,7 +389,7 @@ def drift(cluster: Cluster) -> Iterator[Sight]:
         if len(found) > 1:
             grave = name in ("python", "torch", IPEX, CCL, "impi-rt")
             level = Severity.FAIL if grave else Severity.WARN
-            yield Sight(f"{name}: {told(found)}", severity=level)
+            yield Sight(f"{name}: {hosts_by_value(found)}", severity=level)
 
 
 def _of_used(facts: Facts, name: str) -> str:

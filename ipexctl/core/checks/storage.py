@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, size, told
+from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, hosts_by_value, size
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo
 from ipexctl.core.model import DiskFacts, Facts, Severity
@@ -247,7 +247,7 @@ def home_not_writable(facts: Facts) -> Sight | None:
 def shared_root(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, lambda f: _on_server(f.disk))
     same = {server: names for server, names in found.items() if len(names) > 1}
-    return Sight(told(same)) if same else None
+    return Sight(hosts_by_value(same)) if same else None
 
 
 @cluster_check(
@@ -261,7 +261,7 @@ def shared_root(cluster: Cluster) -> Sight | None:
 def mixed_homes(cluster: Cluster) -> Sight | None:
     known = [f for f in cluster.hosts if f.home_disk and f.home_disk.filesystem]
     found = groups(known, lambda f: _server(f.home_disk) or "a local disk")
-    return Sight(told(found)) if len(found) > 1 else None
+    return Sight(hosts_by_value(found)) if len(found) > 1 else None
 
 
 def network_fs(disk: DiskFacts) -> bool:

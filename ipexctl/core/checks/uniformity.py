@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ipexctl.core.checks.cluster import Cluster, groups, size, told
+from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value, size
 from ipexctl.core.checks.cpu_frequency import FASTEST
 from ipexctl.core.checks.memory import HUGE_PAGES
 from ipexctl.core.checks.registry import Sight, cluster_check
@@ -73,7 +73,9 @@ def common_python(cluster: Cluster) -> Sight | None:
         return None
     hosts = [f for f in cluster.hosts if f.host in usable]
     return Sight(
-        told(groups(hosts, lambda f: ", ".join(f"{a}.{b}" for a, b in sorted(usable[f.host]))))
+        hosts_by_value(
+            groups(hosts, lambda f: ", ".join(f"{a}.{b}" for a, b in sorted(usable[f.host])))
+        )
     )
 
 
@@ -158,7 +160,9 @@ def same_memory(cluster: Cluster) -> Sight | None:
     if not known or max(known) <= 1.1 * min(known):
         return None
     found = groups(cluster.hosts, lambda f: size(f.mem.total) if f.mem.total else None)
-    return Sight(told(found), severity=Severity.WARN if max(known) > 2 * min(known) else None)
+    return Sight(
+        hosts_by_value(found), severity=Severity.WARN if max(known) > 2 * min(known) else None
+    )
 
 
 @cluster_check(
@@ -200,7 +204,7 @@ def same_user(cluster: Cluster) -> Sight | None:
     shared = [f for f in cluster.hosts if f.home_disk and network_fs(f.home_disk)]
     ids = groups(shared, lambda f: f.uid)
     if len(ids) > 1:
-        return Sight("user ids: " + told(ids), severity=Severity.WARN)
+        return Sight("user ids: " + hosts_by_value(ids), severity=Severity.WARN)
     return _differs(groups(cluster.hosts, lambda f: f.user))
 
 
@@ -227,4 +231,4 @@ def _threads(facts: Facts) -> int | None:
 def _differs(
     found: dict[Hashable, list[str]], unit: str = "", severity: Severity | None = None
 ) -> Sight | None:
-    return Sight(told(found, unit), severity=severity) if len(found) > 1 else None
+    return Sight(hosts_by_value(found, unit), severity=severity) if len(found) > 1 else None

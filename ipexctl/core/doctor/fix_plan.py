@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.facts.host_facts import plain, whole
+from ipexctl.core.facts.host_facts import count_or_none, plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, Severity
 
@@ -56,7 +56,7 @@ def done(host: str, raw: Mapping[str, Any]) -> Done:
 def _changes(rows: Any) -> Iterable[Change]:
     for row in rows[:MOST] if isinstance(rows, list) else []:
         if isinstance(row, Mapping) and isinstance(row.get("key"), str):
-            size = whole(row.get("size")) or 0
+            size = count_or_none(row.get("size")) or 0
             yield Change(row["key"], plain(row.get("what")), plain(row.get("undo")), size)
 
 

@@ -49,7 +49,7 @@ def _kind(facts: Facts) -> object:
     """Equal for hosts that get the same advice."""
     cpu = facts.cpu
     ranks = core_pinning.default_ranks(cpu)
-    shape = ranks, core_pinning.place(facts, ranks).threads, len(core_pinning.cores(cpu))
+    shape = ranks, core_pinning.place_ranks(facts, ranks).threads, len(core_pinning.cores(cpu))
     minors = frozenset(p.version[:2] for p in facts.pythons)
     system = facts.libc, minors, facts.agent
     return cpu.arch, isa.level(cpu), processors.processor(cpu).name, shape, system
@@ -70,7 +70,7 @@ def _recommendation(
         python=row.python_text if row else "",
         dtype="bf16" if isa.bf16(first.cpu) else "fp32",
         ranks=ranks,
-        threads=core_pinning.place(first, ranks).threads or 1,
+        threads=core_pinning.place_ranks(first, ranks).threads or 1,
         why=tuple([*reasons, row.reason] if row else reasons),
         verdict="; ".join(_verdict(first, chosen)),
     )
@@ -127,7 +127,7 @@ def _ranks_reason(facts: Facts) -> str:
 
 def _threads_reason(facts: Facts) -> str:
     cpu = facts.cpu
-    places = core_pinning.place(facts, core_pinning.default_ranks(cpu))
+    places = core_pinning.place_ranks(facts, core_pinning.default_ranks(cpu))
     text = f"{places.threads or 1} threads per rank"
     if places.capped:
         return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"

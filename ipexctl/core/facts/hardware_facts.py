@@ -6,15 +6,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ipexctl.core.model import Cpu, CpuFacts, DiskFacts, MemFacts, Node, Python
-from ipexctl.core.values import MOST, listed, plain, truth, whole
+from ipexctl.core.values import MOST, count_or_none, listed, plain, truth
 
 
 def cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
     node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
     cpus = []
     for row in listed(raw.get("cpus")):
-        if isinstance(row, list) and len(row) == 3 and (number := whole(row[0])) is not None:
-            cpus.append(Cpu(number, whole(row[1]), whole(row[2]), node_of.get(number)))
+        if (
+            isinstance(row, list)
+            and len(row) == 3
+            and (number := count_or_none(row[0])) is not None
+        ):
+            cpus.append(
+                Cpu(number, count_or_none(row[1]), count_or_none(row[2]), node_of.get(number))
+            )
     quota = raw.get("quota")
     return CpuFacts(
         arch=plain(raw.get("arch")),
@@ -55,28 +61,28 @@ def nodes(raw: Any) -> tuple[Node, ...]:
     """
     found, seen = [], set[int]()
     for row in listed(raw):
-        if not isinstance(row, list) or len(row) != 4 or (number := whole(row[0])) is None:
+        if not isinstance(row, list) or len(row) != 4 or (number := count_or_none(row[0])) is None:
             return ()
         cpus = cpu_list(row[1])
         if seen & set(cpus) or len(seen) + len(cpus) > MOST:
             return ()
         seen |= set(cpus)
-        found.append(Node(number, cpus, whole(row[2]), whole(row[3])))
+        found.append(Node(number, cpus, count_or_none(row[2]), count_or_none(row[3])))
     return tuple(found)
 
 
 def mem(raw: Mapping[str, Any]) -> MemFacts:
     return MemFacts(
-        total=whole(raw.get("total")),
-        available=whole(raw.get("available")),
-        swap_total=whole(raw.get("swap_total")),
-        shm_total=whole(raw.get("shm_total")),
-        shm_free=whole(raw.get("shm_free")),
-        limit=whole(raw.get("limit")),
-        swap_free=whole(raw.get("swap_free")),
-        commit_limit=whole(raw.get("commit_limit")),
-        committed=whole(raw.get("committed")),
-        huge=whole(raw.get("huge")),
+        total=count_or_none(raw.get("total")),
+        available=count_or_none(raw.get("available")),
+        swap_total=count_or_none(raw.get("swap_total")),
+        shm_total=count_or_none(raw.get("shm_total")),
+        shm_free=count_or_none(raw.get("shm_free")),
+        limit=count_or_none(raw.get("limit")),
+        swap_free=count_or_none(raw.get("swap_free")),
+        commit_limit=count_or_none(raw.get("commit_limit")),
+        committed=count_or_none(raw.get("committed")),
+        huge=count_or_none(raw.get("huge")),
         shm_there=truth(raw.get("shm_there")),
         shm_writable=truth(raw.get("shm_writable")),
         shm_noexec=truth(raw.get("shm_noexec")),
@@ -87,13 +93,13 @@ def disk(raw: Mapping[str, Any]) -> DiskFacts:
     return DiskFacts(
         root=plain(raw.get("root")),
         real=plain(raw.get("real")),
-        free=whole(raw.get("free")),
-        free_inodes=whole(raw.get("free_inodes")),
+        free=count_or_none(raw.get("free")),
+        free_inodes=count_or_none(raw.get("free_inodes")),
         filesystem=plain(raw.get("filesystem")),
         noexec=truth(raw.get("noexec")),
         writable=truth(raw.get("writable")),
         there=truth(raw.get("exists")),
-        total=whole(raw.get("total")),
+        total=count_or_none(raw.get("total")),
         source=plain(raw.get("source")),
         point=plain(raw.get("point")),
         quota=truth(raw.get("quota")),
@@ -103,7 +109,7 @@ def disk(raw: Mapping[str, Any]) -> DiskFacts:
 def python(raw: Any) -> Python | None:
     if not isinstance(raw, Mapping):
         return None
-    version = tuple(n for n in map(whole, listed(raw.get("version"))) if n is not None)
+    version = tuple(n for n in map(count_or_none, listed(raw.get("version"))) if n is not None)
     path = plain(raw.get("path"))
     if not path.startswith("/") or not 2 <= len(version) <= 3:
         return None
@@ -127,13 +133,13 @@ def cpu_list(text: Any) -> tuple[int, ...]:
 
 def int_of(text: Any) -> int | None:
     if isinstance(text, int):
-        return whole(text)
+        return count_or_none(text)
     text = plain(text, 40)
     try:
-        return whole(int(text, 16 if text.startswith("0x") else 10))
+        return count_or_none(int(text, 16 if text.startswith("0x") else 10))
     except ValueError:
         return None
 
 
 def _numbers(raw: Any) -> tuple[int, ...]:
-    return tuple(n for n in map(whole, listed(raw)) if n is not None)
+    return tuple(n for n in map(count_or_none, listed(raw)) if n is not None)

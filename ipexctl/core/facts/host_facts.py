@@ -28,12 +28,12 @@ from ipexctl.core.model import (
 )
 from ipexctl.core.plan import core_pinning
 from ipexctl.core.values import MOST
+from ipexctl.core.values import count_or_none as count_or_none
 from ipexctl.core.values import listed as _list
 from ipexctl.core.values import name as _name
 from ipexctl.core.values import plain as plain
 from ipexctl.core.values import texts as _texts
 from ipexctl.core.values import truth as _truth
-from ipexctl.core.values import whole as whole
 from ipexctl.errors import HostFailed
 
 _HUGE = 1 << 62
@@ -55,7 +55,7 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         os_name=plain(about.get("os_name")),
         libc=plain(about.get("libc")),
         user=_name(about.get("user")),
-        uid=whole(about.get("uid")),
+        uid=count_or_none(about.get("uid")),
         home=plain(about.get("home")),
         boot_id=plain(about.get("boot_id")),
         agent="python",
@@ -244,7 +244,7 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
     nics = []
     for row in _list(raw.get("nics")):
         if isinstance(row, list) and len(row) == 4 and (name := _name(row[0])):
-            nics.append(Nic(name, row[1] is True, whole(row[2]), _addresses(row[3])))
+            nics.append(Nic(name, row[1] is True, count_or_none(row[2]), _addresses(row[3])))
     return NetFacts(
         hostname=_name(raw.get("hostname")),
         hostname_addresses=_addresses(raw.get("hostname_addresses")),
@@ -255,12 +255,12 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
         routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
         port_range=_range(raw.get("port_range")),
         reserved=plain(raw.get("reserved")),
-        somaxconn=whole(raw.get("somaxconn")),
+        somaxconn=count_or_none(raw.get("somaxconn")),
         master_port_busy=_truth(raw.get("master_port_busy")),
         hostname_resolves=_truth(raw.get("hostname_resolves")),
         localhost=_addresses(raw.get("localhost")) if "localhost" in raw else None,
         firewalls=_texts(raw.get("firewalls")),
-        range_port=whole(raw.get("range_port")),
+        range_port=count_or_none(raw.get("range_port")),
     )
 
 
@@ -270,7 +270,7 @@ def _route(raw: Any) -> Route | None:
 
 
 def _range(raw: Any) -> tuple[int, int] | None:
-    numbers = [whole(n) for n in _list(raw)]
+    numbers = [count_or_none(n) for n in _list(raw)]
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
         return None
     return numbers[0], numbers[1]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.facts.host_facts import plain, whole
+from ipexctl.core.facts.host_facts import count_or_none, plain
 from ipexctl.core.model import Facts
 
 RING = 32  # up to so many hosts each measures the way to the next one
@@ -93,7 +93,7 @@ def _disjoint(pairs: Sequence[Pair]) -> list[list[Pair]]:
     return found
 
 
-def waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]:
+def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]:
     """Which hosts compute at the same time, and those left out.
 
     Containers on one machine share its cores, so they take turns.
@@ -119,7 +119,7 @@ def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
         status=status if status in ("ok", "no-torch", "failed", "late") else "failed",
         why=plain(raw.get("why")),
         torch=plain(raw.get("torch")),
-        threads=whole(raw.get("threads")) or None,
+        threads=count_or_none(raw.get("threads")) or None,
         fp32=_positive(raw.get("fp32")),
         bf16=_positive(raw.get("bf16")),
         copy=_positive(raw.get("copy")),
@@ -152,7 +152,7 @@ def onednn_level(text: str) -> str:
     return "sse" if "sse" in words or "avx" in words else ""
 
 
-def middle(numbers: Iterable[float]) -> float:
+def median(numbers: Iterable[float]) -> float:
     """The median of at least one number."""
     ordered = sorted(numbers)
     half = len(ordered) // 2

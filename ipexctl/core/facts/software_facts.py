@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.stack.package_changes import Change
-from ipexctl.core.values import listed, plain, texts, truth, whole
+from ipexctl.core.values import count_or_none, listed, plain, texts, truth
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def parse(raw: Any) -> SoftwareFacts | None:
     env = raw.get("env")
     accelerate = raw.get("accelerate")
     accelerate = accelerate if isinstance(accelerate, Mapping) else {}
-    stale = [whole(n) or 0 for n in listed(raw.get("stale"))] + [0, 0]
+    stale = [count_or_none(n) or 0 for n in listed(raw.get("stale"))] + [0, 0]
     return SoftwareFacts(
         prefixes=tuple(p for p in map(_prefix, listed(raw.get("prefixes"))) if p),
         mpis=tuple(m for m in map(_mpi, listed(raw.get("mpis"))) if m),
@@ -153,7 +153,7 @@ def _mpi(raw: Any) -> Mpi | None:
         flavour=plain(raw.get("flavour")),
         version=plain(raw.get("version")),
         bin=where,
-        path=whole(raw.get("path")),
+        path=count_or_none(raw.get("path")),
         not_run=texts(raw.get("not_run")),
     )
 
@@ -165,7 +165,7 @@ def _current(raw: Any) -> Current | None:
         prefix=plain(raw.get("link")),
         exists=raw.get("exists") is True,
         whole=truth(raw.get("whole")),
-        left=whole(raw.get("left")) or 0,
+        left=count_or_none(raw.get("left")) or 0,
         changed=_changes(raw.get("changed")),
     )
 

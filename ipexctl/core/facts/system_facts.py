@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.values import listed, plain, texts, truth, whole
+from ipexctl.core.values import count_or_none, listed, plain, texts, truth
 
 NO_LIMIT = 1 << 62
 
@@ -94,19 +94,19 @@ def _power(raw: Mapping[str, Any]) -> Power:
         governors=texts(raw.get("governors")),
         preferences=texts(raw.get("preferences")),
         turbo=truth(raw.get("turbo")),
-        max_khz=whole(raw.get("max_khz")),
-        hardware_khz=whole(raw.get("hardware_khz")),
-        throttled=whole(raw.get("throttled")),
+        max_khz=count_or_none(raw.get("max_khz")),
+        hardware_khz=count_or_none(raw.get("hardware_khz")),
+        throttled=count_or_none(raw.get("throttled")),
     )
 
 
 def _kernel(raw: Mapping[str, Any]) -> Kernel:
     return Kernel(
         thp=plain(raw.get("thp")),
-        numa_balancing=whole(raw.get("numa_balancing")),
-        zone_reclaim=whole(raw.get("zone_reclaim")),
-        overcommit=whole(raw.get("overcommit")),
-        swappiness=whole(raw.get("swappiness")),
+        numa_balancing=count_or_none(raw.get("numa_balancing")),
+        zone_reclaim=count_or_none(raw.get("zone_reclaim")),
+        overcommit=count_or_none(raw.get("overcommit")),
+        swappiness=count_or_none(raw.get("swappiness")),
         core_pattern=plain(raw.get("core_pattern")),
     )
 
@@ -119,16 +119,16 @@ def _limits(raw: Mapping[str, Any]) -> Limits:
         core=_limit(raw.get("core")),
         address_space=_limit(raw.get("as")),
         cpu_seconds=_limit(raw.get("cpu")),
-        pids=whole(raw.get("pids")),
+        pids=count_or_none(raw.get("pids")),
     )
 
 
 def _system(raw: Mapping[str, Any]) -> System:
     jobs = [texts(row) for row in listed(raw.get("jobs"))]
     return System(
-        bits=whole(raw.get("bits")),
+        bits=count_or_none(raw.get("bits")),
         container=plain(raw.get("container"), 40),
-        netns=whole(raw.get("netns")),
+        netns=count_or_none(raw.get("netns")),
         jobs=tuple((j[0], j[1]) for j in jobs if len(j) == 2),
         session=truth(raw.get("session")),
         kill_user_processes=truth(raw.get("kill_user_processes")),
@@ -142,7 +142,7 @@ def _system(raw: Mapping[str, Any]) -> System:
 def _limit(raw: Any) -> Limit | None:
     """[soft, hard]; -1, and on some kernels the largest number of all, mean no limit."""
     numbers = [
-        NO_LIMIT if isinstance(n, int) and (n == -1 or n >= NO_LIMIT) else whole(n)
+        NO_LIMIT if isinstance(n, int) and (n == -1 or n >= NO_LIMIT) else count_or_none(n)
         for n in listed(raw)
     ]
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:

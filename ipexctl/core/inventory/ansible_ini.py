@@ -7,7 +7,7 @@ import re
 from ipexctl.core.inventory.host_address import parse_address
 from ipexctl.core.inventory.host_variables import Value
 from ipexctl.core.inventory.hostfile_lines import Line, numbered, options, split_line, unquoted
-from ipexctl.core.inventory.located_errors import Bad, meant
+from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.nodeset import is_range
 from ipexctl.core.inventory.precedence import Draft
 from ipexctl.core.model import Host, Inventory, Place
@@ -56,7 +56,7 @@ def _section(line: str) -> re.Match[str] | None:
 
 def _kind(text: str | None, place: Place) -> str:
     if text is not None and text not in _KINDS:
-        what = f"{text!r} is not a kind of section{meant(text, _KINDS)}"
+        what = f"{text!r} is not a kind of section{did_you_mean(text, _KINDS)}"
         raise Bad(what, hint="[GROUP], [GROUP:children] or [GROUP:vars]").placed(place)
     return text or "hosts"
 
@@ -111,5 +111,5 @@ def _refuse_vars_of_nothing(draft: Draft) -> None:
     for name, group in draft.groups.items():
         if not group.defined and name not in ("all", "ungrouped"):
             real = [n for n, g in draft.groups.items() if g.defined]
-            what = f"variables for a group that is nowhere: {name!r}{meant(name, real)}"
+            what = f"variables for a group that is nowhere: {name!r}{did_you_mean(name, real)}"
             raise Bad(what).placed(group.place)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from ipexctl.core.inventory.hostfile_formats import members
-from ipexctl.core.inventory.located_errors import meant
+from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.inventory.nodeset import BadRange, expand, fold, split
 from ipexctl.core.model import Inventory
 from ipexctl.errors import InputError
@@ -116,7 +116,7 @@ class _Finder:
         for each in [name] if name in self._groups else self._written_out(name):
             groups = self._groups_like(each)
             if not groups:
-                near = meant(each, [*self._groups, *self._known])
+                near = did_you_mean(each, [*self._groups, *self._known])
                 raise InputError(f"there is no group {each!r}{near}", hint=self.hint)
             found = found.union(*groups)
         return found
@@ -132,7 +132,7 @@ class _Finder:
         for name in self._written_out(item):
             hosts = self._matching(name)
             if not hosts:
-                near = meant(name, [*self._names, *self._groups])
+                near = did_you_mean(name, [*self._names, *self._groups])
                 raise InputError(f"no host or group matches {name!r}{near}", hint=self.hint)
             found |= hosts
         return frozenset(found)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ipexctl.core.inventory.host_address import parse_bare, parse_count, parse_port, parse_user
-from ipexctl.core.inventory.located_errors import Bad, meant
+from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.model import Host, Place
 
 _PYTHON = re.compile(r"/[A-Za-z0-9/._+-]{1,1023}|[A-Za-z][A-Za-z0-9._+-]{0,63}")
@@ -107,7 +107,9 @@ def apply(
         field, parse = _field(key)
         if parse is None and strict:
             hint = f"what can be said about a host: {', '.join(KNOWN)}"
-            raise Bad(f"{key!r} is not known{meant(key, KNOWN)}", hint=hint).placed(value.place)
+            raise Bad(f"{key!r} is not known{did_you_mean(key, KNOWN)}", hint=hint).placed(
+                value.place
+            )
         if parse is None:
             unused.add(key)
             continue

@@ -24,7 +24,7 @@ class Bad(Exception):
         return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint)
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'slots'?)`, or nothing."""
     near = difflib.get_close_matches(word.lower()[:64], list(known), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ipexctl.core.inventory.host_variables import Value, apply, field_of, is_known
 from ipexctl.core.inventory.hostfile_lines import check_count, no_hosts
-from ipexctl.core.inventory.located_errors import Bad, meant
+from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.nodeset import fold
 from ipexctl.core.model import Host, Inventory, Place
 from ipexctl.errors import InputError
@@ -99,7 +99,7 @@ class Draft:
         for group in self.groups.values():
             for child, place in group.children.items():
                 if child not in self.groups or not self.groups[child].defined:
-                    near = meant(child, self.groups)
+                    near = did_you_mean(child, self.groups)
                     raise Bad(f"there is no group {child!r}{near}").placed(place)
         depth = {name: int(name != "all") for name in self.groups}  # below all, listed there or not
         waiting = dict.fromkeys(self.groups, 0)
@@ -162,7 +162,9 @@ def _notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, 
         notes.append(f"not used, SSH is set up in ssh_config: {', '.join(ssh[:8])}")
     others = sorted(unused.difference(ssh))
     if others:
-        notes.append(f"not used here: {', '.join(others[:8])}{meant(others[0], ('slots', 'root'))}")
+        notes.append(
+            f"not used here: {', '.join(others[:8])}{did_you_mean(others[0], ('slots', 'root'))}"
+        )
     for address, names in _shared(hosts).items():
         notes.append(f"{fold(names)} have the same address {address}")
     both = sorted(groups.intersection(h.name for h in hosts))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ipexctl.core.inventory.host_address import parse_address
 from ipexctl.core.inventory.host_variables import Value
-from ipexctl.core.inventory.located_errors import Bad, meant
+from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.precedence import ROOT_GROUPS, Draft, Values
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.core.model import Host, Inventory, Place
@@ -45,7 +45,7 @@ def parse_yaml(text: str, source: str) -> Inventory:
 
 
 def _top(draft: Draft, key: Scalar, value: Node) -> None:
-    near = meant(key.text, _OURS)
+    near = did_you_mean(key.text, _OURS)
     empty = isinstance(value, Scalar) and value.null
     strange = isinstance(value, Mapping) and near and not value.keys() & set(_KEYS)
     if strange or not (empty or isinstance(value, Mapping)):
@@ -63,7 +63,7 @@ def _group(draft: Draft, name: str, node: Node, place: Place) -> None:
         return
     for key, value in node.items:
         if key.text not in _KEYS:
-            what = f"{key.text!r} is not known in the group {name}{meant(key.text, _KEYS)}"
+            what = f"{key.text!r} is not known in the group {name}{did_you_mean(key.text, _KEYS)}"
             raise Bad(what, hint="a group has hosts, children and vars").placed(key.place)
         if key.text == "hosts":
             _hosts(draft, name, value)

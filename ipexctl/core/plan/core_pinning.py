@@ -57,7 +57,7 @@ def default_ranks(cpu: CpuFacts) -> int:
     return max(1, min(nodes, ceil(cpu.quota / smallest)))
 
 
-def parts(cpu: CpuFacts, ranks: int) -> tuple[tuple[Core, ...], ...]:
+def cores_per_rank(cpu: CpuFacts, ranks: int) -> tuple[tuple[Core, ...], ...]:
     """The cores of each rank; () where there are fewer cores than ranks.
 
     A hybrid processor's slower cores are left out: every step would wait for them. Ranks stay
@@ -67,7 +67,7 @@ def parts(cpu: CpuFacts, ranks: int) -> tuple[tuple[Core, ...], ...]:
     if ranks > len(usable):
         return ()
     nodes = by_node(cpu)
-    if alike(nodes) and ranks % len(nodes) == 0:
+    if similar_sizes(nodes) and ranks % len(nodes) == 0:
         per_node = ranks // len(nodes)
         if per_node <= min(map(len, nodes)):
             return tuple(part for node in nodes for part in _split(node, per_node))
@@ -94,13 +94,13 @@ class Places:
     crowded: bool = False  # too few cores for communication threads to have their own
 
 
-def place(facts: Facts, ranks: int, workers: int = 0) -> Places:
+def place_ranks(facts: Facts, ranks: int, workers: int = 0) -> Places:
     """Whole cores, first thread each, neighbours together; `workers` cores of each for its comm.
 
     All ranks of a host compute with equally many threads, so that none waits for another.
     """
     cpu = facts.cpu
-    mine = parts(cpu, ranks)
+    mine = cores_per_rank(cpu, ranks)
     if not mine:
         return _shared(cpu, ranks, workers)
     made, crowded = [], False
@@ -152,7 +152,7 @@ def by_node(cpu: CpuFacts) -> list[tuple[Core, ...]]:
     return [tuple(cores) for _, cores in sorted(found.items())]
 
 
-def alike(nodes: Sequence[Sequence[object]]) -> bool:
+def similar_sizes(nodes: Sequence[Sequence[object]]) -> bool:
     """Whether a rank on the smallest node would hardly make the others wait: 42 of 43 cores."""
     sizes = [len(node) for node in nodes]
     return min(sizes) >= 0.75 * max(sizes)

@@ -65,7 +65,7 @@ def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
 
 
 def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
-    return rank_env_vars.merged(rank_env_vars.ours(site), dict(request.env))
+    return rank_env_vars.merged(rank_env_vars.planned_vars(site), dict(request.env))
 
 
 def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
@@ -96,7 +96,7 @@ def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
 
 
 def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
-    places = core_pinning.place(node.facts, count, backend.workers)
+    places = core_pinning.place_ranks(node.facts, count, backend.workers)
     if alone:
         return Site(node, places, backend, "lo", "one host talks to itself", alone=True)
     nic = interface_choice.nic(node)
@@ -126,7 +126,7 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
     yield from _overridden(sites, request, master)
     yield from _not_joined(sites)
     if request.ports and len(sites) > 1:
-        yield port_plan.note([site.node for site in sites], sites[0].backend.name)
+        yield port_plan.port_note([site.node for site in sites], sites[0].backend.name)
     for name in filter(looks_secret, dict(request.env)):
         yield f"--env {name}: is it a secret? --secret-env {name} keeps it out of more places"
 
@@ -182,7 +182,7 @@ def _overridden(
     for name in asked.keys() & _of_contract():
         planned.setdefault(name, []).append("one for each rank or host")
     for site in sites:
-        ours = (*rank_env_vars.ours(site), *_of_processes(site, request))
+        ours = (*rank_env_vars.planned_vars(site), *_of_processes(site, request))
         for name, value in (*((v.name, v.value) for v in ours), *host_variables(site)):
             planned.setdefault(name, []).append(value)
     for name, values in planned.items():

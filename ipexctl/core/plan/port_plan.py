@@ -72,7 +72,7 @@ def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def note(nodes: Sequence[Node], backend: str) -> str:
+def port_note(nodes: Sequence[Node], backend: str) -> str:
     """gloo asks the kernel for any port, so only the kernel can bound it."""
     if backend != "gloo":
         return f"--ports does not bound what the backend {backend} opens beside MPI and libfabric"

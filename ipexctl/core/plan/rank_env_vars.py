@@ -78,7 +78,7 @@ def _bindings(prepared: Prepared) -> str:
     return next((f"{name} {found[name]}" for name in BINDINGS if name in found), "")
 
 
-def ours(site: Site) -> tuple[Variable, ...]:
+def planned_vars(site: Site) -> tuple[Variable, ...]:
     """What the plan sets where the user says nothing."""
     return (
         *_threads(site), *_network(site), *_ccl(site), *_preload(site), *_frameworks(site),

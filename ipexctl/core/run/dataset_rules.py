@@ -90,7 +90,7 @@ def read_held(said: Any) -> Held:
     return Held(name, version, files, size, path, hub, old, parts)
 
 
-def agreed(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
+def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
     """Raises RunFailed where a host lacks one of `names`, or has another version of it."""
     for name in names:
         versions = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipexctl.core.inventory.host_patterns import Known, select
 from ipexctl.core.model import Host, Inventory, LaunchPlan
 from ipexctl.core.quoting import quote
-from ipexctl.core.run.run_state import plain
+from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import InputError
 
 
@@ -31,10 +31,10 @@ class Choice:
         return not self.hosts or host in self.hosts
 
     def lines(self, texts: Sequence[str]) -> list[str]:
-        return [text for text in texts if self._line(plain(text))]
+        return [text for text in texts if self._line(without_colour(text))]
 
     def shows(self, host: str, rank: int, text: str) -> bool:
-        return self.source(host, rank) and self._line(plain(text))
+        return self.source(host, rank) and self._line(without_colour(text))
 
     def _line(self, text: str) -> bool:
         if self.include and not any(p.search(text) for p in self.include):

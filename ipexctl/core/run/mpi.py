@@ -137,7 +137,7 @@ def title(name: str) -> str:
     return FLAVOURS[name].title if name else "no MPI"
 
 
-def wanted(word: str, of_table: str) -> str:
+def mpi_requirement(word: str, of_table: str) -> str:
     """What --mpi means for the lock: a requirement, SYSTEM, or NONE."""
     if word == INTEL.name:
         return of_table
@@ -150,7 +150,7 @@ def word_of(locked: str) -> str:
     return next((f.name for f in FLAVOURS.values() if f.package == name), name)
 
 
-def told(locked: str, version: Callable[[str], str]) -> str:
+def describe_locked(locked: str, version: Callable[[str], str]) -> str:
     """For people: what a lock brings."""
     if locked == SYSTEM:
         return "the hosts' own MPI"
@@ -262,12 +262,12 @@ def machinefile(hosts: Sequence[HostPlan], name: str) -> str:
     return "".join(slots.format(label=h.label, ranks=len(h.ranks)) + "\n" for h in hosts)
 
 
-def alone(mpi: Mpi, n: int) -> tuple[str, ...]:
+def single_host_command(mpi: Mpi, n: int) -> tuple[str, ...]:
     """mpirun for `n` processes on one machine; the program follows."""
     return (f"{mpi.bin}/mpirun", *(word.format(n=n) for word in flavour(mpi).alone))
 
 
-def alone_vars(mpi: Mpi | None) -> Pairs:
+def single_host_vars(mpi: Mpi | None) -> Pairs:
     return flavour(mpi).single if mpi else ()
 
 
@@ -344,7 +344,7 @@ _SSH_SAYS = re.compile(
 _KEPT, _KEPT_OF_SSH = 20, 4
 
 
-def kept(before: list[str], lines: Sequence[str]) -> list[str]:
+def output_tail(before: list[str], lines: Sequence[str]) -> list[str]:
     """The last lines of mpirun and its daemons, and above them the first that ssh has said: Open
     MPI prints a page for every host on which a daemon did not start.
     """

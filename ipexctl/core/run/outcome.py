@@ -11,7 +11,7 @@ from ipexctl.core.known_failures import causes
 from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.rank_exchange import Exchange
-from ipexctl.core.run.run_state import RankEnd, RunState, plain, unmarked
+from ipexctl.core.run.run_state import RankEnd, RunState, without_colour, without_rank_prefix
 from ipexctl.errors import EXIT_INTERRUPTED
 
 SCHEMA = 1
@@ -149,11 +149,11 @@ def first_cause(
 
 
 def _only_tells_of_a_peer(tail: Sequence[str], known: tuple[Cause, ...]) -> bool:
-    found = causes.match(map(unmarked, map(plain, tail)), known)
+    found = causes.match(map(without_rank_prefix, map(without_colour, tail)), known)
     return found is not None and found.cause.slug == PEER_GONE
 
 
-def alike(
+def same_endings(
     first: RankEnd, ends: Iterable[RankEnd], tails: Mapping[int, Sequence[str]]
 ) -> tuple[RankEnd, ...]:
     """The other ranks that ended in the same way, with the same last line."""
@@ -172,14 +172,14 @@ def alike(
 def _last_words(tail: Sequence[str]) -> str:
     """The last line with something in it; numbers apart, as ranks and addresses differ."""
     last = next((t for t in reversed(tail) if t.strip()), "")
-    return re.sub(r"0x[0-9a-f]+|\d+", "#", plain(last)).strip()
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", without_colour(last)).strip()
 
 
 def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     """The known failure that the first failing rank's last words tell of, or else its end."""
     if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
         return None
-    lines = [*map(unmarked, map(plain, result.tail)), result.cause]
+    lines = [*map(without_rank_prefix, map(without_colour, result.tail)), result.cause]
     start = next((i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)), 0)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())
     found = causes.match(lines[start:], known) or causes.match(earlier, known)
@@ -270,7 +270,7 @@ def result_document(result: RunResult, known: tuple[Cause, ...]) -> dict[str, An
         "hidden": result.hidden,
         "seconds": round(result.seconds, 3),
         "first": _rank(first) if first else None,
-        "tail": [plain(t) for t in result.tail],
+        "tail": [without_colour(t) for t in result.tail],
         "same": [_rank(e) for e in result.same],
         "victims": [_rank(e) for e in result.victims],
         "aborted_at_exit": list(result.aborted),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ipexctl.core.checks import catalogue
-from ipexctl.core.checks.cluster import Cluster, groups, told
+from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import run
 from ipexctl.core.doctor.suggested_fix import do, ipexctl
 from ipexctl.core.inventory import fold
@@ -87,7 +87,7 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
     why = "Ranks import other versions on some hosts, and what they exchange may not fit."
     fix = do(ipexctl("install"), "   # ", ipexctl("env diff"), " says how")
     title = "the hosts' environments differ"
-    return [Finding("SOFT-015", Severity.WARN, "", title, told(found), why, fix)]
+    return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(found), why, fix)]
 
 
 # --- in words ------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ _CODE = _any_of(*CODE)
 _DATA_SECRET = _any_of(*DATA_SECRETS)
 
 
-def never(name: str) -> bool:
+def is_never_sent(name: str) -> bool:
     """Is a file or folder of this name left here in any case?"""
     return bool(_NEVER.match(name)) or secret(name)
 

@@ -34,7 +34,7 @@ def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
         added = [] if found else ["-n", str(n)]
     at = words.index("run") + 1 if "run" in words else 0
     words[at:at] = [*(word for host in lost for word in ("-x", host)), *added]
-    return quoting.pasted(("ipexctl", *words, *typed.script))
+    return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:

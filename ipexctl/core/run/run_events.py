@@ -13,7 +13,7 @@ from ipexctl.core.plan.placement_check import Where
 from ipexctl.core.run.outcome import Load
 from ipexctl.core.run.rank_exchange import Key, Report
 from ipexctl.core.run.run_state import RankEnd, Usage
-from ipexctl.core.values import listed, plain, texts, truth, whole
+from ipexctl.core.values import count_or_none, listed, plain, texts, truth
 
 LARGEST_OUTPUT = 256 * 1024
 MOST_LINKS = 1 << 16  # in one report of a host
@@ -183,7 +183,7 @@ def _where(raw: Any) -> Where:
     if not isinstance(raw, Mapping):
         return Where()
     cpus, nic, missing = (raw.get(name) for name in ("cpus", "nic", "missing"))
-    numbers = tuple(n for n in map(whole, listed(cpus)) if n is not None)
+    numbers = tuple(n for n in map(count_or_none, listed(cpus)) if n is not None)
     return Where(
         cpus=numbers if isinstance(cpus, list) else None,
         nic=plain(nic) or None,

@@ -9,8 +9,8 @@ from ipexctl.core.run.outcome import (
     EXIT_NOT_TOGETHER,
     HostEnd,
     RunResult,
-    alike,
     first_cause,
+    same_endings,
     verdict,
 )
 from ipexctl.core.run.rank_exchange import Exchange, Verdict, sentence
@@ -42,7 +42,7 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
         ended_by, code = "not-together", EXIT_NOT_TOGETHER
         cause = sentence(found, state.plan.world_size)
     first = state.first if ended_by == "rank-failed" else None
-    same = alike(first, state.ends.values(), state.tails) if first else ()
+    same = same_endings(first, state.ends.values(), state.tails) if first else ()
     if first:
         tail = tuple(state.tails.get(first.rank, ()))
     else:

@@ -58,12 +58,12 @@ def clean(text: str) -> str:
     return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
 
 
-def plain(text: str) -> str:
+def without_colour(text: str) -> str:
     """Without colour."""
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
-def unmarked(text: str) -> str:
+def without_rank_prefix(text: str) -> str:
     """Without the `[rank1]: ` that torch puts before each line of a traceback."""
     return _MARK.sub("", text)
 

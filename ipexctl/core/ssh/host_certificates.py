@@ -43,7 +43,7 @@ def parse_certificate(blob: bytes) -> Certificate | None:
         return None
 
 
-def objection(cert: Certificate, name: str, now: float) -> str:
+def why_invalid(cert: Certificate, name: str, now: float) -> str:
     """Why the certificate does not vouch for the host `name`; "" when it does."""
     if cert.kind != HOST:
         return "it is a user's certificate, not a host's"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipexctl.core.stack.env_list import is_key, whole
+from ipexctl.core.stack.env_list import is_key, read_count
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
 
 
@@ -42,7 +42,7 @@ def read_drift(host: str, raw: Mapping[str, Any]) -> Drift:
         raise ValueError("no path of its root")
     if not isinstance(current, str) or (current and not is_key(current)):
         raise ValueError("no key of an environment")
-    more, looked, read = (whole(raw, name) for name in ("more", "looked", "read"))
+    more, looked, read = (read_count(raw, name) for name in ("more", "looked", "read"))
     return Drift(
         host, root, current,
         tuple((name, version) for name, version in sorted(rows(pairs, 2))),
@@ -52,7 +52,7 @@ def read_drift(host: str, raw: Mapping[str, Any]) -> Drift:
     )  # fmt: skip
 
 
-def usual(drifts: Sequence[Drift]) -> str:
+def most_common_env(drifts: Sequence[Drift]) -> str:
     """The environment that most hosts have, the first of several; "" if none has one."""
     keys = [d.current for d in drifts if d.current]
     return max(keys, key=keys.count, default="")

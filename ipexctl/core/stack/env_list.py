@@ -65,7 +65,12 @@ def read_shelf(host: str, raw: Mapping[str, Any]) -> Shelf:
     if not isinstance(envs, list) or not all(isinstance(e, dict) for e in envs):
         raise ValueError("no environments")
     return Shelf(
-        host, root, str(current), str(previous), tuple(_env(e) for e in envs), whole(raw, "blobs")
+        host,
+        root,
+        str(current),
+        str(previous),
+        tuple(_env(e) for e in envs),
+        read_count(raw, "blobs"),
     )
 
 
@@ -77,12 +82,12 @@ def _env(raw: Mapping[str, Any]) -> Env:
     used = isinstance(use, str) and use.startswith("/") and use.isprintable()
     title = f"used from {use}" if used else _title(wheels if isinstance(wheels, list) else [])
     return Env(
-        key, raw.get("whole") is True, raw.get("proved") is True, whole(raw, "size"), title,
+        key, raw.get("whole") is True, raw.get("proved") is True, read_count(raw, "size"), title,
         read_changes(raw.get("changed")),
     )  # fmt: skip
 
 
-def whole(raw: Mapping[str, Any], name: str) -> int:
+def read_count(raw: Mapping[str, Any], name: str) -> int:
     value = raw.get(name)
     if not isinstance(value, int) or value < 0:
         raise ValueError(f"no {name}")

@@ -21,7 +21,7 @@ class Fetch(Enum):
     AUTO = "auto"
 
 
-def word(text: str) -> Fetch:
+def parse_fetch(text: str) -> Fetch:
     try:
         return Fetch(text)
     except ValueError:

@@ -117,7 +117,7 @@ def hosts_of(lock: Lock) -> tuple[str, str]:
     return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
 
 
-def serves(lock: Lock, wanted: Lock) -> bool:
+def fits_choice(lock: Lock, wanted: Lock) -> bool:
     """Were both made for the same choice, and hosts no older than the lock's?"""
     return _choice(lock) == _choice(wanted) and _loads(lock.platform, wanted.platform)
 

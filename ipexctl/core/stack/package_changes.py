@@ -26,7 +26,7 @@ class Change:
         return f"{self.package} {self.was} -> {self.now}"
 
 
-def told(changes: Sequence[Change]) -> str:
+def describe_changes(changes: Sequence[Change]) -> str:
     """In one line, not longer for a hundred packages."""
     more = [f"{len(changes) - _MOST} more"] if len(changes) > _MOST else []
     return ", ".join([*map(str, changes[:_MOST]), *more])

@@ -30,7 +30,7 @@ def _imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def meant(code: Mapping[str, frozenset[str]]) -> Request:
+def implied_request(code: Mapping[str, frozenset[str]]) -> Request:
     """`code`: file -> its modules. The bindings say more than IPEX, and IPEX more than torch."""
     if found := _who(code, BINDINGS):
         names = tuple(sorted({name for _, name in found}))

@@ -211,7 +211,7 @@ def _stacks(
             row=row,
             python=minor,
             platform=_platform(row, facts),
-            mpi=mpi.wanted(request.mpi, row.mpi),
+            mpi=mpi.mpi_requirement(request.mpi, row.mpi),
             interpreters=tuple(
                 (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
             ),

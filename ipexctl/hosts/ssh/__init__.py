@@ -36,7 +36,7 @@ from ipexctl.hosts.ssh.config import SshConfig
 from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, greet
 from ipexctl.hosts.ssh.forward import forward
 from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
-from ipexctl.hosts.ssh.link import Link, Wanted, greeting, left, load
+from ipexctl.hosts.ssh.link import Link, Wanted, greeting, load, seconds_left
 from ipexctl.hosts.ssh.login import KeyRing, authenticate
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel
@@ -87,7 +87,7 @@ class SshTransport:
         link = self._login(self._answer(host), deadline)
         try:
             if not pty:
-                return stdio.run(host, link, command, left(deadline))
+                return stdio.run(host, link, command, seconds_left(deadline))
             from ipexctl.hosts.ssh import terminal
 
             return terminal.attend(host, link, command)
@@ -172,7 +172,7 @@ class SshTransport:
         jump = self._jump(answer, hops, deadline)
         target = (answer.hostname, answer.port)
         try:
-            channel = forward(jump.transport, target, left(deadline))
+            channel = forward(jump.transport, target, seconds_left(deadline))
         except (paramiko.SSHException, EOFError, OSError) as e:
             raise Unreachable(
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",

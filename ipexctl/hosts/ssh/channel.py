@@ -8,7 +8,7 @@ from typing import Any
 
 from ipexctl.core.model import Host
 from ipexctl.errors import Unreachable
-from ipexctl.hosts.ssh.link import Link, left
+from ipexctl.hosts.ssh.link import Link, seconds_left
 from ipexctl.hosts.transport import ChannelTimeout
 
 STDERR_KEPT = 1 << 16
@@ -19,7 +19,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
     import paramiko
 
     try:
-        channel: Any = link.transport.open_session(timeout=left(deadline))
+        channel: Any = link.transport.open_session(timeout=seconds_left(deadline))
         channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
         if request_exec(channel, command, deadline):
             return channel
@@ -46,7 +46,7 @@ def request_exec(channel: Any, command: str | bytes, deadline: float) -> bool:
     message.add_string(command)
     channel._event_pending()
     channel.transport._send_user_message(message)
-    channel.event.wait(left(deadline))
+    channel.event.wait(seconds_left(deadline))
     return bool(channel.event_ready)
 
 

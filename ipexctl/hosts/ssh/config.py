@@ -31,7 +31,7 @@ SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 ASK_TIMEOUT = 20.0
 
 
-def whoami() -> Me:
+def current_user() -> Me:
     """OpenSSH takes the home folder from the user database, not from HOME; so do we."""
     entry = pwd.getpwuid(os.getuid())
     return Me(entry.pw_name, entry.pw_dir, os.getuid(), socket.gethostname(), dict(environment()))
@@ -41,7 +41,7 @@ class SshConfig:
     """`answers` for the hosts of a command; asks again only for names it hasn't seen."""
 
     def __init__(self, config_file: Path | None, *, program: str | None = "ssh") -> None:
-        self.me = whoami()
+        self.me = current_user()
         self._file = config_file
         self._ssh = shutil.which(program) if program else None
         self._config = self._read()

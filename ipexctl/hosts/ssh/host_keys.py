@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import HostDown, Place
-from ipexctl.core.ssh.host_certificates import Certificate, objection
+from ipexctl.core.ssh.host_certificates import Certificate, why_invalid
 from ipexctl.core.ssh.known_hosts import (
     Entry,
     KnownHosts,
@@ -97,7 +97,7 @@ def judge_certificate(
     if verdict.standing is not Standing.KNOWN:
         return verdict
     name = answer.host_key_alias or answer.hostname
-    wrong = objection(cert, name, time.time())
+    wrong = why_invalid(cert, name, time.time())
     if not wrong and not _signed(cert):
         wrong = "its signature is false"
     if wrong:

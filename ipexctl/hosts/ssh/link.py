@@ -53,7 +53,7 @@ class Link:
         """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
         done = threading.Event()
         self.transport.start_client(event=done)
-        if done.wait(left(deadline)) and self.transport.is_active():
+        if done.wait(seconds_left(deadline)) and self.transport.is_active():
             return
         error = self.transport.get_exception()
         self.close()
@@ -73,7 +73,7 @@ class Link:
         self.on_close(self)
 
 
-def left(deadline: float) -> float:
+def seconds_left(deadline: float) -> float:
     """Seconds until then, and never none: what is already here is still taken."""
     return max(0.05, deadline - time.monotonic())
 

@@ -17,7 +17,7 @@ from typing import Any
 from ipexctl.core.ssh.host_certificates import parse_certificate
 from ipexctl.core.ssh.ssh_config import DEFAULTS, Answer, Me, expand
 from ipexctl.errors import Unreachable
-from ipexctl.hosts.ssh.link import Link, left
+from ipexctl.hosts.ssh.link import Link, seconds_left
 from ipexctl.hosts.ssh.secrets import Secrets
 
 AGENT_TIMEOUT = 30.0  # somebody may have to touch a hardware key
@@ -286,13 +286,13 @@ class _Login:
 def _public_key(transport: Any, user: str, key: Any, deadline: float) -> bool:
     done = threading.Event()
     transport.auth_publickey(user, key, event=done)
-    return done.wait(left(deadline))
+    return done.wait(seconds_left(deadline))
 
 
 def _password(transport: Any, user: str, password: str, deadline: float) -> bool:
     done = threading.Event()
     transport.auth_password(user, password, event=done, fallback=False)
-    return done.wait(left(deadline))
+    return done.wait(seconds_left(deadline))
 
 
 def _interactive(transport: Any, user: str, password: str, deadline: float) -> bool:
@@ -309,7 +309,7 @@ def _interactive(transport: Any, user: str, password: str, deadline: float) -> b
         told.append("once")
         return [password]
 
-    transport.auth_timeout = left(deadline)  # Paramiko takes no event here
+    transport.auth_timeout = seconds_left(deadline)  # Paramiko takes no event here
     try:
         transport.auth_interactive(user, handler)
     except SSHException:

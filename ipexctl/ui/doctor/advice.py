@@ -7,7 +7,7 @@ from rich.text import Text
 
 from ipexctl.core.doctor.recommendations import Recommendation
 from ipexctl.core.doctor.report import Report
-from ipexctl.ui.doctor.report_lines import cut, folded, labelled
+from ipexctl.ui.doctor.report_lines import folded, labelled, truncate
 
 GROUPS = 4
 
@@ -36,7 +36,7 @@ def _one(r: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
             lines += labelled("why", reason, width)
     elif r.why and not r.verdict:
         # the data type's reason: the others explain themselves
-        lines.append(Text("  " + cut(r.why[0], width - 2 if width else 160), "dim"))
+        lines.append(Text("  " + truncate(r.why[0], width - 2 if width else 160), "dim"))
     return lines
 
 

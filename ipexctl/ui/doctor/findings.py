@@ -11,7 +11,7 @@ from ipexctl.core.doctor.report import Report, grouped
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, HostDown, Severity
-from ipexctl.ui.doctor.report_lines import STYLES, command, cut, folded, labelled
+from ipexctl.ui.doctor.report_lines import STYLES, command, folded, labelled, truncate
 
 BLOCKS = 8  # of failures, and of warnings, on the first screen
 NOTES = 4
@@ -100,7 +100,7 @@ def _evidence(same: Sequence[Finding], most: int | None) -> list[str]:
     if most is None:
         told = [f"{fold(names)}: {text}" for text, names in hosts.items()]
         return told if len(hosts) > 1 else list(hosts)
-    brief = [cut(text, EVIDENCE_LETTERS) for text in hosts]
+    brief = [truncate(text, EVIDENCE_LETTERS) for text in hosts]
     if len(hosts) > 1:
         brief = [f"{folded(n, 40)}: {t}" for n, t in zip(hosts.values(), brief, strict=True)]
     more = len(brief) - most
@@ -118,7 +118,7 @@ def _notes(found: Sequence[Sequence[Finding]], width: int | None) -> list[Text]:
     for same, who in zip(found, names, strict=True):
         start = f" {same[0].id:{number}}  {who}{' ' * (name - cell_len(who))}  "
         room = None if width is None else max(20, width - 4 - cell_len(start))
-        line = Text("note", STYLES["note"]).append(start).append(cut(same[0].title, room))
+        line = Text("note", STYLES["note"]).append(start).append(truncate(same[0].title, room))
         text.append(line)
     return text
 

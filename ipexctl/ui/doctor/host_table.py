@@ -14,7 +14,7 @@ from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa
 from ipexctl.core.model import Facts
-from ipexctl.ui.doctor.report_lines import STYLES, cut, folded
+from ipexctl.ui.doctor.report_lines import STYLES, folded, truncate
 
 GAP = 2
 ROWS = 12
@@ -72,7 +72,7 @@ def _cells(found: Sequence[Row], width: int | None, *, verbose: bool) -> list[li
     most = None if verbose or width is None else max(24, width // 2)
     table = [list(COLUMNS)]
     for row in found:
-        cells = (cut(c, 40) for c in row.cells)
+        cells = (truncate(c, 40) for c in row.cells)
         table.append([folded(row.hosts, most), row.state, *cells])
     return table
 

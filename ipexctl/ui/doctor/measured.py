@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import plain
-from ipexctl.core.facts.measurements import HostBench, Link, middle
+from ipexctl.core.facts.measurements import HostBench, Link, median
 from ipexctl.ui.doctor.report_lines import folded
 
 ROWS = 12
@@ -57,8 +57,8 @@ def _links(report: Report, *, verbose: bool) -> list[Text]:
     good = [link for link in report.measured.links if link.rate and link.latency]
     if not good:
         return []
-    rate = middle(link.rate or 0.0 for link in good)
-    latency = middle(link.latency or 0.0 for link in good)
+    rate = median(link.rate or 0.0 for link in good)
+    latency = median(link.latency or 0.0 for link in good)
     slowest = min(good, key=lambda link: link.rate or 0.0)
     words = f"{len(good)} links  {bits(rate)} and {seconds(latency)} in the middle"
     if len(good) > 1:

@@ -43,7 +43,7 @@ def _last_comma(text: str) -> int:
     return last
 
 
-def cut(text: str, most: int | None) -> str:
+def truncate(text: str, most: int | None) -> str:
     text = plain(text)
     if most is None or cell_len(text) <= most:
         return text
@@ -66,7 +66,7 @@ def command(label: str, text: str) -> list[Text]:
     return [Text(f"  {label} {plain(line)}") for line in text.splitlines() if line.strip()]
 
 
-def prose(text: str, width: int | None, indent: int = 0) -> Iterable[Text]:
+def paragraph(text: str, width: int | None, indent: int = 0) -> Iterable[Text]:
     return (Text(" " * indent + part) for part in _wrapped(plain(text), width, indent))
 
 

@@ -36,10 +36,10 @@ def view(kind: str = "auto") -> View:
 
 
 def _panes() -> View | None:
-    from ipexctl.ui.run.screen import missing
+    from ipexctl.ui.run.screen import why_no_screen
     from ipexctl.ui.run.tui import PanesView
 
-    if why := missing():
+    if why := why_no_screen():
         stderr_console().print(f"--ui tui: {why}; showing a stream", soft_wrap=True)
         return None
     return PanesView()

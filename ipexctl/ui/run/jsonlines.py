@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.outcome import SCHEMA, plan_document, result_document
-from ipexctl.core.run.run_state import plain
+from ipexctl.core.run.run_state import without_colour
 from ipexctl.ui.run.run_text import write
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ class JsonView:
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         event = {"schema_version": SCHEMA, "event": "line", "host": host, "rank": rank}
-        write("".join(json.dumps({**event, "text": plain(t)}) + "\n" for t in texts))
+        write("".join(json.dumps({**event, "text": without_colour(t)}) + "\n" for t in texts))
 
     def bar(self, host: str, rank: int, text: str) -> None:
-        self._print("progress", host=host, rank=rank, text=plain(text))
+        self._print("progress", host=host, rank=rank, text=without_colour(text))
 
     def dropped(self, lines: int) -> None:
         raise AssertionError("nothing is left out here")

@@ -22,7 +22,7 @@ _ARROWS = {
 _NAMES = {"\r": "enter", "\n": "enter", "\x1b": "escape", "\x7f": "back", "\b": "back", "\t": "tab"}
 
 
-def missing() -> str:
+def why_no_screen() -> str:
     """Why there is no screen to be had; empty if there is one."""
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         return "stdin and stdout are no terminal"

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.merge_lines import Fold, Group
-from ipexctl.core.run.run_state import plain
+from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
 from ipexctl.ui.console import stderr_console
 from ipexctl.ui.run.run_text import (
@@ -53,7 +53,7 @@ class PlainView:
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         prefix = f"{self.prefix(host, rank)} | "
         block = f"\n{prefix}".join(texts)  # no line has an end in it
-        write(f"{prefix}{plain(block)}\n")
+        write(f"{prefix}{without_colour(block)}\n")
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])
@@ -126,7 +126,7 @@ class TerminalView(PlainView):
     def _line(self, group: Group) -> str:
         prefix = f"{self.prefix.of_group(group)} |"
         if not self._colour:
-            return f"{prefix} {plain(group.text)}\n"
+            return f"{prefix} {without_colour(group.text)}\n"
         code = 1 if len(group.ranks) > 1 else colour_of(group.ranks[0])
         return f"\x1b[{code}m{prefix}{RESET} {closed(group.text)}\n"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.run.run_state import plain
+from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
 from ipexctl.ui.console import stdout_console
 from ipexctl.ui.run.panes import Pane, Panes
@@ -56,14 +56,14 @@ class PanesView:
             return
         pane = self._by_rank[rank]
         pane.bar = ""
-        pane.lines.extend(map(plain, texts))
+        pane.lines.extend(map(without_colour, texts))
         self._draw()
 
     def bar(self, host: str, rank: int, text: str) -> None:
         if self.panes is None:
             self.stream.bar(host, rank, text)
         else:
-            self._by_rank[rank].bar = plain(text)
+            self._by_rank[rank].bar = without_colour(text)
 
     def dropped(self, lines: int) -> None:
         if self.panes is None:

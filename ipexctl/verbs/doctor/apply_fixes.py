@@ -29,7 +29,9 @@ class FixReport:
         return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
 
 
-def mend(target: Target, agree: Callable[[Sequence[Plan]], bool], root: str = ROOT) -> FixReport:
+def apply_fixes(
+    target: Target, agree: Callable[[Sequence[Plan]], bool], root: str = ROOT
+) -> FixReport:
     """`agree` sees every host's plan before anything is changed anywhere."""
     with Fleet(target, root, grace=GRACE) as fleet:
 

@@ -24,7 +24,7 @@ def measure(fleet: Fleet, facts: Mapping[Host, Facts], python: str) -> Measured:
 
 
 def _computed(fleet: Fleet, able: Mapping[Host, Facts], python: str) -> tuple[HostBench, ...]:
-    waves, left = measurements.waves(list(able.values()))
+    waves, left = measurements.benchmark_waves(list(able.values()))
 
     def one(host: Host) -> HostBench:
         args = {

@@ -46,5 +46,5 @@ def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Fa
 
     reply = agent.wait(number, timeout=30.0, total=60.0, on_event=hear)
     facts = core.from_json(name, reply.done, clocks[0] if clocks else None)
-    port = core.whole(reply.done.get("port"))
+    port = core.count_or_none(reply.done.get("port"))
     return facts, port if port and port < 65536 else None

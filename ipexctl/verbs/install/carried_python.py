@@ -19,7 +19,9 @@ from ipexctl.verbs.install.install_plan import Work
 from ipexctl.verbs.install.lock_wheels import indexes_of
 
 
-def carried(work: Work, facts: Sequence[Facts], old: Lock | None) -> tuple[Package | None, int]:
+def python_to_carry(
+    work: Work, facts: Sequence[Facts], old: Lock | None
+) -> tuple[Package | None, int]:
     """The one that is asked for, else the one in the lock, and bytes that were fetched for it.
 
     None: the hosts' own are used.
@@ -33,7 +35,7 @@ def carried(work: Work, facts: Sequence[Facts], old: Lock | None) -> tuple[Packa
             )
         work.step("", "looking for a Python to carry")
         fetcher = Fetcher(default_store(), indexes_of(work))
-        found = cpython_builds.carried(
+        found = cpython_builds.find_build(
             where, Wanted(facts[0].cpu.arch, version), fetcher, environment()
         )
         return found, fetcher.fetched

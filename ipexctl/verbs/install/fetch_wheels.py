@@ -25,13 +25,13 @@ from ipexctl.hosts.blob_carriers import (
     counter,
 )
 from ipexctl.hosts.blob_relay import Relay
-from ipexctl.hosts.blob_store import Room, absent, default_store
+from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.local.environment import environment
 from ipexctl.packages.index_logins import Logins
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved, Urls
-from ipexctl.packages.wheel_fetch import Fetcher, sized
+from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
 from ipexctl.verbs.install import from_bundle
 from ipexctl.verbs.install.carried_python import check_here
 from ipexctl.verbs.install.from_bundle import Bundle
@@ -105,7 +105,7 @@ def _by_hosts(work: Work, fleet: Fleet, plan: Plan, carrier: Carrier) -> Supply:
         host = next(h for h in todo if h.name == decision.host)
         moved += _through(work, fleet.agents[host], todo[host], shares)
     all_here = decision.fetch is Fetch.NODE0
-    return Supply(sized(lock, default_store()), carrier, moved, decision.fetch, all_here)
+    return Supply(with_sizes(lock, default_store()), carrier, moved, decision.fetch, all_here)
 
 
 def _lacking(fleet: Fleet, lock: Lock, todo: Roots) -> frozenset[str]:
@@ -113,7 +113,7 @@ def _lacking(fleet: Fleet, lock: Lock, todo: Roots) -> frozenset[str]:
     blobs = [p.blob for p in lock.files]
 
     def one(host: Host) -> frozenset[str]:
-        missing = absent(fleet.agents[host], todo[host], blobs)
+        missing = missing_blobs(fleet.agents[host], todo[host], blobs)
         return frozenset(b.sha256 for b in missing)
 
     return frozenset().union(*fleet.each(one, list(todo)).values())
@@ -222,10 +222,12 @@ def _through(work: Work, agent: Agent, root: str, shares: _Shares) -> Moved:
     """One host fetches, this machine takes the files from there: the others are sent them."""
     store, name = default_store(), agent.host.name
     wanted = [p.blob for p in shares.theirs if not store.whole(p.blob)]
-    missing, fetched = absent(agent, root, wanted), 0
+    missing, fetched = missing_blobs(agent, root, wanted), 0
     if missing:
         count = counter("fetching", missing, partial(work.step, name))
         fetched = blob_carriers.fetch_there(agent, root, missing, shares.urls, count, Room())
     count = counter(f"taking from {name}", wanted, partial(work.step, ""))
-    drawn = sum(blob_carriers.draw(agent, root, blob, store, count) for blob in wanted)
+    drawn = sum(
+        blob_carriers.download_from_host(agent, root, blob, store, count) for blob in wanted
+    )
     return Moved(fetched=fetched, drawn=drawn)

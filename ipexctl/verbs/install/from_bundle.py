@@ -22,7 +22,7 @@ from ipexctl.local.shipped_tables import table
 from ipexctl.packages import bundle_archive
 from ipexctl.packages.resolver import Resolved
 from ipexctl.verbs.install.install_plan import LOCK_FILE, Install, Work
-from ipexctl.verbs.install.lock_wheels import read_lock, suits
+from ipexctl.verbs.install.lock_wheels import fits_stack, read_lock
 
 _ANEW = "ipexctl bundle   # made anew for these hosts, with their Python and glibc"
 
@@ -94,7 +94,7 @@ def _parsed(path: Path, text: bytes) -> Lock:
     return locks.parse(text.decode("utf-8", "replace"), f"the lock in {path}")
 
 
-def resolved(facts: Sequence[Facts], wanted: Request, bundle: Bundle) -> Resolved:
+def resolve_from_bundle(facts: Sequence[Facts], wanted: Request, bundle: Bundle) -> Resolved:
     """What a bundle has is not asked for again by options."""
     asked = replace(wanted, mpi=mpi.word_of(bundle.lock.mpi), because="the bundle has it")
     try:
@@ -102,7 +102,7 @@ def resolved(facts: Sequence[Facts], wanted: Request, bundle: Bundle) -> Resolve
     except NothingFits as e:
         raise NothingFits(e.what, why=e.why, hint=_ANEW) from None
     for stack in candidates:
-        if suits(bundle.lock, stack):
+        if fits_stack(bundle.lock, stack):
             return Resolved(stack, bundle.lock, {})
     have = " or ".join(stack.python_text for stack in candidates)
     raise NothingFits(

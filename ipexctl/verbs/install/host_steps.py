@@ -13,7 +13,7 @@ from ipexctl.core.stack import oneccl_setvars
 from ipexctl.core.stack import selection as stacks
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.oneccl_setvars import Pairs
-from ipexctl.core.stack.package_changes import told
+from ipexctl.core.stack.package_changes import describe_changes
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_carriers import Moved
 from ipexctl.hosts.blob_store import Room, default_store, room_for
@@ -30,7 +30,7 @@ def state_of(fleet: Fleet, host: Host, key: str, own: str = "", *, again: bool =
     return read_state(host.name, done, again=again)
 
 
-def would(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
+def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
     """The recap of a rehearsal: nothing was done."""
     return {part.host: _would(part, plan.chosen.lock.key, agreed=agreed) for part in plan.parts}
 
@@ -42,7 +42,7 @@ def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
     if not agreed:
         return HostRecap(name, Recap.SKIPPED, "you said no")
     if state.stale:
-        notes = (f"changed by hand: {told(state.changed)}",) if state.changed else ()
+        notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
         return HostRecap(name, Recap.CHANGED, f"would build {key} anew", notes=notes)
     now = f", is {state.current}" if state.current else ""
     return HostRecap(name, Recap.CHANGED, f"would become {key}{now}")
@@ -114,9 +114,9 @@ class EnvOnHost:
         done = self.call(
             "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
-            mpirun=mpi.alone(starter, 2) if starter else [],
+            mpirun=mpi.single_host_command(starter, 2) if starter else [],
             modules=[list(row) for row in modules],
-            env=[list(pair) for pair in (*env, *mpi.alone_vars(starter))],
+            env=[list(pair) for pair in (*env, *mpi.single_host_vars(starter))],
         )
         return stacks.proved_text(done)
 

@@ -26,7 +26,7 @@ from ipexctl.verbs.doctor.probe_host import probe
 from ipexctl.verbs.install import carried_python, from_bundle
 from ipexctl.verbs.install.fetch_wheels import supply
 from ipexctl.verbs.install.from_bundle import Bundle
-from ipexctl.verbs.install.host_steps import disk_needed, on_hosts, state_of, would
+from ipexctl.verbs.install.host_steps import disk_needed, dry_run_recaps, on_hosts, state_of
 from ipexctl.verbs.install.install_plan import (
     LOCK_FILE,
     Chosen,
@@ -38,7 +38,7 @@ from ipexctl.verbs.install.install_plan import (
     Progress,
     Work,
 )
-from ipexctl.verbs.install.lock_wheels import lacking, lock_for, read_lock, write_lock
+from ipexctl.verbs.install.lock_wheels import bytes_to_fetch, lock_for, read_lock, write_lock
 from ipexctl.verbs.install.wanted_stack import decide
 
 
@@ -71,7 +71,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     found, new_lock, fetched = _found(work, tuple(facts.values()), bundle)
     lock, names = found.lock, tuple(host.name for host in facts)
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
-    to_fetch = 0 if bundle else lacking(lock)
+    to_fetch = 0 if bundle else bytes_to_fetch(lock)
     chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
     wanted = {p.name: p.version for p in lock.packages}
 
@@ -102,10 +102,10 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
     wanted = decide(work.asked.wanted, old, folder)
-    python, fetched = carried_python.carried(work, facts, old)
+    python, fetched = carried_python.python_to_carry(work, facts, old)
     facts = carried_python.only(facts, python)
     if bundle:
-        return from_bundle.resolved(facts, wanted, bundle), bundle.new_lock, fetched
+        return from_bundle.resolve_from_bundle(facts, wanted, bundle), bundle.new_lock, fetched
     found, new_lock = lock_for(work, stacks.choose(facts, wanted, table()), old)
     return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python, fetched
 
@@ -137,7 +137,7 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     work.progress.chosen(plan.chosen)
     agreed = not plan.todo or work.progress.agreed(plan)
     if work.asked.check or not agreed:
-        recaps = fleet.recaps(would(plan, agreed=agreed))
+        recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan.chosen, plan.fetched)
     files = supply(work, fleet, plan, bundle)
     if plan.chosen.new_lock:

@@ -18,7 +18,7 @@ from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
 from ipexctl.packages.indexes import Indexes, from_pip, merged
 from ipexctl.packages.resolver import Resolved, Urls
-from ipexctl.packages.wheel_fetch import Fetcher, sized
+from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
 from ipexctl.verbs.install import requirement_files
 from ipexctl.verbs.install.install_plan import Cuda, Work
 
@@ -28,7 +28,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     extra = requirement_files.needed(work.asked.needs, old)
     requirements.check(extra, candidates)
     for stack in candidates if old else ():
-        if old and suits(old, stack) and requirement_files.same(old, extra):
+        if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):
             requirement_files.check_hashes(old, extra)
             return Resolved(stack, old, {}), False
     work.step("", "resolving")
@@ -38,7 +38,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
     found = replace(found, lock=lock)
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
-        raise _only_cuda(found, lacking(lock))
+        raise _only_cuda(found, bytes_to_fetch(lock))
     return found, True
 
 
@@ -54,19 +54,19 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
     )
 
 
-def lacking(lock: Lock) -> int:
+def bytes_to_fetch(lock: Lock) -> int:
     """Bytes that are not on this machine yet."""
     store = default_store()
     return sum(p.size for p in lock.files if not store.has(p.blob))
 
 
-def suits(lock: Lock, stack: Stack) -> bool:
+def fits_stack(lock: Lock, stack: Stack) -> bool:
     """Is the lock one for this choice, and can these hosts load its wheels?"""
     wanted = replace(
         lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=stack.python_text,
         platform=stack.platform,
     )  # fmt: skip
-    return locks.serves(lock, wanted)
+    return locks.fits_choice(lock, wanted)
 
 
 def indexes_of(work: Work) -> Indexes:
@@ -95,7 +95,7 @@ def fetch(work: Work, found: Resolved) -> tuple[Lock, int]:
     store, lock = default_store(), found.lock
     missing = [p for p in _indexed(lock).files if not store.whole(p.blob)]
     fetched = get(work, missing, urls_of(work, found)) if missing else 0
-    return sized(lock, store), fetched
+    return with_sizes(lock, store), fetched
 
 
 def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
@@ -117,4 +117,4 @@ def _indexed(lock: Lock) -> Lock:
 
 def sized_if_known(lock: Lock) -> Lock:
     store = default_store()
-    return sized(lock, store) if all(store.has(p.blob) for p in lock.files) else lock
+    return with_sizes(lock, store) if all(store.has(p.blob) for p in lock.files) else lock

@@ -22,7 +22,7 @@ def needed(files: Sequence[Path], old: Lock | None) -> Extra:
     return Extra(old.requirements, old.constraints) if old else NOTHING
 
 
-def same(lock: Lock, extra: Extra) -> bool:
+def same_requirements(lock: Lock, extra: Extra) -> bool:
     return (lock.requirements, lock.constraints) == (extra.requirements, extra.constraints)
 
 

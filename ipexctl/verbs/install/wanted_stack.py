@@ -28,7 +28,7 @@ def decide(wanted: Request, lock: Lock | None, folder: Path) -> Request:
         return replace(wanted, because=_said(wanted))
     if lock:
         return _as_locked(wanted, lock)
-    meant = project_imports.meant(scan(folder))
+    meant = project_imports.implied_request(scan(folder))
     return replace(meant, mpi=wanted.mpi, python=wanted.python)
 
 

@@ -60,7 +60,9 @@ def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple("**" if path == "." else path for path in paths)
 
 
-def bring(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> tuple[str, ...]:
+def fetch_outputs(
+    agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note
+) -> tuple[str, ...]:
     """In words: what came, and what did not."""
     outputs = folder / "outputs"
     try:

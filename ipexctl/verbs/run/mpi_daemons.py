@@ -90,7 +90,7 @@ class Daemons:
 
     def said(self, name: str, data: bytes) -> None:
         lines = self._of_host.setdefault(name, Lines()).feed(data)
-        self.tail = mpi.kept(self.tail, lines)
+        self.tail = mpi.output_tail(self.tail, lines)
 
     def _ended(self, who: str, code: int, grace: float, *, asked: bool = False) -> None:
         """`asked`: it was killed, since mpirun had given it up for another reason."""

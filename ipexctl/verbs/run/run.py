@@ -37,10 +37,10 @@ from ipexctl.core.script.source import Source
 from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.suggested_commands import other_pythons, together
+from ipexctl.hosts.suggested_commands import merged_hints, other_pythons
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
-from ipexctl.local.last_outcome import known
+from ipexctl.local.last_outcome import last_states
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.run import fetch_outputs, send_project
@@ -77,7 +77,7 @@ class RunOptions:
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
     force: bool = False  # start in spite of what the preflight sees
-    confirm: send_project.Confirm = send_project.never  # is asked before much is sent
+    confirm: send_project.Confirm = send_project.always_no  # is asked before much is sent
     typed: Typed = Typed()
     ports: Ports | None = None
     launcher: str = mpi.AGENTS
@@ -204,7 +204,7 @@ class _Run:
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
         wish = fetch_outputs.Wish(patterns, self.run_id, roots, plan.hosts[0].host)
         try:
-            outputs = fetch_outputs.bring(there, wish, record.folder, self.painter.note)
+            outputs = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
         except KeyboardInterrupt:
             outputs = ("outputs: interrupted; what is missing here is on the hosts",)
         return replace(kept, outputs=outputs)
@@ -246,7 +246,9 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     """What is shown of the run. Raises InputError for it and for what is to be brought back."""
-    chosen = line_filter.read(options.shown, hosts, known(hosts) if options.shown.hosts else {})
+    chosen = line_filter.read(
+        options.shown, hosts, last_states(hosts) if options.shown.hosts else {}
+    )
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
     return chosen
@@ -406,7 +408,7 @@ def _together(downs: Sequence[HostDown], total: int) -> IpexctlError:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
     if any(d.state is Recap.UNREACHABLE for d in downs):
-        return Unreachable(what, why=why, hint=together(downs))
+        return Unreachable(what, why=why, hint=merged_hints(downs))
     only_missing = all(d.slug == "not-installed" for d in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
-    return RunFailed(what, why=why, hint=together(downs), exit_code=code)
+    return RunFailed(what, why=why, hint=merged_hints(downs), exit_code=code)

@@ -53,7 +53,7 @@ class Snapshot:
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
         """Makes the snapshot on the host."""
         asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
-        brought = folder_transfer.bring(agent, self.bundle, asked)
+        brought = folder_transfer.send_folder(agent, self.bundle, asked)
         return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
 
     def spare(self, agent: Agent, root: str) -> None:
@@ -96,11 +96,11 @@ def project_of(script: Path, cwd: Path) -> Project:
     in there, else beside the script. Raises InputError for folders nobody means to send."""
     root = _git_root(script)
     notes: tuple[str, ...] = ()
-    if root and root != script and (why := refused(root)):
+    if root and root != script and (why := why_refused(root)):
         notes = (f"{root} is not sent whole, since {why}; only {script} is",)
         root = None
     folder = root or script
-    if why := refused(folder):
+    if why := why_refused(folder):
         raise InputError(
             f"{folder} is not sent to other machines: {why}",
             hint="move the script into a folder of its own; or --no-sync, if it is there already",
@@ -148,7 +148,7 @@ def always(question: str) -> bool:
     return True
 
 
-def never(question: str) -> bool:
+def always_no(question: str) -> bool:
     """The answer of nobody."""
     return False
 
@@ -158,7 +158,7 @@ def _git_root(folder: Path) -> Path | None:
     return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
 
 
-def refused(folder: Path) -> str:
+def why_refused(folder: Path) -> str:
     """Why this folder is never sent, "" if it may be."""
     home = Path.home().resolve()
     if folder == home:
