@@ -4,7 +4,7 @@ PY := .venv/bin/python
 # tests wait, too: more processes than CPUs
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
-.PHONY: help demo check test soak test-ipex lint types bench setup clean
+.PHONY: help demo check test soak docs test-ipex lint types bench setup clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test-ipex: setup ## The real IPEX on two practice hosts (root; up to 4 GB to fet
 	@echo "indexes have only the CUDA build of torch, a tenth of that else. The two practice hosts"
 	@echo "take 11 GB each while they are up. What is in the cache is not fetched again."
 	$(PY) -m pytest -s tests/ipex
+
+docs: setup ## Write the generated tables of docs/ again
+	$(PY) tools/gen_docs.py
 
 lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
 	$(PY) -m ruff check .

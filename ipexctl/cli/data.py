@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import (
-    AskPass,
-    Exclude,
-    Forks,
-    Hostfile,
-    HostList,
-    Json,
-    Limit,
-    Root,
-    SshConfig,
-    TransportName,
-    end,
-    make_target,
-)
+from ipexctl.cli.options import Json, Root, end, on_hosts
 
 if TYPE_CHECKING:
     from ipexctl.verbs.data import Listed
@@ -33,76 +20,52 @@ data_app = typer.Typer(
 
 
 @data_app.command()
+@on_hosts(names=False)
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Instead of the folder's name.")
     ] = None,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """Put a folder on every host, for `run --data NAME`. What a host has is not sent again."""
     from ipexctl.ui.data import pushed_document, show_pushed
     from ipexctl.ui.install import View
     from ipexctl.verbs.data import push as verb
 
-    target = make_target(
-        hostfile, hosts, ssh_config, forks,
-        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
-    )  # fmt: skip
     with View(quiet=json) as view:
         pushed = verb(target, folder, name, view.progress(), root)
     end(pushed, pushed_document, show_pushed, json=json)
 
 
 @data_app.command()
+@on_hosts()
 def ls(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """The data on each host: version, size, and which hosts have it."""
     from ipexctl.ui.data import listed_document, show_listed
     from ipexctl.verbs.data import listed
 
-    target = make_target(
-        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
-        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
-    )  # fmt: skip
     found = listed(target, root)
     end(found, listed_document, show_listed, json=json)
 
 
 @data_app.command()
+@on_hosts(names=False)
 def rm(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """Remove data from the hosts. What a run is using stays."""
     from ipexctl.errors import InputError
@@ -114,13 +77,9 @@ def rm(
         raise InputError("nobody is there to be asked", hint="-y removes without a question")
 
     def agreed(going: Listed) -> bool:
-        if not (yes or json):
+        if not yes:
             show_going(going)
         return yes or ask(sys.stdin, "Remove this? [y/N] ")
 
-    target = make_target(
-        hostfile, hosts, ssh_config, forks,
-        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
-    )  # fmt: skip
     done = remove(target, name, agreed, root)
     end(done, removed_document, show_removed, json=json)

@@ -8,32 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import (
-    AskPass,
-    Exclude,
-    Forks,
-    Hostfile,
-    HostList,
-    Json,
-    Limit,
-    Root,
-    SshConfig,
-    TransportName,
-    make_target,
-    print_json,
-)
+from ipexctl.cli.options import Json, Root, on_hosts, print_json
 from ipexctl.errors import InputError
 
 
+@on_hosts()
 def doctor(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
     format: Annotated[
@@ -53,7 +35,6 @@ def doctor(
         bool, typer.Option("--print", help="Print what needs root as a script.")
     ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
-    forks: Forks = 64,
     verbose: Annotated[
         int, typer.Option("-v", count=True, show_default=False, help="Say why as well.")
     ] = 0,
@@ -62,16 +43,6 @@ def doctor(
     from ipexctl.verbs.doctor.doctor import Options, examine
 
     as_text = _formatter("json" if json else format)
-    named = [*(names or ()), *(hosts or ())]
-    target = make_target(
-        hostfile,
-        named,
-        ssh_config,
-        forks,
-        only=(limit, exclude),
-        ask_pass=ask_pass,
-        transport=transport,
-    )
     if (fix and not script) or undo:
         raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
     report = examine(target, root, Options(root, level, python))

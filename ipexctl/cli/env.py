@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ipexctl.cli.options import (
     AskPass,
-    Exclude,
-    Forks,
     Hostfile,
-    HostList,
     Json,
-    Limit,
     Root,
     SshConfig,
     TransportName,
     end,
-    make_target,
+    on_hosts,
     print_json,
+    target_of,
 )
 
 env_app = typer.Typer(
@@ -31,83 +28,54 @@ env_app = typer.Typer(
 
 
 @env_app.command()
+@on_hosts()
 def ls(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """The environments on each host, their size, and which is current and previous."""
     from ipexctl.ui.env import kept_document, show_kept
     from ipexctl.verbs.env import list_envs
 
-    target = make_target(
-        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
-        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
-    )  # fmt: skip
     found = list_envs(target, root)
     end(found, kept_document, show_kept, json=json)
 
 
 @env_app.command()
+@on_hosts()
 def diff(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Read every file, not only those with a new date.")
     ] = False,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """What was changed by hand since `install`, and how the hosts' environments differ."""
     from ipexctl.ui.env import compared_document, show_compared
     from ipexctl.verbs.env import compare
 
-    target = make_target(
-        hostfile, [*(names or ()), *(hosts or ())], ssh_config, forks,
-        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
-    )  # fmt: skip
     compared = compare(target, root, full=full)
     end(compared, compared_document, show_compared, json=json)
 
 
 # what follows the command is the command's, also when it looks like an option
 @env_app.command("exec", context_settings={"allow_interspersed_args": False})
+@on_hosts(names=False)
 def exec_(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --.")],
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """Run a command in the environment of every host. No shell reads it: -- sh -c '...' does."""
     from ipexctl.ui.env_exec import Heard, document, printer, show_ran
     from ipexctl.verbs.env_exec import run_within
 
-    target = make_target(
-        hostfile, hosts, ssh_config, forks,
-        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
-    )  # fmt: skip
     heard = Heard()
     ran = run_within(target, command, heard if json else printer(), root)
     if json:
@@ -127,29 +95,23 @@ def shell(
     root: Root = "~/.ipexctl",
 ) -> None:
     """A shell on one host with its environment active; fails where none is installed."""
-    from ipexctl.verbs.shell import attend, target_of_host
+    from ipexctl.verbs.shell import attend
 
-    target = make_target(hostfile, None, ssh_config, 1, ask_pass=ask_pass, transport=transport)
-    target = target if hostfile else target_of_host(target, host)
+    target = target_of(host, hostfile, ssh_config, ask_pass=ask_pass, transport=transport)
     raise typer.Exit(attend(target, host, (), root, None))
 
 
 @env_app.command()
+@on_hosts(names=False)
 def rm(
     keys: Annotated[list[str] | None, typer.Argument(metavar="KEYS")] = None,
     unused: Annotated[bool, typer.Option("--unused", help="All but current and previous.")] = False,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """Remove environments, and wheels that none needs. Current and previous always stay."""
     from ipexctl.errors import InputError
@@ -163,13 +125,9 @@ def rm(
         raise InputError("nobody is there to be asked", hint="-y removes without a question")
 
     def agreed(removals: Sequence[Removal]) -> bool:
-        if not (yes or check or json):
+        if not (yes or check):
             show_going(removals)
         return not check and (yes or ask(sys.stdin, "Remove this? [y/N] "))
 
-    target = make_target(
-        hostfile, hosts, ssh_config, forks,
-        only=(limit, exclude), ask_pass=ask_pass, transport=transport,
-    )  # fmt: skip
     done = remove(target, keys or (), agreed, root)
     end(done, removed_document, show_removed, json=json)

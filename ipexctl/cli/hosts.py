@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import (
-    AskPass,
-    Exclude,
-    Forks,
-    Hostfile,
-    HostList,
-    Json,
-    Limit,
-    SshConfig,
-    make_target,
-    note,
-    print_json,
-)
+from ipexctl.cli.options import Forks, Json, SshConfig, note, on_hosts, print_json
 
 
+@on_hosts("ssh_config", "ask_pass", "transport", "forks")
 def hosts(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
-    hostfile: Hostfile = None,
-    named: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
+    *,
+    target: Any,
     to: Annotated[
         str, typer.Option("--to", help="intelmpi, mpich, openmpi, deepspeed, ansible, slurm ...")
     ] = "",
@@ -38,8 +24,6 @@ def hosts(
     from ipexctl.ui.hosts import table
     from ipexctl.verbs import hosts as verb
 
-    everyone = [*(names or ()), *(named or ())]
-    target = make_target(hostfile, everyone, None, only=(limit, exclude))
     if to:
         rendered = verb.convert(target, to)
         for text in rendered.notes:
@@ -98,26 +82,17 @@ def config(
         print(settings_text(found, show_origin=show_origin), end="")
 
 
+@on_hosts("transport")
 def trust(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
+    *,
+    target: Any,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Accept new keys.")] = False,
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """Show the hosts' SSH keys and remember the ones you accept."""
     from ipexctl.ui.trust import ask, document, show, show_downs
     from ipexctl.verbs.trust import trust as verb
 
-    named = [*(names or ()), *(hosts or ())]
-    target = make_target(
-        hostfile, named, ssh_config, forks, only=(limit, exclude), ask_pass=ask_pass
-    )
     report = verb(target, lambda keys: yes or ask(keys, sys.stdin, sys.stderr))
     if json:
         print_json(document(report))

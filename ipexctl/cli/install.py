@@ -8,21 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ipexctl.cli.options import (
-    AskPass,
-    Exclude,
-    Forks,
-    Hostfile,
-    HostList,
-    Json,
-    Limit,
-    Root,
-    SshConfig,
-    TransportName,
-    end,
-    make_target,
-    print_json,
-)
+from ipexctl.cli.options import Json, Root, end, on_hosts, print_json
 
 Torch = Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
@@ -32,15 +18,10 @@ Backend = Annotated[str, typer.Option("--backend", help="ccl (with the bindings)
 StackName = Annotated[str, typer.Option("--stack", help="ipex, or stock: PyTorch alone.")]
 
 
+@on_hosts()
 def install(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
-    hostfile: Hostfile = None,
-    hosts: HostList = None,
-    limit: Limit = None,
-    exclude: Exclude = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
+    *,
+    target: Any,
     root: Root = "~/.ipexctl",
     torch: Torch = "",
     ipex: Ipex = "",
@@ -99,7 +80,6 @@ def install(
     diff: Annotated[bool, typer.Option("--diff", help="Say which packages change.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     json: Json = False,
-    forks: Forks = 64,
 ) -> None:
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
     from ipexctl.core.stack.fetch_policy import parse_fetch
@@ -143,16 +123,6 @@ def install(
         python_from=python_from,
         fetch=parse_fetch(fetch),
         relay=relay,
-    )
-    named = [*(names or ()), *(hosts or ())]
-    target = make_target(
-        hostfile,
-        named,
-        ssh_config,
-        forks,
-        only=(limit, exclude),
-        ask_pass=ask_pass,
-        transport=transport,
     )
     if rollback:
         _rollback(target, root, check=check, json=json)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol, TypeVar
 
@@ -38,30 +40,81 @@ Root = Annotated[str, typer.Option("--root", help="ipexctl's folder on the hosts
 
 
 def make_target(
-    hostfile: Path | None,
-    hosts: list[str] | None,
-    ssh_config: Path | None,
-    forks: int = 64,
-    only: tuple[list[str] | None, list[str] | None] = (None, None),
+    *,
+    names: Sequence[str] | None = None,
+    hostfile: Path | None = None,
+    hosts: Sequence[str] | None = None,
+    limit: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
     **more: Any,
 ) -> Any:
     """Hosts that nobody named are those of the settings; see `ipexctl config`."""
     from ipexctl.hosts.target import Target
     from ipexctl.local.settings import configured_hostfile
 
-    limit, exclude = (tuple(patterns or ()) for patterns in only)
-    if not hostfile and not hosts:
+    named = (*(names or ()), *(hosts or ()))
+    if not hostfile and not named:
         hostfile = configured_hostfile(note)
     return Target(
-        hostfile,
-        tuple(hosts or ()),
-        ssh_config,
-        forks,
-        limit=limit,
-        exclude=exclude,
-        note=note,
-        **more,
+        hostfile, named, limit=tuple(limit or ()), exclude=tuple(exclude or ()), note=note, **more
     )
+
+
+def target_of(host: str, hostfile: Path | None, ssh_config: Path | None, **more: Any) -> Any:
+    """For one host, which may be in the hostfile of the settings."""
+    from ipexctl.verbs.shell import target_of_host
+
+    target = make_target(hostfile=hostfile, ssh_config=ssh_config, forks=1, **more)
+    return target if hostfile else target_of_host(target, host)
+
+
+_NAMES = Annotated[list[str] | None, typer.Argument(metavar="HOSTS")]
+_HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "hostfile": (Hostfile, None),
+    "hosts": (HostList, None),
+    "limit": (Limit, None),
+    "exclude": (Exclude, None),
+    "ssh_config": (SshConfig, None),
+    "ask_pass": (AskPass, False),
+    "transport": (TransportName, "paramiko"),
+}
+
+
+def on_hosts(*without: str, names: bool = True) -> Callable[[Callable[..., None]], Any]:
+    """The command is called with a `target`, made from the options that name and reach hosts.
+
+    They stand in --help where `target` stands in the command, HOSTS first, --forks last.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        options: dict[str, tuple[Any, Any]] = {"names": (_NAMES, None)} if names else {}
+        options |= {k: v for k, v in _HOST_OPTIONS.items() if k not in without}
+        parameters: list[inspect.Parameter] = []
+        for own in inspect.signature(command, eval_str=True).parameters.values():
+            if own.name == "target":
+                parameters += [_option(name, *option) for name, option in options.items()]
+            else:
+                parameters.append(_option(own.name, own.annotation, own.default))
+        if "forks" not in without:
+            options["forks"] = (Forks, 64)
+            parameters.append(_option("forks", Forks, 64))
+        parameters.sort(key=lambda p: (p.default is not p.empty, p.name != "names"))
+
+        @functools.wraps(command)
+        def with_target(**given: Any) -> None:
+            command(target=make_target(**{name: given.pop(name) for name in options}), **given)
+
+        del with_target.__wrapped__
+        with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_target.__annotations__ = {p.name: p.annotation for p in parameters}
+        return with_target
+
+    return decorate
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def note(text: str) -> None:

@@ -23,6 +23,7 @@ from ipexctl.cli.options import (
     SshConfig,
     TransportName,
     make_target,
+    target_of,
 )
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
@@ -170,14 +171,9 @@ def run(
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
     target = make_target(
-        hostfile,
-        hosts,
-        ssh_config,
-        forks,
-        only=(limit, exclude),
-        ask_pass=ask_pass,
-        transport=transport,
-    )
+        hostfile=hostfile, hosts=hosts, limit=limit, exclude=exclude, ssh_config=ssh_config,
+        forks=forks, ask_pass=ask_pass, transport=transport,
+    )  # fmt: skip
     if print_cmd:
         from ipexctl.core.run.launch_script import left_out
         from ipexctl.verbs.run.explain_plan import as_script
@@ -311,10 +307,9 @@ def shell(
     root: Root = "~/.ipexctl",
 ) -> None:
     """Log in to a host, with the environment that `install` put there."""
-    from ipexctl.verbs.shell import attend, target_of_host
+    from ipexctl.verbs.shell import attend
 
-    target = make_target(hostfile, None, ssh_config, 1, ask_pass=ask_pass, transport=transport)
-    target = target if hostfile else target_of_host(target, host)
+    target = target_of(host, hostfile, ssh_config, ask_pass=ask_pass, transport=transport)
     code = attend(
         target, host, tuple(command or ()), root, lambda text: print(text, file=sys.stderr)
     )

@@ -17,6 +17,7 @@ from ipexctl.core.run import mpi
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack.version_table import END_OF_LIFE
 from ipexctl.errors import InputError, printable
+from ipexctl.ui.confirm import confirm
 from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
 from ipexctl.verbs.install.install_plan import Chosen, InstallReport, Plan, Progress, Step
 
@@ -243,16 +244,8 @@ def question(chosen: Chosen) -> str:
 
 
 def ask(stdin: TextIO, question: str = "Go on? [Y/n] ") -> bool:
-    """What somebody at a terminal says. Enter is a yes where the question has a big Y, and no
-    answer at all (Ctrl-D) a no."""
-    if not stdin.isatty():
-        raise InputError(
-            "nothing was changed: nobody is there to ask",
-            hint="the same command with -y does it; with --check --diff it says what",
-        )
-    stderr_console().print(question, end="", markup=False)
-    said = stdin.readline()
-    if not said:
-        stderr_console().print()
-    word = said.strip().lower()
-    return word in ("y", "yes") or (said != "" and not word and "[Y/" in question)
+    refusal = InputError(
+        "nothing was changed: nobody is there to ask",
+        hint="the same command with -y does it; with --check --diff it says what",
+    )
+    return confirm(question, stdin, refusal)

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from ipexctl.core.model import HostDown
 from ipexctl.errors import InputError
+from ipexctl.ui.confirm import confirm
 from ipexctl.verbs.trust import ShownKey, TrustReport
 
 
@@ -42,11 +43,9 @@ def document(report: TrustReport) -> dict[str, object]:
 def ask(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
     """Shows the new keys and waits for a typed yes; where nobody can type, it says what to do."""
     print(table(keys), end="", file=out)
-    if not asked.isatty():
-        raise InputError(
-            f"nobody to ask about new host keys ({len(keys)}): stdin is no terminal",
-            why="compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each host",
-            hint="the same command with -y accepts them",
-        )
-    print("Are these the keys of your hosts? [yes/no] ", end="", file=out, flush=True)
-    return asked.readline().strip().lower() in ("y", "yes")
+    refusal = InputError(
+        f"nobody to ask about new host keys ({len(keys)}): stdin is no terminal",
+        why="compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each host",
+        hint="the same command with -y accepts them",
+    )
+    return confirm("Are these the keys of your hosts? [yes/no] ", asked, refusal, out)

@@ -55,7 +55,7 @@ def test_every_severity_that_a_check_declares_is_seen_in_a_case():
 
 def test_the_page_of_checks_is_what_the_code_declares():
     text = (ROOT / "docs/checks.md").read_text("utf-8")
-    assert docs_page.updated(text, catalogue()) == text, "python tools/gen_docs.py"
+    assert docs_page.updated(text, catalogue()) == text, "make docs"
 
 
 def test_an_id_stands_for_one_check():

@@ -129,5 +129,5 @@ def test_lightning_on_unequal_hosts_is_refused_with_the_counts(shape):
 
 def test_the_page_has_the_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "run.md").read_text("utf-8")
-    assert rank_contract.updated(page) == page, "python tools/gen_docs.py"
+    assert rank_contract.updated(page) == page, "make docs"
     assert "| `GROUP_RANK` |" in page and "| `RANK`* |" in page

@@ -130,7 +130,7 @@ def test_a_version_needs_two_numbers() -> None:
 
 def test_the_page_of_stacks_is_what_the_table_says() -> None:
     page = (Path(__file__).parents[2] / "docs/stacks.md").read_text("utf-8")
-    assert updated(page, table()) == page, "python tools/gen_docs.py"
+    assert updated(page, table()) == page, "make docs"
     assert [row.name for row in table() if f"| `{row.name}`" not in page] == []
 
 

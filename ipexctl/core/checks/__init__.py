@@ -1,8 +1,6 @@
 """What would break or slow a training, seen in facts alone.
 
-A check is one function with its declaration (registry.py). To add one: write it in the module of
-its family (a new module goes into the list below), give it a fixture in tests/checks/, and run
-`python tools/gen_docs.py`. Ids are for ever; never reuse one.
+A check is one function with its declaration (registry.py). CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _cell(text: str) -> str:
 _PAGE = """\
 # Known failures
 
-Generated from `ipexctl/core/known_failures/causes.toml` by `python tools/gen_docs.py`.
+Generated from `ipexctl/core/known_failures/causes.toml` by `make docs`.
 `ipexctl explain LOGFILE` finds these in a log, `ipexctl explain NAME` explains one and says what to
 type, and a failed run ends with the one that its last lines show.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from rich.text import Text
 
@@ -15,6 +15,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.errors import InputError
 from ipexctl.hosts import suggested_commands as hints
 from ipexctl.hosts.target import Target
+from ipexctl.ui.confirm import confirm
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.report_lines import command
 from ipexctl.verbs.doctor.apply_fixes import FixReport
@@ -54,12 +55,10 @@ def undo_command(target: Target, root: str) -> str:
     return f"{hints.command(target, 'doctor', root)} --undo"
 
 
-def ask(plans: Sequence[Plan], stdin: IO[str], file: IO[str]) -> bool:
+def ask(plans: Sequence[Plan], stdin: TextIO, file: TextIO) -> bool:
     show_plan(plans, file)
-    if not stdin.isatty():
-        raise InputError("nothing was changed: nobody is there to ask", hint="add -y to do this")
-    print("Do this? [y/N] ", end="", file=file, flush=True)
-    return stdin.readline().strip().lower() in ("y", "yes")
+    refusal = InputError("nothing was changed: nobody is there to ask", hint="add -y to do this")
+    return confirm("Do this? [y/N] ", stdin, refusal, file)
 
 
 def show_done(report: FixReport, file: IO[str], again: str) -> None:
