@@ -21,7 +21,7 @@ check: setup ## Lint, types, and the quick tests: before every commit
 	$(PYTEST) -m "pure or local"
 
 soak: setup ## Long tests: faults, frameworks, the alarm (root; 3 GB to fetch, 30 GB of disk)
-	$(PYTEST) -m soak
+	$(PY) -m pytest -q -m soak
 	$(PY) -m pytest -s tests/soak
 
 test-ipex: setup ## The real IPEX on two practice hosts (root; up to 4 GB to fetch, 26 GB of disk)
