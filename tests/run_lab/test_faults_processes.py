@@ -82,8 +82,8 @@ def test_arguments_that_a_script_refuses_fail_all_ranks_in_the_same_way(runner):
 
 
 # --- kill -9 -------------------------------------------------------------------------------------
-# Kills of a wrapper are soak tests: MPI kills its peers within 50 ms, and a busy machine reports one
-# of them first.
+# Kills of a wrapper are soak tests: MPI kills its peers within 50 ms, and a busy machine may report
+# one of them first.
 
 
 @pytest.mark.parametrize(
