@@ -1,4 +1,4 @@
-"""The outermost edge, as a user meets it: a real process, its two streams and its exit code."""
+"""The outermost edge, as a user meets it: two streams and an exit code, often of a real process."""
 
 from __future__ import annotations
 
@@ -22,31 +22,36 @@ from ipexctl.errors import (
     EXIT_OK,
     EXIT_UNREACHABLE,
 )
+from tests.cli import ipexctl as run_here
 
 ROOT = Path(__file__).parent.parent
 
 
 def _ipexctl(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
-    return _python("-m", "ipexctl", *args, home=home)
+    return run_here(*args, cwd=ROOT, env=_environ(home))
 
 
 def _python(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *args],
         cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "NO_COLOR": "1",
-            "COLUMNS": "100",
-            "SHELL": "/bin/bash",
-            "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
-        },
+        env=_environ(home),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def _environ(home: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "NO_COLOR": "1",
+        "COLUMNS": "100",
+        "SHELL": "/bin/bash",
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+    }
 
 
 def _commands() -> dict[str, str]:
