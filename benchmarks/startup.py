@@ -10,7 +10,7 @@ import time
 
 import bytecode
 
-LIMIT = 2.0
+LIMIT = 1.4
 ROUNDS = 9
 COMMANDS = {
     "python -c pass": ["-c", "pass"],

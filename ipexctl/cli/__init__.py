@@ -1,6 +1,6 @@
 """Typer only: options -> request value -> verb -> renderer -> exit code.
 
-One module per group of commands; here they are put together, and here is every way out.
+One module per group of commands; here is the table of them, and every way out.
 """
 
 from __future__ import annotations
@@ -11,14 +11,41 @@ from typing import Annotated
 import typer
 
 from ipexctl import __version__
-from ipexctl.cli import bundle, doctor, hosts, install, run, streams
-from ipexctl.cli.data import data_app
-from ipexctl.cli.env import env_app
-from ipexctl.cli.lab import lab_app
+from ipexctl.cli import streams
+from ipexctl.cli.lazy_group import Entry, LazyGroup
 from ipexctl.errors import EXIT_BUG, EXIT_FAILED, EXIT_INTERRUPTED, InputError, IpexctlError
+
+
+class Root(LazyGroup):
+    entries = {
+        "doctor": Entry("doctor:doctor", "Look at all hosts: what would break or slow a training."),
+        "explain": Entry(
+            "doctor:explain", "What a check or failure means, or what a log tells of."
+        ),
+        "hosts": Entry("hosts:hosts", "Whom a hostfile names, or it as another program's."),
+        "init": Entry("hosts:init", "Write a hostfile and ipexctl.toml here."),
+        "config": Entry("hosts:config", "The settings, and where each is from."),
+        "trust": Entry("hosts:trust", "Show the hosts' SSH keys and remember those you accept."),
+        "install": Entry("install:install", "Put PyTorch and MPI on all hosts."),
+        "stacks": Entry(
+            "install:stacks", "The version table: what fits, and why the rest does not."
+        ),
+        "bundle": Entry(
+            "bundle:bundle", "All files of ipexctl.lock in one, for hosts without net."
+        ),
+        "shell": Entry("run:shell", "Log in to a host, with the environment put there."),
+        "run": Entry(
+            "run:run", "Run a PyTorch script on all hosts, with live output.", keeps_rest=True
+        ),
+        "env": Entry("env:env_app", "The environments that hosts keep."),
+        "data": Entry("data:data_app", "Folders that stay on the hosts: data sets, hub caches."),
+        "lab": Entry("lab:lab_app", "Practice hosts on this machine (Linux, root)."),
+    }
+
 
 app = typer.Typer(
     name="ipexctl",
+    cls=Root,
     help="Multi-node PyTorch training on Linux CPU machines that answer to SSH.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -48,39 +75,12 @@ def _root(
             raise
 
 
-for command, brief in (
-    (doctor.doctor, "Look at all hosts: what would break or slow a training."),
-    (doctor.explain, "What a check or failure means, or what a log tells of."),
-    (hosts.hosts, "Whom a hostfile names, or it as another program's."),
-    (hosts.init, "Write a hostfile and ipexctl.toml here."),
-    (hosts.config, "The settings, and where each is from."),
-    (hosts.trust, "Show the hosts' SSH keys and remember those you accept."),
-    (install.install, "Put PyTorch and MPI on all hosts."),
-    (install.stacks, "The version table: what fits, and why the rest does not."),
-    (bundle.bundle, "All files of ipexctl.lock in one, for hosts without net."),
-    (run.shell, "Log in to a host, with the environment put there."),
-):
-    app.command(short_help=brief)(command)
-# what follows the script is the script's, also when it looks like an option
-app.command(
-    short_help="Run a PyTorch script on all hosts, with live output.",
-    context_settings={"allow_interspersed_args": False},
-)(run.run)
-app.add_typer(env_app, name="env")
-app.add_typer(data_app, name="data")
-app.add_typer(lab_app, name="lab", short_help="Practice hosts on this machine (Linux, root).")
-
-
 def main() -> None:
     """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
     streams.prepare()
     try:
         try:
-            app(
-                args=install.bare_ipex(run.long_dashes(sys.argv[1:])),
-                prog_name="ipexctl",
-                standalone_mode=True,
-            )
+            app(args=_spelled(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
         finally:
             sys.stdout.flush()
     except IpexctlError as e:
@@ -98,6 +98,19 @@ def main() -> None:
         traceback.print_exc()
         print("\nThis is a bug in ipexctl, not in your setup.", file=sys.stderr)
         sys.exit(EXIT_BUG)
+
+
+def _spelled(args: list[str]) -> list[str]:
+    """As Click understands them: MPI's one-dash words, and --ipex without a version."""
+    if args[:1] == ["run"]:
+        from ipexctl.cli.run import long_dashes
+
+        return long_dashes(args)
+    if args[:1] in (["install"], ["stacks"], ["bundle"]):
+        from ipexctl.cli.install import bare_ipex
+
+        return bare_ipex(args)
+    return args
 
 
 def _explain(e: IpexctlError) -> None:

@@ -1,0 +1,79 @@
+"""Commands that are loaded when they are called: `--help` lists them by this table alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+import typer.main
+from typer.core import TyperGroup
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`place` is `module:name` in ipexctl.cli, of a function or a Typer app."""
+
+    place: str
+    brief: str
+    # what follows the script is the script's, also when it looks like an option
+    keeps_rest: bool = False
+
+    def load(self, name: str) -> Any:
+        module, _, attribute = self.place.partition(":")
+        found = getattr(import_module(f"ipexctl.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            group = typer.main.get_group(found)
+            group.name = name
+            return group
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        settings = {"allow_interspersed_args": False} if self.keeps_rest else {}
+        alone.command(name, short_help=self.brief, context_settings=settings)(found)
+        return typer.main.get_command(alone)
+
+
+class Commands(dict[str, Any]):
+    """Name -> command; a command is made the first time that somebody asks for it."""
+
+    def __init__(self, entries: dict[str, Entry]) -> None:
+        super().__init__(dict.fromkeys(entries))
+        self.entries = entries
+
+    def __getitem__(self, name: str) -> Any:
+        if super().__getitem__(name) is None:
+            self[name] = self.entries[name].load(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self.keys() else default  # noqa: SIM118, SIM401
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+
+class LazyGroup(TyperGroup):
+    """The commands of `entries`, in that order, and those that were added to the app."""
+
+    entries: dict[str, Entry] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        added = self.commands
+        self.commands = Commands(self.entries)
+        self.commands.update(added)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._briefs()))
+
+    def _briefs(self) -> Iterator[tuple[str, str]]:
+        for name, entry in self.entries.items():
+            yield name, entry.brief
