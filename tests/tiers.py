@@ -87,8 +87,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         tier = next((t for t in TIERS if t in report.keywords), "")
         if tier in ("soak", "lab") and isinstance(report.longrepr, tuple):
             skipped[tier, report.longrepr[2].removeprefix("Skipped: ")] += 1
+    words = terminalreporter.config.getoption("-k")
     for tier, count in LEFT_OUT.items():
         where = "they are in `make soak`" if tier == "soak" else "they are in `make test`"
+        where = f"-k {words}" if words else where
         terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {where}", yellow=True)
     for (tier, why), count in skipped.items():
         terminalreporter.write_line(f"{count} {TIERS[tier]} did NOT run: {why}", yellow=True)
