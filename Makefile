@@ -12,7 +12,7 @@ help: ## Print this list
 demo: setup ## Three practice hosts on this machine: doctor, install, run (needs root)
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" examples/demo.sh
 
-test: setup ## Lint, types and every test (as root: the practice-cluster tests too)
+test: setup ## Lint, types and all tests but the long ones (as root: practice hosts, too)
 	@$(MAKE) --no-print-directory lint types
 	$(PYTEST) -m "not soak"
 

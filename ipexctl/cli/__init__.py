@@ -18,11 +18,13 @@ from ipexctl.errors import EXIT_BUG, EXIT_FAILED, EXIT_INTERRUPTED, InputError, 
 
 class Root(LazyGroup):
     entries = {
-        "doctor": Entry("doctor:doctor", "Look at all hosts: what would break or slow a training."),
-        "explain": Entry(
-            "doctor:explain", "What a check or failure means, or what a log tells of."
+        "doctor": Entry(
+            "doctor:doctor", "Check every host for problems that break or slow down training."
         ),
-        "hosts": Entry("hosts:hosts", "Whom a hostfile names, or it as another program's."),
+        "explain": Entry("doctor:explain", "Explain a check, a known failure, or an error log."),
+        "hosts": Entry(
+            "hosts:hosts", "List the hosts in a hostfile, or convert it to another format."
+        ),
         "init": Entry("hosts:init", "Write a hostfile and ipexctl.toml here."),
         "config": Entry("hosts:config", "The settings, and where each is from."),
         "trust": Entry("hosts:trust", "Show the hosts' SSH keys and remember those you accept."),
@@ -31,7 +33,7 @@ class Root(LazyGroup):
             "install:stacks", "The version table: what fits, and why the rest does not."
         ),
         "bundle": Entry(
-            "bundle:bundle", "All files of ipexctl.lock in one, for hosts without net."
+            "bundle:bundle", "Pack everything in ipexctl.lock into one file for offline hosts."
         ),
         "shell": Entry("run:shell", "Log in to a host, with the environment put there."),
         "run": Entry(

@@ -35,7 +35,7 @@ class Entry:
 
 
 class Commands(dict[str, Any]):
-    """Name -> command; a command is made the first time that somebody asks for it."""
+    """Name -> command; a command is loaded when it is first used."""
 
     def __init__(self, entries: dict[str, Entry]) -> None:
         super().__init__(dict.fromkeys(entries))

@@ -10,7 +10,7 @@ import pytest
 from ipexctl.core.plan import rank_contract
 from ipexctl.core.run.launch_plan import RunRequest, plan
 from ipexctl.core.script import frameworks
-from ipexctl.core.script.source import read_source
+from ipexctl.core.script.source_reader import read_source
 from ipexctl.errors import InputError
 from tests.plan.hosts import node, on_network
 

@@ -16,7 +16,7 @@ from ipexctl.core.run.rank_exchange import (
     sentence,
 )
 from ipexctl.core.script import frameworks
-from ipexctl.core.script.source import read_source
+from ipexctl.core.script.source_reader import read_source
 from ipexctl.ui.run.summary import ending
 from tests.plan.conftest import shape  # noqa: F401
 from tests.plan.hosts import node, on_network

@@ -10,7 +10,7 @@ import pytest
 from ipexctl.core.script.context import HostEnvironment, ProjectFiles
 from ipexctl.core.script.launchers import launch_of, refuse_launcher
 from ipexctl.core.script.review import Review
-from ipexctl.core.script.source import read_source
+from ipexctl.core.script.source_reader import read_source
 from ipexctl.errors import InputError
 from ipexctl.verbs.run.preflight import STDLIB
 from ipexctl.verbs.run.script_sources import read_sources

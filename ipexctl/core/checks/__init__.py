@@ -1,4 +1,4 @@
-"""What would break or slow a training, seen in facts alone.
+"""Problems that break or slow down training, found in facts alone.
 
 A check is one function with its declaration (registry.py). CONTRIBUTING.md says how to add one.
 """

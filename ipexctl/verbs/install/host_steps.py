@@ -90,7 +90,7 @@ def disk_needed(lock: Lock, packages: Sequence[Package]) -> Room:
     return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
 
 
-Modules = Sequence[tuple[str, str, str]]  # as stack.modules and borrow.modules tell them
+Modules = Sequence[tuple[str, str, str]]  # name, distribution, version
 
 
 class EnvOnHost:

@@ -85,7 +85,7 @@ def read_lock(path: Path) -> Lock | None:
 
 def write_lock(path: Path, lock: Lock) -> None:
     try:
-        write_atomic(path, locks.render(lock), mode=0o644, sync=True)
+        write_atomic(path, locks.render(lock), mode=None, sync=True)
     except OSError as e:
         raise NotHere(f"cannot write {path}", why=str(e)) from None
 

@@ -11,7 +11,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.core.script.source import Import, Source, read_source
+from ipexctl.core.script.source import Import, Source
+from ipexctl.core.script.source_reader import read_source
 
 MAX_FILES, MAX_BYTES = 40, 512 << 10
 
