@@ -1,6 +1,8 @@
 # `make` alone prints the targets. Every target that needs set-up does it by itself.
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
+# Some containers set it; without bytecode every process that a test starts compiles all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # tests wait, too: more processes than CPUs
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope

@@ -23,6 +23,7 @@ TIERS = {
 }
 INSTALLS = frozenset({"shop", "builder", "world", "here"})
 STARTS = frozenset({"agent", "sshd", "site", "port", "server"})
+STARTERS = {"subprocess", "LocalTransport", "PipeChannel"}  # names in the test's module
 LEFT_OUT: Counter[str] = Counter()  # deselected, by tier
 
 
@@ -34,7 +35,7 @@ def tier_of(item: pytest.Item) -> str:
         return "lab"
     if names & INSTALLS:
         return "installed"
-    starts = names & STARTS or "subprocess" in vars(getattr(item, "module", None))
+    starts = names & STARTS or STARTERS & vars(getattr(item, "module", None)).keys()
     return "local" if starts else "pure"
 
 
@@ -60,10 +61,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def group_of(nodeid: str) -> str:
-    """By file; in files about each MPI also by that. Two files read the same recorded machines."""
+    """By file; in files about each MPI also by that. Some files read the same machines."""
     file, _, rest = nodeid.partition("::")
     mpi = re.search(r"\[(intel|mpich|openmpi)\b", rest) if "/run/" in file else None
-    return "recorded" if "_recorded" in file else f"{file} {mpi[1] if mpi else ''}"
+    same = "_recorded" in file or "/plan/" in file
+    return "machines" if same else f"{file} {mpi[1] if mpi else ''}"
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

@@ -70,7 +70,13 @@ def test_what_start_up_files_print_does_no_harm(noise):
         agent.close()
 
 
-def test_a_shell_that_never_stops_printing_is_given_up():
+@pytest.fixture
+def impatient(monkeypatch):
+    """What does not end by itself is killed at once."""
+    monkeypatch.setattr(PipeChannel, "patience", 0.1)
+
+
+def test_a_shell_that_never_stops_printing_is_given_up(impatient):
     with pytest.raises(HostFailed, match="printed more than 1 MiB before our command ran"):
         connect(Through("head -c 2000000 /dev/zero | tr '\\0' x"), HERE)
 
@@ -81,7 +87,7 @@ def test_a_shell_that_ends_first_is_told_with_its_own_words():
     assert caught.value.why == "this account is locked"
 
 
-def test_a_shell_that_hangs_ends_at_the_deadline():
+def test_a_shell_that_hangs_ends_at_the_deadline(impatient):
     with pytest.raises(Unreachable, match="our command gave no answer in time"):
         connect(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
 

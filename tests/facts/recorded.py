@@ -35,7 +35,7 @@ def read_all() -> dict[str, Facts]:
 
 def _read(agent: Agent, path: Path, folder: Path) -> Facts:
     folder.mkdir()
-    with tarfile.open(path, "r|*") as tar:
+    with tarfile.open(path) as tar:
         for member in tar:
             if member.name.rpartition("/")[2] in _READ and member.isfile():
                 tar.extract(member, folder, filter="data")

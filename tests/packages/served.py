@@ -107,7 +107,7 @@ def served(
     if tls:
         http.socket = tls.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
         told.url = f"https://{address}:{http.server_port}"
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield told
     finally:

@@ -216,7 +216,7 @@ def mirror(archive: Path) -> Iterator[tuple[str, list[str]]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/mirror", asked
     server.shutdown()

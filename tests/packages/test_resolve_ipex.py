@@ -120,7 +120,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     root.mkdir()
     handler = functools.partial(_Quiet, directory=str(root))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield World(tmp_path, f"http://127.0.0.1:{server.server_port}")
     server.shutdown()
     server.server_close()

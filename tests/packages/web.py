@@ -79,7 +79,7 @@ def web(folder: Path, sites: list[str]) -> Iterator[Web]:
     proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _proxy(made, tls))
     proxy.daemon_threads = True
     made.url = f"http://127.0.0.1:{proxy.server_port}"
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield made
     finally:

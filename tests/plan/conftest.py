@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,14 +18,15 @@ Shape = Callable[[str], Facts]
 
 
 @pytest.fixture(scope="session")
-def shape(tmp_path_factory) -> Iterator[Shape]:
+def shape() -> Iterator[Shape]:
     agent = connect(LocalTransport(), Host("here", local=True))
     known: dict[str, Facts] = {}
 
     def facts(name: str) -> Facts:
         if name not in known:
-            tree = SHAPES[name].write(tmp_path_factory.mktemp("tree"))
-            known[name] = probe_and_listen(agent, listen=False, fs=str(tree))[0]
+            with TemporaryDirectory() as folder:  # of up to 2,000 files
+                tree = SHAPES[name].write(Path(folder))
+                known[name] = probe_and_listen(agent, listen=False, fs=str(tree))[0]
         return known[name]
 
     yield facts

@@ -259,7 +259,7 @@ EVENT = encode({"id": 1, "event": "alive"})
 )
 def test_a_host_that_talks_for_ever_comes_to_an_end(say, more, words):
     with pytest.raises(IpexctlError, match=words):
-        connect(dripping(say, more), Host("n"), timeout=2.0).call("facts.probe.facts", total=2.0)
+        connect(dripping(say, more), Host("n"), timeout=2.0).call("facts.probe.facts", total=0.5)
 
 
 # --- certificates and what ssh says --------------------------------------------------------------
