@@ -8,8 +8,7 @@
     │   └── HostKeyChanged  the key is not the one on record      4
     ├── HostFailed          a host answered and then failed       1
     ├── NotHere             this machine lacks rights or tools    2
-    ├── RunFailed           our own failures of `run`             120-125
-    └── Interrupted         Ctrl-C                                130
+    └── RunFailed           our own failures of `run`             120-125
 
 Anything else that escapes is a bug of ours: a traceback and exit 70.
 """
@@ -117,8 +116,3 @@ class RunFailed(IpexctlError):
     def __init__(self, what: str, *, why: str = "", hint: str = "", exit_code: int = 120) -> None:
         super().__init__(what, why=why, hint=hint)
         self.exit_code = exit_code
-
-
-class Interrupted(IpexctlError):
-    slug = "interrupted"
-    exit_code = EXIT_INTERRUPTED

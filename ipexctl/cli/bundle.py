@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from ipexctl.cli.install import Backend, Ipex, StackName, Torch
+from ipexctl.cli.install import (
+    AllowCuda,
+    Backend,
+    ExtraIndexUrl,
+    FindLinks,
+    IndexUrl,
+    Ipex,
+    PythonFrom,
+    StackName,
+    Torch,
+)
 from ipexctl.cli.options import Json, print_json
 
 
@@ -23,19 +33,11 @@ def bundle(
     backend: Backend = "",
     stack: StackName = "",
     mpi: Annotated[str, typer.Option("--mpi", help="As for install.")] = "",
-    python_from: Annotated[
-        str, typer.Option("--python-from", help="A CPython to carry: archive, folder or URL.")
-    ] = "",
-    find_links: Annotated[
-        list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
-    ] = None,
-    index_url: Annotated[str, typer.Option("--index-url", help="Instead of the default.")] = "",
-    extra_index_url: Annotated[
-        list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
-    ] = None,
-    allow_cuda: Annotated[
-        bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
-    ] = False,
+    python_from: PythonFrom = "",
+    find_links: FindLinks = None,
+    index_url: IndexUrl = "",
+    extra_index_url: ExtraIndexUrl = None,
+    allow_cuda: AllowCuda = False,
     json: Json = False,
 ) -> None:
     """Write everything of ipexctl.lock into one file, for hosts without any package index."""

@@ -16,6 +16,19 @@ Ipex = Annotated[
 ]
 Backend = Annotated[str, typer.Option("--backend", help="ccl (with the bindings) or gloo.")]
 StackName = Annotated[str, typer.Option("--stack", help="ipex, or stock: PyTorch alone.")]
+PythonFrom = Annotated[
+    str, typer.Option("--python-from", help="A CPython to carry: archive, folder or URL.")
+]
+FindLinks = Annotated[
+    list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
+]
+IndexUrl = Annotated[str, typer.Option("--index-url", help="Instead of the default.")]
+ExtraIndexUrl = Annotated[
+    list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
+]
+AllowCuda = Annotated[
+    bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
+]
 
 
 @on_hosts()
@@ -37,16 +50,10 @@ def install(
     python: Annotated[
         str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
     ] = "",
-    python_from: Annotated[
-        str, typer.Option("--python-from", help="A CPython to carry: archive, folder or URL.")
-    ] = "",
-    find_links: Annotated[
-        list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
-    ] = None,
-    index_url: Annotated[str, typer.Option("--index-url", help="Instead of the default.")] = "",
-    extra_index_url: Annotated[
-        list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
-    ] = None,
+    python_from: PythonFrom = "",
+    find_links: FindLinks = None,
+    index_url: IndexUrl = "",
+    extra_index_url: ExtraIndexUrl = None,
     needs: Annotated[
         list[Path] | None,
         typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
@@ -58,9 +65,7 @@ def install(
     relay: Annotated[
         bool, typer.Option("--relay/--no-relay", help="Hosts give each other what is sent to one.")
     ] = True,
-    allow_cuda: Annotated[
-        bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
-    ] = False,
+    allow_cuda: AllowCuda = False,
     bundle: Annotated[
         Path | None, typer.Option("--bundle", help="All files from here; nothing is fetched.")
     ] = None,

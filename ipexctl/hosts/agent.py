@@ -143,15 +143,26 @@ class Agent:
         total: float | None = None,
         on_event: OnEvent | None = None,
     ) -> Reply:
-        for frame in self._answers(timeout, total):
-            if frame.header["id"] != number:
-                continue
-            if "error" in frame.header:
-                raise failure(self.host, frame.header["error"])
+        for frame in self._of(number, self._answers(timeout, total)):
             if "done" in frame.header:
                 return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
             if on_event:
                 on_event(frame)
+        raise AssertionError("an operation ends with done, or raises")
+
+    def answers(self, number: int, timeout: float) -> Iterator[Frame]:
+        """Frames of one operation, however many; its `done` is the last one."""
+        return self._of(number, self.frames(timeout))
+
+    def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
+        for frame in frames:
+            if frame.header["id"] != number:
+                continue
+            if "error" in frame.header:
+                raise failure(self.host, frame.header["error"])
+            yield frame
+            if "done" in frame.header:
+                return
         raise Unreachable(
             f"{self.host.name}: the connection ended before the host had answered",
             why=tail(self.channel) or "it was cut, or the host went down",

@@ -13,8 +13,8 @@ from typing import BinaryIO, Protocol
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.core.stack.fetch_policy import Sample
-from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts.agent import Agent, failure, tail
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_store import (
     SILENCE,
     Damaged,
@@ -156,19 +156,12 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
         on_bytes(begin)
         asked = {"root": root, "sha256": blob.sha256, "from": begin}
         number = agent.start("install.blob_download.read", asked)
-        for frame in agent.frames(SILENCE):
-            if frame.header["id"] != number:
-                continue
-            if "error" in frame.header:
-                raise failure(agent.host, frame.header["error"])
-            if "done" in frame.header:
-                return
+        for frame in agent.answers(number, SILENCE):
             came += len(frame.body)
             if begin + came > blob.size:
                 raise _unreadable(agent)
             out.write(frame.body)
             on_bytes(len(frame.body))
-        raise Unreachable(f"{agent.host.name}: the connection ended", why=tail(agent.channel))
 
     try:
         store.fill(blob, complete)

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, NotHere
-from ipexctl.hosts.agent import Agent, failure
+from ipexctl.hosts.agent import Agent
 from ipexctl.local.user_dirs import cache_dir
 
 CHUNK = 1 << 20
@@ -134,16 +134,9 @@ def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
 
 def _answers(agent: Agent, number: int) -> Iterator[Answer]:
     """First which blobs are to come, then each chunk the host has taken; ends when it has all."""
-    for frame in agent.frames(SILENCE):
-        if frame.header["id"] != number:
-            continue
-        if "error" in frame.header:
-            raise failure(agent.host, frame.header["error"])
-        if "done" in frame.header:
-            return
+    for frame in agent.answers(number, SILENCE):
         if frame.header.get("event") in ("go", "got"):
             yield Answer(agent.host.name, frame.header)
-    agent.wait(number)  # the channel has ended: raises Unreachable with what the host said last
 
 
 def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from ipexctl.core.model import Blob
 from ipexctl.core.run.project_files import PACKED, File, Tree
 from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.hosts import blob_store
-from ipexctl.hosts.agent import Agent, failure
+from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.frames import Frame as Event
 
 FRAME = 2 << 20  # bytes of files in one frame
@@ -181,17 +181,11 @@ def _fill(
 
 def _answers(agent: Agent, number: int) -> Iterator[Answer | None]:
     """None for each frame that the host has taken, then its last word."""
-    for frame in agent.frames(SILENCE):
-        if frame.header["id"] != number:
-            continue
-        if "error" in frame.header:
-            raise failure(agent.host, frame.header["error"])
+    for frame in agent.answers(number, SILENCE):
         if frame.header.get("event") == "got":
             yield None
         if "done" in frame.header:
             yield Answer(agent.host.name, frame.header["done"])
-            return
-    yield agent.wait(number).done  # the channel has ended: raises with what the host said last
 
 
 def _frames(files: Sequence[File], content: Callable[[File], bytes]) -> Iterator[Frame]:

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 
 from ipexctl.remote.failure import Failure
 
@@ -52,6 +53,13 @@ def start(command, variables, log):
 
 def output_of(call, process, timeout):
     """Its stdout, once it has ended."""
+    with ends_with(call, process):
+        return wait(call, process, time.time() + timeout)
+
+
+@contextmanager
+def ends_with(call, process):
+    """Nothing of its process group outlives this, or the agent."""
 
     def kill():
         try:
@@ -61,11 +69,10 @@ def output_of(call, process, timeout):
 
     call.agent.at_end.append(kill)
     try:
-        return wait(call, process, time.time() + timeout)
+        yield
     finally:
-        if process.returncode is None:
-            kill()
-            process.wait()
+        kill()
+        process.wait()
         call.agent.at_end.remove(kill)
 
 

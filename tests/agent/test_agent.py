@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +17,7 @@ from ipexctl.hosts.agent import command_line, connect
 from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
 from ipexctl.verbs.doctor.probe_host import probe
+from tests.processes import gone
 
 HERE = Host("here", local=True)
 
@@ -34,19 +33,6 @@ class Through:
 
     def close(self) -> None:
         return None
-
-
-def gone(pid: int, seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
 
 
 # --- who answers ---------------------------------------------------------------------------------

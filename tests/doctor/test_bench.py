@@ -25,6 +25,7 @@ from tests import made
 from tests.agent.test_agent import HERE
 from tests.doctor.test_doctor_lab import told
 from tests.made import OF_PROCESSOR
+from tests.processes import gone
 
 # --- which pairs, which hosts --------------------------------------------------------------------
 
@@ -98,19 +99,6 @@ def program(path: Path, text: str) -> str:
     path.write_text(text)
     path.chmod(0o755)
     return str(path)
-
-
-def gone(pid: int, within: float = 20.0) -> bool:
-    end = time.monotonic() + within
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def hanging(tmp_path: Path) -> tuple[str, Path]:

@@ -11,6 +11,7 @@ import pytest
 from ipexctl.verbs.shell import remote_line
 from tests.env.test_envs import A
 from tests.install.conftest import Outcome, Shop
+from tests.processes import gone
 
 SHOW = 'echo "$0|$1|$2"; command -v python; echo wrong >&2; exit ${3:-0}'
 
@@ -82,8 +83,7 @@ def test_what_a_command_leaves_in_the_background_ends_with_it(shop: Shop) -> Non
     made(shop.root)
     done = env_exec(shop, "--", "sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
     pid = int(done.out.split()[-1])
-    state = Path(f"/proc/{pid}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    assert gone(pid)
 
 
 # --- a person's shell ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -19,14 +20,17 @@ from ipexctl.lab.practice_cluster import names
 SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec()))
 
 
-def left(lab: Lab) -> dict[str, list[str]]:
-    """All that a lab could leave: links, processes, mounts, loop devices."""
+def left(lab: Lab, ended: float = math.inf) -> dict[str, list[str]]:
+    """All that a lab could leave: links, processes, mounts, loop devices. `ended` is when it did,
+    in seconds since boot: what began later is of a lab that got the same namespace number."""
     links = os.listdir("/sys/class/net")
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
     return {
         "links": [link for link in links if link == lab.link],
-        "processes": [pid for pid in filter(str.isdigit, os.listdir("/proc")) if of_lab(pid, lab)],
+        "processes": [
+            pid for pid in filter(str.isdigit, os.listdir("/proc")) if of_lab(pid, lab, ended)
+        ],
         "mounts": [line for line in mounts if str(lab.folder) in line],
         "loops": [line for line in loops.splitlines() if str(lab.folder) in line],
     }
@@ -35,12 +39,14 @@ def left(lab: Lab) -> dict[str, list[str]]:
 NOTHING = {"links": [], "processes": [], "mounts": [], "loops": []}
 
 
-def of_lab(pid: str, lab: Lab) -> bool:
+def of_lab(pid: str, lab: Lab, ended: float) -> bool:
     """Whether a process is one of the lab's, by its command line or its network namespace."""
     try:
         if str(lab.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
             return True
-        return os.readlink(f"/proc/{pid}/ns/net") in SPACES.get(lab.folder, ())
+        began = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        shares = os.readlink(f"/proc/{pid}/ns/net") in SPACES.get(lab.folder, ())
+        return shares and began < ended * os.sysconf("SC_CLK_TCK")
     except OSError:
         return False
 
@@ -65,10 +71,10 @@ def doomed(lab_root, make_lab):
 
 
 def wait_for_nothing(lab: Lab) -> None:
-    deadline = time.monotonic() + 30
-    while left(lab) != NOTHING and time.monotonic() < deadline:
+    deadline, ended = time.monotonic() + 30, time.clock_gettime(time.CLOCK_BOOTTIME)
+    while left(lab, ended) != NOTHING and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert left(lab) == NOTHING
+    assert left(lab, ended) == NOTHING
 
 
 def test_down_leaves_nothing(doomed):

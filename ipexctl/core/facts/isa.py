@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ipexctl.core.model import CpuFacts
 
 _AVX2 = frozenset(("avx2", "fma"))
@@ -38,14 +36,6 @@ def at_least(have: str, minimum: str) -> bool:
     if have not in LEVELS or minimum not in LEVELS:
         return have == minimum != ""
     return LEVELS.index(have) >= LEVELS.index(minimum)
-
-
-def lowest(levels: Iterable[str]) -> str:
-    """The level all of these hosts have; "" when one is unknown or they are of different kinds."""
-    found = set(levels)
-    if len(found) == 1:
-        return found.pop()
-    return min(found, key=LEVELS.index) if found and found <= set(LEVELS) else ""
 
 
 def is_x86(cpu: CpuFacts) -> bool:

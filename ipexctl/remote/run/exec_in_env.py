@@ -1,7 +1,6 @@
 """A command inside the environment: its output is told as it comes, and nothing of it stays."""
 
 import os
-import signal
 import subprocess
 import threading
 
@@ -18,20 +17,8 @@ def op_exec(call, header):
     if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
         raise Failure("%r is not a command" % (argv,), slug="input")
     process = start(argv, variables(header["env"]))
-
-    def kill():
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except OSError:
-            pass
-
-    call.agent.at_end.append(kill)
-    try:
+    with child_processes.ends_with(call, process):
         return {"code": exit_code_of(call, process)}
-    finally:
-        kill()  # what it left behind in its group
-        process.wait()
-        call.agent.at_end.remove(kill)
 
 
 def variables(pairs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -64,10 +64,6 @@ def labelled(label: str, text: str, width: int | None) -> list[Text]:
 def command(label: str, text: str) -> list[Text]:
     """For what may be copied: each line whole."""
     return [Text(f"  {label} {plain(line)}") for line in text.splitlines() if line.strip()]
-
-
-def paragraph(text: str, width: int | None, indent: int = 0) -> Iterable[Text]:
-    return (Text(" " * indent + part) for part in _wrapped(plain(text), width, indent))
 
 
 def _wrapped(text: str, width: int | None, indent: int) -> list[str]:

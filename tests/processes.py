@@ -1,0 +1,19 @@
+"""Processes that tests started, or made others start."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+
+def gone(pid: int, seconds: float = 20.0) -> bool:
+    """Whether it ends within that time. One that is dead, and that nobody has asked for, is gone."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return False
