@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:
-    """Whether it ends within that time. One that is dead, and that nobody has asked for, is gone."""
+    """Whether it ends within that time. A dead one that nobody has waited for yet is gone."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:

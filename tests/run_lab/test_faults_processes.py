@@ -46,18 +46,20 @@ def up(run, ranks: int = 3) -> None:
             [],
             (1, "rank 1 on node02 exited with code 1", "module-missing"),
         ),
-        (
+        pytest.param(
             rank_1("open('/nowhere/train.bin')"),
             [],
             (1, "rank 1 on node02 exited with code 1", "file-missing"),
+            marks=pytest.mark.soak,
         ),
-        (
+        pytest.param(
             rank_1(
                 "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2);"
                 " b'x' * (2 << 30)"
             ),
             [],
             (1, "rank 1 on node02 exited with code 1", "out-of-memory"),
+            marks=pytest.mark.soak,
         ),
     ],
     ids=["SIGSEGV", "no module", "no file", "MemoryError"],

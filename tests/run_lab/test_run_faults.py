@@ -78,7 +78,14 @@ def test_bytes_that_are_no_text_are_shown_as_far_as_they_can_be(runner):
     assert "".join(long) == "x" * 1000000
 
 
-@pytest.mark.parametrize("name", ["a b.py", "-d.py", "no-suffix"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a b.py", marks=pytest.mark.soak),
+        "-d.py",
+        pytest.param("no-suffix", marks=pytest.mark.soak),
+    ],
+)
 def test_a_script_may_have_any_name_and_options_after_it_are_its_own(runner, name):
     runner.script("import sys\nprint(sys.argv[1:])\n", name)
     run = runner.start("-np", "1", "--", name, "-np", "3", "--json")
