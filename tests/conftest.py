@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -30,8 +31,11 @@ MakeLab = Callable[[LabSpec], Lab]
 
 
 def pytest_configure() -> None:
-    """`make test &` in a script ignores Ctrl-C, and so would all that tests start and interrupt."""
+    """`make test &` in a script ignores Ctrl-C, and so would all that tests start and interrupt.
+    `python3` may be a script of pyenv, which takes longer to start than an agent."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    python = os.path.realpath(sys.executable)
+    os.environ["PATH"] = f"{os.path.dirname(python)}:{os.environ['PATH']}"
 
 
 @pytest.fixture

@@ -299,20 +299,6 @@ def test_a_level_serves_what_is_made_for_a_lower_one(have, minimum, expected):
     assert isa.at_least(have, minimum) is expected
 
 
-@pytest.mark.parametrize(
-    ("levels", "expected"),
-    [
-        (["amx", "avx2"], "avx2"),
-        (["amx"], "amx"),
-        (["amx", ""], ""),
-        (["neon", "amx"], ""),
-        ([], ""),
-    ],
-)
-def test_the_lowest_level_is_what_all_have(levels, expected):
-    assert isa.lowest(levels) == expected
-
-
 def test_the_clock_is_judged_at_the_middle_of_the_question():
     assert of.clock(sent=10.0, received=12.0, now=1000.0, remote=1004.0) == ClockFacts(5.0, 1.0)
 
