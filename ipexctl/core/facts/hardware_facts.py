@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ipexctl.core.model import Cpu, CpuFacts, DiskFacts, MemFacts, Node, Python
-from ipexctl.core.values import MOST, count_or_none, listed, plain, truth
+from ipexctl.core.values import MOST, count_or_none, listed, plain, record, truth
 
 
 def cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
@@ -22,10 +22,9 @@ def cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
                 Cpu(number, count_or_none(row[1]), count_or_none(row[2]), node_of.get(number))
             )
     quota = raw.get("quota")
-    return CpuFacts(
-        arch=plain(raw.get("arch")),
-        vendor=plain(raw.get("vendor")),
-        model_name=plain(raw.get("model_name")),
+    return record(
+        CpuFacts,
+        raw,
         family=int_of(raw.get("family")),
         model=int_of(raw.get("model")),
         flags=frozenset(plain(raw.get("flags"), 1 << 16).split()),
@@ -72,38 +71,11 @@ def nodes(raw: Any) -> tuple[Node, ...]:
 
 
 def mem(raw: Mapping[str, Any]) -> MemFacts:
-    return MemFacts(
-        total=count_or_none(raw.get("total")),
-        available=count_or_none(raw.get("available")),
-        swap_total=count_or_none(raw.get("swap_total")),
-        shm_total=count_or_none(raw.get("shm_total")),
-        shm_free=count_or_none(raw.get("shm_free")),
-        limit=count_or_none(raw.get("limit")),
-        swap_free=count_or_none(raw.get("swap_free")),
-        commit_limit=count_or_none(raw.get("commit_limit")),
-        committed=count_or_none(raw.get("committed")),
-        huge=count_or_none(raw.get("huge")),
-        shm_there=truth(raw.get("shm_there")),
-        shm_writable=truth(raw.get("shm_writable")),
-        shm_noexec=truth(raw.get("shm_noexec")),
-    )
+    return record(MemFacts, raw)
 
 
 def disk(raw: Mapping[str, Any]) -> DiskFacts:
-    return DiskFacts(
-        root=plain(raw.get("root")),
-        real=plain(raw.get("real")),
-        free=count_or_none(raw.get("free")),
-        free_inodes=count_or_none(raw.get("free_inodes")),
-        filesystem=plain(raw.get("filesystem")),
-        noexec=truth(raw.get("noexec")),
-        writable=truth(raw.get("writable")),
-        there=truth(raw.get("exists")),
-        total=count_or_none(raw.get("total")),
-        source=plain(raw.get("source")),
-        point=plain(raw.get("point")),
-        quota=truth(raw.get("quota")),
-    )
+    return record(DiskFacts, raw, there=truth(raw.get("exists")))
 
 
 def python(raw: Any) -> Python | None:

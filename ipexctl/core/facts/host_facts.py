@@ -27,13 +27,12 @@ from ipexctl.core.model import (
     Route,
 )
 from ipexctl.core.plan import core_pinning
-from ipexctl.core.values import MOST
+from ipexctl.core.values import MOST, record
 from ipexctl.core.values import count_or_none as count_or_none
 from ipexctl.core.values import listed as _list
 from ipexctl.core.values import name as _name
 from ipexctl.core.values import plain as plain
 from ipexctl.core.values import texts as _texts
-from ipexctl.core.values import truth as _truth
 from ipexctl.errors import HostFailed
 
 _HUGE = 1 << 62
@@ -49,15 +48,11 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         raise _unreadable(host, "no " + ", ".join(wrong))
     about, cpu, mem, disk, net = (parts[n] or {} for n in parts)
     nodes = hardware_facts.nodes(raw.get("nodes"))
-    return Facts(
+    return record(
+        Facts,
+        about,
         host=host,
-        kernel=plain(about.get("kernel")),
-        os_name=plain(about.get("os_name")),
-        libc=plain(about.get("libc")),
         user=_name(about.get("user")),
-        uid=count_or_none(about.get("uid")),
-        home=plain(about.get("home")),
-        boot_id=plain(about.get("boot_id")),
         agent="python",
         cpu=hardware_facts.cpu(cpu, nodes),
         mem=hardware_facts.mem(mem),
@@ -66,7 +61,6 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         pythons=tuple(p for p in map(hardware_facts.python, _list(raw.get("pythons"))) if p),
         clock=clock,
         nodes=nodes,
-        os_ids=_texts(about.get("os_ids")),
         software=software_facts.parse(raw.get("software")),
         condition=system_facts.parse(raw.get("state")),
         home_disk=_disk(raw.get("home_disk")),
@@ -245,7 +239,9 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
     for row in _list(raw.get("nics")):
         if isinstance(row, list) and len(row) == 4 and (name := _name(row[0])):
             nics.append(Nic(name, row[1] is True, count_or_none(row[2]), _addresses(row[3])))
-    return NetFacts(
+    return record(
+        NetFacts,
+        raw,
         hostname=_name(raw.get("hostname")),
         hostname_addresses=_addresses(raw.get("hostname_addresses")),
         ssh_address=_address(raw.get("ssh_address")),
@@ -254,13 +250,7 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
         default_nic=_name(raw.get("default_nic")),
         routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
         port_range=_range(raw.get("port_range")),
-        reserved=plain(raw.get("reserved")),
-        somaxconn=count_or_none(raw.get("somaxconn")),
-        master_port_busy=_truth(raw.get("master_port_busy")),
-        hostname_resolves=_truth(raw.get("hostname_resolves")),
         localhost=_addresses(raw.get("localhost")) if "localhost" in raw else None,
-        firewalls=_texts(raw.get("firewalls")),
-        range_port=count_or_none(raw.get("range_port")),
     )
 
 

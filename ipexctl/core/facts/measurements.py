@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.facts.host_facts import count_or_none, plain
 from ipexctl.core.model import Facts
+from ipexctl.core.values import count_or_none, plain, record
 
 RING = 32  # up to so many hosts each measures the way to the next one
 SAMPLED = 64  # pairs above that
@@ -114,18 +114,15 @@ def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]
 
 def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
     status = plain(raw.get("status"))
-    return HostBench(
+    return record(
+        HostBench,
+        raw,
         host=host,
         status=status if status in ("ok", "no-torch", "failed", "late") else "failed",
-        why=plain(raw.get("why")),
-        torch=plain(raw.get("torch")),
         threads=count_or_none(raw.get("threads")) or None,
         fp32=_positive(raw.get("fp32")),
         bf16=_positive(raw.get("bf16")),
         copy=_positive(raw.get("copy")),
-        amx=plain(raw.get("amx")),
-        onednn=plain(raw.get("onednn")),
-        cpuinfo_mounted=raw.get("cpuinfo_mounted") is True,
     )
 
 

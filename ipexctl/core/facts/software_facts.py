@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.stack.package_changes import Change
-from ipexctl.core.values import count_or_none, listed, plain, texts, truth
+from ipexctl.core.values import count_or_none, listed, plain, record, texts
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ def parse(raw: Any) -> SoftwareFacts | None:
     accelerate = raw.get("accelerate")
     accelerate = accelerate if isinstance(accelerate, Mapping) else {}
     stale = [count_or_none(n) or 0 for n in listed(raw.get("stale"))] + [0, 0]
-    return SoftwareFacts(
+    return record(
+        SoftwareFacts,
+        raw,
         prefixes=tuple(p for p in map(_prefix, listed(raw.get("prefixes"))) if p),
         mpis=tuple(m for m in map(_mpi, listed(raw.get("mpis"))) if m),
         env=_env(env) if isinstance(env, Mapping) else (),
@@ -113,58 +115,42 @@ def parse(raw: Any) -> SoftwareFacts | None:
         accelerate_path=plain(accelerate.get("path")),
         stale=stale[0],
         stale_bytes=stale[1],
-        fabrics=texts(raw.get("fabrics")),
         current=_current(raw.get("current")),
     )
 
 
 def _prefix(raw: Any) -> Prefix | None:
-    if not isinstance(raw, Mapping) or not (path := plain(raw.get("path"))):
+    if not isinstance(raw, Mapping) or not plain(raw.get("path")):
         return None
     packages = raw.get("packages")
     packages = packages if isinstance(packages, Mapping) else {}
     pairs = ((plain(name), plain(version)) for name, version in packages.items())
     mpi = raw.get("mpi")
-    return Prefix(
-        path=path,
-        kind=plain(raw.get("kind")),
-        python=plain(raw.get("python")),
+    return record(
+        Prefix,
+        raw,
         packages=tuple(sorted((n, v) for n, v in pairs if n and v)),
-        cuda=raw.get("cuda") is True,
-        omp=texts(raw.get("omp")),
         mpi=_layout(mpi) if isinstance(mpi, Mapping) else None,
-        ccl=truth(raw.get("ccl")),
     )
 
 
 def _layout(raw: Mapping[str, Any]) -> Layout:
-    return Layout(
-        libmpi=raw.get("libmpi") is True,
-        libfabric=next(iter(texts(raw.get("libfabric"))), ""),
-        providers=texts(raw.get("providers")),
-        absent=texts(raw.get("absent")),
-    )
+    return record(Layout, raw, libfabric=next(iter(texts(raw.get("libfabric"))), ""))
 
 
 def _mpi(raw: Any) -> Mpi | None:
-    if not isinstance(raw, Mapping) or not (where := plain(raw.get("bin"))):
+    if not isinstance(raw, Mapping) or not plain(raw.get("bin")):
         return None
-    return Mpi(
-        flavour=plain(raw.get("flavour")),
-        version=plain(raw.get("version")),
-        bin=where,
-        path=count_or_none(raw.get("path")),
-        not_run=texts(raw.get("not_run")),
-    )
+    return record(Mpi, raw)
 
 
 def _current(raw: Any) -> Current | None:
     if not isinstance(raw, Mapping):
         return None
-    return Current(
+    return record(
+        Current,
+        raw,
         prefix=plain(raw.get("link")),
-        exists=raw.get("exists") is True,
-        whole=truth(raw.get("whole")),
         left=count_or_none(raw.get("left")) or 0,
         changed=_changes(raw.get("changed")),
     )

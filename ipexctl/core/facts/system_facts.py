@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.values import count_or_none, listed, plain, texts, truth
+from ipexctl.core.values import count_or_none, listed, plain, record, texts
 
 NO_LIMIT = 1 << 62
 
@@ -80,62 +80,33 @@ class Condition:
 def parse(raw: Any) -> Condition:
     parts = raw if isinstance(raw, Mapping) else {}
     return Condition(
-        power=_power(_map(parts.get("power"))),
-        kernel=_kernel(_map(parts.get("kernel"))),
+        power=record(Power, _map(parts.get("power"))),
+        kernel=record(Kernel, _map(parts.get("kernel"))),
         limits=_limits(_map(parts.get("limits"))),
         system=_system(_map(parts.get("system"))),
     )
 
 
-def _power(raw: Mapping[str, Any]) -> Power:
-    return Power(
-        driver=plain(raw.get("driver")),
-        status=plain(raw.get("status")),
-        governors=texts(raw.get("governors")),
-        preferences=texts(raw.get("preferences")),
-        turbo=truth(raw.get("turbo")),
-        max_khz=count_or_none(raw.get("max_khz")),
-        hardware_khz=count_or_none(raw.get("hardware_khz")),
-        throttled=count_or_none(raw.get("throttled")),
-    )
-
-
-def _kernel(raw: Mapping[str, Any]) -> Kernel:
-    return Kernel(
-        thp=plain(raw.get("thp")),
-        numa_balancing=count_or_none(raw.get("numa_balancing")),
-        zone_reclaim=count_or_none(raw.get("zone_reclaim")),
-        overcommit=count_or_none(raw.get("overcommit")),
-        swappiness=count_or_none(raw.get("swappiness")),
-        core_pattern=plain(raw.get("core_pattern")),
-    )
-
-
 def _limits(raw: Mapping[str, Any]) -> Limits:
-    return Limits(
+    return record(
+        Limits,
+        raw,
         nofile=_limit(raw.get("nofile")),
         memlock=_limit(raw.get("memlock")),
         nproc=_limit(raw.get("nproc")),
         core=_limit(raw.get("core")),
         address_space=_limit(raw.get("as")),
         cpu_seconds=_limit(raw.get("cpu")),
-        pids=count_or_none(raw.get("pids")),
     )
 
 
 def _system(raw: Mapping[str, Any]) -> System:
     jobs = [texts(row) for row in listed(raw.get("jobs"))]
-    return System(
-        bits=count_or_none(raw.get("bits")),
+    return record(
+        System,
+        raw,
         container=plain(raw.get("container"), 40),
-        netns=count_or_none(raw.get("netns")),
         jobs=tuple((j[0], j[1]) for j in jobs if len(j) == 2),
-        session=truth(raw.get("session")),
-        kill_user_processes=truth(raw.get("kill_user_processes")),
-        remove_ipc=truth(raw.get("remove_ipc")),
-        linger=truth(raw.get("linger")),
-        rdma=texts(raw.get("rdma")),
-        infiniband=texts(raw.get("infiniband")),
     )
 
 
