@@ -15,6 +15,7 @@ import ast
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -214,6 +215,11 @@ def judge(tree: Path, mutants: list[tuple[Place, str]], until: float) -> list[st
 
 
 def main(trees: list[Path], minutes: float) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutants: stopped"))  # files are restored
+    for tree in trees:
+        status = ["git", "-C", str(tree), "status", "--porcelain", "ipexctl"]
+        if subprocess.run(status, check=True, capture_output=True).stdout:
+            sys.exit(f"mutants: {tree} has changes; run `git restore .` there")
     mutants, until = choose(trees), time.monotonic() + 60 * minutes
     sides = [[(places[side], new) for places, new in mutants] for side in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
