@@ -1,4 +1,4 @@
-"""Who could have written a file: us, root, or somebody else."""
+"""Whether another user could have written a file."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ import stat
 from pathlib import Path
 
 
-def why_foreign(path: Path) -> str:
-    """Why a file, or the folder that it is in, may hold what another user wants; "" if not."""
-    return _why(path, "it") or _why(path.parent, f"its folder {path.parent}")
-
-
-def _why(path: Path, what: str) -> str:
+def untrusted_reason(path: Path) -> str:
+    """Why another user could have written the file or replaced it; "" if none could."""
     try:
-        found = path.stat()
+        return _reason(path, "") or _reason(path.parent, f"{path.parent} is ")
     except OSError as e:
-        return f"{what}: {e.strerror}"
-    if found.st_uid not in (0, os.getuid()):
-        return f"{what} belongs to {_user(found.st_uid)}"
+        return e.strerror or str(e)
+
+
+def foreign_owner(path: Path) -> str:
+    """The owner's name if the owner is neither the current user nor root, else ""."""
+    uid = path.stat().st_uid
+    return "" if uid in (0, os.getuid()) else _user_name(uid)
+
+
+def _reason(path: Path, subject: str) -> str:
+    if owner := foreign_owner(path):
+        return f"{subject}owned by {owner}"
+    found = path.stat()
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
-        return ""  # as /tmp: others may add files to it, but not replace ours
+        return ""  # as /tmp: others can add files there, but cannot replace ours
     if found.st_mode & stat.S_IWOTH:
-        return f"everybody may write to {'it' if what == 'it' else path}"
-    if found.st_mode & stat.S_IWGRP and not _own_group(found.st_gid):
-        return f"its group may write to {'it' if what == 'it' else path}"
+        return f"{subject}writable by everyone"
+    if found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid):
+        return f"{subject}writable by its group"
     return ""
 
 
-def _own_group(gid: int) -> bool:
-    """Whether nobody but us is in it: many systems give each user a group of that kind."""
+def _is_private_group(gid: int) -> bool:
+    """Whether the current user is its only member: many systems create such a group per user."""
     try:
         me, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
     except KeyError:
@@ -39,7 +45,7 @@ def _own_group(gid: int) -> bool:
     return gid in (0, me.pw_gid) and not set(group.gr_mem) - {me.pw_name, "root"}
 
 
-def _user(uid: int) -> str:
+def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -14,7 +14,7 @@ from typing import Any
 from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
-from ipexctl.local.ownership import why_foreign
+from ipexctl.local.ownership import untrusted_reason
 from ipexctl.local.user_dirs import config_dir
 
 PROJECT_FILE = "ipexctl.toml"
@@ -78,10 +78,10 @@ def project_file(folder: Path, note: Callable[[str], None]) -> Path | None:
     for parent in (folder, *folder.parents):
         path = parent / PROJECT_FILE
         if os.path.isfile(path):
-            why = why_foreign(path)
+            why = untrusted_reason(path)
             if not why:
                 return path
-            note(f"{_shown(path)} is not used: {why}")
+            note(f"ignoring {_shown(path)}: {why}")
         if os.path.exists(parent / ".git") or parent == Path.home():
             return None
     return None

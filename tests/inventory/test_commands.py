@@ -278,11 +278,11 @@ def give_away(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda file: give_away(file), "it belongs to nobody"),
-        (lambda file: give_away(file.parent), "its folder {folder} belongs to nobody"),
-        (lambda file: file.chmod(0o646), "everybody may write to it"),
-        (lambda file: file.parent.chmod(0o757), "everybody may write to {folder}"),
-        (lambda file: (os.chown(file, -1, 12345), file.chmod(0o664)), "its group may write to it"),
+        (lambda file: give_away(file), "owned by nobody"),
+        (lambda file: give_away(file.parent), "{folder} is owned by nobody"),
+        (lambda file: file.chmod(0o646), "writable by everyone"),
+        (lambda file: file.parent.chmod(0o757), "{folder} is writable by everyone"),
+        (lambda file: (os.chown(file, -1, 12345), file.chmod(0o664)), "writable by its group"),
     ],
     ids=["file", "folder", "open file", "open folder", "group"],
 )
@@ -297,7 +297,7 @@ def test_settings_that_somebody_else_could_have_written_do_not_count(shell, chan
     assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
     change(file)
     assert "forks" not in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
-    assert notes == [f"{file} is not used: {why.format(folder=shell.folder)}"]
+    assert notes == [f"ignoring {file}: {why.format(folder=shell.folder)}"]
 
 
 def test_a_group_of_our_own_and_a_sticky_folder_are_no_danger(shell):
@@ -314,7 +314,7 @@ def test_a_program_that_a_foreign_folder_names_is_not_started(shell):
     for path in (shell.folder, *shell.folder.iterdir()):
         give_away(path)
     done = shell("doctor", "--json", "-H", "n1")
-    assert f"ipexctl: note: {file.name} is not used: it belongs to nobody" in done.stderr
+    assert f"ipexctl: note: ignoring {file.name}: owned by nobody" in done.stderr
     assert not ran.exists()
     shell("doctor", "--json", "-H", "n1", "-F", "ssh_config")
     assert ran.exists(), "the attack itself works"

@@ -200,13 +200,13 @@ def _parse_line(line: str, place: Place) -> Entry | None:
     if marker not in ("", "@revoked", "@cert-authority") or len(words) < 3:
         return None
     names, key_type, key = words[:3]
-    if not _is_whole(key_type, key):
+    if not _is_complete_key(key_type, key):
         return None
     return Entry(tuple(n for n in names.split(",") if n), key_type, key, marker, place)
 
 
-def _is_whole(key_type: str, key: str) -> bool:
-    """A key is a row of texts with their lengths, the first its type: one that was cut is none."""
+def _is_complete_key(key_type: str, key: str) -> bool:
+    """A key is a sequence of length-prefixed strings, its type first. A torn line has no such key."""
     try:
         rest = base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError):

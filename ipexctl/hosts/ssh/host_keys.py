@@ -125,30 +125,30 @@ def _signed(cert: Certificate) -> bool:
 
 
 def remember(key: HostKey, path: Path) -> None:
-    """Adds the key to our own file, or nothing of it: half a line would be another key."""
+    """Append the key to our own known_hosts file, all of it or nothing."""
     line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "r+b", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # another one of us may write, too
-            _append(file, line)
+            fcntl.flock(file, fcntl.LOCK_EX)  # other ipexctl processes append to it, too
+            _append_line(file, line)
     except OSError as e:
         raise NotHere(
-            f"the host key of {key.answer.name} cannot be kept in {path}",
+            f"cannot save the host key of {key.answer.name} in {path}",
             why=e.strerror or str(e),
-            hint="free some space, then the same command again",
+            hint="free disk space, then run the command again",
         ) from None
 
 
-def _append(file: io.FileIO, line: bytes) -> None:
+def _append_line(file: io.FileIO, line: bytes) -> None:
     before = os.fstat(file.fileno()).st_size
     if before and os.pread(file.fileno(), 1, before - 1) != b"\n":
-        line = b"\n" + line  # what a power cut has left
+        line = b"\n" + line  # end the line that a power cut tore
     try:
         written = file.write(line)
         if written != len(line):
-            raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were written")
+            raise OSError(errno.ENOSPC, f"wrote {written} of {len(line)} bytes")
         os.fsync(file.fileno())
     except OSError:
         file.truncate(before)
