@@ -206,7 +206,7 @@ def _parse_line(line: str, place: Place) -> Entry | None:
 
 
 def _is_complete_key(key_type: str, key: str) -> bool:
-    """A key is a sequence of length-prefixed strings, its type first. A torn line has no such key."""
+    """A key is a sequence of length-prefixed strings, its type first; a torn one is not."""
     try:
         rest = base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError):
