@@ -68,10 +68,11 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show version.")
     ] = False,
 ) -> None:
+    from ipexctl.cli.options import note
     from ipexctl.local.settings import defaults, load
 
     try:
-        context.default_map = defaults(load())
+        context.default_map = defaults(load(note=note))
     except InputError:
         if "--help" not in sys.argv:  # help must work beside a broken ipexctl.toml
             raise

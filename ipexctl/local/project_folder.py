@@ -23,6 +23,7 @@ from ipexctl.core.run.project_files import (
     secret,
 )
 from ipexctl.errors import InputError
+from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import Hashes, Stamp, stamp
 
 HELD = 64 << 20  # bytes of small files kept in memory between reading and sending
@@ -151,10 +152,17 @@ class Walk:
 
 def _within(top: str, base: str, ignore: Ignore) -> Ignore:
     def text(name: str) -> str:
+        path = Path(f"{top}/{base}{name}")
         try:
-            return Path(f"{top}/{base}{name}").read_text("utf-8", "replace")
-        except OSError:
+            return bounded_read.read_file(path).decode("utf-8", "replace")
+        except FileNotFoundError:
             return ""
+        except OSError as e:
+            raise InputError(
+                f"cannot read {path}",
+                why=e.strerror or str(e),
+                hint=f"remove {path.name}, or make it a text file: it decides which files are sent",
+            ) from None
 
     return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
 

@@ -14,6 +14,7 @@ from typing import Any
 from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
+from ipexctl.local.ownership import untrusted_reason
 from ipexctl.local.user_dirs import config_dir
 
 PROJECT_FILE = "ipexctl.toml"
@@ -31,12 +32,14 @@ _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", 
 
 
 def load(
-    environ: Mapping[str, str] | None = None, folder: Path | None = None
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Setting]:
     """Every setting that has a value. Raises InputError with file and line."""
     environ = environment() if environ is None else environ
     found = _read(user_file(environ))
-    project = project_file(folder or Path.cwd())
+    project = project_file(folder or Path.cwd(), note)
     found |= _read(project) if project else {}
     return found | _from_environment(environ)
 
@@ -69,21 +72,16 @@ def user_file(environ: Mapping[str, str]) -> Path:
     return config_dir(environ) / "config.toml"
 
 
-def project_file(folder: Path) -> Path | None:
-    """Here or in a folder above, like git; above only where it belongs to us or to root.
-
-    ssh_config may name programs: a file that somebody else put into /tmp must not count.
-    """
-    here = folder / PROJECT_FILE
-    if os.path.isfile(here):
-        return here
-    for parent in folder.parents:
+def project_file(folder: Path, note: Callable[[str], None]) -> Path | None:
+    """Here or in a folder above, like git. Only what nobody else could have written counts: its
+    ssh_config names programs, its hostfile says who gets our code and our secrets."""
+    for parent in (folder, *folder.parents):
         path = parent / PROJECT_FILE
-        try:
-            if path.is_file() and path.stat().st_uid in (0, os.getuid()):
+        if os.path.isfile(path):
+            why = untrusted_reason(path)
+            if not why:
                 return path
-        except OSError:
-            return None
+            note(f"ignoring {_shown(path)}: {why}")
         if os.path.exists(parent / ".git") or parent == Path.home():
             return None
     return None

@@ -269,13 +269,55 @@ def test_a_number_that_is_none_is_wrong_input(digits, shell):
         load({"XDG_CONFIG_HOME": "/nowhere", "IPEXCTL_FORKS": digits}, shell.folder)
 
 
-def test_a_project_file_above_that_is_somebody_elses_does_not_count(shell, tmp_path):
+def give_away(path: Path) -> None:
     if os.getuid():
         pytest.skip("needs root, to give a file away")
-    (tmp_path / "ipexctl.toml").write_text("forks = 2\n")
+    os.chown(path, 65534, 65534)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda file: give_away(file), "owned by nobody"),
+        (lambda file: give_away(file.parent), "{folder} is owned by nobody"),
+        (lambda file: file.chmod(0o646), "writable by everyone"),
+        (lambda file: file.parent.chmod(0o757), "{folder} is writable by everyone"),
+        (lambda file: (os.chown(file, -1, 12345), file.chmod(0o664)), "writable by its group"),
+    ],
+    ids=["file", "folder", "open file", "open folder", "group"],
+)
+@pytest.mark.parametrize("above", [False, True])
+def test_settings_that_somebody_else_could_have_written_do_not_count(shell, change, why, above):
+    if os.getuid():
+        pytest.skip("needs root, for files of others")
+    file, inside = shell.folder / "ipexctl.toml", shell.folder / "src"
+    file.write_text("forks = 2\n")
+    inside.mkdir()
+    folder, notes = inside if above else shell.folder, []
+    assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
+    change(file)
+    assert "forks" not in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
+    assert notes == [f"ignoring {file}: {why.format(folder=shell.folder)}"]
+
+
+def test_a_group_of_our_own_and_a_sticky_folder_are_no_danger(shell):
+    shell.write("ipexctl.toml", "forks = 2\n").chmod(0o664)
+    shell.folder.chmod(0o1777)
     assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, shell.folder)
-    os.chown(tmp_path / "ipexctl.toml", 65534, 65534)
-    assert "forks" not in load({"XDG_CONFIG_HOME": "/nowhere"}, shell.folder)
+
+
+def test_a_program_that_a_foreign_folder_names_is_not_started(shell):
+    ran = shell.home / "ran"
+    shell.write("hosts", "n1\n")
+    shell.write("ssh_config", f'Match exec "touch {ran}"\n  Port 2222\n')
+    file = shell.write("ipexctl.toml", "hostfile = 'hosts'\nssh_config = 'ssh_config'\n")
+    for path in (shell.folder, *shell.folder.iterdir()):
+        give_away(path)
+    done = shell("doctor", "--json", "-H", "n1")
+    assert f"ipexctl: note: ignoring {file.name}: owned by nobody" in done.stderr
+    assert not ran.exists()
+    shell("doctor", "--json", "-H", "n1", "-F", "ssh_config")
+    assert ran.exists(), "the attack itself works"
 
 
 # --- what the last command saw -------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -98,3 +99,4 @@ def test_a_forged_certificate_is_refused():
     blob[80] ^= 1
     forged = parse_certificate(bytes(blob))
     assert forged and not _signed(forged)
+    assert not _signed(replace(good, authority=good.authority[:-4])), "the key itself is broken"

@@ -148,8 +148,10 @@ def test_a_host_key_alias_is_looked_up(sshd, transport):
 
 
 def test_a_key_on_record_of_another_type_only_is_a_changed_key(sshd, transport):
-    rsa = f"[127.0.0.1]:{sshd.port} ecdsa-sha2-nistp256 AAAA\n"
-    refusal(transport(sshd.config("n", known=rsa), "n"), "n", HostKeyChanged)
+    subprocess.run(["ssh-keygen", "-qt", "ecdsa", "-N", "", "-f", sshd.folder / "ec"], check=True)
+    key_type, key, *_ = (sshd.folder / "ec.pub").read_text().split()
+    line = f"[127.0.0.1]:{sshd.port} {key_type} {key}\n"
+    refusal(transport(sshd.config("n", known=line), "n"), "n", HostKeyChanged)
 
 
 # --- jumps ---------------------------------------------------------------------------------------

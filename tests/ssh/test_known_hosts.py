@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -18,8 +19,20 @@ from ipexctl.core.ssh.known_hosts import (
     parse_known_hosts,
 )
 
-A, B, C = (base64.b64encode(f"key {k}".encode()).decode() for k in "ABC")
-BLOB_A, BLOB_B = b"key A", b"key B"
+
+def blob(name: str, key_type: str = "ssh-ed25519") -> bytes:
+    """Made like a key: texts with their lengths, the first the type."""
+    parts = key_type.encode(), b"key " + name.encode()
+    return b"".join(struct.pack(">I", len(part)) + part for part in parts)
+
+
+def text_of(name: str, key_type: str = "ssh-ed25519") -> str:
+    return base64.b64encode(blob(name, key_type)).decode()
+
+
+A, B, C = map(text_of, "ABC")
+RSA, DSS = text_of("B", "ssh-rsa"), text_of("A", "ssh-dss")
+BLOB_A, BLOB_B = blob("A"), blob("B")
 
 
 def judge(text, host="node1", key_type="ssh-ed25519", blob=BLOB_A, port=22, alias=""):
@@ -42,9 +55,9 @@ def judge(text, host="node1", key_type="ssh-ed25519", blob=BLOB_A, port=22, alia
         (f"!node2,* ssh-ed25519 {A}", ("known", [1])),
         (f"[node1]:22 ssh-ed25519 {A}", ("unknown", [])),
         (f"# c\nnode1 ssh-ed25519 {B}", ("changed", [2])),
-        (f"node1 ssh-rsa {B}", ("changed", [1])),
-        (f"node1 ssh-rsa {B}\nnode1 ssh-ed25519 {C}", ("changed", [2])),
-        (f"node1 ssh-rsa {B}\nnode1 ssh-ed25519 {A}", ("known", [2])),
+        (f"node1 ssh-rsa {RSA}", ("changed", [1])),
+        (f"node1 ssh-rsa {RSA}\nnode1 ssh-ed25519 {C}", ("changed", [2])),
+        (f"node1 ssh-rsa {RSA}\nnode1 ssh-ed25519 {A}", ("known", [2])),
         (f"node1 ssh-ed25519 {C}\nnode1 ssh-ed25519 {A}", ("known", [2])),
         (f"@revoked * ssh-ed25519 {A}\nnode1 ssh-ed25519 {A}", ("revoked", [1])),
         (f"node1 ssh-ed25519 {A}\n@revoked node1 ssh-ed25519 {A}", ("revoked", [2])),
@@ -54,7 +67,10 @@ def judge(text, host="node1", key_type="ssh-ed25519", blob=BLOB_A, port=22, alia
         (f"@cert-authority * ssh-ed25519 {B}\nnode1 ssh-ed25519 {A}", ("known", [2])),
         (f"@nonsense node1 ssh-ed25519 {A}", ("unknown", [])),
         ("node1 ssh-ed25519", ("unknown", [])),
-        ("node1 ssh-ed25519 not!base64", ("changed", [1])),
+        ("node1 ssh-ed25519 not!base64", ("unknown", [])),
+        (f"node1 ssh-ed25519 {A[:-4]}", ("unknown", [])),  # a full disk: it vouches for nobody
+        (f"node1 ssh-ed25519 {A[:-8]}\nnode1 ssh-ed25519 {A}", ("known", [2])),
+        (f"node1 ssh-rsa {A}", ("unknown", [])),  # another type than it says
         (f"|1|bad|bad ssh-ed25519 {A}\n\x00\x00\nnode1 ssh-ed25519 {A}", ("known", [3])),
     ],
 )
@@ -82,7 +98,7 @@ def test_an_alias_is_looked_up_without_the_port():
 
 
 def test_the_types_on_record_are_told_in_order():
-    text = f"node1 ssh-rsa {A}\n@revoked node1 ssh-dss {A}\nnode* ssh-ed25519 {B}\n"
+    text = f"node1 ssh-rsa {RSA}\n@revoked node1 ssh-dss {DSS}\nnode* ssh-ed25519 {B}\n"
     known = KnownHosts(parse_known_hosts(text, "kh"))
     assert known.types(("node1",)) == ("ssh-rsa", "ssh-ed25519")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import stat
 
 import pytest
 
 from ipexctl.core.model import Host, HostDown
-from ipexctl.errors import HostKeyUnknown
+from ipexctl.errors import HostKeyUnknown, NotHere
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.target import Target
 from ipexctl.verbs.trust import ShownKey, trust, unknown_keys
@@ -112,3 +113,30 @@ def test_one_message_tells_all_unknown_keys_and_the_command(make_sshd, transport
 
 def test_no_unknown_key_is_no_message():
     assert unknown_keys([HostDown("a", "unreachable", "a: gone")], Target()) is None
+
+
+# --- a disk that is full, and a power cut --------------------------------------------------------
+
+
+def test_a_key_that_does_not_fit_on_the_disk_is_told_and_leaves_nothing(sshd, own_state):
+    known = own_state / "ipexctl" / "known_hosts"
+    known.parent.mkdir(parents=True)
+    known.write_text("# mine\n")
+    config, limit = sshd.config("a", known=""), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40, limit[1]))
+    try:
+        with pytest.raises(NotHere, match="cannot save the host key of a in"):
+            trust(target(config, "a"), lambda keys: True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert known.read_text() == "# mine\n"
+
+
+def test_a_line_that_was_cut_is_no_key_and_trust_writes_it_anew(sshd, transport, own_state):
+    known = own_state / "ipexctl" / "known_hosts"
+    known.parent.mkdir(parents=True)
+    known.write_text(sshd.known_line[:-20])
+    report = trust(target(sshd.config("a", known=""), "a"), lambda keys: True)
+    assert (states(report), report.exit_code) == ({"a": "accepted"}, 0)
+    assert known.read_text() == f"{sshd.known_line[:-20]}\n{sshd.known_line}"
+    assert say(transport(sshd.config("a", known=""), "a"), "a", "echo hello") == b"hello\n"

@@ -14,6 +14,7 @@ from functools import cached_property
 import pathspec
 
 from ipexctl.core.sizes import human
+from ipexctl.errors import InputError
 
 # never sent, whatever the ignore files say
 HISTORY = (".git", ".hg", ".svn", ".ipexctl")
@@ -28,6 +29,8 @@ CODE = ("id_*.py",)
 
 MAX_FILES = 5000
 MAX_BYTES = 100 * 1000 * 1000
+MAX_DOUBLE_STARS = 4  # `**` in one line of an ignore file
+_ANY, _STAR = "[^/]", "[^/]*"  # what pathspec makes of `?` and `*`
 PACKED = 256 * 1024  # files up to this size travel many in one frame
 
 
@@ -123,7 +126,30 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     lines = tuple(line for line in text.splitlines() if line)
     named = (line[1:].strip().strip("/") for line in lines if line.startswith("!"))
     opened = {f"{above}/" for path in named for above in _above(path)}
-    return _Rules(base, name, lines, pathspec.GitIgnoreSpec.from_lines(lines), tuple(opened))
+    for line in lines:
+        if line.count("**") > MAX_DOUBLE_STARS:
+            raise InputError(
+                f"{name}: pattern {printable(line[:80])} has more than {MAX_DOUBLE_STARS} `**`"
+            )
+    spec = pathspec.GitIgnoreSpec.from_lines(lines)
+    for pattern in spec.patterns:
+        if pattern.regex is not None:
+            pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
+    return _Rules(base, name, lines, spec, tuple(opened))
+
+
+def without_backtracking(regex: str) -> str:
+    """The same pattern in linear time: a star that another star follows in the same path segment
+    takes the first match, which is as good as any later one. Trying all matches is exponential."""
+    head, *pieces = regex.split(_STAR)
+    found = head
+    for number, piece in enumerate(pieces):
+        follows = number + 1 < len(pieces) and "/" not in piece.replace(_ANY, "")
+        if follows and piece:
+            found += f"(?=(?P<star{number}>{_STAR}?{piece}))(?P=star{number})"
+        elif not follows:
+            found += _STAR + piece
+    return found
 
 
 def _above(path: str) -> Iterable[str]:

@@ -200,4 +200,20 @@ def _parse_line(line: str, place: Place) -> Entry | None:
     if marker not in ("", "@revoked", "@cert-authority") or len(words) < 3:
         return None
     names, key_type, key = words[:3]
+    if not _is_complete_key(key_type, key):
+        return None
     return Entry(tuple(n for n in names.split(",") if n), key_type, key, marker, place)
+
+
+def _is_complete_key(key_type: str, key: str) -> bool:
+    """A key is a sequence of length-prefixed strings, its type first; a torn one is not."""
+    try:
+        rest = base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    texts: list[bytes] = []
+    while len(rest) >= 4:
+        size = int.from_bytes(rest[:4], "big")
+        texts.append(rest[4 : 4 + size])
+        rest = rest[4 + size :] if len(texts[-1]) == size else b"cut"
+    return not rest and len(texts) > 1 and texts[0] == key_type.encode()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
+import fcntl
+import io
 import os
 import shlex
 import threading
@@ -24,7 +27,7 @@ from ipexctl.core.ssh.known_hosts import (
     parse_known_hosts,
 )
 from ipexctl.core.ssh.ssh_config import Answer, Me, expand
-from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.local.user_dirs import state_dir
 
 _KRL_MAGIC = b"SSHKRL\n\0"
@@ -122,15 +125,34 @@ def _signed(cert: Certificate) -> bool:
 
 
 def remember(key: HostKey, path: Path) -> None:
-    """Adds the key to our own file. One write, so that two of us at once don't tear a line."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Append the key to our own known_hosts file, all of it or nothing."""
     line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, line)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # other ipexctl processes append to it, too
+            _append_line(file, line)
+    except OSError as e:
+        raise NotHere(
+            f"cannot save the host key of {key.answer.name} in {path}",
+            why=e.strerror or str(e),
+            hint="free disk space, then run the command again",
+        ) from None
+
+
+def _append_line(file: io.FileIO, line: bytes) -> None:
+    before = os.fstat(file.fileno()).st_size
+    if before and os.pread(file.fileno(), 1, before - 1) != b"\n":
+        line = b"\n" + line  # end the line that a power cut tore
+    try:
+        written = file.write(line)
+        if written != len(line):
+            raise OSError(errno.ENOSPC, f"wrote {written} of {len(line)} bytes")
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(before)
+        raise
 
 
 def accept(key: HostKey) -> None:

@@ -13,6 +13,7 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import default_store
+from ipexctl.local import bounded_read
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
@@ -76,7 +77,7 @@ def indexes_of(work: Work) -> Indexes:
 
 def read_lock(path: Path) -> Lock | None:
     try:
-        return locks.parse(path.read_text("utf-8"), str(path))
+        return locks.parse(bounded_read.read_file(path).decode(), str(path))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as e:

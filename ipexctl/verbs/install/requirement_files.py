@@ -9,6 +9,7 @@ from pathlib import Path
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.requirements import NOTHING, Extra, not_allowed, read
 from ipexctl.errors import InputError
+from ipexctl.local import bounded_read
 from ipexctl.local.environment import environment
 from ipexctl.packages.indexes import Indexes, absolute
 
@@ -51,7 +52,7 @@ def _text(name: str, asker: str) -> tuple[str, str]:
     if path.suffix in CODE:
         raise InputError(f"-r {path}: a requirements file or a pyproject.toml, please")
     try:
-        return path.read_text("utf-8-sig"), str(path)
+        return bounded_read.read_file(path).decode("utf-8-sig"), str(path)
     except (OSError, UnicodeDecodeError) as e:
         where = f", which {asker} names" if asker else ""
         raise InputError(f"cannot read {path}{where}", why=str(e)) from None

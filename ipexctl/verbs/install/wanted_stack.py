@@ -13,6 +13,7 @@ from ipexctl.core.stack import project_imports
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.version_table import GLOO, Request
 from ipexctl.errors import InputError
+from ipexctl.local import bounded_read
 from ipexctl.local.shipped_tables import table
 
 # Somebody may call this in a home folder: then a part is looked at.
@@ -56,7 +57,7 @@ def scan(folder: Path) -> dict[str, frozenset[str]]:
         if len(found) == FILES:
             break
         try:
-            text = path.read_bytes()[:LARGEST].decode("utf-8", "replace")
+            text = bounded_read.read_prefix(path, LARGEST).decode("utf-8", "replace")
         except OSError:
             continue
         with warnings.catch_warnings():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ipexctl.core.script.source import Import, Source
 from ipexctl.core.script.source_reader import read_source
+from ipexctl.local import bounded_read
 
 MAX_FILES, MAX_BYTES = 40, 512 << 10
 
@@ -74,6 +75,6 @@ def _files_of(one: Import, path: str, top: str) -> Iterator[str]:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_bytes()[:MAX_BYTES].decode("utf-8-sig", "replace")
+        return bounded_read.read_prefix(path, MAX_BYTES).decode("utf-8-sig", "replace")
     except OSError:
         return None

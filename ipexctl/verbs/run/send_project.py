@@ -15,7 +15,9 @@ from ipexctl.core.sizes import human
 from ipexctl.errors import InputError
 from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import Agent
+from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.project_folder import Listing, Reader, Walk, left_out
 
 Confirm = Callable[[str], bool]
@@ -99,6 +101,9 @@ def project_of(script: Path, cwd: Path) -> Project:
     if root and root != script and (why := why_refused(root)):
         notes = (f"{root} is not sent whole, since {why}; only {script} is",)
         root = None
+    if root and (owner := foreign_owner(root) or foreign_owner(root / ".git")):
+        notes = (f"ignoring the git repository {root}: owned by {owner}; only {script} is sent",)
+        root = None
     folder = root or script
     if why := why_refused(folder):
         raise InputError(
@@ -178,7 +183,8 @@ def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
     found = Ignore()
     for path in (Path(config) / "git/ignore", project.folder / ".git/info/exclude"):
         with suppress(OSError):
-            found = found.also(path.read_text("utf-8", "replace"), "", os.fspath(path))
+            text = bounded_read.read_file(path).decode("utf-8", "replace")
+            found = found.also(text, "", os.fspath(path))
     return found
 
 

@@ -1,0 +1,140 @@
+"""A project that was made to hang the machine of who runs it, or to fill its memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import time
+from pathlib import Path
+
+import pathspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipexctl.core.run.project_files import Ignore, without_backtracking
+from ipexctl.errors import InputError
+from ipexctl.local import bounded_read
+from ipexctl.local.project_folder import Walk
+from ipexctl.verbs.install import wanted_stack
+from ipexctl.verbs.install.lock_wheels import read_lock
+from ipexctl.verbs.install.requirement_files import needed
+from ipexctl.verbs.run.script_sources import _text
+from ipexctl.verbs.run.send_project import project_of
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(40 << 30)
+
+
+ODD = {
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a pipe": os.mkfifo,
+    "a file of 40 GB": sparse,
+}
+
+
+@pytest.fixture(params=ODD)
+def odd(request, tmp_path):
+    """Makes such a file; what reads it afterwards has 3 seconds and 100 MiB."""
+
+    def make(name: str) -> Path:
+        ODD[request.param](tmp_path / name)
+        return tmp_path / name
+
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield make
+    assert time.monotonic() - began < 3
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".ipexctlignore"])
+def test_an_ignore_file_that_is_none_is_refused(odd, name):
+    path = odd(name)
+    with pytest.raises(InputError, match="cannot read") as caught:
+        Walk(path.parent).run(Ignore())
+    assert caught.value.what.startswith(f"cannot read {path}")
+
+
+def test_a_requirements_file_that_is_none_is_refused(odd):
+    path = odd("requirements.txt")
+    with pytest.raises(InputError, match=f"cannot read {path}"):
+        needed((path,), None)
+
+
+def test_a_lock_that_is_none_is_refused(odd):
+    path = odd("ipexctl.lock")
+    with pytest.raises(InputError, match=f"cannot read {path}"):
+        read_lock(path)
+
+
+def test_python_files_that_are_none_say_nothing(odd):
+    path = odd("x.py")
+    (path.parent / "train.py").write_text("import torch\n")
+    assert wanted_stack.scan(path.parent)["train.py"] == {"torch"}
+    assert _text(path) in (None, "\0" * len(_text(path) or ""))
+
+
+def test_a_file_that_grows_beyond_the_limit_is_not_read(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 11)
+    assert bounded_read.read_prefix(tmp_path / "a", 10) == b"x" * 10
+    with pytest.raises(OSError, match="larger than 0 MiB"):
+        bounded_read.read_file(tmp_path / "a", 10)
+
+
+# --- patterns ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", ["*a" * 13 + "b", "*?a" * 13 + "b", "x/" + "*a" * 30 + "b/*", "*[ab]" * 20 + "c"]
+)
+def test_a_dozen_stars_take_no_longer_than_one(line):
+    began = time.monotonic()
+    assert not Ignore().within("", line, "")("x/" + "a" * 250)
+    assert time.monotonic() - began < 1
+
+
+def test_a_line_that_looks_everywhere_again_and_again_is_refused():
+    with pytest.raises(InputError, match=r"\.gitignore: pattern a/\*\*/a.* has more than 4 `\*\*`"):
+        Ignore().within("", "a/**/" * 5 + "b", "")
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set")
+@settings(max_examples=2000, deadline=None)
+@given(
+    st.text("ab*?/!.[]", min_size=1, max_size=12),
+    st.lists(st.text("ab./", min_size=1, max_size=10), max_size=8),
+)
+def test_what_is_left_out_is_the_same(line, paths):
+    try:
+        plain = pathspec.GitIgnoreSpec.from_lines([line])
+        ours = pathspec.GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return
+    for pattern in ours.patterns:
+        if pattern.regex is not None:
+            pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
+    for path in paths:
+        assert ours.check_file(path).include == plain.check_file(path).include, path
+
+
+# --- a work tree of somebody else ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [".git", "."])
+def test_an_empty_git_folder_of_somebody_else_does_not_say_what_is_sent(tmp_path, given):
+    """In /tmp, for example: with it all that lies there would go to the hosts."""
+    if os.getuid():
+        pytest.skip("needs root, to give a folder away")
+    script = tmp_path / "mine"
+    script.mkdir()
+    (tmp_path / ".git").mkdir()
+    assert project_of(script, script).folder == tmp_path
+    os.chown(tmp_path / given, 65534, 65534)
+    project = project_of(script, script)
+    assert (project.folder, project.git) == (script, False)
+    assert project.notes == (
+        f"ignoring the git repository {tmp_path}: owned by nobody; only {script} is sent",
+    )
