@@ -66,9 +66,7 @@ def test_stand_ins_are_sent_and_built_there(
 
 
 def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
-    run = fleet.runner(tmp_path).start("-n", "3", str(EXAMPLE), "--epochs", "2")
-    result = run.finish()
-    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    run, _ = fleet.runner(tmp_path).train("-n", "3", str(EXAMPLE), "--epochs", "2")
     seen = [losses(run.lines(rank)) for rank in range(3)]
     assert seen == [seen[0]] * 3
     assert len(seen[0]) == 2

@@ -94,9 +94,7 @@ def losses(lines: list[str]) -> list[str]:
 
 
 def test_bf16_training_agrees_on_all_ranks_from_differing_prefixes(fleet, tmp_path):
-    run = fleet.runner(tmp_path).start("-n", "3", str(EXAMPLE), "--bf16", "--epochs", "2")
-    result = run.finish()
-    assert result["ended_by"] == "ranks", (result["cause"], result["tail"])
+    run, _ = fleet.runner(tmp_path).train("-n", "3", str(EXAMPLE), "--bf16", "--epochs", "2")
     seen = [losses(run.lines(rank)) for rank in range(3)]
     assert seen == [seen[0]] * 3
     assert len(seen[0]) == 2
