@@ -44,14 +44,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (list(TIERS).index(tier_of(item)), _after_install(item)))
-
-
-def _after_install(item: pytest.Item) -> int:
-    """One process makes the real installation; meanwhile the others run tests that need none."""
-    if "installed" not in getattr(item, "fixturenames", ()):
-        return 1
-    return 0 if item.path.name == "test_install_lab.py" else 2
+    items.sort(key=lambda item: list(TIERS).index(tier_of(item)))
 
 
 @pytest.hookimpl(optionalhook=True)
