@@ -73,8 +73,8 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def project_file(folder: Path, note: Callable[[str], None]) -> Path | None:
-    """Here or in a folder above, like git. Only what nobody else could have written counts: its
-    ssh_config names programs, its hostfile says who gets our code and our secrets."""
+    """Here or in a folder above, like git. A file that another user could have written is
+    ignored: it names programs to run (ssh_config) and hosts that receive code and secrets."""
     for parent in (folder, *folder.parents):
         path = parent / PROJECT_FILE
         if os.path.isfile(path):
