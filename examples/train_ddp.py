@@ -18,6 +18,10 @@ for name, alone in (
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+
+# Before init_process_group(). A later import, as DistributedDataParallel does it, keeps the process
+# group in default arguments: gloo's threads would live until Python shuts down, and can abort it.
+import torch.distributed.nn.functional  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 

@@ -7,6 +7,7 @@ import os
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # before init_process_group(): see train_ddp.py
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

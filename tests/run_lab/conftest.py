@@ -7,13 +7,10 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
-from ipexctl.core.run.run_state import aborted_at_exit
 
 REPO = Path(__file__).parents[2]
 
@@ -87,16 +84,8 @@ class Runner:
         return Started(process)
 
     def train(self, *options: str) -> tuple[Started, dict]:
-        """Runs the example, again if its last words are those of an abort at the exit of Python.
-
-        That was seen once, with torch 2.13 on a busy machine, after the process group was
-        destroyed. The cause is not known, so a warning says that it happened."""
-        for _ in range(2):
-            run = self.start(*options)
-            result = run.finish()
-            if result["exit_code"] == 0 or not aborted_at_exit(result["tail"]):
-                break
-            warnings.warn(f"aborted at exit: {result['cause']}; {result['tail']}", stacklevel=2)
+        run = self.start(*options)
+        result = run.finish()
         assert (result["exit_code"], result["ended_by"]) == (0, "ranks"), run.lines()
         return run, result
 

@@ -23,6 +23,31 @@ def test_ddp_over_gloo_on_three_hosts_learns_and_agrees(runner):
     assert losses[0] == sorted(losses[0], reverse=True) and losses[0][0] > losses[0][-1]
 
 
+def test_no_thread_of_gloo_outlives_the_examples_process_group(runner):
+    """One that did could abort Python while it shuts down: explain ccl-abort-at-exit."""
+    runner.script(EXAMPLE.read_text(), EXAMPLE.name)
+    script = runner.script(
+        "import os, runpy\n"
+        "import torch.distributed as dist\n"
+        "def names():\n"
+        "    tasks = os.listdir('/proc/self/task')\n"
+        "    return [open(f'/proc/self/task/{t}/comm').read().strip() for t in tasks]\n"
+        "destroy = dist.destroy_process_group\n"
+        "def look_and_destroy():\n"
+        "    print('before', *names())\n"
+        "    destroy()\n"
+        "dist.destroy_process_group = look_and_destroy\n"
+        f"runpy.run_path({EXAMPLE.name!r}, run_name='__main__')\n"
+        "print('after', *names())\n"
+    )
+    run = runner.start("-n", "2", str(script), "--epochs", "1")
+    assert run.finish()["exit_code"] == 0, run.lines()
+    for rank in (0, 1):
+        said = {line.split()[0]: line for line in run.lines(rank)}
+        assert "gloo" in said["before"]
+        assert "gloo" not in said["after"]
+
+
 def test_every_rank_gets_torchs_names_its_own_interface_and_its_arguments(runner):
     script = runner.script(
         "import json, os, sys\n"
