@@ -225,7 +225,8 @@ def with_keys(fleet: Fleet) -> Iterator[Fleet]:
 
 SAYS = (
     "import os, sys\n"
-    "print(os.environ['RANK'], os.environ['WORDS'], os.environ['SECRET'][::-1], sys.argv[1:])\n"
+    "said = os.environ['RANK'], os.environ['WORDS'], os.environ['SECRET'][::-1], sys.argv[1:]\n"
+    "sys.stdout.write(' '.join(map(str, said)) + '\\n')\n"  # in one write: ranks share the pipe
 )
 
 
