@@ -10,6 +10,7 @@ import math
 import random
 import resource
 import secrets
+import shlex
 import shutil
 import subprocess
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 from ipexctl.core.model import Host
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
-from ipexctl.hosts.ssh.config import SshConfig
+from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
 from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel
 
@@ -31,6 +32,8 @@ FILES_PER_HOST, FILES_BESIDE = 3, 64
 _FORCED = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",  # nothing but `trust` writes keys
+    "CheckHostIP=no",
     "ForwardAgent=no",
     "ForwardX11=no",
     "ClearAllForwardings=yes",
@@ -95,8 +98,10 @@ class OpenSshTransport:
             channel.close()
             raise
 
-    def _argv(self, host: Host, left: float, terminal: str) -> tuple[str, ...]:
-        argv = [self._program, terminal]
+    def _argv(
+        self, host: Host, left: float, *words: str, via: Hops | None = None
+    ) -> tuple[str, ...]:
+        argv = [self._program, *words]
         if self._file:
             argv += ["-F", str(self._file)]
         if host.user:
@@ -104,8 +109,24 @@ class OpenSshTransport:
         if host.port:
             argv += ["-p", str(host.port)]
         timeout = max(1, math.floor(left) - 1)  # so that ssh still tells why
-        options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(self._answer(host))]
+        answer = self._answer(host)
+        options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(answer)]
+        hops = jump_chain(answer, self._answer) if via is None else via
+        if hops:
+            options.append(f"ProxyCommand={self._to_last(hops, left)}")
+        elif not answer.proxy_command:
+            options.append("ProxyJump=none")  # not to itself, by a `Host *`
         return (*argv, *(word for option in options for word in ("-o", option)))
+
+    def _to_last(self, hops: Hops, left: float) -> str:
+        """What ssh would do for ProxyJump, but with our options: its own ssh would have only -F.
+
+        The shell reads it after the ssh that is given it has replaced its % tokens.
+        """
+        host = hop_host(hops[-1])
+        argv = (*self._argv(host, left, "-T", via=hops[:-1]), "-W")
+        words = " ".join(shlex.quote(word) for word in argv).replace("%", "%%")
+        return f"{words} '[%h]:%p' {shlex.quote(host.name).replace('%', '%%')}"
 
     def _answer(self, host: Host) -> Answer:
         return self._answers.get(host) or self._config.answers([host])[host]

@@ -1,11 +1,12 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all, and on the disk where a power cut would hurt."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +23,7 @@ def write_atomic(
 def open_atomic(path: Path, *, mode: int | None = 0o600, sync: bool = False) -> Iterator[BinaryIO]:
     """`path` is replaced when the block ends, and stays what it was when it raises.
 
-    `sync`: the bytes are on the disk before the name is, for what a power cut must not empty.
+    `sync`: the bytes are on the disk before the name is, and the name is when the block has ended.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -36,5 +37,30 @@ def open_atomic(path: Path, *, mode: int | None = 0o600, sync: bool = False) -> 
         if mode is not None:
             part.chmod(mode)
         part.replace(path)
+        if sync:
+            sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in it are on the disk, where its file system can do that for folders."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_disk(folder: Path) -> None:
+    """All that was written to its file system is on the disk: one wait for many files."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(folder))
+    except AttributeError:  # macOS has no syncfs
+        os.sync()
+    finally:
+        os.close(fd)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -386,7 +387,7 @@ def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(age
     first.bring(agent, str(tmp_path / root), "run-1")
     asked = {"root": str(tmp_path / root), "key": first.bundle.tree.key}
     assert agent.call("files.synced_folders.keep_spare", asked).done == {}
-    (spare,) = (tmp_path / root / "blobs/spare").iterdir()
+    (spare,) = (tmp_path / root / "blobs/spare").glob("*/*")
     mark = (spare / "a.py").stat().st_ino
     (folder / "link").unlink()
     (folder / "link").mkdir()
@@ -402,7 +403,25 @@ def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(age
         **{name.encode(): (0o600, b"same") for name in "uvwxyz"},
     }  # fmt: skip
     assert (work / "a.py").stat().st_ino == mark
-    assert list((tmp_path / root / "blobs/spare").iterdir()) == []
+    assert list((tmp_path / root / "blobs/spare").glob("*/*")) == []
+
+
+def test_a_copy_of_an_earlier_boot_is_not_taken(agent, tmp_path):
+    """It was not synced to the disk: after a power cut its files can be empty."""
+    first, root = taken(fill(tmp_path / "p", {"a.py": "1", "b.py": "2"})), tmp_path / "root"
+    first.bring(agent, str(root), "run-1")
+    asked = {"root": str(root), "key": first.bundle.tree.key}
+    assert agent.call("files.synced_folders.keep_spare", asked).done == {}
+    (boot,) = (root / "blobs/spare").iterdir()
+    (spare,) = boot.iterdir()
+    (spare / "a.py").write_text("")
+    boot.rename(boot.with_name("of-an-earlier-boot"))
+    first.bring(agent, str(root), "run-2")
+    assert (root / "runs/run-2/work/a.py").read_text() == "1"
+    day_before = time.time() - 2 * 86400
+    os.utime(boot.with_name("of-an-earlier-boot"), (day_before, day_before))
+    assert agent.call("files.synced_folders.keep_spare", asked).done == {}
+    assert [path.name for path in boot.parent.iterdir()] == [boot.name]
 
 
 def test_a_file_of_which_the_disk_takes_only_a_part_is_an_error(agent, tmp_path) -> None:

@@ -28,11 +28,11 @@ from pathlib import Path
 from ipexctl.core.model import Host
 from ipexctl.core.ssh.host_certificates import parse_certificate
 from ipexctl.core.ssh.known_hosts import Standing, lookup_names
-from ipexctl.core.ssh.ssh_config import Answer, parse_jump, proxy_command
+from ipexctl.core.ssh.ssh_config import Answer, proxy_command
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.hosts.ssh import stdio
 from ipexctl.hosts.ssh.channel import SshChannel, execute
-from ipexctl.hosts.ssh.config import SshConfig
+from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain
 from ipexctl.hosts.ssh.dial import Dropped, Wire, dial, dial_command, greet
 from ipexctl.hosts.ssh.forward import forward
 from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
@@ -42,8 +42,6 @@ from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
-MAX_JUMPS = 8
-_Hops = tuple[str, ...]
 
 
 class SshTransport:
@@ -105,7 +103,7 @@ class SshTransport:
 
     def jump_hosts(self, host: Host) -> tuple[Host, ...]:
         """The machines on the way to the host, the nearest first."""
-        return tuple(_hop_host(hop) for hop in self._hops(self._answer(host)))
+        return tuple(hop_host(hop) for hop in jump_chain(self._answer(host), self._answer))
 
     def close(self) -> None:
         atexit.unregister(self.close)
@@ -125,7 +123,7 @@ class SshTransport:
                 self._answers.update(self._config.answers([host]))
             return self._answers[host]
 
-    def _login(self, answer: Answer, deadline: float, via: _Hops | None = None) -> Link:
+    def _login(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
         link = self._greet(answer, deadline, via)
         try:
             accept(self._judge(link))
@@ -136,7 +134,7 @@ class SshTransport:
             raise
         return link
 
-    def _greet(self, answer: Answer, deadline: float, via: _Hops | None = None) -> Link:
+    def _greet(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
         """A connection with its keys exchanged. sshd may drop some of many at once: try again."""
         pause = FIRST_PAUSE
         while True:
@@ -150,8 +148,8 @@ class SshTransport:
             time.sleep(rest)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _wire(self, answer: Answer, deadline: float, via: _Hops | None) -> Wire:
-        hops = self._hops(answer) if via is None else via
+    def _wire(self, answer: Answer, deadline: float, via: Hops | None) -> Wire:
+        hops = jump_chain(answer, self._answer) if via is None else via
         if hops:
             wire = self._through(answer, hops, deadline)
         elif answer.proxy_command:
@@ -165,7 +163,7 @@ class SshTransport:
             raise
         return wire
 
-    def _through(self, answer: Answer, hops: _Hops, deadline: float) -> Wire:
+    def _through(self, answer: Answer, hops: Hops, deadline: float) -> Wire:
         """A channel of the last jump host, which is shared by all hosts behind it."""
         import paramiko
 
@@ -181,23 +179,7 @@ class SshTransport:
             ) from None
         return Wire(channel)
 
-    def _hops(self, answer: Answer) -> _Hops:
-        """The whole way: the first hop may have a ProxyJump of its own, and so on."""
-        hops = answer.proxy_jump
-        while hops:
-            before = self._answer(_hop_host(hops[0])).proxy_jump
-            if not before or hops[0] in before:  # `Host *` gives the jump host itself as its jump
-                break
-            hops = (*before, *hops)
-            if len(hops) > MAX_JUMPS:
-                raise Unreachable(
-                    f"{answer.name}: ProxyJump goes in circles",
-                    why=" -> ".join(hops),
-                    hint=f"ssh -G {answer.name} | grep -i proxyjump",
-                )
-        return hops
-
-    def _jump(self, answer: Answer, hops: _Hops, deadline: float) -> Link:
+    def _jump(self, answer: Answer, hops: Hops, deadline: float) -> Link:
         with self._lock:
             jump = self._jumps.setdefault(hops, _Jump())
         with jump.lock:
@@ -205,7 +187,7 @@ class SshTransport:
                 raise jump.error.about(answer.name)
             if jump.link is None or not jump.link.transport.is_active():
                 try:
-                    hop = self._answer(_hop_host(hops[-1]))
+                    hop = self._answer(hop_host(hops[-1]))
                     jump.link = self._login(hop, deadline, hops[:-1])
                 except Unreachable as e:
                     jump.error = _JumpError(hops[-1], e)
@@ -267,11 +249,6 @@ class _Jump:
     lock: threading.Lock = field(default_factory=threading.Lock)
     link: Link | None = None
     error: _JumpError | None = None
-
-
-def _hop_host(hop: str) -> Host:
-    name, user, port = parse_jump(hop)
-    return Host(name, user=user, port=port)
 
 
 def _dropped(answer: Answer, said: str) -> Unreachable:

@@ -9,7 +9,7 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +22,16 @@ from ipexctl.core.ssh.ssh_config import (
     for_another,
     own_answer,
     parse_config,
+    parse_jump,
     read_answer,
 )
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, Unreachable
 from ipexctl.local.environment import environment
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 ASK_TIMEOUT = 20.0
+MAX_JUMPS = 8
+Hops = tuple[str, ...]  # `[user@]host[:port]` each, the nearest first
 
 
 def current_user() -> Me:
@@ -171,3 +174,28 @@ def _texts(paths: Iterable[str]) -> list[str]:
         except OSError:
             continue  # ssh itself ignores what isn't there, and complains about the rest
     return found
+
+
+# --- jump hosts ----------------------------------------------------------------------------------
+
+
+def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
+    """The whole way: the first hop may have a ProxyJump of its own, and so on."""
+    hops = answer.proxy_jump
+    while hops:
+        before = ask(hop_host(hops[0])).proxy_jump
+        if not before or hops[0] in before:  # `Host *` gives the jump host itself as its jump
+            break
+        hops = (*before, *hops)
+        if len(hops) > MAX_JUMPS:
+            raise Unreachable(
+                f"{answer.name}: ProxyJump goes in circles",
+                why=" -> ".join(hops),
+                hint=f"ssh -G {answer.name} | grep -i proxyjump",
+            )
+    return hops
+
+
+def hop_host(hop: str) -> Host:
+    name, user, port = parse_jump(hop)
+    return Host(name, user=user, port=port)

@@ -28,6 +28,7 @@ from ipexctl.core.ssh.known_hosts import (
 )
 from ipexctl.core.ssh.ssh_config import Answer, Me, expand
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
+from ipexctl.local.atomic_file import sync_folder
 from ipexctl.local.user_dirs import state_dir
 
 _KRL_MAGIC = b"SSHKRL\n\0"
@@ -133,6 +134,7 @@ def remember(key: HostKey, path: Path) -> None:
         with os.fdopen(fd, "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # other ipexctl processes append to it, too
             _append_line(file, line)
+        sync_folder(path.parent)
     except OSError as e:
         raise NotHere(
             f"cannot save the host key of {key.answer.name} in {path}",

@@ -12,6 +12,7 @@ import shutil
 import stat
 import time
 
+from ipexctl.remote import durable
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import dataset_versions, synced_folders
 from ipexctl.remote.install import blobs
@@ -205,7 +206,7 @@ class Part:
             if not mending:
                 place = os.path.join(self.top, self.version)
                 dataset_versions.remove_folder(place)  # what a cut removal left
-                os.rename(self.path, place)
+                durable.rename(self.path, place)
             dataset_versions.set_current(self.top, self.version)
         except OSError as e:
             raise blobs.write_failure(e, self.root, 0) from None
@@ -245,11 +246,11 @@ class Part:
         paths = [synced_folders.inside(self.files, name) for name, _, _, _ in self.tree["files"]]
         for i, path in enumerate(paths):
             set_mode(path, self.tree["files"][i][3])
-        os.sync()
+        durable.sync_disk(self.files)
         stamps = [dataset_versions.stamp_of(os.lstat(path)) for path in paths]
         data = json.dumps(dict(self.tree, stamps=stamps), separators=(",", ":")).encode("ascii")
         tree = os.path.join(os.path.dirname(self.files), b"tree")
-        synced_folders.write_file(os.fsdecode(tree), [data])
+        synced_folders.write_file(os.fsdecode(tree), [data], sync=True)
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import shutil
 import stat
 import time
 
+from ipexctl.remote import durable
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import synced_folders
 from ipexctl.remote.install import blobs
@@ -59,7 +60,7 @@ def set_current(top, version):
         return
     fresh = os.path.join(top, ".current.%s" % os.urandom(8).hex())
     os.symlink(version, fresh)
-    os.rename(fresh, os.path.join(top, "current"))
+    durable.rename(fresh, os.path.join(top, "current"))
 
 
 def read_tree(top, version):

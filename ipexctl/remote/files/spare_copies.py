@@ -1,28 +1,35 @@
 """Copies of folders for the runs to come: the next run takes one, and changes what has changed.
 
 Making thousands of files takes long on some disks, and a run waits for it; while ranks compute,
-nobody does. No process of a run ever sees a spare copy before it is that run's own.
+nobody does. No process of a run ever sees a spare copy before it is that run's own. They are not
+synced to the disk, so those of an earlier boot are not used.
 """
 
 import ctypes
+import glob
 import json
 import os
 import shutil
 import time
 
+from ipexctl.remote import durable
 from ipexctl.remote.install import blobs
 
 MOST = 256 << 20  # bytes of a folder of which one is kept
 COUNT = 2  # the ones used last
 SHARED = 0.5  # of a folder's files must be in a spare copy for that to be worth while
 STALE = 3600  # seconds after which an unfinished one is nobody's any more
+OTHER_BOOT = 86400  # seconds after which copies of another boot, or host with this home, go
 EMPTY = {"folders": [], "files": [], "links": []}  # type: dict[str, list[list[object]]]
 GETTID = {"x86_64": 186, "aarch64": 178}
 
 
 def make(root, key, fill):
     """Makes a spare copy, if it is not there, and forgets those used longest ago."""
-    top = blobs.folder(root, "blobs", "spare")
+    boot = durable.boot_id()
+    if not boot:
+        return
+    top = blobs.folder(root, "blobs", "spare", boot)
     path = os.path.join(top, blobs.checked_sha(key))
     if not os.path.isdir(path):
         part = "%s.%d-%s" % (path, os.getpid(), os.urandom(4).hex())
@@ -36,6 +43,9 @@ def make(root, key, fill):
 
 
 def remove_oldest(top, key):
+    for path in glob.glob(os.path.join(glob.escape(os.path.dirname(top)), "*")):
+        if path != top and os.lstat(path).st_mtime < time.time() - OTHER_BOOT:
+            shutil.rmtree(path, ignore_errors=True)
     found = []
     for name in os.listdir(top):
         path = os.path.join(top, name)
@@ -58,7 +68,7 @@ def remove_oldest(top, key):
 
 def take(root, key, tree, work):
     """Moves the spare copy that is most like `tree` to `work`. What it consists of, None: none."""
-    top = os.path.join(root, "blobs", "spare")
+    top = os.path.join(root, "blobs", "spare", durable.boot_id() or "none")
     try:
         names = [name for name in os.listdir(top) if blobs.SHA.match(name)]
     except OSError:

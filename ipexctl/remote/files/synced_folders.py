@@ -15,6 +15,7 @@ import struct
 import time
 import zlib
 
+from ipexctl.remote import durable
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import spare_copies
 from ipexctl.remote.install import blobs
@@ -248,15 +249,20 @@ def expire(folder, age, most=None):
             blobs.unlink(path)
 
 
-def write_file(path, datas, head=b""):
-    """Whole or not at all, as far as other readers see."""
+def write_file(path, datas, head=b"", sync=False):
+    """Whole or not at all, as far as other readers see; with `sync` also after a power cut."""
     part = "%s.%d-%s" % (path, os.getpid(), os.urandom(4).hex())
     try:
         with open(part, "wb") as file:
             file.write(head)
             for data in datas:
                 file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         os.rename(part, path)
+        if sync:
+            durable.sync_folder(os.path.dirname(path))
     except BaseException:
         blobs.unlink(part)
         raise

@@ -8,6 +8,7 @@ import json
 import os
 import re
 
+from ipexctl.remote import durable
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs, env_drift
 
@@ -92,7 +93,7 @@ def replace_link(root, name, target):
     fresh = os.path.join(root, ".%s-%d" % (name, os.getpid()))
     blobs.unlink(fresh)
     os.symlink(target, fresh)
-    os.rename(fresh, os.path.join(root, name))
+    durable.rename(fresh, os.path.join(root, name))
 
 
 def write_mark(path, value):
@@ -102,4 +103,4 @@ def write_mark(path, value):
         json.dump(value, file)
         file.flush()
         os.fsync(file.fileno())
-    os.rename(fresh, path)
+    durable.rename(fresh, path)

@@ -12,7 +12,7 @@ import shutil
 import stat
 import zipfile
 
-from ipexctl.remote import child_processes
+from ipexctl.remote import child_processes, durable
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
     blobs,
@@ -193,7 +193,7 @@ def unpack_uv(root, sha):
     except (OSError, zipfile.BadZipFile) as e:
         raise Failure("cannot unpack uv", str(e)) from None
     os.chmod(fresh, 0o700)
-    os.rename(fresh, place)
+    durable.rename(fresh, place)
     return place
 
 
@@ -227,6 +227,8 @@ def build(call, env, tools, store, carried):
         call.emit({"event": "step", "what": "unpack"})
         child_processes.run(call, base + fill + ["-r", asked], variables, BUILD_TIMEOUT)
         make_runnable(os.path.join(env, "bin"))
+        call.emit({"event": "step", "what": "sync"})
+        durable.sync_disk(env)
         store.keep()
         needed = [sha for _, sha in store.wheels] + carried
         mark = {"wheels": [file for file, _ in store.wheels], "blobs": needed}

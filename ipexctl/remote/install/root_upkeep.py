@@ -276,5 +276,7 @@ def replace_path_in_scripts(folder, old, new):
         fresh = "%s.%d" % (path, os.getpid())
         with open(fresh, "wb") as file:
             file.write(text.replace(old, new))
+            file.flush()
+            os.fsync(file.fileno())
         os.chmod(fresh, stat.S_IMODE(info.st_mode))
         os.rename(fresh, path)

@@ -10,6 +10,7 @@ import stat
 import tarfile
 import zlib
 
+from ipexctl.remote import durable
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
 
@@ -30,7 +31,8 @@ def unpacked_interpreter(call, root, sha):
         blobs.need_space(root, unpacked_size(source), 0)
         try:
             Unpacking(call, work).all(source)
-            os.rename(work, place)
+            durable.sync_disk(work)
+            durable.rename(work, place)
         except BaseException:
             remove(work)
             raise

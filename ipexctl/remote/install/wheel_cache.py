@@ -10,9 +10,9 @@ import os
 import shutil
 import stat
 
+from ipexctl.remote import durable
 from ipexctl.remote.install import blobs, env_marks
 
-BOOT = "/proc/sys/kernel/random/boot_id"
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -39,7 +39,7 @@ class WheelCache:
         """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
         said = env_marks.read_mark(self.mark) or {}
         try:
-            good = [said["uv"], said["boot"]] == [self.uv, boot_id()]
+            good = [said["uv"], said["boot"]] == [self.uv, durable.boot_id()]
             if good and said["digest"] == fingerprint(self.cache)[0]:
                 return said["wheels"]
         except (OSError, KeyError):
@@ -58,7 +58,7 @@ class WheelCache:
     def keep(self):
         """The build is good, and so is what was unpacked for it."""
         digest, shared = fingerprint(self.cache)
-        boot = boot_id()
+        boot = durable.boot_id()
         if not shared or not boot:  # copies would take their room twice
             remove_cache(self.root)
             return
@@ -91,15 +91,6 @@ def blob_stamp(root, sha):
         return list(blobs.stamp_of(os.stat(blobs.path_of(root, sha))))
     except OSError:
         return None
-
-
-def boot_id():
-    """Since when this host runs, "" if it does not tell."""
-    try:
-        with open(BOOT) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 def fingerprint(folder):

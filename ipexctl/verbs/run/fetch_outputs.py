@@ -18,6 +18,7 @@ from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
+from ipexctl.local.atomic_file import sync_disk
 from ipexctl.verbs.run.run_folder import safe
 
 PIECE = 64 << 20  # bytes of one request
@@ -75,6 +76,10 @@ def fetch_outputs(
         return _bring(agents[host], wish, below, note)
 
     outcomes = fan_out(tuple(agents), work, forks=16)
+    try:
+        sync_disk(outputs)
+    except OSError as e:
+        return (f"outputs: not all of them are on the disk here ({e.strerror}): {outputs}",)
     brought = [o for o in outcomes.values() if isinstance(o, Brought)]
     ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
     words = [f"could not fetch: {end}" for end in ends if end]

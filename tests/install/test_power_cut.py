@@ -1,0 +1,143 @@
+"""Power cuts: an ext4 disk in a file, copied while ipexctl writes to it, then mounted and used."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import filecmp
+import hashlib
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.install.conftest import Shop, finish, make_wheel
+
+SIZE = 96 << 20
+FILES = 300
+SEED = 20261121
+pytestmark = pytest.mark.lab
+
+
+@dataclass
+class Disk:
+    """A file that holds a file system, and where it is mounted."""
+
+    image: Path
+    at: Path
+
+    @classmethod
+    def made(cls, folder: Path) -> Disk:
+        disk = cls(folder / "disk.img", folder / "disk")
+        disk.at.mkdir()
+        with disk.image.open("wb") as file:
+            file.truncate(SIZE)
+        now = "lazy_itable_init=0,lazy_journal_init=0"
+        subprocess.run(["mkfs.ext4", "-q", "-E", now, disk.image], check=True)
+        return disk
+
+    @contextmanager
+    def mounted(self, image: Path | None = None) -> Iterator[None]:
+        subprocess.run(["mount", "-o", "loop", image or self.image, self.at], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", self.at], check=True)
+
+    def copied(self, to: Path) -> Path:
+        """What a power cut would leave. Two equal copies: nothing was written meanwhile."""
+        again = to.with_suffix(".again")
+        while True:
+            for path in (to, again):
+                subprocess.run(["cp", "--sparse=always", self.image, path], check=True)
+            if filecmp.cmp(to, again, shallow=False):
+                again.unlink()
+                return to
+
+
+@dataclass
+class DiskShop(Shop):
+    """A shop whose root is on that disk, with an environment of many files."""
+
+    disk: Disk
+
+    @property
+    def root(self) -> Path:
+        return self.disk.at / "root"
+
+    def stock(self) -> None:
+        super().stock()
+        files = {f"many/f{i}.py": random.Random(i).randbytes(2000) for i in range(FILES)}
+        make_wheel(self.wheels, "many", "1.0", files)
+        self.torch("2.13.0+cpu", "many==1.0")
+
+    def damaged(self) -> list[str]:
+        """Files of environments with a mark that are not what their wheels had."""
+        found = []
+        for mark in self.root.glob("envs/*/.ipexctl-ok"):
+            rows = 0
+            for record in mark.parent.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
+                for name, digest, _ in csv.reader(record.read_text().splitlines()):
+                    rows += 1
+                    path = record.parents[1] / name
+                    if digest and (not path.is_file() or digest != sha256(path)):
+                        found.append(str(path))
+            if rows < FILES:
+                found.append(f"{mark.parent}: RECORDs with {rows} rows")
+        return found
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256(path.read_bytes()).digest()
+    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> DiskShop:
+    if os.geteuid():
+        pytest.skip("no root, which mounts the disk")
+    shop = DiskShop(tmp_path, Disk.made(tmp_path))
+    shop.stock()
+    return shop
+
+
+def test_an_environment_is_on_the_disk_when_install_has_ended(shop: DiskShop) -> None:
+    with shop.disk.mounted():
+        assert shop.install().code == 0
+        image = shop.disk.copied(shop.folder / "cut.img")
+    with shop.disk.mounted(image):
+        assert shop.current
+        assert (shop.root / shop.current / ".ipexctl-ok").exists()
+        assert shop.damaged() == []
+
+
+@pytest.mark.soak
+def test_after_a_power_cut_at_any_moment_install_completes_what_is_there(shop: DiskShop) -> None:
+    moments = random.Random(SEED)
+    images = []
+    with shop.disk.mounted():
+        began = time.monotonic()
+        assert shop.install().code == 0  # fills the caches outside of the disk
+        seconds = time.monotonic() - began
+    for round_ in range(10):
+        subprocess.run(["mkfs.ext4", "-q", "-F", shop.disk.image], check=True)
+        with shop.disk.mounted():
+            install = shop.start()
+            for number in range(10):
+                time.sleep(moments.uniform(0, seconds / 6))
+                images.append(shop.disk.copied(shop.folder / f"{round_}-{number}.img"))
+            assert finish(install).code == 0
+    assert len(images) == 100
+    for image in images:
+        with shop.disk.mounted(image):
+            assert shop.damaged() == [], image
+            assert shop.install().code == 0, image
+            assert (shop.root / shop.current / ".ipexctl-ok").exists()
+            assert shop.damaged() == [], image
+        image.unlink()

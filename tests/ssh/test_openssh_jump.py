@@ -1,0 +1,82 @@
+"""Jump hosts with `--transport openssh`: their keys are checked as the hosts' own are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.errors import HostKeyUnknown, Unreachable
+from ipexctl.hosts.openssh_transport import OpenSshTransport
+from tests.ssh.test_connect import jump_config
+
+CARELESS = "Host *\n StrictHostKeyChecking no\n UpdateHostKeys yes\n CheckHostIP yes\n"
+
+
+def opened(config: Path, name: str = "n") -> bytes:
+    transport = OpenSshTransport((Host(name),), config)
+    channel = transport.open(Host(name), "echo $SSH_CONNECTION | cut -d' ' -f4", 30)
+    try:
+        return channel.read(100, 10)
+    finally:
+        channel.close()
+
+
+@pytest.fixture
+def way(make_sshd, tmp_path):
+    """The config of a host behind a jump host, and both of them."""
+    inner, outer = make_sshd(), make_sshd()
+    config = tmp_path / "config with 'odd' 100%h name"
+    config.write_text(CARELESS + jump_config(inner, outer))
+    return config, inner, outer
+
+
+def test_a_host_behind_a_jump_host_is_reached(way):
+    config, inner, _ = way
+    assert opened(config) == b"%d\n" % inner.port
+
+
+def test_an_unknown_key_of_a_jump_host_is_refused_and_not_written(way):
+    config, inner, outer = way
+    known = outer.folder / "known_hosts"
+    known.write_text("")
+    with pytest.raises(HostKeyUnknown) as e:
+        opened(config)
+    assert f"[127.0.0.1]:{outer.port}" in e.value.why
+    assert known.read_text() == ""
+    assert inner.log.count("Connection from") == 0
+
+
+def test_of_two_jump_hosts_both_are_checked(way, make_sshd):
+    config, inner, outer = way
+    first = make_sshd()
+    first.config("first")
+    text = config.read_text() + (first.folder / "ssh_config").read_text()
+    config.write_text(text.replace("Host login\n", "Host login\n  ProxyJump first\n"))
+    assert opened(config) == b"%d\n" % inner.port
+    assert first.log.count("Accepted publickey") == 1
+    (first.folder / "known_hosts").write_text("")
+    with pytest.raises(HostKeyUnknown):
+        opened(config)
+
+
+def test_a_jump_to_itself_by_a_line_for_all_hosts_is_none(way):
+    config, inner, _ = way
+    config.write_text(config.read_text() + "Host *\n  ProxyJump login\n")
+    assert opened(config) == b"%d\n" % inner.port
+
+
+def test_jump_hosts_in_circles_are_refused(way):
+    config, _, _ = way
+    config.write_text("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost n\n ProxyJump a\n")
+    with pytest.raises(Unreachable, match="circles"):
+        opened(config)
+
+
+def test_nothing_is_written_to_known_hosts_of_the_user(way):
+    config, inner, outer = way
+    files = [sshd.folder / "known_hosts" for sshd in (inner, outer)]
+    before = [file.read_text() for file in files]
+    opened(config)
+    assert [file.read_text() for file in files] == before
