@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
@@ -30,7 +33,7 @@ from ipexctl.local.environment import environment
 
 if TYPE_CHECKING:
     from ipexctl.core.run.retry_command import Typed
-    from ipexctl.verbs.run.run_watchers import Interrupts
+    from ipexctl.verbs.run.run_watchers import Interrupts, View
 
 
 def run(
@@ -188,8 +191,9 @@ def run(
 
         show(planned(target, options), as_json=ui == "json")
         return
-    with _interrupts() as interrupts:
-        result = verb(target, options, view(ui), interrupts)
+    shown = view(ui)
+    with _interrupts(shown) as interrupts:
+        result = verb(target, options, shown, interrupts)
     raise typer.Exit(result.exit_code)
 
 
@@ -250,11 +254,11 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 @contextmanager
-def _interrupts() -> Iterator[Interrupts]:
+def _interrupts(shown: View) -> Iterator[Interrupts]:
     """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
     from ipexctl.verbs.run.run_watchers import Interrupts
 
-    interrupts = Interrupts()
+    interrupts = Interrupts(leave=partial(_leave, shown))
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
         numbers.append(signal.SIGHUP)
@@ -262,8 +266,24 @@ def _interrupts() -> Iterator[Interrupts]:
     try:
         yield interrupts
     finally:
+        interrupts.leave = lambda: None
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+def _leave(shown: View) -> None:
+    """Ends the command though something hangs, be it stderr."""
+
+    def last_words() -> None:
+        shown.close()
+        print(
+            "\nipexctl: left; hosts that hear nothing end their part by themselves", file=sys.stderr
+        )
+
+    thread = threading.Thread(target=last_words, daemon=True)
+    thread.start()
+    thread.join(0.3)
+    os._exit(130)
 
 
 _MPI_SPELLINGS = {

@@ -8,6 +8,7 @@ Without a usable python the same line prints what plain sh can tell, behind the 
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import threading
@@ -23,12 +24,17 @@ from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import agent_sources
 from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, Frame, encode
+from ipexctl.hosts.outbox import Outbox
 from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
 
 NOISE_LIMIT = 1 << 20
 HELLO_LIMIT = 1 << 16
 SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
 ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
+# Seconds that an operation may take, however often the host says meanwhile that it is alive.
+TOTAL = 600.0
+LONG = 7200.0  # one that builds, or waits for another command that holds a lock
+SLOWEST = 50_000  # bytes per second of a transfer
 _TEXT_LIMIT = 1 << 16
 _SLUG = re.compile(r"[a-z][a-z0-9-]{0,39}")
 OLD_PYTHON, BOOT_FAILED = 97, 98
@@ -100,6 +106,11 @@ class Agent:
     _taken: int = 0
     _shipped: frozenset[str] = frozenset()
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _outbox: Outbox | None = None
+
+    def write_behind(self, patience: float) -> None:
+        """From now on nothing that is sent waits until the host reads it; see Outbox."""
+        self._outbox = Outbox(self.channel, patience)
 
     def start(self, op: str, args: Mapping[str, Any] | None = None, body: bytes = b"") -> int:
         """Asks for an operation and returns its id at once."""
@@ -127,7 +138,7 @@ class Agent:
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float = 60.0,
-        total: float | None = None,
+        total: float = TOTAL,
         on_event: OnEvent | None = None,
     ) -> Reply:
         """Asks and waits. `timeout` is how long the host may stay silent, `total` how long it may
@@ -140,7 +151,7 @@ class Agent:
         number: int,
         *,
         timeout: float = 60.0,
-        total: float | None = None,
+        total: float = TOTAL,
         on_event: OnEvent | None = None,
     ) -> Reply:
         for frame in self._of(number, self._answers(timeout, total)):
@@ -150,9 +161,9 @@ class Agent:
                 on_event(frame)
         raise AssertionError("an operation ends with done, or raises")
 
-    def answers(self, number: int, timeout: float) -> Iterator[Frame]:
-        """Frames of one operation, however many; its `done` is the last one."""
-        return self._of(number, self.frames(timeout))
+    def answers(self, number: int, timeout: float, size: int) -> Iterator[Frame]:
+        """Frames of a transfer of `size` bytes, however many; its `done` is the last one."""
+        return self._of(number, self._answers(timeout, transfer_time(size), math.inf))
 
     def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
         for frame in frames:
@@ -177,19 +188,21 @@ class Agent:
             if not self._more(timeout):
                 return
 
-    def _answers(self, timeout: float, total: float | None) -> Iterator[Frame]:
+    def _answers(
+        self, timeout: float, total: float, limit: float = ANSWER_LIMIT
+    ) -> Iterator[Frame]:
         """Frames of one operation: a host that talks for ever comes to an end here."""
         began, before = time.monotonic(), self._taken
         while True:
             while self._ready:
                 yield self._ready.pop(0)
-            left = timeout if total is None else began + total - time.monotonic()
+            left = began + total - time.monotonic()
             if left <= 0:
                 raise Unreachable(
                     f"{self.host.name}: talks, but has not finished its answer in {total:.0f} s",
                     why=tail(self.channel),
                 )
-            if self._taken - before > ANSWER_LIMIT:
+            if self._taken - before > limit:
                 raise unreadable(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
             if not self._more(min(timeout, left)):
                 return
@@ -218,13 +231,21 @@ class Agent:
 
     def _write(self, header: Mapping[str, Any], body: bytes) -> None:
         try:
-            self.channel.write(encode(header, body))
+            (self._outbox or self.channel).write(encode(header, body))
+        except TimeoutError as e:
+            raise Unreachable(
+                f"{self.host.name}: {e}", why=tail(self.channel), hint=_once_back(self.host)
+            ) from None
         except OSError as e:
             raise Unreachable(
                 f"{self.host.name}: the connection is gone",
                 why=str(e) or "it was cut while data was on its way",
                 hint=_once_back(self.host),
             ) from None
+
+
+def transfer_time(size: int) -> float:
+    return LONG + size / SLOWEST
 
 
 def _once_back(host: Host) -> str:

@@ -14,7 +14,7 @@ from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.core.stack.fetch_policy import Sample
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent import Agent, transfer_time
 from ipexctl.hosts.blob_store import (
     SILENCE,
     Damaged,
@@ -132,7 +132,10 @@ def fetch_there(
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
     asked = {"root": root, "files": files, "room": [room.bytes, room.files], "direct": direct}
-    done = agent.call("install.blob_download.fetch", asked, timeout=SILENCE, on_event=hear).done
+    done = agent.call(
+        "install.blob_download.fetch", asked,
+        timeout=SILENCE, total=transfer_time(total), on_event=hear,
+    ).done  # fmt: skip
     return done.whole("fetched")
 
 
@@ -156,7 +159,7 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
         on_bytes(begin)
         asked = {"root": root, "sha256": blob.sha256, "from": begin}
         number = agent.start("install.blob_download.read", asked)
-        for frame in agent.answers(number, SILENCE):
+        for frame in agent.answers(number, SILENCE, blob.size - begin):
             came += len(frame.body)
             if begin + came > blob.size:
                 raise _unreadable(agent)

@@ -105,7 +105,7 @@ def _send(
     pairs = [[b.sha256, b.size] for b in blobs]
     asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("install.blobs.put", asked)
-    answers = _answers(agent, number)
+    answers = _answers(agent, number, sum(b.size for b in blobs))
     begins = _begins(blobs, next(answers, Answer(agent.host.name, {})))
     left = sum(b.size - begin for b, begin in begins.items())
     on_bytes(sum(b.size for b in blobs) - left)
@@ -132,9 +132,9 @@ def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
     raise go.odd("from where its files go on")
 
 
-def _answers(agent: Agent, number: int) -> Iterator[Answer]:
+def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:
     """First which blobs are to come, then each chunk the host has taken; ends when it has all."""
-    for frame in agent.answers(number, SILENCE):
+    for frame in agent.answers(number, SILENCE, size):
         if frame.header.get("event") in ("go", "got"):
             yield Answer(agent.host.name, frame.header)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostDown, HostRecap, Inventory
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.hosts.agent import Agent, Ahead, connect
+from ipexctl.hosts.agent import TOTAL, Agent, Ahead, connect
 from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport
@@ -84,9 +84,9 @@ class Fleet:
     def root_of(self, host: Host) -> str:
         return root_of(host, self.root)
 
-    def call(self, host: Host, op: str, **asked: Any) -> Answer:
+    def call(self, host: Host, op: str, *, total: float = TOTAL, **asked: Any) -> Answer:
         header = {"root": self.root_of(host), **asked}
-        return self.agents[host].call(op, header, timeout=SILENCE).done
+        return self.agents[host].call(op, header, timeout=SILENCE, total=total).done
 
     # -- all hosts --
 

@@ -15,7 +15,7 @@ from ipexctl.core.model import Blob
 from ipexctl.core.run.project_files import PACKED, File, Tree
 from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.hosts import blob_store
-from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.frames import Frame as Event
 
 FRAME = 2 << 20  # bytes of files in one frame
@@ -90,10 +90,12 @@ def _bring(
 ) -> Brought:
     tree = bundle.tree
     missing = _Missing(len(tree.files))
-    done = agent.call(f"{module}.make", header, timeout=SILENCE, on_event=missing.hear).done
+    done = agent.call(
+        f"{module}.make", header, timeout=SILENCE, total=LONG, on_event=missing.hear
+    ).done
     if done.get("lacks"):
         number = agent.start(f"{module}.make", header, zlib.compress(tree.manifest, 1))
-        done = agent.wait(number, timeout=SILENCE, on_event=missing.hear).done
+        done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=missing.hear).done
     if "missing" not in done:
         return Brought(done)
     if missing.odd or len(missing.found) != done["missing"]:
@@ -165,7 +167,7 @@ def _fill(
     frames = bundle.frames(indices)  # before the host is asked: it may fail here
     pairs = [[f.sha256, f.size] for f in files]
     number = agent.start(op, {**header, "files": pairs})
-    answers = _answers(agent, number)
+    answers = _answers(agent, number, sum(f.size for f in files))
     at = 0
     for on_its_way, (count, packed, body) in enumerate(frames):
         if on_its_way >= WINDOW:
@@ -179,9 +181,9 @@ def _fill(
     raise HostFailed(f"{agent.host.name}: it ended before it had all files")
 
 
-def _answers(agent: Agent, number: int) -> Iterator[Answer | None]:
+def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer | None]:
     """None for each frame that the host has taken, then its last word."""
-    for frame in agent.answers(number, SILENCE):
+    for frame in agent.answers(number, SILENCE, size):
         if frame.header.get("event") == "got":
             yield None
         if "done" in frame.header:

@@ -11,7 +11,8 @@ from typing import Any
 
 HEAD = struct.Struct(">II")
 LIMIT = 64 << 20  # of a body
-HEADER_LIMIT = 8 << 20  # JSON becomes up to 36 times as large in memory
+HEADER_LIMIT = 8 << 20
+MOST_VALUES = 500_000  # in a header: each takes up to 36 times its JSON in memory
 _DIGITS = 20
 
 
@@ -80,6 +81,8 @@ _DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=
 
 
 def _header(data: bytes) -> Mapping[str, Any]:
+    if sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise BadFrame(f"a header of more than {MOST_VALUES:,} values")
     try:
         header = _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as e:

@@ -19,6 +19,11 @@ from typing import Protocol
 from ipexctl.core.model import Host
 
 _DRAIN = 16
+WRITE_PATIENCE = 60.0
+
+
+def takes_nothing() -> TimeoutError:
+    return TimeoutError(f"it has read nothing for {WRITE_PATIENCE:.0f} s")
 
 
 class ChannelTimeout(Exception):
@@ -29,7 +34,8 @@ class Channel(Protocol):
     """stdin, stdout and stderr of one command on one host. One thread reads, one writes."""
 
     def write(self, data: bytes) -> None:
-        """Blocks until all is handed on. Raises OSError when the other end is gone."""
+        """Blocks until all is handed on. Raises OSError when the other end is gone, TimeoutError
+        when it takes nothing for WRITE_PATIENCE seconds."""
         ...
 
     def read(self, size: int, timeout: float | None = None) -> bytes:
@@ -83,6 +89,9 @@ class PipeChannel:
         self._out = self._process.stdout.fileno()
         self._err = self._process.stderr.fileno()
         os.set_blocking(self._err, False)
+        os.set_blocking(self._in, False)
+        self._room = select.poll()
+        self._room.register(self._in, select.POLLOUT)
         self._ready = select.poll()  # select() itself knows no descriptor above 1023
         self._ready.register(self._out, select.POLLIN)
         self._ready.register(self._err, select.POLLIN)
@@ -93,7 +102,10 @@ class PipeChannel:
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._in, view) :]
+            if not self._room.poll(WRITE_PATIENCE * 1000):
+                raise takes_nothing()
+            with contextlib.suppress(BlockingIOError):
+                view = view[os.write(self._in, view) :]
 
     def read(self, size: int, timeout: float | None = None) -> bytes:
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -15,7 +15,7 @@ from ipexctl.core.run.project_files import Ignore
 from ipexctl.core.sizes import human
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts import folder_transfer
-from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
@@ -133,7 +133,9 @@ def remove(
         if not agreed(Listed(having, fleet.recaps())):
             return Removed(name, (), done=False)
         recaps = fleet.each(
-            lambda host: _removed(host, fleet.call(host, "files.datasets.remove", name=name))
+            lambda host: _removed(
+                host, fleet.call(host, "files.datasets.remove", total=LONG, name=name)
+            )
         )
         return Removed(name, fleet.recaps(recaps))
 

@@ -13,6 +13,7 @@ from ipexctl.core.stack.env_changes import Drift, read_drift
 from ipexctl.core.stack.env_list import Shelf
 from ipexctl.core.stack.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.hosts.agent import LONG
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import command
 from ipexctl.hosts.target import ROOT, Target
@@ -91,7 +92,7 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
 
         def one(host: Host) -> Drift:
             fleet.connect(host)
-            done = fleet.call(host, "install.env_drift.compare", full=full)
+            done = fleet.call(host, "install.env_drift.compare", total=LONG, full=full)
             with reading(host.name, "its environment"):
                 return read_drift(host.name, done)
 
@@ -133,7 +134,7 @@ def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> H
         stays = shelf.current or "nothing"
         return HostRecap(host.name, Recap.FAILED, why, notes=(f"current stays {stays}",))
     if not check:
-        fleet.call(host, "install.root_upkeep.rollback", key=key)
+        fleet.call(host, "install.root_upkeep.rollback", total=LONG, key=key)
     now = "would be" if check else "is"
     before = shelf.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
@@ -164,7 +165,8 @@ def remove(
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
             going = _going(shelf, keys)
             return _removal(
-                host.name, fleet.call(host, "install.root_upkeep.remove", keys=going, check=check)
+                host.name,
+                fleet.call(host, "install.root_upkeep.remove", total=LONG, keys=going, check=check),
             )
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,9 +63,9 @@ def _on_host(fleet: Fleet, host: Host, argv: Sequence[str], say: Hear) -> int:
             say(name, line, event == "err")
 
     asked = {"argv": list(argv), "env": [list(pair) for pair in env]}
-    code = agent.call("run.exec_in_env.exec", asked, timeout=SILENCE, on_event=told).done.whole(
-        "code", 255
-    )
+    code = agent.call(
+        "run.exec_in_env.exec", asked, timeout=SILENCE, total=math.inf, on_event=told
+    ).done.whole("code", 255)
     for event, lines in streams.items():
         for line in lines.end():
             say(name, line, event == "err")

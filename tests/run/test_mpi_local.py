@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 from pathlib import Path
 
 import pytest
+
+from tests.processes import gone
 
 REPO = Path(__file__).parents[2]
 SCRIPT = (
@@ -293,3 +297,35 @@ def test_a_launcher_in_place_of_the_script_is_refused_with_what_to_type(here):
     assert (done.returncode, done.stdout) == (2, "")
     assert "torchrun is a launcher, not a Python script" in done.stderr
     assert "ipexctl run -n RANKS train.py 0" in done.stderr
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_the_third_ctrl_c_ends_the_command_whatever_stands_still(here, unread):
+    """Its host, whose agent is stopped and ends once it goes on; and the reader of its output."""
+    text = "'x' * 1000 + '\\n'" if unread else "'up\\n'"
+    (here / "code/stays.py").write_text(
+        f"import sys, time\nsys.stdout.write({text} * {2000 if unread else 1})\n"
+        "sys.stdout.flush()\ntime.sleep(600)\n"
+    )
+    env = {"HOME": str(here / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ipexctl", "run", "-n", "1", "stays.py"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        cwd=here / "code", env={**env, "VIRTUAL_ENV": str(here / "env")},
+    )  # fmt: skip
+    assert process.stdout.read(2)
+    time.sleep(1.0)  # what is not read fills the pipe
+    found = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True)
+    agent = int(found.stdout.split()[0])
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        began = time.monotonic()
+        assert process.wait(20) == 130
+        assert time.monotonic() - began < 10, "1.5 s, and what a busy machine adds"
+    finally:
+        process.kill()
+        os.kill(agent, signal.SIGCONT)
+    assert gone(agent, 30)

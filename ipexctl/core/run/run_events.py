@@ -163,6 +163,18 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
 _Reader = Callable[[str, frozenset[int], Mapping[str, Any], bytes], Event]
 
 
+def said_once(event: Event) -> str:
+    """What a host has only once to say, "" for all else: its repetitions would cost memory."""
+    match event:
+        case RankStarted(rank):
+            return f"rank {rank} started"
+        case RankEnded(end):
+            return f"rank {end.rank} ended"
+        case OutputEnd(rank):
+            return f"the output of rank {rank} ended"
+    return ""
+
+
 def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     if "refused" in header:
         return RankRefused(_text(header, "refused"))

@@ -9,7 +9,7 @@ from typing import Any
 from ipexctl.core.model import Host
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.link import Link, seconds_left
-from ipexctl.hosts.transport import ChannelTimeout
+from ipexctl.hosts.transport import WRITE_PATIENCE, ChannelTimeout, takes_nothing
 
 STDERR_KEPT = 1 << 16
 CHUNK = 32_000  # fits one SSH packet
@@ -89,6 +89,7 @@ class SshChannel:
         self._host, self._link, self._channel = host, link, channel
         self._ready = threading.Event()
         channel.in_buffer.set_event(self._ready)
+        channel.settimeout(WRITE_PATIENCE)
 
     def write(self, data: bytes) -> None:
         from paramiko import SSHException
@@ -98,6 +99,8 @@ class SshChannel:
             while chunk:
                 try:
                     sent = self._channel.send(chunk)
+                except TimeoutError:
+                    raise takes_nothing() from None
                 except (SSHException, EOFError) as e:
                     raise OSError(str(e)) from None
                 if not sent:

@@ -14,7 +14,7 @@ from ipexctl.core.stack import selection as stacks
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.oneccl_setvars import Pairs
 from ipexctl.core.stack.package_changes import describe_changes
-from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Moved
 from ipexctl.hosts.blob_store import Room, default_store, room_for
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
@@ -106,7 +106,7 @@ class EnvOnHost:
 
     def call(self, op: str, **asked: object) -> Answer:
         header = {**self._ours, **asked}
-        return self._agent.call(op, header, timeout=SILENCE, on_event=self._hear).done
+        return self._agent.call(op, header, timeout=SILENCE, total=LONG, on_event=self._hear).done
 
     def prove(self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool) -> str:
         """Returns what was proved, in words. `system`: `starter` is the host's own MPI."""

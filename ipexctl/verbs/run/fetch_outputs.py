@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ipexctl.core.model import Host, HostDown
 from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
-from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent import Agent, transfer_time
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
 from ipexctl.local.atomic_file import sync_disk
@@ -157,7 +157,9 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
     try:
         for offset in range(0, size, PIECE):
             wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
-            done = agent.call("run.result_files.read", wanted, on_event=part).done
+            done = agent.call(
+                "run.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
+            ).done
             if why := done.get("refused"):
                 raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
             if left != max(0, size - offset - PIECE):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ipexctl.core.run.outcome import HostEnd
 from ipexctl.hosts.agent import Agent
@@ -18,10 +18,12 @@ class Link:
     number: int = 0
     env_file: str = ""  # on the host; it is ready
     heard: float = 0.0  # any word
-    moved: float = 0.0  # any word but that it is alive
     unshown: int = 0  # bytes of output on their way to the eyes
     owed: int = 0  # bytes painted, and not yet given back to the host
     left: int = 0  # bytes of output that were to come when its ranks had ended
+    came: int = 0  # bytes of output since the end of the run
+    launches: int = 0  # that it asked for
+    said: set[str] = field(default_factory=set)  # what a host says once
     end: HostEnd | None = None
     lost: bool = False
 

@@ -16,6 +16,7 @@ from ipexctl.core.run.line_filter import ALL, Choice
 from ipexctl.core.run.outcome import RunResult, Tally
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LEAVE_AT, LEAVE_AFTER = 3, 1.5
 BACKLOG = 256 * 1024  # characters that wait for a terminal; what is more is not drawn
 
 
@@ -23,14 +24,22 @@ BACKLOG = 256 * 1024  # characters that wait for a terminal; what is more is not
 class Interrupts:
     """Counts Ctrl-C (and SIGTERM, SIGHUP). `armed` while the run can answer to it.
 
-    Else it ends the command at once.
+    Else it ends the command at once. The third one calls `leave` after LEAVE_AFTER seconds,
+    whatever the rest of the command waits for.
     """
 
     count: int = 0
     armed: bool = False
     last: str = "Ctrl-C"
+    hits: int = 0
+    leave: Callable[[], None] = lambda: None
 
     def hit(self, number: int, *_: object) -> None:
+        self.hits += 1
+        if self.hits == LEAVE_AT:
+            after = threading.Timer(LEAVE_AFTER, lambda: self.leave())
+            after.daemon = True
+            after.start()
         if not self.armed:
             raise KeyboardInterrupt
         self.last = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name

@@ -37,9 +37,11 @@ PING_EVERY = 3.0
 FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
 INTERRUPT_GRACE = 10.0  # after the first Ctrl-C ranks may save
 STOP_WAIT = 20.0
+SLOWEST_REST = 10_000  # bytes per second, of a host that sends the rest of its output
 END_WAIT = 20.0  # for mpirun, when all its ranks have ended
 WINDOW = 512 * 1024
 LARGEST_FRAME = 1 << 20
+SPARE_LAUNCHES = 16  # that mpirun may ask for twice
 
 
 _Word = tuple[str, "Event | IpexctlError | None"]
@@ -143,8 +145,9 @@ class Session:
 
     def _open(self, name: str) -> None:
         link = self.links[name]
-        link.heard = link.moved = time.monotonic()
+        link.heard = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
+        link.agent.write_behind(self.host_timeout)
         root = root_of(link.agent.host, self.root)
         link.number = link.agent.start("run.runs.host", self.orders.of(name, root, link.work))
         threading.Thread(target=self._listen, args=(name, link), daemon=True).start()
@@ -250,8 +253,6 @@ class Session:
 
     def _take(self, name: str, event: Event | IpexctlError | None) -> None:
         link = self.links[name]
-        if not isinstance(event, run_events.Pong):
-            link.moved = time.monotonic()
         if event is None or isinstance(event, IpexctlError):
             if link.open:
                 why = event.what.removeprefix(f"{name}: ") if event else "its connection ended"
@@ -260,11 +261,20 @@ class Session:
             self._event(name, link, event)
 
     def _event(self, name: str, link: Link, event: Event) -> None:
+        if fact := run_events.said_once(event):
+            if fact in link.said:
+                self._lost(name, f"it said twice that {fact}")
+                return
+            link.said.add(fact)
         match event:
             case run_events.Ready(env_file):
                 self._ready(link, env_file)
             case run_events.LaunchAsked(key, argv):
-                self.daemons.asked_for(name, key, argv)
+                link.launches += 1
+                if link.launches > len(self.links) + SPARE_LAUNCHES:
+                    self._lost(name, "it asks for more launches than the run has hosts")
+                else:
+                    self.daemons.asked_for(name, key, argv)
             case run_events.LaunchGone(key):
                 self.daemons.given_up(name, key)
             case run_events.Exited():
@@ -336,6 +346,7 @@ class Session:
         size = len(event.data)
         link.unshown += size
         link.left -= size
+        link.came += size
         if link.unshown > 2 * WINDOW:
             self._lost(name, "it sends more output than it may")
             return
@@ -373,10 +384,15 @@ class Session:
         for name in self.links:
             self._tell(name, {"stop": True})
         began, patience = time.monotonic(), self.interrupts.count
+        waited, before = 0.0, began  # for the hosts, not for whoever reads
+        for link in self.links.values():
+            link.came = 0
         while any(link.open for link in self.links.values()):
             self._step()
-            moved = max(began, *(link.moved for link in self.links.values()))
-            if self.now - moved > STOP_WAIT and not self.painter.behind:
+            waited += 0.0 if self.painter.behind else self.now - before
+            before = self.now
+            most = max((k.came for k in self.links.values() if k.open), default=0)
+            if waited > STOP_WAIT + most / SLOWEST_REST:
                 break
             if self.interrupts.count > patience and self.now - began > 1.0:
                 break

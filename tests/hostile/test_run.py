@@ -3,93 +3,11 @@
 from __future__ import annotations
 
 import resource
-import sys
-import time
 
 import pytest
 
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.hosts.agent import Agent, Hello
-from ipexctl.hosts.frames import Decoder
-from ipexctl.hosts.transport import PipeChannel
-from ipexctl.verbs.run.run_watchers import Interrupts, Painter
-from ipexctl.verbs.run.session import Session
-from tests.made import facts, host, prepared
-
-# Speaks frames as remote/main.py does. `say(header, body)`; `wait_for` answers pings.
-SPEAKER = """
-import json, struct, sys, time
-head = struct.Struct('>II')
-def read():
-    size, body = head.unpack(sys.stdin.buffer.read(8))
-    header = json.loads(sys.stdin.buffer.read(size))
-    sys.stdin.buffer.read(body)
-    return header
-def raw(data):
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-def say(header, body=b''):
-    data = json.dumps({'id': number, **header}).encode()
-    raw(head.pack(len(data), len(body)) + data + body)
-def wait_for(word):
-    while True:
-        order = read()
-        if 'ping' in order:
-            say({'event': 'pong'})
-        if word in order:
-            return
-asked = read()
-while 'sources' in asked:  # our own program comes first
-    asked = read()
-number = asked['id']
-"""
-READY = "say({'event': 'ready', 'env_file': '/e'})\n"
-END = """
-wait_for('stop')
-say({'event': 'swept', 'survivors': 0})
-say({'done': {'survivors': 0, 'logs': '/logs'}})
-time.sleep(60)
-"""
-GOOD = READY + END
-
-
-class Silent:
-    lossy = False
-
-    def note(self, text): ...
-    def planned(self, run_id, plan): ...
-    def lines(self, host, rank, texts): ...
-    def bar(self, host, rank, text): ...
-    def dropped(self, lines): ...
-    def tick(self, tally): ...
-    def result(self, result): ...
-    def close(self): ...
-
-
-class Stuck(Silent):
-    """A terminal in which somebody has pressed Ctrl-S."""
-
-    def lines(self, host, rank, texts):
-        time.sleep(3600)
-
-
-def drive(folder, texts, *, view=None, host_timeout=5.0):
-    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(len(texts))]
-    agents = {}
-    for node, text in zip(nodes, texts, strict=True):
-        script = folder / f"{node.host.name}.py"
-        script.write_text(SPEAKER + text)
-        channel = PipeChannel((sys.executable, str(script)))
-        agents[node.host.name] = Agent(node.host, channel, Hello("python"), Decoder())
-    made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
-    painter = Painter(view or Silent())
-    session = Session(made, "made-run", "/r", host_timeout, painter, Interrupts())
-    try:
-        return session.drive({name: (agent, "/w") for name, agent in agents.items()})
-    finally:
-        for agent in agents.values():
-            agent.channel._process.kill()
-            agent.close()
+from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
+from tests.made import prepared
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,133 @@
+"""What hosts can do to a run: each ends in time, costs little memory, and leaves the others whole.
+
+The program of such a host says `ready` first, if nothing else is written here.
+"""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+
+import pytest
+
+from ipexctl.verbs.run.run_watchers import Interrupts
+from tests.hostile.speaker import GOOD, READY, drive
+
+SLACK = 12.0  # this machine is slow and shared; without a deadline it would be for ever
+LAUNCH = "{'event': 'launch', 'key': %s, 'argv': %s}"
+RANK = "{'event': 'rank', 'rank': 1, %s}"
+
+
+def flood(event: str, body: str = "b''", pause: str = "pass") -> str:
+    return f"i = 0\nwhile True:\n    i += 1\n    say({event}, {body})\n    {pause}\n"
+
+
+ENDED = "'ended': {'code': 0, 'signal': None, 'lost': False}"
+DEEP = "raw(head.pack(400000, 0) + b'{\"id\": 1, \"event\": ' + b'[' * 399981)"
+MANY = "raw(head.pack(900001, 0) + b'[' + b'[],' * 300000)"
+
+# name: what it does after `ready`, what the run says of it
+LOST = {
+    "asks for launches and reads nothing": (flood(LAUNCH % ("i", "['x']")), "more launches"),
+    "asks with large commands": (flood(LAUNCH % ("i", "['x' * 500000]")), "more launches"),
+    "says again and again that a rank started": (flood(RANK % "'started': 1"), "said twice"),
+    "says again and again that a rank ended": (flood(RANK % ENDED), "said twice"),
+    "says again and again that output ended": (
+        flood("{'event': 'log', 'key': 1, 'end': True}"), "said twice",
+    ),
+    "nests a header deeply": (DEEP, "not readable"),
+    "sends a header of many values": (MANY, "not readable"),
+    "drips half a frame": (
+        "raw(head.pack(100, 0))\n" + "raw(b'x'); time.sleep(0.5)\n" * 80, "no word",
+    ),
+    "goes silent": ("time.sleep(60)", "no word"),
+    "closes stdout and lives on": ("import os; os.close(1); time.sleep(60)", "connection ended"),
+    "sends nonsense in the middle": ("say({'event': 'pong'}); raw(b'\\0' * 999)", "not readable"),
+    "gives a rank of another host an end": (
+        "say({'event': 'rank', 'rank': 0, " + ENDED + "})", "not on this host",
+    ),
+    "gives its exit code as text": (
+        "say({'event': 'rank', 'rank': 1, 'ended': {'code': '0', 'signal': None, 'lost': False}})",
+        "it sent what no host",
+    ),
+    "says a number of many digits": (
+        "raw(head.pack(400, 0) + b'{\"id\": ' + b'9' * 392 + b'}')", "not readable",
+    ),
+}  # fmt: skip
+
+
+def memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_host_that_misbehaves_is_lost_and_the_other_is_not(tmp_path, name):
+    does, why = LOST[name]
+    before, began = memory(), time.monotonic()
+    result = drive(tmp_path, [GOOD, f"{READY}{does}\ntime.sleep(60)\n"], host_timeout=2.0)
+    assert time.monotonic() - began < 2.0 + SLACK
+    assert memory() - before < 100 << 10
+    assert result.cause.startswith("n1 was lost: ")
+    assert why in result.cause
+    assert [(h.host, h.survivors) for h in result.hosts] == [("n0", 0), ("n1", None)]
+
+
+# These say that they are alive, and do nothing else that is wanted: a limit of the run, or the
+# person, ends it. What they say cannot be told from a run that takes long.
+ALIVE = {
+    "floods with signs of life": flood("{'event': 'pong'}"),
+    "floods with samples": flood("{'event': 'load', 'cpu': 1.0, 'used': 1, 'total': 2}"),
+    "floods with traffic": flood("{'event': 'traffic', 'links': [], 'sharing': []}"),
+    "reads nothing and says that it lives": flood("{'event': 'pong'}", pause="time.sleep(0.1)"),
+    "gives launches up for ever": flood("{'event': 'unlaunch', 'key': i}"),
+    "ends daemons that there are none of": flood(
+        "{'event': 'exited', 'key': 'daemon%d' % i, 'code': 0}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALIVE)
+def test_a_host_that_only_lives_is_ended_by_ctrl_c(tmp_path, name):
+    interrupts = Interrupts()
+
+    def press() -> None:
+        for pause in (2.0, 0.2, 1.5):
+            time.sleep(pause)
+            interrupts.hit(2)
+
+    threading.Thread(target=press, daemon=True).start()
+    before, began = memory(), time.monotonic()
+    result = drive(
+        tmp_path, [GOOD, f"{READY}{ALIVE[name]}"], host_timeout=5.0, interrupts=interrupts
+    )
+    assert time.monotonic() - began < 3.7 + 2.0 + SLACK
+    assert memory() - before < 200 << 10
+    assert (result.exit_code, result.cause) == (130, "stopped by Ctrl-C")
+    assert result.hosts[0].survivors == 0
+
+
+def test_the_limit_of_a_run_counts_though_a_host_floods(tmp_path, monkeypatch):
+    monkeypatch.setattr("ipexctl.verbs.run.session.STOP_WAIT", 2.0)
+    monkeypatch.setattr("ipexctl.verbs.run.session.INTERRUPT_GRACE", 1.0)
+    talks = f"{READY}{ALIVE['floods with signs of life']}"
+    result = drive(tmp_path, [GOOD, talks], host_timeout=5.0, timeout=1.0)
+    assert result.cause == "the run took longer than --timeout 1"
+
+
+@pytest.mark.parametrize(
+    "drips",
+    [
+        "say({'event': 'swept', 'survivors': 0, 'left': 1 << 60})",
+        "say({'event': 'log', 'key': 1}, b'x')",
+        "say({'event': 'pong'})",
+    ],
+)
+def test_the_rest_of_the_output_has_a_limit(tmp_path, drips, monkeypatch):
+    monkeypatch.setattr("ipexctl.verbs.run.session.STOP_WAIT", 2.0)
+    monkeypatch.setattr("ipexctl.verbs.run.session.INTERRUPT_GRACE", 1.0)
+    host = f"{READY}wait_for('stop')\nwhile True:\n    {drips}\n    time.sleep(0.3)\n"
+    began = time.monotonic()
+    result = drive(tmp_path, [host], host_timeout=5.0, timeout=0.5)
+    assert time.monotonic() - began < 0.5 + 1.0 + 2.0 + SLACK
+    assert result.cause == "the run took longer than --timeout 0.5"
