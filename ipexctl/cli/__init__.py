@@ -6,7 +6,7 @@ One module per group of commands; here is the table of them, and every way out.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from ipexctl import __version__
 from ipexctl.cli import streams
 from ipexctl.cli.lazy_group import Entry, LazyGroup
 from ipexctl.errors import EXIT_BUG, EXIT_FAILED, EXIT_INTERRUPTED, InputError, IpexctlError
+
+if TYPE_CHECKING:
+    from ipexctl.core.settings_file import Setting
 
 
 class Root(LazyGroup):
@@ -45,6 +48,8 @@ class Root(LazyGroup):
     }
 
 
+_ASKING = frozenset(Root.entries) - {"explain", "init", "config", "stacks", "bundle", "lab"}
+
 app = typer.Typer(
     name="ipexctl",
     cls=Root,
@@ -72,10 +77,28 @@ def _root(
     from ipexctl.local.settings import defaults, load
 
     try:
-        context.default_map = defaults(load(note=note))
+        found = load(note=note)
+        hidden = {s.key for s in _unaccepted(context, found)}
+        context.default_map = defaults({k: s for k, s in found.items() if k not in hidden})
     except InputError:
         if "--help" not in sys.argv:  # help must work beside a broken ipexctl.toml
             raise
+
+
+def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[Setting, ...]:
+    """Settings of a project that the user has not accepted, asked here if there is a terminal."""
+    from ipexctl.local.accepted_settings import accept, proposal, withheld
+
+    unaccepted = withheld(settings)
+    asks = context.invoked_subcommand in _ASKING and "--help" not in sys.argv
+    if unaccepted and asks and sys.stdin.isatty() and sys.stderr.isatty():
+        from ipexctl.ui.settings import ask
+
+        proposed = proposal(settings)
+        if proposed and ask(proposed, sys.stdin):
+            accept(proposed)
+            return ()
+    return unaccepted
 
 
 def main() -> None:

@@ -97,7 +97,9 @@ def shell(
     """A shell on one host with its environment active; fails where none is installed."""
     from ipexctl.verbs.shell import attend
 
-    target = target_of(host, hostfile, ssh_config, ask_pass=ask_pass, transport=transport)
+    target = target_of(
+        host, hostfile, ssh_config, root=root, ask_pass=ask_pass, transport=transport
+    )
     raise typer.Exit(attend(target, host, (), root, None))
 
 

@@ -48,6 +48,8 @@ def init(
 ) -> None:
     """Write a hostfile and ipexctl.toml here, for hosts of ssh_config or those named."""
     from ipexctl.hosts.target import Target
+    from ipexctl.local.accepted_settings import accept, proposal
+    from ipexctl.local.settings import load
     from ipexctl.ui.hosts import ask_overwrite, ask_which, show_started
     from ipexctl.verbs.init import Ask, Options
     from ipexctl.verbs.init import init as verb
@@ -61,6 +63,8 @@ def init(
         Options(yaml=yaml, probe=probe, yes=yes, force=force),
         ask if sys.stdin.isatty() else None,
     )
+    if started.written and (proposed := proposal(load())):
+        accept(proposed)
     show_started(started, sys.stdout, sys.stderr)
     raise typer.Exit(started.exit_code)
 
@@ -69,13 +73,23 @@ def config(
     show_origin: Annotated[
         bool, typer.Option("--show-origin", help="Where each one is from.")
     ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Use the hosts and SSH settings of this project.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the settings that ipexctl.toml, the user's config.toml and the environment make."""
+    from ipexctl.local import accepted_settings
     from ipexctl.local.settings import document, load
     from ipexctl.ui.hosts import settings_text
 
     found = load()
+    proposed = accepted_settings.proposal(found)
+    if accept and proposed:
+        accepted_settings.accept(proposed)
+        note(f"accepted: {', '.join(s.key for s in proposed.settings)} of {proposed.project}")
+    elif proposed and not accepted_settings.is_accepted(proposed):
+        note(accepted_settings.refusal(proposed.settings).what)
     if json:
         print_json(document(found))
     else:

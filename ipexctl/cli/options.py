@@ -5,11 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
+
+from ipexctl.errors import InputError
+
+if TYPE_CHECKING:
+    from ipexctl.core.settings_file import Setting
 
 Hostfile = Annotated[
     Path | None,
@@ -46,18 +51,60 @@ def make_target(
     hosts: Sequence[str] | None = None,
     limit: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
+    ssh_config: Path | str | None = "",
+    root: str = "",
     **more: Any,
 ) -> Any:
-    """Hosts that nobody named are those of the settings; see `ipexctl config`."""
+    """Without hosts on the command line, those of the settings count; see `ipexctl config`.
+
+    `ssh_config` and `root` are "" where the command has no such option.
+    """
     from ipexctl.hosts.target import Target
-    from ipexctl.local.settings import configured_hostfile
 
     named = (*(names or ()), *(hosts or ()))
-    if not hostfile and not named:
-        hostfile = configured_hostfile(note)
+    given = {"hostfile": bool(hostfile or named), "ssh_config": ssh_config, "root": root}
+    configured = _configured(given)
+    if "hostfile" in configured:
+        hostfile = Path(configured["hostfile"].value)
+    config = Path(ssh_config) if ssh_config else None
     return Target(
-        hostfile, named, limit=tuple(limit or ()), exclude=tuple(exclude or ()), note=note, **more
-    )
+        hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()), note=note,
+        **more,
+    )  # fmt: skip
+
+
+def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
+    """The settings that decide where this command goes and how; a note names their files.
+
+    Raises InputError for those of a project that are not accepted, and for an ssh_config that
+    others can write: ssh itself refuses such a file, if it is the user's own.
+    """
+    from ipexctl.local.accepted_settings import refusal, withheld
+    from ipexctl.local.ownership import untrusted_reason
+    from ipexctl.local.settings import load
+
+    settings = load()
+    defaults = {"hostfile": False, "ssh_config": None, "root": "~/.ipexctl"}
+    wanted = {
+        key for key, s in settings.items()
+        if key in defaults and (given[key] == defaults[key] or str(given[key]) == s.value)
+    }  # fmt: skip
+    if unaccepted := tuple(s for s in withheld(settings) if s.key in wanted):
+        raise refusal(unaccepted)
+    used: dict[str, Setting] = {
+        key: settings[key] for key in ("hostfile", "ssh_config") if key in wanted
+    }
+    if "ssh_config" in used and (why := untrusted_reason(Path(used["ssh_config"].value))):
+        raise InputError(
+            f"{used['ssh_config'].value}: {why}",
+            why=f"ssh runs the programs it names; it is set by {used['ssh_config'].origin}",
+            hint=f"chmod go-w {used['ssh_config'].value}; or name another one: -F FILE",
+        )
+    what = {"hostfile": "the hosts are from", "ssh_config": "SSH settings are from"}
+    told = [f"{what[key]} {s.value}, by {s.origin}" for key, s in used.items()]
+    if told:
+        note("; ".join(told))
+    return used
 
 
 def target_of(host: str, hostfile: Path | None, ssh_config: Path | None, **more: Any) -> Any:
@@ -102,7 +149,8 @@ def on_hosts(*without: str, names: bool = True) -> Callable[[Callable[..., None]
 
         @functools.wraps(command)
         def with_target(**given: Any) -> None:
-            command(target=make_target(**{name: given.pop(name) for name in options}), **given)
+            target = {name: given.pop(name) for name in options}
+            command(target=make_target(**target, root=given.get("root", "")), **given)
 
         del with_target.__wrapped__
         with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

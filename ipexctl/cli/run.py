@@ -138,6 +138,7 @@ def run(
     from ipexctl.core.plan.port_plan import read_ports
     from ipexctl.core.run.dataset_rules import checked_names
     from ipexctl.core.run.line_filter import Wanted
+    from ipexctl.local.environment import hide
     from ipexctl.local.settings import configured_env
     from ipexctl.ui.run import view
     from ipexctl.verbs.run.run import RunOptions
@@ -175,6 +176,7 @@ def run(
     )
     target = make_target(
         hostfile=hostfile, hosts=hosts, limit=limit, exclude=exclude, ssh_config=ssh_config,
+        root=root,
         forks=forks, ask_pass=ask_pass, transport=transport,
     )  # fmt: skip
     if print_cmd:
@@ -192,6 +194,7 @@ def run(
         show(planned(target, options), as_json=ui == "json")
         return
     shown = view(ui)
+    hide([name for name, _ in options.secret])
     with _interrupts(shown) as interrupts:
         result = verb(target, options, shown, interrupts)
     raise typer.Exit(result.exit_code)
@@ -329,7 +332,9 @@ def shell(
     """Log in to a host, with the environment that `install` put there."""
     from ipexctl.verbs.shell import attend
 
-    target = target_of(host, hostfile, ssh_config, ask_pass=ask_pass, transport=transport)
+    target = target_of(
+        host, hostfile, ssh_config, root=root, ask_pass=ask_pass, transport=transport
+    )
     code = attend(
         target, host, tuple(command or ()), root, lambda text: print(text, file=sys.stderr)
     )

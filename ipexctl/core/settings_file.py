@@ -26,11 +26,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Setting:
-    """`origin`: file:line, or the name of an environment variable."""
+    """`origin`: file:line, or the name of an environment variable. `project`: the path of the
+    project's file that has it, if one has."""
 
     key: str
     value: Any
     origin: str
+    project: str = ""
 
 
 def parse_settings(text: str, source: str) -> dict[str, Setting]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +41,10 @@ def load(
     environ = environment() if environ is None else environ
     found = _read(user_file(environ))
     project = project_file(folder or Path.cwd(), note)
-    found |= _read(project) if project else {}
+    if project:
+        own = _read(project)
+        found |= {key: replace(s, project=str(project.resolve())) for key, s in own.items()}
     return found | _from_environment(environ)
-
-
-def configured_hostfile(note: Callable[[str], None]) -> Path | None:
-    """For a command that names no host. A file that some other program is meant for is told of."""
-    setting = load().get("hostfile")
-    if setting is None:
-        return None
-    if setting.origin in VARIABLES["hostfile"]:
-        note(f"the hosts are from {setting.value}, by {setting.origin}")
-    return Path(setting.value)
 
 
 def configured_env() -> tuple[str, ...]:
@@ -123,7 +116,7 @@ def _from_folder(folder: Path, setting: Setting) -> Setting:
             f"{setting.origin}: {setting.key}: there is no user for {user} here",
             hint=f"write ./{setting.value} for a file of that name",
         ) from None
-    return Setting(setting.key, value, setting.origin)
+    return replace(setting, value=value)
 
 
 def _shown(path: Path) -> str:

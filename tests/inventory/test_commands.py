@@ -183,6 +183,7 @@ def test_the_nearest_setting_wins(shell):
     seen = [shell("hosts", "--list").stdout]
     shell.write("ipexctl.toml", 'hostfile = "hosts"\n')
     shell.write("hosts", "of-project\n")
+    assert shell("config", "--accept").returncode == 0
     (shell.folder / "deep" / "er").mkdir(parents=True)
     seen += [shell("hosts", "--list").stdout]
     deep = Shell(shell.home, shell.folder / "deep" / "er")
@@ -318,6 +319,107 @@ def test_a_program_that_a_foreign_folder_names_is_not_started(shell):
     assert not ran.exists()
     shell("doctor", "--json", "-H", "n1", "-F", "ssh_config")
     assert ran.exists(), "the attack itself works"
+
+
+ATTACK = "hostfile = 'hosts'\nssh_config = 'ssh_config'\nroot = '/r'\n"
+
+
+@pytest.fixture
+def cloned(shell):
+    """A repository that was cloned: its files are the user's. What its programs leave."""
+    ran = shell.home / "ran"
+    shell.write("hosts", "n1\n")
+    shell.write("ssh_config", f'Match exec "touch {ran}"\n  Port 2222\n')
+    shell.write("ipexctl.toml", ATTACK)
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (("doctor", "--json"), "hostfile and ssh_config and root"),
+        (("install", "-y"), "hostfile and ssh_config and root"),
+        (("run", "-y", "x.py"), "hostfile and ssh_config and root"),
+        (("trust", "-y"), "hostfile and ssh_config"),
+        (("hosts", "--list"), "hostfile"),
+        (("env", "ls", "-f", "mine"), "ssh_config and root"),
+        (("env", "shell", "n1", "-f", "mine", "-F", "none"), "root"),
+        (("data", "ls", "-H", "a", "--root", "/mine"), "ssh_config"),
+        (("shell", "n1", "-F", "none", "--root", "/x"), "hostfile"),
+    ],
+)
+def test_settings_of_a_project_wait_until_they_are_accepted(shell, cloned, words, missing):
+    shell.write("mine", "n1\n")
+    done = shell(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"ipexctl.toml: {missing}: not accepted yet" in done.stderr
+    assert "try: ipexctl config --accept" in done.stderr
+    assert not cloned.exists()
+
+
+def test_init_asks_no_ssh_config_of_a_project_that_is_not_accepted(shell, cloned):
+    shell("init", "--no-probe", "--force", "a")
+    shell("init", "--force", "ssh://127.0.0.1:1")
+    assert not cloned.exists()
+
+
+@pytest.mark.parametrize("change", ["hosts", "ssh_config", "ipexctl.toml"])
+def test_what_was_accepted_counts_until_it_changes(shell, cloned, change):
+    done = shell("config", "--accept")
+    file = f"{shell.folder}/ipexctl.toml"
+    assert f"ipexctl: note: accepted: hostfile, ssh_config, root of {file}\n" in done.stderr
+    used = shell("hosts", "--list")
+    assert (used.returncode, used.stdout) == (0, "n1\n")
+    hosts = f"ipexctl: note: the hosts are from {shell.folder}/hosts, by ipexctl.toml:1"
+    assert used.stderr == f"{hosts}\n"
+    assert shell("trust").stderr.startswith(
+        f"{hosts}; SSH settings are from {shell.folder}/ssh_config, by ipexctl.toml:2\n"
+    )
+    with (shell.folder / change).open("a") as f:
+        f.write("# changed\n" if change != "ipexctl.toml" else "forks = 2\n")
+    again = shell("hosts", "--list")
+    kept = change == "ipexctl.toml"  # what it says of hosts and SSH has not changed
+    assert (again.returncode, "not accepted yet, or changed since" in again.stderr) == (
+        (0, False) if kept else (2, True)
+    )
+
+
+def test_options_go_before_settings_that_are_not_accepted(shell, cloned):
+    shell.write("mine", "other\n")
+    done = shell("hosts", "--list", "-f", "mine")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "other\n", "")
+    words = ("doctor", "--json", "-H", "ssh://127.0.0.1:1", "-F", "none", "--root", "/mine")
+    done = shell(*words)
+    assert (done.returncode, "accepted" in done.stderr, cloned.exists()) == (4, False, False)
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x04", 2)])
+def test_a_project_is_asked_about_on_a_terminal(shell, cloned, typed, code):
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, typed.encode())
+        env = {"PATH": os.environ["PATH"], "HOME": str(shell.home), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-m", "ipexctl", "hosts", "--list"], cwd=shell.folder, env=env,
+            stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60,
+        )  # fmt: skip
+        shown = os.read(ours, 4096).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, done.stdout) == (code, b"n1\n" if not code else b"")
+    assert f"hostfile    {shell.folder}/hosts" in shown
+    assert shell("hosts", "--list").returncode == code
+    assert not cloned.exists()
+
+
+def test_an_ssh_config_of_the_settings_that_others_can_write_is_refused(shell, cloned):
+    (shell.folder / "ssh_config").chmod(0o646)
+    shell("config", "--accept")
+    done = shell("trust")
+    assert done.returncode == 2
+    assert f"{shell.folder}/ssh_config: writable by everyone" in done.stderr
+    assert f"try: chmod go-w {shell.folder}/ssh_config" in done.stderr
 
 
 # --- what the last command saw -------------------------------------------------------------------

@@ -104,3 +104,9 @@ def test_too_much_output_at_once_is_refused():
     header = {"id": 1, "event": "log", "key": 2}
     with pytest.raises(BadEvent, match="300000 bytes of output at once"):
         read("node02", frozenset({2}), header, b"x" * 300_000)
+
+
+def test_a_program_that_cannot_be_started_is_the_end_of_it_not_of_the_host():
+    said = "[Errno 2] No such file or directory: '/opt/mpirun'"
+    header = {"id": 1, "event": "exited", "key": "mpirun", "code": 127, "error": said}
+    assert run_events.read("n", frozenset({0}), header, b"") == run_events.Exited(None, 127, said)

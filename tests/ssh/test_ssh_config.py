@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import subprocess
@@ -284,3 +285,20 @@ def test_a_proxy_command_says_what_it_says_under_ssh(config_file, tmp_path, monk
 )
 def test_a_jump_host_is_read_like_ssh_does(hop, parsed):
     assert parse_jump(hop) == parsed
+
+
+def test_a_user_that_is_in_no_database_is_no_crash(tmp_path, monkeypatch):
+    """As in a container with --user 12345; ssh itself refuses to start there."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("USER", raising=False)
+    monkeypatch.delenv("LOGNAME", raising=False)
+    (tmp_path / "config").write_text("Host n\n  HostName 10.0.0.1\n  Port 2222\n")
+    config = SshConfig(tmp_path / "config")
+    answer = config.answers([Host("n")])[Host("n")]
+    assert (answer.hostname, answer.port, answer.user) == ("10.0.0.1", 2222, str(os.getuid()))
+    assert config.me.home == str(tmp_path)

@@ -148,7 +148,7 @@ Event = (
 
 def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     """The event in a frame of `host`, which has these ranks. Raises BadEvent."""
-    if "error" in header:
+    if "error" in header and "event" not in header:
         error = _mapping(header, "error")
         return Broken(_text(error, "what"), _text(error, "why", ""))
     if "done" in header:

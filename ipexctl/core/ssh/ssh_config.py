@@ -79,6 +79,10 @@ class Answer:
     host_key_alias: str = ""
     address_family: str = "any"
     connect_timeout: float | None = None
+    # algorithms that the configuration allows, () where it does not name any
+    ciphers: tuple[str, ...] = ()
+    macs: tuple[str, ...] = ()
+    kex: tuple[str, ...] = ()
 
 
 DEFAULTS = Answer(
@@ -252,6 +256,12 @@ def _answer(name: str, values: Mapping[str, tuple[str, ...]], config: Config) ->
     def files(key: str) -> tuple[str, ...]:
         return _file_names(first(key), key, config)
 
+    def algorithms(key: str) -> tuple[str, ...]:
+        """Only where a line sets them: else `ssh -G` says what that ssh would take."""
+        value = first(key)
+        named = any(s.key == key for s in config.settings) and value[:1] not in "+-^"
+        return tuple(value.split(",")) if named else ()
+
     port = first("port")
     return Answer(
         name,
@@ -270,6 +280,9 @@ def _answer(name: str, values: Mapping[str, tuple[str, ...]], config: Config) ->
         host_key_alias=first("hostkeyalias"),
         address_family=first("addressfamily") or "any",
         connect_timeout=_seconds(first("connecttimeout")),
+        ciphers=algorithms("ciphers"),
+        macs=algorithms("macs"),
+        kex=algorithms("kexalgorithms"),
     )
 
 
@@ -285,6 +298,7 @@ class Me:
     uid: int
     hostname: str
     env: Mapping[str, str]
+    known: bool = True  # the user database has an entry
 
 
 def expand(value: str, answer: Answer, me: Me) -> str:

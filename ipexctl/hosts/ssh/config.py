@@ -35,9 +35,17 @@ Hops = tuple[str, ...]  # `[user@]host[:port]` each, the nearest first
 
 
 def current_user() -> Me:
-    """OpenSSH takes the home folder from the user database, not from HOME; so do we."""
-    entry = pwd.getpwuid(os.getuid())
-    return Me(entry.pw_name, entry.pw_dir, os.getuid(), socket.gethostname(), dict(environment()))
+    """OpenSSH takes the home folder from the user database, not from HOME; so do we.
+
+    A container may run as a user that is in no database. ssh itself then refuses to start.
+    """
+    env, uid = environment(), os.getuid()
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        name = env.get("USER") or env.get("LOGNAME") or str(uid)
+        return Me(name, env.get("HOME", "/"), uid, socket.gethostname(), dict(env), known=False)
+    return Me(entry.pw_name, entry.pw_dir, uid, socket.gethostname(), dict(env))
 
 
 class SshConfig:
@@ -46,7 +54,7 @@ class SshConfig:
     def __init__(self, config_file: Path | None, *, program: str | None = "ssh") -> None:
         self.me = current_user()
         self._file = config_file
-        self._ssh = shutil.which(program) if program else None
+        self._ssh = shutil.which(program) if program and self.me.known else None
         self._config = self._read()
 
     def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:

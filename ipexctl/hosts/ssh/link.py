@@ -19,6 +19,7 @@ from ipexctl.hosts.ssh.dial import Dropped, Wire
 if TYPE_CHECKING:
     import paramiko
 
+WEAK = ("3des", "md5")
 IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
 
 
@@ -47,7 +48,7 @@ class Link:
         wanted: Wanted,
         on_close: Callable[[Link], None],
     ) -> Link:
-        return cls(answer, _new_transport(wire, wanted), wire, on_close)
+        return cls(answer, _new_transport(answer, wire, wanted), wire, on_close)
 
     def exchange_keys(self, deadline: float) -> None:
         """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
@@ -138,14 +139,33 @@ def _transport_class() -> Any:
     return Transport
 
 
-def _new_transport(wire: Wire, wanted: Wanted) -> paramiko.Transport:
+def _new_transport(answer: Answer, wire: Wire, wanted: Wanted) -> paramiko.Transport:
     transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
+    for word, allowed in (("Ciphers", answer.ciphers), ("MACs", answer.macs), ("Kex", answer.kex)):
+        name = f"_preferred_{word.lower()}"
+        setattr(transport, name, _allowed(answer.name, word, getattr(transport, name), allowed))
     wire.settimeout(IDLE_WAKEUP)
     transport.host_key_algorithms = host_key_algorithms(transport._preferred_keys, wanted)
     transport._preferred_ciphers = _first(
         transport._preferred_ciphers, ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
     )
     return transport  # type: ignore[no-any-return]
+
+
+def _allowed(
+    host: str, word: str, offered: Sequence[str], allowed: Sequence[str]
+) -> tuple[str, ...]:
+    """What ssh_config allows of what Paramiko has, without what is broken."""
+    sound = [a for a in offered if not any(weak in a for weak in WEAK)]
+    found = tuple(a for a in sound if {a, a.removesuffix("@libssh.org")} & {*(allowed or sound)})
+    if not found:
+        key = "KexAlgorithms" if word == "Kex" else word
+        raise Unreachable(
+            f"{host}: ssh_config allows no {key} that ipexctl knows",
+            why=f"{key} {','.join(allowed)}; known: {','.join(sound)}",
+            hint="--transport openssh   # the ssh program itself",
+        )
+    return found
 
 
 def host_key_algorithms(offered: Sequence[str], wanted: Wanted) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ for `lease` seconds), it leaves no process of the run behind and says what it fo
 
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -100,6 +101,9 @@ class HostRun:
     # -- life --
 
     def serve(self):
+        if self.plan["secret"]:  # no core dump of this process, MPI's or a rank's is to hold it
+            hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+            resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
         self.helpers.set_subreaper()  # whatever loses its parent here stays below us, and is found
         try:
             self.scratch = scratch_folder()
@@ -363,7 +367,7 @@ class HostRun:
                     preexec_fn=lambda: self.helpers.die_with_parent(parent),
                     start_new_session=True,
                 )
-        except OSError as e:
+        except (OSError, ValueError, subprocess.SubprocessError) as e:
             self.call.emit({"event": "exited", "key": key, "code": 127, "error": str(e)})
             return
         self.children[key] = child

@@ -34,6 +34,7 @@ class Orders:
             "launcher": self.launcher,
             "flags": list(host.flags),
             "store_port": self.plan.master_port,
+            "secret": bool(self.secret),
         }
 
     def _rank(self, host: HostPlan, place: RankPlace) -> dict[str, object]:

@@ -1,0 +1,91 @@
+"""Settings of a project that decide who receives code and what ssh runs: used once accepted.
+
+Accepted are the values and the content of the files that they name. When either changes, the user
+is asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.settings_file import PATHS, Setting
+from ipexctl.errors import InputError
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.bounded_read import read_file
+from ipexctl.local.user_dirs import state_dir
+
+KEYS = ("hostfile", "ssh_config", "root")
+_MOST = 16 << 20  # bytes of a file
+_KEEP = 1000  # projects
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the ipexctl.toml of a project sets of KEYS."""
+
+    project: str  # that file
+    settings: tuple[Setting, ...]
+    digest: str
+
+
+def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
+    """None where nothing of it counts: options and the environment go before a project."""
+    found = tuple(s for key in KEYS if (s := settings.get(key)) and s.project)
+    return Proposal(found[0].project, found, _digest(found)) if found else None
+
+
+def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
+    """Those that are not to be used yet."""
+    proposed = proposal(settings)
+    return () if proposed is None or is_accepted(proposed) else proposed.settings
+
+
+def is_accepted(proposed: Proposal) -> bool:
+    return _load().get(proposed.project) == proposed.digest
+
+
+def accept(proposed: Proposal) -> None:
+    everything = _load()
+    everything.pop(proposed.project, None)
+    everything[proposed.project] = proposed.digest  # the newest stands last
+    path = _file()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(dict(list(everything.items())[-_KEEP:]), indent=1))
+
+
+def refusal(settings: tuple[Setting, ...]) -> InputError:
+    keys = " and ".join(s.key for s in settings)
+    return InputError(
+        f"{settings[0].origin.rpartition(':')[0]}: {keys}: not accepted yet, or changed since",
+        why="they decide which hosts receive your code, and which programs ssh runs here",
+        hint="ipexctl config --accept   # after a look at them; or use -f, -F and --root",
+    )
+
+
+def _digest(settings: tuple[Setting, ...]) -> str:
+    rows = [[s.key, s.value, _content(s.value) if s.key in PATHS else ""] for s in settings]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _content(path: str) -> str:
+    try:
+        return hashlib.sha256(read_file(Path(path), _MOST)).hexdigest()
+    except OSError as e:
+        return f"unreadable: {e.strerror}"
+
+
+def _file() -> Path:
+    return state_dir() / "accepted.json"
+
+
+def _load() -> dict[str, str]:
+    with suppress(OSError, ValueError):
+        found = json.loads(read_file(_file(), _MOST))
+        if isinstance(found, dict):
+            return {str(key): str(value) for key, value in found.items()}
+    return {}
