@@ -248,7 +248,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
 def test_a_run_under_nohup_outlives_its_terminal(handler, counted):
     before = signal.signal(signal.SIGHUP, handler)
     try:
-        with _interrupts() as interrupts:
+        with _interrupts(None) as interrupts:
             interrupts.armed = True
             os.kill(os.getpid(), signal.SIGHUP)
         assert interrupts.count == counted

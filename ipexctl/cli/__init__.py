@@ -92,7 +92,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
     unaccepted = withheld(settings)
     asks = context.invoked_subcommand in _ASKING and "--help" not in sys.argv
     if unaccepted and asks and sys.stdin.isatty() and sys.stderr.isatty():
-        from ipexctl.ui.settings import ask
+        from ipexctl.ui.accept_settings import ask
 
         proposed = proposal(settings)
         if proposed and ask(proposed, sys.stdin):

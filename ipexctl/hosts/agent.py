@@ -154,7 +154,7 @@ class Agent:
         total: float = TOTAL,
         on_event: OnEvent | None = None,
     ) -> Reply:
-        for frame in self._of(number, self._answers(timeout, total)):
+        for frame in self._of(number, self._answers(timeout, total, ANSWER_LIMIT)):
             if "done" in frame.header:
                 return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
             if on_event:
@@ -188,9 +188,7 @@ class Agent:
             if not self._more(timeout):
                 return
 
-    def _answers(
-        self, timeout: float, total: float, limit: float = ANSWER_LIMIT
-    ) -> Iterator[Frame]:
+    def _answers(self, timeout: float, total: float, limit: float) -> Iterator[Frame]:
         """Frames of one operation: a host that talks for ever comes to an end here."""
         began, before = time.monotonic(), self._taken
         while True:

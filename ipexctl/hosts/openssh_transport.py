@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 import random
-import resource
 import secrets
 import shlex
 import shutil
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +21,11 @@ from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
-from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel
+from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 NOISE_LIMIT = 1 << 20
 SSH_FAILED = 255  # ssh's own exit code for everything that isn't the command's
-FILES_PER_HOST, FILES_BESIDE = 3, 64
 _FORCED = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -58,7 +55,7 @@ class OpenSshTransport:
         self._file = config_file
         self._config = SshConfig(config_file)
         self._answers = self._config.answers(hosts)
-        _allow_files(len(hosts) * FILES_PER_HOST + FILES_BESIDE)
+        allow_files(len(hosts))
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
         """sshd drops some of many at once (MaxStartups): then again, until the deadline."""
@@ -260,11 +257,3 @@ def _known_hosts(answer: Answer) -> str:
     named = [path for path in answer.user_known_hosts if path != "none"]
     own = str(own_known_hosts()).replace("%", "%%")
     return "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in (*named, own))
-
-
-def _allow_files(wanted: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft < most:
-        with suppress(ValueError, OSError):  # macOS names no limit, and has one
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from typing import Protocol
 from ipexctl.core.model import Host
 
 _DRAIN = 16
+FILES_PER_HOST, FILES_BESIDE = 3, 64
 WRITE_PATIENCE = 60.0
 
 
@@ -150,6 +152,16 @@ class PipeChannel:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._closed = True  # the pipes themselves go when nobody holds this object any more
+
+
+def allow_files(hosts: int) -> None:
+    """Open files for so many connections, as far as the hard limit goes."""
+    wanted = hosts * FILES_PER_HOST + FILES_BESIDE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < most:
+        with contextlib.suppress(ValueError, OSError):  # macOS names no limit, and has one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class LocalTransport:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
+MOST = 16 << 30  # bytes of a file of unknown size
 TRIES = 3  # in a row that bring nothing
 LONGEST_PAUSE = 30.0
 _FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
@@ -38,6 +39,14 @@ class Broken(Exception):
         return bool(self.untrusted) or self.status in _FINAL
 
 
+class TooLarge(Broken):
+    """The server sends another file than the one that was asked for; nothing of it is kept."""
+
+    @property
+    def final(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class Download:
     """`wait` and `timeout` are passed in by tests."""
@@ -47,14 +56,21 @@ class Download:
     wait: Callable[[float], None] = time.sleep
 
     def into(
-        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None]
-    ) -> None:
-        """Afterwards all that the server has is in `out`. Raises Broken, OSError for our disk."""
+        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None],
+        size: int = 0,
+    ) -> None:  # fmt: skip
+        """Afterwards all that the server has is in `out`. Raises Broken, OSError for our disk.
+
+        `size`: of the file, 0 if it is not known. What is larger is not taken.
+        """
         vain = 0
         while True:
             before = out.seek(0, os.SEEK_END)
             try:
-                return self._once(out, url, headers, on_bytes)
+                return self._once(out, url, headers, on_bytes, size or MOST)
+            except TooLarge:
+                out.truncate(0)
+                raise
             except Broken as e:
                 vain = 0 if out.seek(0, os.SEEK_END) > before else vain + 1
                 if e.final or vain == TRIES:
@@ -62,8 +78,9 @@ class Download:
                 self.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
 
     def _once(
-        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None]
-    ) -> None:
+        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None],
+        most: int,
+    ) -> None:  # fmt: skip
         have = out.seek(0, os.SEEK_END)
         asked = {**headers, "Range": f"bytes={have}-"} if have else dict(headers)
         answer = self._answer(urllib.request.Request(url, headers=asked))
@@ -72,7 +89,7 @@ class Download:
         with answer:
             if have and answer.status != 206:
                 out.truncate(0)
-            self._body(answer, out, on_bytes)
+            self._body(answer, out, on_bytes, most)
 
     def _answer(self, request: urllib.request.Request) -> http.client.HTTPResponse | None:
         try:
@@ -97,10 +114,14 @@ class Download:
             raise Broken(str(e) or type(e).__name__) from None
 
     def _body(
-        self, answer: http.client.HTTPResponse, out: BinaryIO, on_bytes: Callable[[int], None]
-    ) -> None:
-        left = answer.length
+        self, answer: http.client.HTTPResponse, out: BinaryIO, on_bytes: Callable[[int], None],
+        most: int,
+    ) -> None:  # fmt: skip
+        left, room = answer.length, most - out.tell()
         while chunk := self._chunk(answer):
+            room -= len(chunk)
+            if room < 0:
+                raise TooLarge(f"it sends more than the {most:,} bytes that were to come")
             out.write(chunk)
             on_bytes(len(chunk))
             left = None if left is None else left - len(chunk)

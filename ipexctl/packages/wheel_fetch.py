@@ -173,11 +173,11 @@ class Fetcher:
 
         try:
             download = Download(self._opener.open)
-            download.into(out, url, HEADERS, count)
+            download.into(out, url, HEADERS, count, file.size)
             if had and hash_of(out) != file.sha256:  # what was left was not of this file
                 out.truncate(0)
                 self._count(-had, 0)
-                download.into(out, url, HEADERS, count)
+                download.into(out, url, HEADERS, count, file.size)
         except Broken as e:
             raise FetchFailed(
                 f"{urlsplit(url).hostname} did not give {file.file}",

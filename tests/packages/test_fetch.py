@@ -133,3 +133,16 @@ def test_a_server_that_gives_nothing_is_given_up_after_three_tries(
     with (tmp_path / "out").open("a+b") as out, pytest.raises(Broken) as told:
         download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None)
     assert (str(told.value), waited) == (words, pauses)
+
+
+@pytest.mark.parametrize("resumed", [0, 5])
+def test_a_server_that_sends_more_than_was_locked_is_not_listened_to(
+    server: Served, tmp_path: Path, resumed: int
+) -> None:
+    waited: list[float] = []
+    download = Download(urllib.request.build_opener().open, wait=waited.append)
+    with (tmp_path / "out").open("a+b") as out:
+        out.write(CONTENT[:resumed])
+        with pytest.raises(Broken, match="it sends more than the 100 bytes that were to come"):
+            download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None, 100)
+        assert (out.seek(0, 2), waited) == (0, [])

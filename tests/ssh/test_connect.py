@@ -6,6 +6,7 @@ import base64
 import getpass
 import os
 import re
+import resource
 import socket
 import subprocess
 import threading
@@ -477,3 +478,13 @@ def test_twenty_at_once_get_through_a_small_door(make_sshd, transport):
     said = fan_out([Host(n) for n in names], lambda h: say(ssh, h.name, f"echo {h.name}", 60.0))
     assert [*said.values()] == [f"{n}\n".encode() for n in names]
     assert "MaxStartups" in sshd.log  # the door was really too small
+
+
+def test_many_hosts_get_the_files_that_their_connections_open(sshd, transport):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        transport(sshd.config("n*"), *(f"n{i}" for i in range(200)))
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 200 * 3 + 64
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -39,7 +39,7 @@ from ipexctl.hosts.ssh.host_keys import HostKey, KnownFiles, accept, judge_certi
 from ipexctl.hosts.ssh.link import Link, Wanted, greeting, load, seconds_left
 from ipexctl.hosts.ssh.login import KeyRing, authenticate
 from ipexctl.hosts.ssh.secrets import Secrets
-from ipexctl.hosts.transport import Channel
+from ipexctl.hosts.transport import Channel, allow_files
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
 
@@ -54,6 +54,7 @@ class SshTransport:
         secrets: Secrets | None = None,
     ) -> None:
         load()
+        allow_files(len(hosts))
         self._config = SshConfig(config_file)
         self._answers = self._config.answers(hosts)
         self._known = KnownFiles(self._config.me)

@@ -1,0 +1,285 @@
+"""Settings: where they come from, which counts, and which of a project wait to be accepted."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup as Group
+from typer.main import get_command
+
+from ipexctl.cli import app
+from ipexctl.core.settings_file import Setting, parse_settings
+from ipexctl.errors import InputError
+from ipexctl.local.settings import defaults, load
+from tests.inventory.conftest import ROOT, Shell
+
+
+def test_every_command_with_such_an_option_takes_it_from_the_settings():
+    settings = parse_settings('root = "/scratch"\nforks = 3\nssh_config = "c"\n', "ipexctl.toml")
+    made = defaults(settings)
+
+    def look(command: Any, default: Any, path: str) -> int:
+        if isinstance(command, Group):
+            each = command.commands.items()
+            return sum(look(c, default.get(name, {}), f"{path} {name}") for name, c in each)
+        names = {p.name for p in command.params} & {"root", "forks", "ssh_config"}
+        if path.split()[1] not in ("bundle", "lab"):  # these ask no host
+            assert {n: default.get(n) for n in names} == {n: settings[n].value for n in names}, path
+        return len(names)
+
+    assert look(get_command(app), made, "ipexctl") > 30
+
+
+def test_the_nearest_setting_wins(shell):
+    shell.write("user-hosts", "of-user\n")
+    shell.write("env-hosts", "of-env\n")
+    shell.write("flag-hosts", "of-flag\n")
+    config = shell.home / ".config" / "ipexctl"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f'hostfile = "{shell.folder}/user-hosts"\nforks = 3\n')
+    seen = [shell("hosts", "--list").stdout]
+    shell.write("ipexctl.toml", 'hostfile = "hosts"\n')
+    shell.write("hosts", "of-project\n")
+    assert shell("config", "--accept").returncode == 0
+    (shell.folder / "deep" / "er").mkdir(parents=True)
+    seen += [shell("hosts", "--list").stdout]
+    deep = Shell(shell.home, shell.folder / "deep" / "er")
+    seen += [deep("hosts", "--list").stdout]
+    env = {"IPEXCTL_HOSTFILE": "env-hosts"}
+    seen += [shell("hosts", "--list", **env).stdout]
+    seen += [shell("hosts", "--list", "-f", "flag-hosts", **env).stdout]
+    seen += [shell("hosts", "--list", "-H", "named", **env).stdout]
+    assert seen == [
+        *("of-user\n", "of-project\n", "of-project\n", "of-env\n", "of-flag\n", "named\n")
+    ]
+    assert shell("config", "--show-origin", **env).stdout == (
+        f"hostfile = 'env-hosts'   # IPEXCTL_HOSTFILE\nforks = 3   # {config}/config.toml:2\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["I_MPI_HYDRA_HOST_FILE", "WCOLL", "PBS_NODEFILE"])
+def test_hostfiles_of_other_programs_are_used_and_told_of(shell, name):
+    shell.write("nodes", "a\n")
+    done = shell("hosts", "--list", **{name: "nodes"})
+    assert (done.stdout, done.stderr) == (
+        "a\n",
+        f"ipexctl: note: the hosts are from nodes, by {name}\n",
+    )
+
+
+def test_settings_have_types_and_places():
+    text = 'forks = 8\nroot = "~/x"\n\n[run]\nppn = 2\nenv = { A = "b", C = 1 }\n'
+    assert parse_settings(text, "t") == {
+        "forks": Setting("forks", 8, "t:1"),
+        "root": Setting("root", "~/x", "t:2"),
+        "run.ppn": Setting("run.ppn", 2, "t:5"),
+        "run.env": Setting("run.env", {"A": "b", "C": "1"}, "t:6"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("fork = 2\n", "t:1: 'fork' is not a setting (did you mean 'forks'?)"),
+        ("\n[run]\n# c\nnp = 2\n", "t:4: 'run.np' is not a setting (did you mean 'run.n'?)"),
+        ("[other]\nx = 1\n", "t:1: 'other' is not a setting"),
+        ("forks = 0\n", "t:1: forks must be a whole number from 1"),
+        ("forks = true\n", "t:1: forks must be a whole number from 1"),
+        ("hostfile = 3\n", "t:1: hostfile must be text in quotes"),
+        ("hostfile = ''\n", "t:1: hostfile must be text in quotes"),
+        ("run = 3\n", "t:1: 'run' is not a setting (did you mean 'run.n'?)"),
+        ("[run.env]\n'a-b' = 1\n", "t:1: run.env has names, and values that are text or numbers"),
+        *(
+            (
+                f"[run]\nenv = {{ A = {word} }}\n",
+                "t:2: run.env has names, and values that are text or numbers",
+            )
+            for word in ("false", "true", "1.5")
+        ),
+        ("a = ", "t: this is not TOML"),
+        ("a = " + "[" * 100000, "t: this is not TOML"),
+    ],
+)
+def test_wrong_settings_are_refused_with_their_line(text, what):
+    with pytest.raises(InputError) as e:
+        parse_settings(text, "t")
+    assert e.value.what == what
+
+
+def test_a_wrong_project_file_stops_every_command_but_help(shell):
+    shell.write("ipexctl.toml", "fork = 2\n")
+    done = shell("doctor")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ipexctl.toml:1: 'fork' is not a setting" in done.stderr
+    assert shell("doctor", "--help").returncode == 0
+
+
+def test_a_home_of_nobody_is_wrong_input(shell):
+    shell.write("ipexctl.toml", '# mine\nhostfile = "~nobodyx/hosts"\n')
+    done = shell("hosts")
+    assert done.returncode == 2
+    assert "ipexctl.toml:2: hostfile: there is no user for ~nobodyx here" in done.stderr
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "²", "0", "-1"])
+def test_a_number_that_is_none_is_wrong_input(digits, shell):
+    with pytest.raises(InputError, match="forks must be a whole number"):
+        load({"XDG_CONFIG_HOME": "/nowhere", "IPEXCTL_FORKS": digits}, shell.folder)
+
+
+def give_away(path: Path) -> None:
+    if os.getuid():
+        pytest.skip("needs root, to give a file away")
+    os.chown(path, 65534, 65534)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda file: give_away(file), "owned by nobody"),
+        (lambda file: give_away(file.parent), "{folder} is owned by nobody"),
+        (lambda file: file.chmod(0o646), "writable by everyone"),
+        (lambda file: file.parent.chmod(0o757), "{folder} is writable by everyone"),
+        (lambda file: (os.chown(file, -1, 12345), file.chmod(0o664)), "writable by its group"),
+    ],
+    ids=["file", "folder", "open file", "open folder", "group"],
+)
+@pytest.mark.parametrize("above", [False, True])
+def test_settings_that_somebody_else_could_have_written_do_not_count(shell, change, why, above):
+    if os.getuid():
+        pytest.skip("needs root, for files of others")
+    file, inside = shell.folder / "ipexctl.toml", shell.folder / "src"
+    file.write_text("forks = 2\n")
+    inside.mkdir()
+    folder, notes = inside if above else shell.folder, []
+    assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
+    change(file)
+    assert "forks" not in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
+    assert notes == [f"ignoring {file}: {why.format(folder=shell.folder)}"]
+
+
+def test_a_group_of_our_own_and_a_sticky_folder_are_no_danger(shell):
+    shell.write("ipexctl.toml", "forks = 2\n").chmod(0o664)
+    shell.folder.chmod(0o1777)
+    assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, shell.folder)
+
+
+def test_a_program_that_a_foreign_folder_names_is_not_started(shell):
+    ran = shell.home / "ran"
+    shell.write("hosts", "n1\n")
+    shell.write("ssh_config", f'Match exec "touch {ran}"\n  Port 2222\n')
+    file = shell.write("ipexctl.toml", "hostfile = 'hosts'\nssh_config = 'ssh_config'\n")
+    for path in (shell.folder, *shell.folder.iterdir()):
+        give_away(path)
+    done = shell("doctor", "--json", "-H", "n1")
+    assert f"ipexctl: note: ignoring {file.name}: owned by nobody" in done.stderr
+    assert not ran.exists()
+    shell("doctor", "--json", "-H", "n1", "-F", "ssh_config")
+    assert ran.exists(), "the attack itself works"
+
+
+ATTACK = "hostfile = 'hosts'\nssh_config = 'ssh_config'\nroot = '/r'\n"
+
+
+@pytest.fixture
+def cloned(shell):
+    """A repository that was cloned: its files are the user's. What its programs leave."""
+    ran = shell.home / "ran"
+    shell.write("hosts", "n1\n")
+    shell.write("ssh_config", f'Match exec "touch {ran}"\n  Port 2222\n')
+    shell.write("ipexctl.toml", ATTACK)
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (("doctor", "--json"), "hostfile and ssh_config and root"),
+        (("install", "-y"), "hostfile and ssh_config and root"),
+        (("run", "-y", "x.py"), "hostfile and ssh_config and root"),
+        (("trust", "-y"), "hostfile and ssh_config"),
+        (("hosts", "--list"), "hostfile"),
+        (("env", "ls", "-f", "mine"), "ssh_config and root"),
+        (("env", "shell", "n1", "-f", "mine", "-F", "none"), "root"),
+        (("data", "ls", "-H", "a", "--root", "/mine"), "ssh_config"),
+        (("shell", "n1", "-F", "none", "--root", "/x"), "hostfile"),
+    ],
+)
+def test_settings_of_a_project_wait_until_they_are_accepted(shell, cloned, words, missing):
+    shell.write("mine", "n1\n")
+    done = shell(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"ipexctl.toml: {missing}: not accepted yet" in done.stderr
+    assert "try: ipexctl config --accept" in done.stderr
+    assert not cloned.exists()
+
+
+def test_init_asks_no_ssh_config_of_a_project_that_is_not_accepted(shell, cloned):
+    shell("init", "--no-probe", "--force", "a")
+    shell("init", "--force", "ssh://127.0.0.1:1")
+    assert not cloned.exists()
+
+
+@pytest.mark.parametrize("change", ["hosts", "ssh_config", "ipexctl.toml"])
+def test_what_was_accepted_counts_until_it_changes(shell, cloned, change):
+    done = shell("config", "--accept")
+    file = f"{shell.folder}/ipexctl.toml"
+    assert f"ipexctl: note: accepted: hostfile, ssh_config, root of {file}\n" in done.stderr
+    used = shell("hosts", "--list")
+    assert (used.returncode, used.stdout) == (0, "n1\n")
+    hosts = f"ipexctl: note: the hosts are from {shell.folder}/hosts, by ipexctl.toml:1"
+    assert used.stderr == f"{hosts}\n"
+    assert shell("trust").stderr.startswith(
+        f"{hosts}; SSH settings are from {shell.folder}/ssh_config, by ipexctl.toml:2\n"
+    )
+    with (shell.folder / change).open("a") as f:
+        f.write("# changed\n" if change != "ipexctl.toml" else "forks = 2\n")
+    again = shell("hosts", "--list")
+    kept = change == "ipexctl.toml"  # what it says of hosts and SSH has not changed
+    assert (again.returncode, "not accepted yet, or changed since" in again.stderr) == (
+        (0, False) if kept else (2, True)
+    )
+
+
+def test_options_go_before_settings_that_are_not_accepted(shell, cloned):
+    shell.write("mine", "other\n")
+    done = shell("hosts", "--list", "-f", "mine")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "other\n", "")
+    words = ("doctor", "--json", "-H", "ssh://127.0.0.1:1", "-F", "none", "--root", "/mine")
+    done = shell(*words)
+    assert (done.returncode, "accepted" in done.stderr, cloned.exists()) == (4, False, False)
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x04", 2)])
+def test_a_project_is_asked_about_on_a_terminal(shell, cloned, typed, code):
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, typed.encode())
+        env = {"PATH": os.environ["PATH"], "HOME": str(shell.home), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-m", "ipexctl", "hosts", "--list"], cwd=shell.folder, env=env,
+            stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60,
+        )  # fmt: skip
+        shown = os.read(ours, 4096).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, done.stdout) == (code, b"n1\n" if not code else b"")
+    assert f"hostfile    {shell.folder}/hosts" in shown
+    assert shell("hosts", "--list").returncode == code
+    assert not cloned.exists()
+
+
+def test_an_ssh_config_of_the_settings_that_others_can_write_is_refused(shell, cloned):
+    (shell.folder / "ssh_config").chmod(0o646)
+    shell("config", "--accept")
+    done = shell("trust")
+    assert done.returncode == 2
+    assert f"{shell.folder}/ssh_config: writable by everyone" in done.stderr
+    assert f"try: chmod go-w {shell.folder}/ssh_config" in done.stderr
