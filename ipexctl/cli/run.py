@@ -107,6 +107,9 @@ def run(
             "--outputs", metavar="DIR", help="Bring back a folder from where ranks start."
         ),
     ] = None,
+    fetch_limit: Annotated[
+        int, typer.Option("--fetch-limit", min=1, help="GB to fetch at most, from all hosts.")
+    ] = 100,
     log_limit: Annotated[
         int | None, typer.Option("--log-limit", min=1, help="MB of each log to keep here.")
     ] = None,
@@ -167,6 +170,7 @@ def run(
         log_limit=None if log_limit is None else log_limit * 1_000_000,
         fetch=tuple(fetch or ()),
         outputs=tuple(outputs or ()),
+        fetch_limit=fetch_limit << 30,
         force=force,
         send=not no_sync,
         data=checked_names(data or ()),

@@ -317,11 +317,13 @@ def test_files_that_a_host_cannot_lack(tmp_path, evil):
 # --- files of a run ------------------------------------------------------------------------------
 
 
-def brought(folder: Path, first: list[Frames], other: list[Frames]) -> tuple[str, ...]:
+def brought(
+    folder: Path, first: list[Frames], other: list[Frames], *, limit: int = 100 << 30
+) -> tuple[str, ...]:
     with speaking(folder, {"node01": first, "node02": other}) as agents:
         roots = {"node01": "/r", "node02": "/r"}
         return fetch_outputs(
-            agents, Wish(("*",), "run", roots, "node01"), folder, lambda text: None
+            agents, Wish(("*",), "run", roots, "node01", limit), folder, lambda text: None
         )
 
 
@@ -347,8 +349,15 @@ def test_a_file_of_which_too_little_comes_is_none(tmp_path):
 
 def test_the_rest_of_a_large_file_is_not_asked_for_once_it_comes_short(tmp_path):
     evil = [files(["huge", 1 << 61]), part(1)]
-    words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
+    words = brought(tmp_path, evil, [files(["a", 1]), part(1)], limit=1 << 62)
     assert words[1].startswith("node01: huge was not taken (only 1 of its ")
+
+
+def test_what_is_fetched_has_a_limit_for_all_hosts_together(tmp_path):
+    evil = [files(["small", 1], ["huge", 3 << 30], ["b", 1]), part(1)]
+    words = brought(tmp_path, evil, [files(["a", 1]), part(1)], limit=2 << 30)
+    assert words[0].endswith("outputs (2 files, 2 bytes)")
+    assert words[1:] == ("node01: huge and what follows stay there (--fetch-limit 2 GB)",)
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 70, 1.5, "1", True, None])

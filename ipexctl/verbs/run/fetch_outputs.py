@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import posixpath
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,21 @@ class Wish:
     run_id: str
     roots: Mapping[str, str]
     first: str  # rank 0's host
+    limit: int = 100 << 30  # bytes, from all hosts together
+
+
+class Budget:
+    """Bytes that may still come, from whichever host."""
+
+    def __init__(self, size: int) -> None:
+        self._left, self._lock = size, threading.Lock()
+
+    def take(self, size: int) -> bool:
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
 
 
 @dataclass(frozen=True)
@@ -71,9 +87,11 @@ def fetch_outputs(
     except OSError as e:
         return (f"outputs: could not be fetched ({e.strerror or e}); they are on the hosts",)
 
+    budget = Budget(wish.limit)
+
     def work(host: Host) -> Brought:
         below = outputs if host.name == wish.first else outputs / folder_of(host.name)
-        return _bring(agents[host], wish, below, note)
+        return _bring(agents[host], wish, below, note, budget)
 
     outcomes = fan_out(tuple(agents), work, forks=16)
     try:
@@ -94,7 +112,7 @@ def fetch_outputs(
     return (f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})", *words)
 
 
-def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
+def _bring(agent: Agent, wish: Wish, below: Path, note: Note, budget: Budget) -> Brought:
     asked = {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
     done = agent.call(
         "run.result_files.list", {**asked, "patterns": list(wish.patterns)}, timeout=120
@@ -113,6 +131,10 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note) -> Brought:
             why = "what comes from another host goes there"
             refused.append(f"{agent.host.name}: {path} was not taken ({why})")
             continue
+        if not budget.take(size):
+            most = f"--fetch-limit {wish.limit >> 30}"
+            refused.append(f"{agent.host.name}: {path} and what follows stay there ({most} GB)")
+            break
         try:
             _read(agent, {**asked, "path": path}, size, below / path)
             count, total = count + 1, total + size

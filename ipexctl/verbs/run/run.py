@@ -74,6 +74,7 @@ class RunOptions:
     shown: Wanted = Wanted()
     fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
     outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
+    fetch_limit: int = 100 << 30  # bytes of both
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
     force: bool = False  # start in spite of what the preflight sees
@@ -202,7 +203,8 @@ class _Run:
         there = {h: self.fleet.agents[h] for h in _apart(reachable)}
         roots = {h.name: self.fleet.root_of(h) for h in there}
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
-        wish = fetch_outputs.Wish(patterns, self.run_id, roots, plan.hosts[0].host)
+        first, limit = plan.hosts[0].host, self.options.fetch_limit
+        wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit)
         try:
             outputs = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
         except KeyboardInterrupt:
