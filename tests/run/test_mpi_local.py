@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -297,6 +298,31 @@ def test_a_launcher_in_place_of_the_script_is_refused_with_what_to_type(here):
     assert (done.returncode, done.stdout) == (2, "")
     assert "torchrun is a launcher, not a Python script" in done.stderr
     assert "ipexctl run -n RANKS train.py 0" in done.stderr
+
+
+def test_a_secret_is_not_inherited_and_no_core_dump_can_hold_it(here):
+    (here / "code/secret.py").write_text(
+        "import os, resource\n"
+        "pid, words = os.getppid(), ''\n"
+        "while '-ISc' not in words:  # up to the agent\n"
+        "    with open('/proc/%s/stat' % pid) as f: pid = f.read().split()[3]\n"
+        "    with open('/proc/%s/cmdline' % pid) as f: words = f.read()\n"
+        "with open('/proc/%s/environ' % pid) as f: print('TOKEN' in f.read())\n"
+        "print(os.environ['TOKEN'][::-1], resource.getrlimit(resource.RLIMIT_CORE)[0])\n"
+    )
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    try:
+        shown = []
+        for option in ("--secret-env", "--env"):
+            words = ("-n", "1", option, "TOKEN", "secret.py")
+            done = run(here, *words, active=str(here / "env"), TOKEN="terces")
+            assert done.returncode == 0, done.stderr
+            shown += [line.partition("| ")[2] for line in done.stdout.splitlines()]
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    # the agent of this machine inherits what is no secret
+    assert shown == ["False", "secret 0", "True", f"secret {hard}"]
 
 
 @pytest.mark.parametrize("unread", [False, True])
