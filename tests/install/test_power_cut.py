@@ -8,6 +8,7 @@ import hashlib
 import os
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core.ssh.known_hosts import Standing, Verdict
+from ipexctl.core.ssh.ssh_config import Answer
+from ipexctl.hosts.ssh.host_keys import HostKey, remember
 from tests.install.conftest import Shop, finish, make_wheel
 
 SIZE = 96 << 20
@@ -144,3 +148,64 @@ def test_after_a_power_cut_at_any_moment_install_completes_what_is_there(shop: D
             assert (shop.root / shop.current / ".ipexctl-ok").exists()
             assert shop.damaged() == [], image
         image.unlink()
+
+
+@pytest.mark.soak
+def test_after_a_power_cut_at_any_moment_a_data_set_is_complete_or_pushed_again(
+    shop: DiskShop,
+) -> None:
+    moments, images, sent = random.Random(SEED), [], {}
+    for round_ in range(10):
+        subprocess.run(["mkfs.ext4", "-q", "-F", shop.disk.image], check=True)
+        sent[round_] = shop.folder / f"data{round_}"
+        for i in range(FILES):
+            path = sent[round_] / f"part{i % 7}" / f"f{i}.bin"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(random.Random(f"{round_} {i}").randbytes(1000 if i % 9 else 300_000))
+        with shop.disk.mounted():
+            push = subprocess.Popen(pushing(shop, sent[round_]), env=shop.environ(), text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+            for number in range(10):
+                time.sleep(moments.uniform(0, 0.25))
+                images.append((round_, shop.disk.copied(shop.folder / f"{round_}-{number}.img")))
+            assert finish(push).code == 0
+    assert len(images) == 100
+    for round_, image in images:
+        with shop.disk.mounted(image):
+            assert not damaged_data(shop, sent[round_]), image
+            done = shop.ipexctl(*pushing(shop, sent[round_])[3:])
+            assert done.code == 0, (image, done.err)
+            assert (shop.root / "data" / "made" / "current").is_symlink()
+            assert not damaged_data(shop, sent[round_]), image
+        image.unlink()
+
+
+def pushing(shop: DiskShop, folder: Path) -> list[str]:
+    words = ["data", "push", str(folder), "--as", "made", "--root", str(shop.root)]
+    return [sys.executable, "-m", "ipexctl", *words]
+
+
+def damaged_data(shop: DiskShop, sent: Path) -> list[str]:
+    """Files of versions that runs would get which are not what was sent."""
+    current = shop.root / "data" / "made" / "current"
+    if not current.exists():
+        return []
+    there = {p.relative_to(sent): p for p in sent.rglob("*.bin")}
+    kept = current.resolve() / "files"
+    return [str(p) for p, own in there.items() if (kept / p).read_bytes() != own.read_bytes()]
+
+
+def test_a_key_that_trust_has_saved_is_on_the_disk(shop: DiskShop) -> None:
+    answer = Answer("n1", "10.0.0.1", "me")
+    verdict = Verdict(Standing.UNKNOWN)
+    with shop.disk.mounted():
+        for number in range(3):
+            blob = number.to_bytes(4, "big") * 20
+            key = HostKey(answer, (f"n{number}",), "ssh-ed25519", blob, verdict)
+            remember(key, shop.root / "state" / "known_hosts")
+        image = shop.disk.copied(shop.folder / "cut.img")
+    with shop.disk.mounted(image):
+        lines = (shop.root / "state" / "known_hosts").read_text().splitlines()
+        assert [line.split()[:2] for line in lines] == [
+            [f"n{number}", "ssh-ed25519"] for number in range(3)
+        ]

@@ -290,9 +290,10 @@ def test_a_host_that_reports_new_connections_for_ever_fills_no_memory(watch):
     for start in range(0, 4 * MOST_LINKS, 1000):
         links = tuple((0, ("a", n, "b", 1), 1, 1) for n in range(start, start + 1000))
         found.add("n1", Report(links))
-    assert len(found.links[0]) == MOST_LINKS
+    assert len(found.links[0]) <= 2 * MOST_LINKS
     found.add("n1", Report(((0, ("a", 1, "c", 1), 10**9, 10**9),)))
-    assert (len(found.links[0]), ("a", 1, "c", 1) in found.links[0]) == (MOST_LINKS, True)
+    assert len(found.links[0]) <= 2 * MOST_LINKS
+    assert ("a", 1, "c", 1) in found.links[0]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ The rendezvous (TCPStore) does not count. It is the one server to which a rank c
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,8 @@ FOREIGN = 1_000_000  # bytes in both directions with an address that is not a ra
 AGAIN = 5.0  # seconds until the next look after a warning
 MANY_STEPS = 10  # printed, before it counts that nothing was exchanged since the second
 BARRIER = 200  # bytes on a connection
-MOST_LINKS = 1024  # of one rank; those with the fewest bytes make room
+MOST_LINKS = 1024  # of one rank; when there are twice as many, those with the fewest bytes go
+MOST_STRAYS = 1 << 16  # of all hosts, likewise
 WARN_AFTER = 15.0  # seconds after the second printed step
 WAIT_AFTER = 60.0  # seconds at the rendezvous
 TRAINED_ALONE = "trained-alone"  # in causes.toml
@@ -108,11 +110,10 @@ class Watch:
         if report.trouble:
             self.trouble[host] = report.trouble
         self.strays.update({key: (sent, received) for key, sent, received in report.strays})
+        self.strays = _largest(self.strays, MOST_STRAYS)
         for rank, key, sent, received in report.links:
-            known = self.links.setdefault(rank, {})
-            if key not in known and len(known) >= MOST_LINKS:
-                del known[min(known, key=lambda k: sum(known[k]))]
-            known[key] = (sent, received)
+            self.links.setdefault(rank, {})[key] = (sent, received)
+            self.links[rank] = _largest(self.links[rank], MOST_LINKS)
 
     def printed(self, rank: int, data: bytes, texts: Sequence[str], now: float) -> None:
         """Counts lines with a training metric. Most output has none and costs one search."""
@@ -329,3 +330,10 @@ def _components(world: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int
     for rank in range(world):
         found.setdefault(root(rank), []).append(rank)
     return tuple(tuple(group) for group in found.values())
+
+
+def _largest(table: dict[Key, tuple[int, int]], most: int) -> dict[Key, tuple[int, int]]:
+    """The same table, until it has twice as many as `most`: then those with the most bytes."""
+    if len(table) <= 2 * most:
+        return table
+    return dict(heapq.nlargest(most, table.items(), key=lambda row: sum(row[1])))
