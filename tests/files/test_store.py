@@ -255,6 +255,38 @@ def test_the_agent_refuses_hostile_roots_hashes_and_sizes(
         agent.call(op, header)
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "said"),
+    [
+        (0o755, -1, -1, ""),
+        (0o1777, -1, -1, ""),
+        (0o777, -1, -1, "can be written to by other users"),
+        (0o775, -1, 65534, "can be written to by other users"),
+        (0o1777, 65534, -1, r"belongs to another user \(uid 65534\)"),
+        (0o755, 999, -1, ""),
+    ],
+    ids=["ours", "sticky", "open", "open to a group", "of another user", "of an administrator"],
+)
+@pytest.mark.parametrize("between", ["", "deeper/still"])
+def test_a_folder_above_the_root_that_others_could_replace_is_refused(
+    agent: Agent, tmp_path: Path, mode: int, owner: int, group: int, said: str, between: str
+) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to give folders away")
+    above = tmp_path / "above"
+    root = above / between / "root"
+    root.mkdir(parents=True)
+    root.chmod(0o700)
+    os.chown(above, owner, group)
+    above.chmod(mode)
+    asked = {"root": str(root), "blobs": []}
+    if not said:
+        assert agent.call("install.blobs.have", asked).done["root"] == str(root)
+        return
+    with pytest.raises(HostFailed, match=f"above, above the root folder, {said}"):
+        agent.call("install.blobs.have", asked)
+
+
 def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> None:
     number = agent.start(
         "install.blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]}

@@ -161,7 +161,7 @@ def test_after_a_power_cut_at_any_moment_a_data_set_is_complete_or_pushed_again(
         for i in range(FILES):
             path = sent[round_] / f"part{i % 7}" / f"f{i}.bin"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(random.Random(f"{round_} {i}").randbytes(1000 if i % 9 else 300_000))
+            path.write_bytes(random.Random(f"{round_} {i}").randbytes(1000 if i % 60 else 300_000))
         with shop.disk.mounted():
             push = subprocess.Popen(pushing(shop, sent[round_]), env=shop.environ(), text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip

@@ -20,6 +20,7 @@ from ipexctl.remote.failure import Failure
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
+FIRST_USER = 1000  # accounts below are the system's and its administrators'
 FULL = (errno.ENOSPC, errno.EDQUOT)
 RESUMED = 4 << 20  # from this size on a part is worth keeping
 KEPT = 7 * 86400  # seconds that a large part waits for its next try
@@ -115,7 +116,42 @@ def root_folder(text):
             "they could change what is run from it",
             "chmod go-w %s" % root,
         )
+    check_parents(os.path.realpath(root))
     return root
+
+
+def check_parents(root):
+    """Who can rename a folder above could put another one in its place. As sshd's StrictModes."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    parent = os.path.dirname(root)
+    while parent not in (home, os.path.dirname(parent)):
+        found = os.stat(parent)
+        by_group = found.st_mode & stat.S_IWGRP and not is_private_group(found.st_gid)
+        open_to_others = found.st_mode & stat.S_IWOTH or by_group
+        if found.st_uid != os.geteuid() and found.st_uid >= FIRST_USER:
+            what, hint = "belongs to another user (uid %d)" % found.st_uid, "of your own"
+        elif open_to_others and not found.st_mode & stat.S_ISVTX:
+            what, hint = "can be written to by other users", "or: chmod go-w %s" % parent
+        else:
+            parent = os.path.dirname(parent)
+            continue
+        raise Failure(
+            "%s, above the root folder, %s" % (parent, what),
+            "they could put another folder in its place, and with it what is run",
+            "--root FOLDER   # %s" % hint,
+        )
+
+
+def is_private_group(gid):
+    """The account's own group, with no other member: many systems make one per user."""
+    import grp
+    import pwd
+
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid in (0, me.pw_gid) and not set(group.gr_mem) - {me.pw_name, "root"}
 
 
 def folder(root, *names):
