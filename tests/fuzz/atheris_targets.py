@@ -35,7 +35,8 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.core.inventory.hostfile_formats import plain, render
     from ipexctl.core.known_failures import causes
     from ipexctl.core.plan import core_pinning
-    from ipexctl.core.run import launch_plan, mpi, run_events, run_state
+    from ipexctl.core.run import launch_plan, mpi, project_files, run_events, run_state
+    from ipexctl.core.script import source_reader
     from ipexctl.core.settings_file import parse_settings
     from ipexctl.core.ssh import ssh_config
     from ipexctl.core.ssh.host_certificates import parse_certificate, why_invalid
@@ -44,6 +45,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.core.stack.version_table import parse_table
     from ipexctl.errors import IpexctlError
     from ipexctl.hosts.frames import BadFrame, Decoder, encode
+    from ipexctl.packages import uv
 
 from tests.fuzz.answer import ANSWER, ODD  # noqa: E402  (the path is set above)
 from tests.made import facts as made_facts  # noqa: E402
@@ -274,6 +276,16 @@ def launch_(data: bytes) -> None:
 # --- where they start ----------------------------------------------------------------------------
 
 
+def project_(data: bytes) -> None:
+    """Of a folder: a Python file, an ignore file and a path, what uv says of an index."""
+    text = _text(data)
+    source_reader.read_source("train.py", text, main=True)
+    uv.read_origins(text)
+    path, _, rules = text.partition("\n")
+    ignore = project_files.Ignore().within("", rules, rules)
+    ignore(path.strip("/") or "x")
+
+
 def _paths(part: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = part.items() if isinstance(part, dict) else enumerate(part)
     found = [(*way, key) for key, _ in items]
@@ -360,6 +372,14 @@ TARGETS = {
             "a = " + "[" * 500,
         ),
     ),
+    "project": Target(
+        project_,
+        (
+            "import torch\nfrom accelerate import Accelerator as A\nA(cpu=True)\n",
+            "a/b/c.py\n**/b/**\n!*.py\n/a[!b-d]?/\\# x\n*a*a*a*a*a*a*a*b\n",
+            "--index-url https://u:p@x/simple\na==1\n    # from https://x/simple\n",
+        ),
+    ),
     "launch": Target(
         launch_,
         (
@@ -384,10 +404,10 @@ def main() -> None:
 
     given = sys.argv[1:]
     if all(word.startswith("-") for word in given):
-        folder = Path(tempfile.mkdtemp(prefix="ipexctl-fuzz-"))
-        for number, seed in enumerate(target.seeds):
-            (folder / f"seed{number}").write_bytes(seed.encode("utf-8", "surrogateescape"))
-        given.append(str(folder))
+        given.append(tempfile.mkdtemp(prefix="ipexctl-fuzz-"))
+    corpus = next(Path(word) for word in given if not word.startswith("-"))
+    for number, seed in enumerate(target.seeds):
+        (corpus / f"seed{number}").write_bytes(seed.encode("utf-8", "surrogateescape"))
     longest = max(len(seed) for seed in target.seeds)
     atheris.Setup([sys.argv[0], *OPTIONS, f"-max_len={max(600, 2 * longest)}", *given], one)
     atheris.Fuzz()
