@@ -96,6 +96,14 @@ def test_a_dozen_stars_take_no_longer_than_one(line):
     assert time.monotonic() - began < 1
 
 
+@pytest.mark.parametrize("line", ["a[b-!]c", "!", "[z-a]", "x[!]", "\\\\[", "a["])
+def test_a_line_that_is_no_pattern_leaves_the_others_as_they_are(line):
+    ignore = Ignore().within("", f"{line}\n*.log\n", "")
+    assert ignore("x.log")
+    assert not ignore("train.py")
+    assert ignore.why("x.log") == ("*.log in .gitignore", False)
+
+
 def test_a_line_that_looks_everywhere_again_and_again_is_refused():
     with pytest.raises(InputError, match=r"\.gitignore: pattern a/\*\*/a.* has more than 4 `\*\*`"):
         Ignore().within("", "a/**/" * 5 + "b", "")

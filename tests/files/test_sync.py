@@ -17,6 +17,7 @@ from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import Channel, LocalTransport
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_folder import Reader, Walk
+from ipexctl.remote import durable
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.send_project import Project, always, always_no, check_sent, project_of, take
 
@@ -379,6 +380,7 @@ def test_what_a_host_has_does_not_travel_and_runs_do_not_share_files(agent, tmp_
     assert (root / "runs/run-1/work/b.py").read_text() == "12345678"
 
 
+@pytest.mark.skipif(not Path(durable.BOOT).exists(), reason="copies need a boot id, as Linux has")
 def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(agent, tmp_path):
     folder, root = fill(tmp_path / "p", {"a.py": "1", "b/c.py": "2", "d": "3", "e": "4"}), "root"
     fill(folder, dict.fromkeys("uvwxyz", "same"))
@@ -406,6 +408,7 @@ def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(age
     assert list((tmp_path / root / "blobs/spare").glob("*/*")) == []
 
 
+@pytest.mark.skipif(not Path(durable.BOOT).exists(), reason="copies need a boot id, as Linux has")
 def test_a_copy_of_an_earlier_boot_is_not_taken(agent, tmp_path):
     """It was not synced to the disk: after a power cut its files can be empty."""
     first, root = taken(fill(tmp_path / "p", {"a.py": "1", "b.py": "2"})), tmp_path / "root"

@@ -406,7 +406,7 @@ def main() -> None:
     if all(word.startswith("-") for word in given):
         given.append(tempfile.mkdtemp(prefix="ipexctl-fuzz-"))
     corpus = next(Path(word) for word in given if not word.startswith("-"))
-    for number, seed in enumerate(target.seeds):
+    for number, seed in enumerate(target.seeds if corpus.is_dir() else ()):
         (corpus / f"seed{number}").write_bytes(seed.encode("utf-8", "surrogateescape"))
     longest = max(len(seed) for seed in target.seeds)
     atheris.Setup([sys.argv[0], *OPTIONS, f"-max_len={max(600, 2 * longest)}", *given], one)

@@ -26,7 +26,7 @@ SIZE = 96 << 20
 HOLE = 1 << 16
 FILES = 300
 SEED = 20261121
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
 
 @dataclass

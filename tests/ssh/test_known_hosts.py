@@ -159,3 +159,8 @@ def keygen(folder):
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
     subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
     return path
+
+
+def test_bytes_that_are_no_text_are_no_key():
+    text = f"n s\udcb9sh-ed25519 {A}\nn ssh-ed25519 {A}\n"
+    assert [entry.key_type for entry in parse_known_hosts(text, "k")] == ["ssh-ed25519"]

@@ -131,11 +131,23 @@ def _rules(base: str, name: str, text: str) -> _Rules:
             raise InputError(
                 f"{name}: pattern {printable(line[:80])} has more than {MAX_DOUBLE_STARS} `**`"
             )
-    spec = pathspec.GitIgnoreSpec.from_lines(lines)
+    try:
+        spec = pathspec.GitIgnoreSpec.from_lines(lines)
+    except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]
+        lines = tuple(line if _is_pattern(line) else "#" for line in lines)
+        spec = pathspec.GitIgnoreSpec.from_lines(lines)
     for pattern in spec.patterns:
         if pattern.regex is not None:
             pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
     return _Rules(base, name, lines, spec, tuple(opened))
+
+
+def _is_pattern(line: str) -> bool:
+    try:
+        pathspec.GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True
 
 
 def without_backtracking(regex: str) -> str:

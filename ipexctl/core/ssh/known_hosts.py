@@ -216,4 +216,4 @@ def _is_complete_key(key_type: str, key: str) -> bool:
         size = int.from_bytes(rest[:4], "big")
         texts.append(rest[4 : 4 + size])
         rest = rest[4 + size :] if len(texts[-1]) == size else b"cut"
-    return not rest and len(texts) > 1 and texts[0] == key_type.encode()
+    return not rest and len(texts) > 1 and texts[0] == key_type.encode("utf-8", "surrogateescape")
