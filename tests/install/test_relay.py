@@ -287,11 +287,37 @@ def test_other_words_than_get_and_nonsense_get_nothing(port: int) -> None:
     assert get(port, f"/{TOKEN}/{SHA}")[0] == 200
 
 
-def test_so_many_connections_at_once_and_no_more(port: int) -> None:
+def test_connections_that_ask_for_nothing_keep_nobody_from_a_file(port: int) -> None:
+    """Only 32 at once: the oldest of those that have not shown the token makes room."""
     wires = [socket.create_connection((HERE, port), 10) for _ in range(32)]
+    wires[1].sendall(b"GET /")  # drips
     try:
+        for _ in range(3):
+            assert get(port, f"/{TOKEN}/{SHA}") == (200, CONTENTS[0])
+        assert wires[0].recv(1) == b""  # closed; the next one had its place
+        wires[1].settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            wires[1].recv(1)
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+def test_who_gets_a_file_is_not_ended_for_others(port: int) -> None:
+    """They take it slowly: its beginning fills what the kernel holds for them."""
+    asked = f"GET /{TOKEN}/{SHA} HTTP/1.0\r\n\r\n".encode()
+    wires = [socket.socket() for _ in range(32)]
+    try:
+        for wire in wires:
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            wire.settimeout(20)
+            wire.connect((HERE, port))
+            wire.sendall(asked)
+            assert wire.recv(12) == b"HTTP/1.0 200"
         with socket.create_connection((HERE, port), 10) as late:
             assert late.recv(1) == b""  # closed
+        rest = b"".join(iter(lambda: wires[0].recv(1 << 20), b""))
+        assert rest.partition(b"\r\n\r\n")[2] == CONTENTS[0]
     finally:
         for wire in wires:
             wire.close()

@@ -8,6 +8,7 @@ import hmac
 import http.server
 import os
 import re
+import socket
 import socketserver
 import threading
 
@@ -18,7 +19,8 @@ from ipexctl.remote.install import blobs
 TOKEN = re.compile(r"[0-9a-f]{64}\Z")
 RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
 TIMEOUT = 30.0  # of who asks for nothing, or takes nothing
-AT_ONCE = 32  # connections; a further one is closed
+AT_ONCE = 32  # connections; a further one takes the place of one that has not shown the token
+HANDOVER = 2.0  # seconds for that
 
 
 def op_open(call, header):
@@ -41,6 +43,8 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def __init__(self, token, paths):
         self.token, self.paths = token, paths
         self.free = threading.BoundedSemaphore(AT_ONCE)
+        self.unproved = []  # type: list[socket.socket]  # connections without the token, the oldest first
+        self.lock = threading.Lock()
         listener = host_network.listener()
         self.address_family = listener.family
         http.server.HTTPServer.__init__(self, listener.getsockname(), Handler, False)
@@ -50,14 +54,33 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def process_request(self, request, client_address):
         if not self.free.acquire(blocking=False):
-            return self.shutdown_request(request)
+            self.end_oldest()
+            if not self.free.acquire(timeout=HANDOVER):
+                return self.shutdown_request(request)
+        with self.lock:
+            self.unproved.append(request)
         return socketserver.ThreadingMixIn.process_request(self, request, client_address)
 
     def process_request_thread(self, request, client_address):
         try:
             socketserver.ThreadingMixIn.process_request_thread(self, request, client_address)
         finally:
+            self.proved(request)
             self.free.release()
+
+    def proved(self, request):
+        with self.lock:
+            if request in self.unproved:
+                self.unproved.remove(request)
+
+    def end_oldest(self):
+        """Who is slow to say what it wants does not keep others from what is theirs."""
+        with self.lock:
+            for request in self.unproved[:1]:
+                try:
+                    request.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
 
     def handle_error(self, request, client_address):
         """Whoever hangs up is not our business."""
@@ -71,6 +94,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         token, _, sha = self.path[1:].partition("/")
         known = hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
         path = self.server.paths.get(sha) if known else None
+        if path:
+            self.server.proved(self.request)
         if not path or not os.path.isfile(path):
             return self.send_error(404)
         with open(path, "rb") as file:
