@@ -21,7 +21,7 @@ from ipexctl.core.model import Host
 
 _DRAIN = 16
 FILES_PER_HOST, FILES_BESIDE = 3, 64
-WRITE_PATIENCE = 60.0
+WRITE_PATIENCE = 120.0  # as long as a transfer may be silent
 
 
 def takes_nothing() -> TimeoutError:
