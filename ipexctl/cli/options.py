@@ -76,8 +76,8 @@ def make_target(
 def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     """The settings that decide where this command goes and how; a note names their files.
 
-    Raises InputError for those of a project that are not accepted, and for an ssh_config that
-    others can write: ssh itself refuses such a file, if it is the user's own.
+    Raises InputError for those of a project that are not accepted, and for files that others can
+    write: ssh itself refuses such an ssh_config, if it is the user's own.
     """
     from ipexctl.local.accepted_settings import refusal, withheld
     from ipexctl.local.ownership import untrusted_reason
@@ -94,12 +94,14 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     used: dict[str, Setting] = {
         key: settings[key] for key in ("hostfile", "ssh_config") if key in wanted
     }
-    if "ssh_config" in used and (why := untrusted_reason(Path(used["ssh_config"].value))):
-        raise InputError(
-            f"{used['ssh_config'].value}: {why}",
-            why=f"ssh runs the programs it names; it is set by {used['ssh_config'].origin}",
-            hint=f"chmod go-w {used['ssh_config'].value}; or name another one: -F FILE",
-        )
+    for key, setting in used.items():
+        checked = key == "ssh_config" or setting.project
+        if checked and (why := untrusted_reason(Path(setting.value))):
+            raise InputError(
+                f"{setting.value}: {why}",
+                why=f"it decides what runs, and where; it is set by {setting.origin}",
+                hint=f"chmod go-w {setting.value}; or name another one: -f FILE, -F FILE",
+            )
     what = {"hostfile": "the hosts are from", "ssh_config": "SSH settings are from"}
     told = [f"{what[key]} {s.value}, by {s.origin}" for key, s in used.items()]
     if told:

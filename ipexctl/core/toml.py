@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from typing import Any
 
 if sys.version_info >= (3, 11):
-    from tomllib import loads
+    import tomllib
 else:
-    from tomli import loads
+    import tomli as tomllib
 
-__all__ = ["loads"]
+# The libraries take time and memory by the square of this.
+_DEEP_KEY = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]{1,256}|"[^"\n]{0,256}"|'[^'\n]{0,256}')[ \t]*\.[ \t]*){32}"""
+)
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Raises ValueError, RecursionError."""
+    if _DEEP_KEY.search(text):
+        raise ValueError("a key of more than 32 parts")
+    found: dict[str, Any] = tomllib.loads(text)
+    return found

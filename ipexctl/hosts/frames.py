@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 HEAD = struct.Struct(">II")
-LIMIT = 64 << 20  # of a body
+LIMIT = 8 << 20  # of a body
 HEADER_LIMIT = 8 << 20
 MOST_VALUES = 500_000  # in a header: each takes up to 36 times its JSON in memory
 _DIGITS = 20

@@ -34,7 +34,10 @@ class Proposal:
 
 
 def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
-    """None where nothing of it counts: options and the environment go before a project."""
+    """None where nothing of it counts: options and the environment go before a project.
+
+    `digest` is "" if a file cannot be read completely: nobody can accept that.
+    """
     found = tuple(s for key in KEYS if (s := settings.get(key)) and s.project)
     return Proposal(found[0].project, found, _digest(found)) if found else None
 
@@ -46,10 +49,18 @@ def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
 
 
 def is_accepted(proposed: Proposal) -> bool:
-    return _load().get(proposed.project) == proposed.digest
+    return bool(proposed.digest) and _load().get(proposed.project) == proposed.digest
 
 
 def accept(proposed: Proposal) -> None:
+    """Raises InputError if one of its files cannot be read, or is too large to be looked at."""
+    for setting in proposed.settings:
+        if setting.key in PATHS:
+            try:
+                _content(setting.value)
+            except OSError as e:
+                why = e.strerror or str(e)
+                raise InputError(f"{setting.origin}: {setting.value}: {why}") from None
     everything = _load()
     everything.pop(proposed.project, None)
     everything[proposed.project] = proposed.digest  # the newest stands last
@@ -68,15 +79,15 @@ def refusal(settings: tuple[Setting, ...]) -> InputError:
 
 
 def _digest(settings: tuple[Setting, ...]) -> str:
-    rows = [[s.key, s.value, _content(s.value) if s.key in PATHS else ""] for s in settings]
+    try:
+        rows = [[s.key, s.value, _content(s.value) if s.key in PATHS else ""] for s in settings]
+    except OSError:
+        return ""
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def _content(path: str) -> str:
-    try:
-        return hashlib.sha256(read_file(Path(path), _MOST)).hexdigest()
-    except OSError as e:
-        return f"unreadable: {e.strerror}"
+    return hashlib.sha256(read_file(Path(path), _MOST)).hexdigest()
 
 
 def _file() -> Path:

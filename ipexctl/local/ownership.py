@@ -17,6 +17,11 @@ def untrusted_reason(path: Path) -> str:
         return e.strerror or str(e)
 
 
+def untrusted_here(folder: Path) -> str:
+    """The same for the folder itself, wherever it is."""
+    return _reason(folder, "")
+
+
 def foreign_owner(path: Path) -> str:
     """The owner's name if the owner is neither the current user nor root, else ""."""
     uid = path.stat().st_uid

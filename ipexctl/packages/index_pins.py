@@ -59,7 +59,9 @@ def project(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) 
     """Only a project file can say that one package comes from one index and nowhere else."""
     lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
     lines += [f"dependencies = {_list(wanted)}"]
-    lines += ["[tool.uv]", f"constraint-dependencies = {_list(constraints)}", "[tool.uv.sources]"]
+    lines += ["[tool.uv]", f"constraint-dependencies = {_list(constraints)}"]
+    lines += ["[tool.uv.workspace]"]  # its own: uv looks for none in the folders above
+    lines += ["[tool.uv.sources]"]
     places = list(dict.fromkeys(pins.values()))
     lines += [f'{name} = {{ index = "pin{places.index(pin)}" }}' for name, pin in pins.items()]
     for i, pin in enumerate(places):

@@ -97,7 +97,11 @@ def resolve(
 def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved:
     """uv runs no Python, so its wheel may be for a newer one than the hosts'."""
     uv = _for_tools(stack, indexes, environ)
-    return _Solved(uv, _Way("uv"), ("uv",), {}, tuple(uv.compile(("uv",), {}, ALONE)))
+    try:
+        found = uv.compile(("uv",), {}, ALONE)
+    except Unresolved as e:
+        raise _cannot_be_had(stack, f"hosts need uv to build an environment: {e}") from None
+    return _Solved(uv, _Way("uv"), ("uv",), {}, tuple(found))
 
 
 def _for_tools(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Uv:

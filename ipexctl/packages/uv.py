@@ -18,6 +18,7 @@ from ipexctl.core import toml
 from ipexctl.core.stack.lock_file import Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.errors import NotHere
+from ipexctl.local.user_dirs import cache_dir
 from ipexctl.packages.index_pins import Pin, Pins, project
 from ipexctl.packages.indexes import Indexes, plain
 
@@ -119,7 +120,10 @@ class Uv:
         return self._run(text, out, (*self.indexes.arguments(), *options), self._environ)
 
     def _run(self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str]) -> str:
-        with tempfile.TemporaryDirectory(prefix="ipexctl-") as folder:
+        # not below /tmp: uv reads a pyproject.toml and a uv.toml in the folders above, whose-ever
+        above = cache_dir(self._environ) / "resolve"
+        above.mkdir(0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
             Path(folder, "pyproject.toml").write_text(text, "utf-8")
             command = (
                 self._binary, "pip", "compile", "pyproject.toml", "--output-file", out,

@@ -254,7 +254,9 @@ def test_an_answer_without_end_is_given_up(tmp_path, monkeypatch):
 
 
 def test_a_header_has_a_limit_of_its_own():
-    Decoder().feed(HEAD.pack(HEADER_LIMIT, 64 << 20))
+    Decoder().feed(HEAD.pack(HEADER_LIMIT, 8 << 20))
+    with pytest.raises(BadFrame):
+        Decoder().feed(HEAD.pack(0, (8 << 20) + 1))
     with pytest.raises(BadFrame):
         Decoder().feed(HEAD.pack(HEADER_LIMIT + 1, 0))
     with pytest.raises(BadFrame):
@@ -351,6 +353,19 @@ def test_the_rest_of_a_large_file_is_not_asked_for_once_it_comes_short(tmp_path)
     evil = [files(["huge", 1 << 61]), part(1)]
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)], limit=1 << 62)
     assert words[1].startswith("node01: huge was not taken (only 1 of its ")
+
+
+def test_paths_without_end_are_not_taken_and_folders_count(tmp_path):
+    deep = "/".join("d" * 1500)
+    evil = [files([f"{deep}/x", 1], ["n" * 5000, 1], ["good", 1]), part(1)]
+    words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
+    assert words[0].endswith("outputs (2 files, 2 bytes)")
+    assert all("was not taken" in word and len(word) < 300 for word in words[1:])
+    below = [f"{'/'.join('e' * 60)}/f{i}" for i in range(20)]
+    (tmp_path / "again").mkdir()
+    many = [files(*([path, 0] for path in below)), *[done(refused="")] * 20]
+    words = brought(tmp_path / "again", many, [files()], limit=1 << 20)
+    assert "stay there" in words[1]
 
 
 def test_what_is_fetched_has_a_limit_for_all_hosts_together(tmp_path):

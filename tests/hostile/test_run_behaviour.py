@@ -51,6 +51,10 @@ LOST = {
         "say({'event': 'rank', 'rank': 1, 'ended': {'code': '0', 'signal': None, 'lost': False}})",
         "it sent what no host",
     ),
+    "says whose connections with a list": (
+        "say({'event': 'traffic', 'links': [], 'sharing': [], 'joined': [[1]]})",
+        "it sent what no host",
+    ),
     "says a number of many digits": (
         "raw(head.pack(400, 0) + b'{\"id\": ' + b'9' * 392 + b'}')", "not readable",
     ),
@@ -82,7 +86,10 @@ ALIVE = {
     "reads nothing and says that it lives": flood("{'event': 'pong'}", pause="time.sleep(0.1)"),
     "gives launches up for ever": flood("{'event': 'unlaunch', 'key': i}"),
     "ends daemons that there are none of": flood(
-        "{'event': 'exited', 'key': 'daemon%d' % i, 'code': 0}"
+        "{'event': 'exited', 'key': 'daemon%d' % i, 'code': 0, 'error': 'x' * 900000}"
+    ),
+    "ends mpirun again and again": flood(
+        "{'event': 'exited', 'key': 'mpirun', 'code': 1, 'error': 'x' * 900000}"
     ),
 }
 

@@ -224,3 +224,29 @@ def test_a_run_is_told_which_modules_an_environment_has_where_all_are_known(shop
         assert modules() is None
     finally:
         agent.close()
+
+
+def test_a_project_of_another_user_above_has_no_say_in_what_is_locked(shop: Shop) -> None:
+    """uv would take a pyproject.toml in a folder above for the root of a workspace."""
+    evil = shop.folder / "evil"
+    evil.mkdir()
+    make_wheel(evil, "numpy", "9.9.9", {"numpy.py": b""})
+    shop.torch("2.13.0+cpu", "numpy")
+    (shop.folder / "pyproject.toml").write_text(
+        '[tool.uv.workspace]\nmembers = ["cache/ipexctl/resolve/*", "tmp/*"]\n'
+        '[tool.uv.sources]\nnumpy = { index = "evil" }\n[[tool.uv.index]]\nname = "evil"\n'
+        f'url = "{evil.as_uri()}"\nformat = "flat"\nexplicit = true\n'
+    )
+    (shop.folder / "tmp").mkdir()
+    done = shop.install(TMPDIR=str(shop.folder / "tmp"))
+    assert done.code == 0, done.err
+    lock = (shop.work / "ipexctl.lock").read_text()
+    assert "numpy-2.0-" in lock
+    assert "9.9.9" not in lock
+
+
+def test_an_index_without_uv_is_told_as_such(shop: Shop) -> None:
+    next(shop.wheels.glob("uv-*")).unlink()
+    done = shop.install()
+    assert done.code == 2
+    assert "hosts need uv to build an environment" in done.err

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,42 @@ def test_a_project_is_asked_about_on_a_terminal(shell, cloned, typed, code):
     assert f"hostfile    {shell.folder}/hosts" in shown
     assert shell("hosts", "--list").returncode == code
     assert not cloned.exists()
+
+
+def test_a_file_that_is_too_large_to_be_looked_at_is_not_accepted(shell, cloned):
+    config = shell.folder / "ssh_config"
+    config.write_text(config.read_text() + f"# {'x' * 1000}\n" * 17000)
+    done = shell("config", "--accept")
+    assert (done.returncode, f"{config}: larger than 16 MiB" in done.stderr) == (2, True)
+    assert shell("trust").returncode == 2
+    assert not cloned.exists()
+
+
+def test_a_hostfile_of_a_project_that_others_can_write_is_refused(shell, cloned):
+    shell("config", "--accept")
+    (shell.folder / "hosts").chmod(0o646)
+    done = shell("hosts", "--list")
+    assert (done.returncode, f"{shell.folder}/hosts: writable by" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" + ".a" * 20000 + " = 1", "[" + "a . " * 5000 + "a]", "x = { " + '"".' * 5000 + "a = 1 }"],
+)
+def test_keys_without_end_cost_nothing(shell, text):
+    shell.write("ipexctl.toml", text)
+    began = time.monotonic()
+    done = shell("hosts")
+    assert (done.returncode, "a key of more than 32 parts" in done.stderr) == (2, True)
+    assert time.monotonic() - began < 5
+
+
+def test_long_words_are_no_keys(shell):
+    began = time.monotonic()
+    for text in ("a" * 500_000, "a " * 250_000, '"' * 500_000, "a" + " " * 500_000, "." * 500_000):
+        with pytest.raises(InputError, match="not TOML"):
+            parse_settings(text, "t")
+    assert time.monotonic() - began < 5
 
 
 def test_an_ssh_config_of_the_settings_that_others_can_write_is_refused(shell, cloned):

@@ -393,3 +393,17 @@ def test_only_a_reader_that_left_ends_a_run_and_not_a_full_disk(number, why, tol
     painter.close()
     assert (painter.why if painter.gone else "", said) == (why, told)
     assert painter.shown() == {"n0": 30}
+
+
+def test_the_logs_are_kept_in_no_folder_of_somebody_else_and_behind_no_link(tmp_path):
+    (tmp_path / "target").mkdir()
+    (tmp_path / ".ipexctl").symlink_to("target")
+    record = Record.make(tmp_path, "r1")
+    assert (record.folder, list((tmp_path / "target").iterdir())) == (None, [])
+    assert "it is a link" in record.trouble[0]
+    (tmp_path / ".ipexctl").unlink()
+    (tmp_path / ".ipexctl").mkdir(mode=0o700)
+    (tmp_path / ".ipexctl" / "runs").mkdir()
+    (tmp_path / ".ipexctl" / "runs").chmod(0o777)
+    record = Record.make(tmp_path, "r1")
+    assert (record.folder, "writable by everyone" in record.trouble[0]) == (None, True)

@@ -48,6 +48,12 @@ def test_an_unknown_key_of_a_jump_host_is_refused_and_not_written(way):
     assert inner.log.count("Connection from") == 0
 
 
+def test_loopback_is_no_reason_to_trust_a_host(sshd, tmp_path):
+    config = sshd.config("n", known="", more="  NoHostAuthenticationForLocalhost yes\n")
+    with pytest.raises(HostKeyUnknown):
+        opened(config)
+
+
 def test_of_two_jump_hosts_both_are_checked(way, make_sshd):
     config, inner, outer = way
     first = make_sshd()

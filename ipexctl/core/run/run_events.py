@@ -239,7 +239,7 @@ def _traffic(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: 
     if (
         len(links) + len(strays) > MOST_LINKS
         or len(groups) > MOST_LINKS
-        or not ranks.issuperset(named)
+        or not all(type(rank) is int and rank in ranks for rank in named)
     ):
         raise BadEvent("connections of ranks that are not on this host, or too many")
     return Traffic(
@@ -288,7 +288,7 @@ def _exited(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
         raise BadEvent(f"the end of {key[:40]!r}")
     launch = None if key == "mpirun" else int(number[:9])
     asked = header.get("asked") is True
-    return Exited(launch, _whole(header, "code"), _text(header, "error", ""), asked)
+    return Exited(launch, _whole(header, "code"), _text(header, "error", "")[:4096], asked)
 
 
 def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:

@@ -21,6 +21,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
     try:
         channel: Any = link.transport.open_session(timeout=seconds_left(deadline))
         channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
+        bound(channel)
         if request_exec(channel, command, deadline):
             return channel
         why = "sshd refused" if channel.closed else "sshd did not answer the request"
@@ -48,6 +49,23 @@ def request_exec(channel: Any, command: str | bytes, deadline: float) -> bool:
     channel.transport._send_user_message(message)
     channel.event.wait(seconds_left(deadline))
     return bool(channel.event_ready)
+
+
+def bound(channel: Any) -> None:
+    """Paramiko takes whatever comes, also what exceeds the window that it has granted."""
+    from paramiko import SSHException
+    from paramiko.buffered_pipe import BufferedPipe
+
+    class Bounded(BufferedPipe):  # type: ignore[type-arg]
+        def feed(self, data: bytes) -> None:
+            if len(self) + len(data) > 2 * window:
+                raise SSHException("more data than its window allows")  # it ends the connection
+            super().feed(data)
+
+    window, before = channel.in_window_size, channel.in_buffer
+    channel.in_buffer = Bounded()
+    if len(before):
+        channel.in_buffer.feed(before.empty())
 
 
 class _Tail:

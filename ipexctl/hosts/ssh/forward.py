@@ -6,6 +6,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from ipexctl.hosts.ssh.channel import bound
+
 if TYPE_CHECKING:
     import paramiko
 
@@ -14,6 +16,7 @@ def forward(transport: paramiko.Transport, target: tuple[str, int], timeout: flo
     """A channel that several threads may write to and close. Raises what Paramiko does."""
     channel = transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
     channel.transport = InOrder(transport)  # type: ignore[assignment]
+    bound(channel)
     return channel
 
 

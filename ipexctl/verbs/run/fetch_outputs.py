@@ -23,6 +23,8 @@ from ipexctl.local.atomic_file import sync_disk
 from ipexctl.verbs.run.run_folder import safe
 
 PIECE = 64 << 20  # bytes of one request
+ENTRY = 4096  # bytes that a file and each of its folders take beside its content
+LONGEST_PATH, DEEPEST = 1024, 64
 Note = Callable[[str], None]
 
 
@@ -129,17 +131,19 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note, budget: Budget) ->
             continue
         if path.partition("/")[0].casefold() in others:
             why = "what comes from another host goes there"
-            refused.append(f"{agent.host.name}: {path} was not taken ({why})")
+            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
             continue
-        if not budget.take(size):
+        if not budget.take(size + ENTRY * (1 + path.count("/"))):
             most = f"--fetch-limit {wish.limit >> 30}"
-            refused.append(f"{agent.host.name}: {path} and what follows stay there ({most} GB)")
+            refused.append(
+                f"{agent.host.name}: {path[:200]} and what follows stay there ({most} GB)"
+            )
             break
         try:
             _read(agent, {**asked, "path": path}, size, below / path)
             count, total = count + 1, total + size
         except OSError as e:
-            refused.append(f"{agent.host.name}: {path} was not taken ({e.strerror or e})")
+            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({e.strerror or e})")
         except IpexctlError as e:
             return Brought(count, total, tuple(refused), True, e.what)
     if done.get("more") is True:
@@ -159,6 +163,8 @@ def other_folders(wish: Wish) -> frozenset[str]:
 def is_inside(path: str) -> bool:
     """A relative path of plain names, as it can be written below a folder."""
     parts = path.split("/")
+    if len(path) > LONGEST_PATH or len(parts) > DEEPEST:
+        return False
     return path.isprintable() and not any(part in ("", ".", "..") for part in parts)
 
 

@@ -28,6 +28,7 @@ class Daemons:
     soon: Callable[[float], None]  # so many seconds are left to the ranks
     code: int | None = None  # of mpirun, when it has ended
     tail: list[str] = field(default_factory=list)  # its last words
+    _over: set[int | None] = field(default_factory=set)  # those that have ended, None: mpirun
     _of_host: dict[str, Lines] = field(default_factory=dict)
     _started: dict[int, str] = field(default_factory=dict)  # key -> host of that daemon
     _by_ssh: dict[int, str] = field(default_factory=dict)  # the same, of those started by ssh
@@ -67,13 +68,15 @@ class Daemons:
             self.tell(self._started[key], {"kill": f"daemon{key}"})
 
     def exited(self, name: str, event: run_events.Exited) -> None:
+        if not self._is_of(name, event.launch) or event.launch in self._over:
+            return
+        self._over.add(event.launch)
         if event.error:
             self.tail.append(f"{name}: {event.error}")
         if event.launch is None:
-            if name == self._node0:
-                self.code = event.code
-                self._ended("mpirun", event.code, MPIRUN_GRACE)
-        elif self._started.get(event.launch) == name:
+            self.code = event.code
+            self._ended("mpirun", event.code, MPIRUN_GRACE)
+        elif event.launch in self._started:
             if not self.links[name].ranks <= self.state.ends.keys():
                 has_mpi = bool(self.state.plan.mpi)
                 who = f"MPI's daemon on {name}" if has_mpi else f"what started {name}'s ranks"
@@ -81,12 +84,18 @@ class Daemons:
                 asked = event.asked or with_mpirun
                 self._ended(who, event.code, DAEMON_GRACE, asked=asked)
             self.tell(self._node0, {"exited": event.launch, "code": event.code})
-        elif name == self._node0 and event.launch in self._by_ssh:
+        else:
             host = self._by_ssh[event.launch]
             if not self.links[host].ranks <= self.state.ends.keys():
                 asked = self.code is not None
                 self._ended(f"{name}'s ssh to {host}", event.code, DAEMON_GRACE, asked=asked)
             self.tell(name, {"exited": event.launch, "code": event.code})
+
+    def _is_of(self, name: str, launch: int | None) -> bool:
+        """Did that host start this daemon, or mpirun?"""
+        if launch is None or launch in self._by_ssh:
+            return name == self._node0
+        return self._started.get(launch) == name
 
     def said(self, name: str, data: bytes) -> None:
         lines = self._of_host.setdefault(name, Lines()).feed(data)

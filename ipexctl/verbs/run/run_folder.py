@@ -6,6 +6,7 @@ and it is said what is missing: the files on the hosts are whole in any case.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.run.outcome import Kept
+from ipexctl.local.ownership import untrusted_here
 
 FOLDER = Path(".ipexctl")
 
@@ -109,7 +111,10 @@ def safe(host: str) -> str:
 
 
 def _private(folder: Path) -> None:
+    """It is ours, and no link: what ranks print may be secret."""
     folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or (why := untrusted_here(folder)):
+        raise PermissionError(errno.EPERM, "it is a link" if folder.is_symlink() else why)
 
 
 def _write(path: Path, text: str) -> None:

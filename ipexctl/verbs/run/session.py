@@ -158,6 +158,8 @@ class Session:
         try:
             for frame in link.agent.frames():
                 link.heard = time.monotonic()
+                if link.lost:
+                    return
                 if frame.header["id"] == link.number:
                     event = run_events.read(name, link.ranks, frame.header, frame.body)
                     self.inbox.put((name, event))
@@ -167,6 +169,8 @@ class Session:
             last = RunFailed(f"it sent what no host of ours sends: {e}")
         except IpexctlError as e:
             last = e
+        except Exception as e:  # whatever it sends, it is this host that is lost
+            last = RunFailed(f"it sent what no host of ours sends: {type(e).__name__}")
         self.inbox.put((name, last))
 
     def _tell(self, name: str, order: Mapping[str, object]) -> None:
