@@ -120,7 +120,7 @@ class Uv:
         return self._run(text, out, (*self.indexes.arguments(), *options), self._environ)
 
     def _run(self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str]) -> str:
-        # not below /tmp: uv reads a pyproject.toml and a uv.toml in the folders above, whose-ever
+        # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
         above.mkdir(0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
