@@ -254,7 +254,7 @@ EVENT = encode({"id": 1, "event": "alive"})
         (hello(b"\0\0"), b"\0", "not readable"),
         (hello(GOOD_HELLO), EVENT, "has not finished its answer"),
         (hello(GOOD_HELLO), EVENT * 999, "has not finished its answer|more than 256 MiB"),
-        (hello(GOOD_HELLO), struct.pack(">II", 9, 60 << 20), "has not finished its answer"),
+        (hello(GOOD_HELLO), struct.pack(">II", 9, 7 << 20), "has not finished its answer"),
     ],
 )
 def test_a_host_that_talks_for_ever_comes_to_an_end(say, more, words):
