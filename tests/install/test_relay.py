@@ -295,9 +295,9 @@ def test_connections_that_ask_for_nothing_keep_nobody_from_a_file(port: int) -> 
         for _ in range(3):
             assert get(port, f"/{TOKEN}/{SHA}") == (200, CONTENTS[0])
         assert wires[0].recv(1) == b""  # closed; the next one had its place
-        wires[1].settimeout(0.1)
+        wires[3].settimeout(0.1)  # at most one for each who asked
         with pytest.raises(TimeoutError):
-            wires[1].recv(1)
+            wires[3].recv(1)
     finally:
         for wire in wires:
             wire.close()
