@@ -79,12 +79,13 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     Raises InputError for those of a project that are not accepted, and for files that others can
     write: ssh itself refuses such an ssh_config, if it is the user's own.
     """
+    from ipexctl.hosts.target import ROOT
     from ipexctl.local.accepted_settings import refusal, withheld
     from ipexctl.local.ownership import untrusted_reason
     from ipexctl.local.settings import load
 
     settings = load()
-    defaults = {"hostfile": False, "ssh_config": None, "root": "~/.ipexctl"}
+    defaults = {"hostfile": False, "ssh_config": None, "root": ROOT}
     wanted = {
         key for key, s in settings.items()
         if key in defaults and (given[key] == defaults[key] or str(given[key]) == s.value)

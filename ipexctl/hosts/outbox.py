@@ -1,4 +1,4 @@
-"""What is sent to a host that may read nothing: a thread writes it, and nobody else waits."""
+"""What is sent to a host that may read nothing: only a thread of its own waits for the host."""
 
 from __future__ import annotations
 

@@ -31,15 +31,32 @@ class Proposal:
     project: str  # that file
     settings: tuple[Setting, ...]
     digest: str
+    trouble: str = ""
 
 
 def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
     """None where nothing of it counts: options and the environment go before a project.
 
-    `digest` is "" if a file cannot be read completely: nobody can accept that.
+    With `trouble` (a file cannot be read completely) it cannot be accepted.
     """
     found = tuple(s for key in KEYS if (s := settings.get(key)) and s.project)
-    return Proposal(found[0].project, found, _digest(found)) if found else None
+    if not found:
+        return None
+    rows: list[list[str]] = []
+    for setting in found:
+        try:
+            rows.append(
+                [
+                    setting.key,
+                    setting.value,
+                    _content(setting.value) if setting.key in PATHS else "",
+                ]
+            )
+        except OSError as e:
+            trouble = f"{setting.origin}: {setting.value}: {e.strerror or e}"
+            return Proposal(found[0].project, found, "", trouble)
+        rows.append([setting.key, setting.value, content])
+    return Proposal(found[0].project, found, hashlib.sha256(json.dumps(rows).encode()).hexdigest())
 
 
 def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
@@ -49,18 +66,13 @@ def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
 
 
 def is_accepted(proposed: Proposal) -> bool:
-    return bool(proposed.digest) and _load().get(proposed.project) == proposed.digest
+    return not proposed.trouble and _load().get(proposed.project) == proposed.digest
 
 
 def accept(proposed: Proposal) -> None:
     """Raises InputError if one of its files cannot be read, or is too large to be looked at."""
-    for setting in proposed.settings:
-        if setting.key in PATHS:
-            try:
-                _content(setting.value)
-            except OSError as e:
-                why = e.strerror or str(e)
-                raise InputError(f"{setting.origin}: {setting.value}: {why}") from None
+    if proposed.trouble:
+        raise InputError(proposed.trouble)
     everything = _load()
     everything.pop(proposed.project, None)
     everything[proposed.project] = proposed.digest  # the newest stands last
@@ -76,14 +88,6 @@ def refusal(settings: tuple[Setting, ...]) -> InputError:
         why="they decide which hosts receive your code, and which programs ssh runs here",
         hint="ipexctl config --accept   # after a look at them; or use -f, -F and --root",
     )
-
-
-def _digest(settings: tuple[Setting, ...]) -> str:
-    try:
-        rows = [[s.key, s.value, _content(s.value) if s.key in PATHS else ""] for s in settings]
-    except OSError:
-        return ""
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def _content(path: str) -> str:

@@ -128,7 +128,7 @@ def test_what_is_left_out_is_the_same(line, paths):
         assert ours.check_file(path).include == plain.check_file(path).include, path
 
 
-# --- a work tree of somebody else ----------------------------------------------------------------
+# --- a work tree of another user -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given", [".git", "."])

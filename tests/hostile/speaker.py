@@ -64,7 +64,7 @@ class Silent:
 
 
 class Stuck(Silent):
-    """A terminal in which somebody has pressed Ctrl-S."""
+    """A terminal that Ctrl-S has stopped."""
 
     def lines(self, host, rank, texts):
         time.sleep(3600)

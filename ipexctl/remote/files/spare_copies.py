@@ -1,8 +1,8 @@
 """Copies of folders for the runs to come: the next run takes one, and changes what has changed.
 
-Making thousands of files takes long on some disks, and a run waits for it; while ranks compute,
-nobody does. No process of a run ever sees a spare copy before it is that run's own. They are not
-synced to the disk, so those of an earlier boot are not used.
+Making thousands of files takes long on some disks. A run would wait for it at its start, but not
+while its ranks compute. No process of a run ever sees a spare copy before it is that run's own.
+They are not synced to the disk, so those of an earlier boot are not used.
 """
 
 import ctypes

@@ -25,6 +25,7 @@ from ipexctl.verbs.run.run_folder import safe
 PIECE = 64 << 20  # bytes of one request
 ENTRY = 4096  # bytes that a file and each of its folders take beside its content
 LONGEST_PATH, DEEPEST = 1024, 64
+FETCH_LIMIT = 100 << 30  # bytes, from all hosts together
 Note = Callable[[str], None]
 
 
@@ -36,7 +37,7 @@ class Wish:
     run_id: str
     roots: Mapping[str, str]
     first: str  # rank 0's host
-    limit: int = 100 << 30  # bytes, from all hosts together
+    limit: int = FETCH_LIMIT
 
 
 class Budget:

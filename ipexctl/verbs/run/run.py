@@ -74,7 +74,7 @@ class RunOptions:
     shown: Wanted = Wanted()
     fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
     outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
-    fetch_limit: int = 100 << 30  # bytes of both
+    fetch_limit: int = fetch_outputs.FETCH_LIMIT  # of both
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
     force: bool = False  # start in spite of what the preflight sees
