@@ -45,18 +45,13 @@ def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
     rows: list[list[str]] = []
     for setting in found:
         try:
-            rows.append(
-                [
-                    setting.key,
-                    setting.value,
-                    _content(setting.value) if setting.key in PATHS else "",
-                ]
-            )
+            content = _content(setting.value) if setting.key in PATHS else ""
         except OSError as e:
             trouble = f"{setting.origin}: {setting.value}: {e.strerror or e}"
             return Proposal(found[0].project, found, "", trouble)
         rows.append([setting.key, setting.value, content])
-    return Proposal(found[0].project, found, hashlib.sha256(json.dumps(rows).encode()).hexdigest())
+    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    return Proposal(found[0].project, found, digest)
 
 
 def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
