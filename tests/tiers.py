@@ -21,6 +21,7 @@ TIERS = {
     "local": "tests that start processes here",
     "pure": "pure tests",
 }
+LONGEST = "tests/run_lab/test_mpi_lab.py"  # makes the homes that other files wait for
 INSTALLS = frozenset({"shop", "builder", "world", "here"})
 STARTS = frozenset({"agent", "sshd", "site", "port", "server"})
 STARTERS = {"subprocess", "LocalTransport", "PipeChannel"}  # names in the test's module
@@ -44,7 +45,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: list(TIERS).index(tier_of(item)))
+    waits = {item.path for item in items if "installed" in getattr(item, "fixturenames", ())}
+
+    def order(item: pytest.Item) -> tuple[bool, int, bool]:
+        later = not item.nodeid.startswith(LONGEST)
+        return later, list(TIERS).index(tier_of(item)), item.path in waits
+
+    items.sort(key=order)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 from ipexctl.core.model import Host
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
-from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain
+from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
 from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 
@@ -100,13 +100,7 @@ class OpenSshTransport:
     def _argv(
         self, host: Host, left: float, *words: str, via: Hops | None = None
     ) -> tuple[str, ...]:
-        argv = [self._program, *words]
-        if self._file:
-            argv += ["-F", str(self._file)]
-        if host.user:
-            argv += ["-l", host.user]
-        if host.port:
-            argv += ["-p", str(host.port)]
+        argv = [self._program, *words, *ssh_options(host, self._file)]
         timeout = max(1, math.floor(left) - 1)  # so that ssh still tells why
         answer = self._answer(host)
         options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(answer)]

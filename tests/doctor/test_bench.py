@@ -244,7 +244,7 @@ def test_a_healthy_lab_has_no_failure_and_no_warning_at_std(lab3):
     assert {h["status"] for h in document["measured"]["hosts"]} == {"no-torch"}
 
 
-@pytest.mark.lab
+@pytest.mark.soak
 def test_with_the_real_torch_all_hosts_have_numbers(installed_lab):
     document = told(installed_lab, "--level", "std")
     for host in document["measured"]["hosts"]:

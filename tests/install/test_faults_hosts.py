@@ -93,6 +93,7 @@ def test_a_disk_that_fills_while_it_is_built_on_keeps_nothing_half_and_a_rerun_c
     assert install(shop, lab).states == ["changed"]
 
 
+@pytest.mark.soak
 def test_a_disk_that_is_full_already_is_told_as_such(shop: Shop, make_lab: MakeLab) -> None:
     stock(shop)
     lab = make_lab(LabSpec(name="full", hosts=(HostSpec(disk=400 << 20),)))
@@ -127,6 +128,7 @@ def test_what_does_not_fit_unpacked_is_told_before_it_is_sent(
     assert outcome.document["bytes_sent"] == 0
 
 
+@pytest.mark.soak
 def test_a_wheel_damaged_in_this_machines_store_is_fetched_anew(
     shop: Shop, make_lab: MakeLab
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_wheel_damaged_in_this_machines_store_is_fetched_anew(
     assert hashlib.sha256(path.read_bytes()).hexdigest() == package.sha256
 
 
+@pytest.mark.soak
 def test_two_installs_of_different_environments_at_once_both_complete(
     shop: Shop, make_lab: MakeLab
 ) -> None:

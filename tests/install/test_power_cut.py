@@ -9,7 +9,10 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
+import uuid
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.ssh.known_hosts import Standing, Verdict
+from ipexctl.core.ssh.known_hosts import Standing, Verdict, entry_line
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.hosts.ssh.host_keys import HostKey, remember
-from tests.install.conftest import Shop, finish, make_wheel
+from ipexctl.remote import durable
+from tests.install.conftest import Outcome, Shop, finish, make_wheel
 
 SIZE = 96 << 20
 HOLE = 1 << 16
@@ -37,12 +41,12 @@ class Disk:
     at: Path
 
     @classmethod
-    def made(cls, folder: Path, number: int = 0) -> Disk:
+    def made(cls, folder: Path, number: int = 0, size: int = SIZE) -> Disk:
         """A file of its own: the kernel may still hold the one before."""
         disk = cls(folder / f"disk{number}.img", folder / "disk")
         disk.at.mkdir(exist_ok=True)
         with disk.image.open("wb") as file:
-            file.truncate(SIZE)
+            file.truncate(size)
         now = "lazy_itable_init=0,lazy_journal_init=0"
         subprocess.run(["mkfs.ext4", "-q", "-E", now, disk.image], check=True)
         return disk
@@ -61,11 +65,11 @@ class Disk:
         while data != again:
             data, again = again, self.image.read_bytes()
         with to.open("wb") as file:
-            for at in range(0, SIZE, HOLE):
+            for at in range(0, len(data), HOLE):
                 if (piece := data[at : at + HOLE]).strip(b"\0"):
                     file.seek(at)
                     file.write(piece)
-            file.truncate(SIZE)
+            file.truncate(len(data))
         return to
 
 
@@ -84,6 +88,21 @@ class DiskShop(Shop):
         files = {f"many/f{i}.py": random.Random(i).randbytes(2000) for i in range(FILES)}
         make_wheel(self.wheels, "many", "1.0", files)
         self.torch("2.13.0+cpu", "many==1.0")
+
+    def rebooted(self, *words: str, **environ: str) -> Outcome:
+        """The command on a host that has booted since: what was good only until then is not."""
+        boot = self.folder / "boot_id"
+        boot.write_text(f"{uuid.uuid4()}\n")
+        script = f'mount --bind {boot} {durable.BOOT} && exec "$@"'
+        before = ("unshare", "-m", "sh", "-c", script, "sh")
+        return self.ipexctl(*words, before=before, **environ)
+
+    def repaired(self) -> Outcome:
+        """After the doctor has looked at what there is."""
+        told = self.rebooted("doctor", "--root", str(self.root), "--json")
+        assert told.code in (0, 1), told
+        assert [host["name"] for host in told.document["hosts"]] == ["localhost"]
+        return self.rebooted(*self._install(()))
 
     def damaged(self) -> list[str]:
         """Files of environments with a mark that are not what their wheels had."""
@@ -145,7 +164,7 @@ def test_after_a_power_cut_at_any_moment_install_completes_what_is_there(shop: D
     for image in images:
         with shop.disk.mounted(image):
             assert shop.damaged() == [], image
-            assert shop.install().code == 0, image
+            assert shop.repaired().code == 0, image
             assert (shop.root / shop.current / ".ipexctl-ok").exists()
             assert shop.damaged() == [], image
         image.unlink()
@@ -174,7 +193,7 @@ def test_after_a_power_cut_at_any_moment_a_data_set_is_complete_or_pushed_again(
     for round_, image in images:
         with shop.disk.mounted(image):
             assert not damaged_data(shop, sent[round_]), image
-            done = shop.ipexctl(*pushing(shop, sent[round_])[3:])
+            done = shop.rebooted(*pushing(shop, sent[round_])[3:])
             assert done.code == 0, (image, done.err)
             assert (shop.root / "data" / "made" / "current").is_symlink()
             assert not damaged_data(shop, sent[round_]), image
@@ -196,14 +215,129 @@ def damaged_data(shop: DiskShop, sent: Path) -> list[str]:
     return [str(p) for p, own in there.items() if (kept / p).read_bytes() != own.read_bytes()]
 
 
-def test_a_key_that_trust_has_saved_is_on_the_disk(shop: DiskShop) -> None:
+READS = """
+import hashlib, os, sys
+found = hashlib.sha256()
+for folder, names, files in os.walk("."):
+    names.sort()
+    for name in sorted(files):
+        if name.endswith(".txt"):
+            found.update(open(os.path.join(folder, name), "rb").read())
+sys.exit(found.hexdigest() != sys.argv[1])
+"""
+
+
+@pytest.mark.soak
+def test_after_a_power_cut_at_any_moment_a_run_has_the_files_that_it_was_sent(
+    shop: DiskShop,
+) -> None:
+    moments, images = random.Random(SEED), []
+    work = shop.folder / "code"
+    work.mkdir()
+    (work / "reads.py").write_text(READS)
+    torch = site_packages(shop.folder / "env") / "torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("")
+    for round_ in range(10):
+        shop.disk = Disk.made(shop.folder, round_ + 1)
+        with shop.disk.mounted():
+            for again in range(2):  # the second takes the spare copy of the first
+                running = start_run(shop, work, change(work, f"{round_} {again}"))
+                for number in range(5):
+                    time.sleep(moments.uniform(0, 0.25))
+                    image = shop.folder / f"{round_}-{again}-{number}.img"
+                    images.append(shop.disk.copied(image))
+                assert finish(running).code == 0
+    assert len(images) == 100
+    digest = change(work, "last")
+    for image in images:
+        with shop.disk.mounted(image):
+            told = shop.rebooted("doctor", "--root", str(shop.root), "--json")
+            assert told.code in (0, 1), told
+            for _ in range(2):
+                words = running_words(shop, work, digest)
+                done = shop.rebooted(*words, VIRTUAL_ENV=str(shop.folder / "env"))
+                assert done.code == 0, (image, done.err)
+        image.unlink()
+
+
+def site_packages(env: Path) -> Path:
+    venv.create(env, symlinks=True)
+    return next((env / "lib").glob("python3*")) / "site-packages"
+
+
+def change(work: Path, seed: str) -> str:
+    """Half of the files are other ones than before. What the script will find."""
+    found, new = hashlib.sha256(), random.Random(seed)
+    for i in range(FILES):
+        path = work / f"part{i % 7}" / f"f{i:03}.txt"
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or i % 2:
+            path.write_bytes(new.randbytes(1000 if i % 60 else 300_000))
+    for path in sorted(work.glob("part*/*.txt")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def running_words(shop: DiskShop, work: Path, digest: str) -> list[str]:
+    return ["run", "--force", "-n", "2", "--root", str(shop.root), str(work / "reads.py"), digest]
+
+
+def start_run(shop: DiskShop, work: Path, digest: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ipexctl", *running_words(shop, work, digest)],
+        env={**shop.environ(), "VIRTUAL_ENV": str(shop.folder / "env")},
+        cwd=shop.work, stdin=subprocess.DEVNULL, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.mark.soak
+def test_after_a_power_cut_at_any_moment_every_key_is_known_or_can_be_added(
+    shop: DiskShop,
+) -> None:
+    moments, images, saved = random.Random(SEED), [], [0]
+    keys = [a_key(number) for number in range(100)]
+
+    def save() -> None:
+        for number, key in enumerate(keys):
+            remember(key, path)
+            saved[0] = number + 1
+            time.sleep(0.03)  # so that there are moments to choose from
+
+    shop.disk = Disk.made(shop.folder, 1, 8 << 20)  # soon copied
+    with shop.disk.mounted():
+        path = shop.root / "state" / "known_hosts"
+        saving = threading.Thread(target=save)
+        saving.start()
+        while saving.is_alive():
+            time.sleep(moments.uniform(0, 0.05))
+            images.append((saved[0], shop.disk.copied(shop.folder / f"key{len(images)}.img")))
+    assert len(images) > 5
+    for count, image in images:
+        with shop.disk.mounted(image):
+            there = path.read_bytes().split(b"\n") if path.exists() else []
+            assert {entry_of(key) for key in keys[:count]} <= set(there), image
+            for key in keys[count:]:
+                remember(key, path)
+            assert {entry_of(key) for key in keys} <= set(path.read_bytes().split(b"\n"))
+        image.unlink()
+
+
+def a_key(number: int) -> HostKey:
     answer = Answer("n1", "10.0.0.1", "me")
-    verdict = Verdict(Standing.UNKNOWN)
+    blob = number.to_bytes(4, "big") * 20
+    return HostKey(answer, (f"n{number}",), "ssh-ed25519", blob, Verdict(Standing.UNKNOWN))
+
+
+def entry_of(key: HostKey) -> bytes:
+    return entry_line(key.names[0], key.key_type, key.blob).rstrip("\n").encode()
+
+
+def test_a_key_that_trust_has_saved_is_on_the_disk(shop: DiskShop) -> None:
     with shop.disk.mounted():
         for number in range(3):
-            blob = number.to_bytes(4, "big") * 20
-            key = HostKey(answer, (f"n{number}",), "ssh-ed25519", blob, verdict)
-            remember(key, shop.root / "state" / "known_hosts")
+            remember(a_key(number), shop.root / "state" / "known_hosts")
         image = shop.disk.copied(shop.folder / "cut.img")
     with shop.disk.mounted(image):
         lines = (shop.root / "state" / "known_hosts").read_text().splitlines()

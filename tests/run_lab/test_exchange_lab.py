@@ -83,6 +83,7 @@ def test_groups_without_a_connection_between_them_are_named(talk):
     )  # fmt: skip
 
 
+@pytest.mark.soak
 def test_the_warning_comes_while_the_run_goes_on_but_not_for_a_sweep(talk):
     _, _, notes = talk("1", "1", "1", "20")
     found = [re.sub(r"after \d+ printed", "after 16 printed", n) for n in notes if "WARNING" in n]

@@ -65,6 +65,7 @@ def test_stand_ins_are_sent_and_built_there(
     assert [over_ssh.current(lab, host, "~/sent") for host in lab.hosts] == ["whole"] * 3
 
 
+@pytest.mark.soak
 def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
     run, _ = fleet.runner(tmp_path).train("-n", "3", str(EXAMPLE), "--epochs", "2")
     seen = [losses(run.lines(rank)) for rank in range(3)]

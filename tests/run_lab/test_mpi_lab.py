@@ -74,6 +74,12 @@ def fleet(
             shutil.rmtree(fleet.home(host) / left, ignore_errors=True)
 
 
+# a table of faults for each MPI: Open MPI's in `make test`, MPICH's in `make soak`
+of_each_mpi = pytest.mark.parametrize(
+    "fleet", ["openmpi", pytest.param("mpich", marks=pytest.mark.soak)], indirect=True
+)
+
+
 @pytest.fixture(scope="module")
 def without(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """Hosts whose environment has no MPI, and no torch either: scripts here import none."""
@@ -108,6 +114,7 @@ def test_a_rank_that_fails_gives_its_code_under_every_mpi(fleet, tmp_path):
     assert runner.left(run.run_id) == {}
 
 
+@of_each_mpi
 def test_kill_9_of_mpirun_or_of_ipexctl_leaves_nothing_and_no_files_in_tmp(fleet, tmp_path):
     runner = fleet.runner(tmp_path)
     look = ["/bin/sh", "-c", "ls -d /tmp/*prte* /tmp/ompi* /tmp/ipexctl-* 2>/dev/null"]
@@ -170,6 +177,7 @@ def listen_within(runner: Runner, library: str) -> None:
             assert ["gloo", str(master)] in told
 
 
+@of_each_mpi
 def test_ports_of_each_mpi_lie_in_the_range_and_torch_has_its_own(fleet, tmp_path):
     library = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40"}[fleet.name]
     listen_within(fleet.runner(tmp_path), library)
@@ -192,6 +200,7 @@ else:
 """
 
 
+@of_each_mpi
 def test_a_small_range_of_ports_serves_run_after_run(fleet, tmp_path):
     """Ports of a run that has just ended still wait for late packets."""
     runner = fleet.runner(tmp_path)
@@ -257,6 +266,7 @@ def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
     assert f"from {runner.lab.hosts['node01'].address}" in sshd
 
 
+@of_each_mpi
 def test_launcher_ssh_without_keys_says_what_ssh_said(fleet, tmp_path):
     runner = fleet.runner(tmp_path)
     done = runner.plain("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
@@ -265,6 +275,7 @@ def test_launcher_ssh_without_keys_says_what_ssh_said(fleet, tmp_path):
     assert re.search(r"ssh: Could not resolve hostname node0[23]", done.stderr), done.stderr
 
 
+@of_each_mpi
 def test_a_rank_that_mpirun_ends_as_ssh_failed_is_not_the_cause(fleet, tmp_path):
     """By the time ssh fails rank 0 is up, under some MPIs, and is killed for it."""
     runner, ssh = fleet.runner(tmp_path), fleet.home("node01") / ".ssh"

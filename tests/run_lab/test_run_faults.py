@@ -43,7 +43,9 @@ def test_a_child_that_hides_ends_with_its_rank(runner):
     assert hidden(runner) == []
 
 
-@pytest.mark.parametrize("victim", ["[r]ank.py$", "[p]ython3 -ISc"])
+@pytest.mark.parametrize(
+    "victim", ["[r]ank.py$", pytest.param("[p]ython3 -ISc", marks=pytest.mark.soak)]
+)
 def test_a_child_that_hides_is_found_when_its_wrapper_or_agent_is_killed(runner, victim):
     run = runner.start("-n", "3", str(runner.script(HIDES + SLEEP)))
     up(run, 3)
@@ -133,7 +135,10 @@ def test_values_of_env_are_seen_by_the_ranks_and_by_nobody_else(runner):
 # --- hosts and the way to them -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("host", "kind"), [("node01", "unplug"), ("node02", "freeze")])
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [("node01", "unplug"), pytest.param("node02", "freeze", marks=pytest.mark.soak)],
+)
 def test_a_host_that_falls_silent_is_the_cause(runner, host, kind):
     script = str(runner.script(SLEEP))
     run = runner.start("--host-timeout", "2", "-n", "3", "-ppn", "1", script)
@@ -194,6 +199,7 @@ def test_a_reader_that_leaves_ends_the_run(runner):
     assert "processes left on the hosts: 0" in said
 
 
+@pytest.mark.soak
 def test_output_faster_than_its_reader_waits_on_the_hosts(runner):
     """200 MB against a reader that is asleep at first: the controller stays small."""
     script = runner.script(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 # all ranks of a run hold connections to its rank 0, and hear from it what it was called
 TALKS = """
 import os, socket, sys, time
@@ -51,6 +53,7 @@ def start(runner, name: str):
     return run
 
 
+@pytest.mark.soak
 def test_of_runs_side_by_side_one_that_is_stopped_or_killed_leaves_the_others_alone(runner):
     stays, stopped = start(runner, "a"), start(runner, "b")
     stopped.process.send_signal(signal.SIGINT)

@@ -329,8 +329,17 @@ def test_a_host_behind_a_forwarded_port_is_not_called_closed(matrix):
 # --- what hosts say is only text -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
-@pytest.mark.parametrize("form", [[], ["-v"], ["--json"]])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("paramiko", []),
+        ("paramiko", ["--json"]),
+        pytest.param("paramiko", ["-v"], marks=pytest.mark.soak),
+        pytest.param("openssh", [], marks=pytest.mark.soak),
+        ("openssh", ["-v"]),
+        pytest.param("openssh", ["--json"], marks=pytest.mark.soak),
+    ],
+)
 def test_what_hosts_say_reaches_the_terminal_as_text(matrix, kind, form):
     name = "[bold red]n\\x1b[31m\\a[/]"
     script = f'import socket; socket.sethostname(b"{name}")'

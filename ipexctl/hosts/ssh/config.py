@@ -111,13 +111,7 @@ class SshConfig:
             return dict(zip(hosts, pool.map(self._ask, hosts), strict=True))
 
     def _ask(self, host: Host) -> Answer:
-        argv = [str(self._ssh), "-G", "-T"]
-        if self._file:
-            argv += ["-F", str(self._file)]
-        if host.user:
-            argv += ["-l", host.user]
-        if host.port:
-            argv += ["-p", str(host.port)]
+        argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
         try:
             done = subprocess.run(
                 [*argv, "--", host.name],
@@ -185,6 +179,16 @@ def _texts(paths: Iterable[str]) -> list[str]:
 
 
 # --- jump hosts ----------------------------------------------------------------------------------
+
+
+def ssh_options(host: Host, config_file: Path | None) -> list[str]:
+    """What a hostfile and -F say, in ssh's words."""
+    argv = ["-F", str(config_file)] if config_file else []
+    if host.user:
+        argv += ["-l", host.user]
+    if host.port:
+        argv += ["-p", str(host.port)]
+    return argv
 
 
 def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
