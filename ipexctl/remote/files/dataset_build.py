@@ -12,7 +12,7 @@ import shutil
 import stat
 import time
 
-from ipexctl.remote import durable
+from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import dataset_versions, synced_folders
 from ipexctl.remote.install import blobs
@@ -48,7 +48,7 @@ class Part:
     def __init__(self, root, top, key, tree):
         self.root, self.top, self.key, self.tree = root, top, key, tree
         self.version = key[:SHORT]
-        self.path = blobs.folder(top, "." + self.version)
+        self.path = root_folder.subfolder(top, "." + self.version)
         self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         self.use = None  # type: int | None  # the lock of the version that is mended
         self.unchanged = set()  # type: set[int]  # of that one, the files that need no look
@@ -72,7 +72,7 @@ class Part:
                 return False
         if self.use is not None:
             place = os.path.join(self.top, self.version)
-        self.files = os.fsencode(blobs.folder(place, "files"))
+        self.files = os.fsencode(root_folder.subfolder(place, "files"))
         if self.use is not None:
             known = dataset_versions.read_tree(self.top, self.version)
             self.unchanged = dataset_versions.unchanged(call, self.files, known)
@@ -101,11 +101,11 @@ class Part:
             wrong = [i for i in range(len(self.tree["files"])) if not self.is_right(call, i)]
             absent = [i for i in wrong if not self.placed(call, i)]
         except OSError as e:
-            raise blobs.write_failure(e, self.root, 0) from None
+            raise root_folder.write_failure(e, self.root, 0) from None
         if self.bad is None:
             self.bad = len(wrong)
         wanted = {self.tree["files"][i][1]: self.tree["files"][i][2] for i in absent}
-        blobs.need_space(self.root, sum(wanted.values()), len(absent))
+        root_folder.need_space(self.root, sum(wanted.values()), len(absent))
         return absent
 
     def is_right(self, call, i):
@@ -192,7 +192,7 @@ class Part:
                 pass
         except OSError as e:
             size = sum(size for _, size in expected)
-            raise blobs.write_failure(e, self.root, size) from None
+            raise root_folder.write_failure(e, self.root, size) from None
 
     def finish(self, call, hub):
         absent = [i for i in range(len(self.tree["files"])) if not self.there(i)]
@@ -209,7 +209,7 @@ class Part:
                 durable.rename(self.path, place)
             dataset_versions.set_current(self.top, self.version)
         except OSError as e:
-            raise blobs.write_failure(e, self.root, 0) from None
+            raise root_folder.write_failure(e, self.root, 0) from None
         for _, sha, size, _ in self.tree["files"]:
             if size > synced_folders.PACKED:
                 blobs.unlink(blobs.path_of(self.root, sha))  # its place is here now

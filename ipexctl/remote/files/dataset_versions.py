@@ -8,7 +8,7 @@ import shutil
 import stat
 import time
 
-from ipexctl.remote import durable
+from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import synced_folders
 from ipexctl.remote.install import blobs
@@ -20,7 +20,7 @@ ROOM = re.compile(r"\.?[0-9a-f]{16}\Z")
 def dataset_folder(root, name, make=True):
     if not isinstance(name, str) or not NAME.match(name):
         raise Failure("%r is not a name for data" % (name,), slug="input")
-    return blobs.folder(root, "data", name) if make else os.path.join(root, "data", name)
+    return root_folder.subfolder(root, "data", name) if make else os.path.join(root, "data", name)
 
 
 def dataset_names(root):

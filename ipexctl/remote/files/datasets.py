@@ -15,6 +15,7 @@ dataset_versions.py looks and removes, dataset_build.py makes and mends.
 
 import os
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import dataset_build, dataset_versions, synced_folders
 from ipexctl.remote.install import blobs
@@ -29,7 +30,7 @@ def op_make(call, h):
     -> what op_list says of it, when all is here, with {same, mended: files that were not as they
     had been pushed}; {lacks: true}; {missing: how many}, as in synced_folders.py
     """
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     top = dataset_versions.dataset_folder(root, h["name"])
     if dataset_versions.is_intact(call, top, h["key"][:SHORT]):
         return dataset_build.unchanged_summary(top, h["key"][:SHORT])
@@ -45,7 +46,7 @@ def op_make(call, h):
 
 def op_fill(call, h):
     """The same arguments, and {files: [[sha256, size], ...]}: small ones, whose bytes follow."""
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     tree = synced_folders.manifest(root, h["key"], b"")
     if tree is None:
         raise Failure("the list of files is gone", "", "run the same command again")
@@ -59,7 +60,7 @@ def op_fill(call, h):
 def op_drop(call, h):
     """The same arguments: it will not be filled. Who waits for it makes it."""
     part = dataset_build.parts.get(
-        (dataset_versions.dataset_folder(blobs.root_folder(h["root"]), h["name"]), h["key"])
+        (dataset_versions.dataset_folder(root_folder.checked(h["root"]), h["name"]), h["key"])
     )
     if part is not None:
         part.close()
@@ -71,14 +72,14 @@ def op_list(call, h):
     text = h["root"]
     if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
         return {"data": []}
-    root = blobs.root_folder(text)
+    root = root_folder.checked(text)
     tops = [os.path.join(root, "data", name) for name in dataset_versions.dataset_names(root)]
     return {"data": [dataset_versions.dataset_summary(top) for top in tops]}
 
 
 def op_use(call, h):
     """{root, names} -> {data: [...]}: what of it is here, held until this agent ends."""
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     found = []
     for name in h["names"]:
         top = dataset_versions.dataset_folder(root, name, make=False)
@@ -94,7 +95,7 @@ def op_remove(call, h):
 
     All of it or nothing.
     """
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     top = dataset_versions.dataset_folder(root, h["name"], make=False)
     nothing = {"removed": None, "used": 0, "pushed": 0}
     if not os.path.isdir(top):

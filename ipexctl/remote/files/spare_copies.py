@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 
-from ipexctl.remote import durable
+from ipexctl.remote import durable, root_folder
 from ipexctl.remote.install import blobs
 
 MOST = 256 << 20  # bytes of a folder of which one is kept
@@ -29,7 +29,7 @@ def make(root, key, fill):
     boot = durable.boot_id()
     if not boot:
         return
-    top = blobs.folder(root, "blobs", "spare", boot)
+    top = root_folder.subfolder(root, "blobs", "spare", boot)
     path = os.path.join(top, blobs.checked_sha(key))
     if not os.path.isdir(path):
         part = "%s.%d-%s" % (path, os.getpid(), os.urandom(4).hex())

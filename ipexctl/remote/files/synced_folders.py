@@ -15,7 +15,7 @@ import struct
 import time
 import zlib
 
-from ipexctl.remote import durable
+from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import spare_copies
 from ipexctl.remote.install import blobs
@@ -39,7 +39,7 @@ def op_make(call, h):
     Hosts with one home share the run's folder. Who comes first makes it, from here to the end of
     op_fill; the others wait. They all find the same mark.
     """
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     run = run_folder(h)
     if not claim_run(call, run):
         return place_of(run, h)
@@ -69,18 +69,18 @@ def op_fill(call, h):
 
     Each frame has {"files": n, "z": whether it is compressed} and the bytes of the next n files.
     """
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     run = run_folder(h)
     tree = manifest(root, h["key"], b"")
     if tree is None:
         raise Failure("the list of files is gone", "", "run the same command again")
     expected = blobs.wanted_blobs({"blobs": h["files"]})
-    blobs.need_space(root, 2 * sum(size for _, size in expected), len(tree["files"]))
+    root_folder.need_space(root, 2 * sum(size for _, size in expected), len(tree["files"]))
     try:
         if expected:
             add_pack(root, expected, contents(call, expected))
     except OSError as e:
-        raise blobs.write_failure(e, root, sum(size for _, size in expected)) from None
+        raise root_folder.write_failure(e, root, sum(size for _, size in expected)) from None
     return lay_out(root, run, tree, Packs(root), h)
 
 
@@ -94,7 +94,7 @@ def op_drop(call, h):
 
 def op_keep_spare(call, h):
     """{root, key} -> {}: a copy of the same for the next run, made while this one computes."""
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     tree = manifest(root, h["key"], b"")
     if tree is not None and sum(size for _, _, size, _ in tree["files"]) <= spare_copies.MOST:
         spare_copies.lowest_priority()
@@ -128,7 +128,7 @@ def op_find_script(call, h):
 
 def manifest(root, key, body):
     """What a folder consists of; None if this host has not been told."""
-    path = os.path.join(blobs.folder(root, "blobs", "trees"), blobs.checked_sha(key))
+    path = os.path.join(root_folder.subfolder(root, "blobs", "trees"), blobs.checked_sha(key))
     if body:
         data = zlib.decompress(body)
     else:
@@ -185,7 +185,7 @@ class Packs:
     """What small contents are here, in ROOT/blobs/packs."""
 
     def __init__(self, root):
-        self.folder = blobs.folder(root, "blobs", "packs")
+        self.folder = root_folder.subfolder(root, "blobs", "packs")
         self.where = {}  # sha256 -> (path, offset, size)
         self.files = {}  # path -> bytes
         for name in os.listdir(self.folder):
@@ -226,7 +226,7 @@ class Packs:
 
 
 def add_pack(root, expected, datas):
-    folder = blobs.folder(root, "blobs", "packs")
+    folder = root_folder.subfolder(root, "blobs", "packs")
     index = json.dumps(expected, separators=(",", ":")).encode("ascii")
     path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
     write_file(path, datas, HEAD.pack(MAGIC, len(index)) + index)
@@ -274,7 +274,7 @@ def write_file(path, datas, head=b"", sync=False):
 def run_folder(h):
     from ipexctl.remote.run import runs  # late: data sets are laid out without a run
 
-    return blobs.folder(blobs.root_folder(h["root"]), "runs", runs.run_id(h))
+    return root_folder.subfolder(root_folder.checked(h["root"]), "runs", runs.run_id(h))
 
 
 def claim_run(call, run):
@@ -291,7 +291,7 @@ def claim_run(call, run):
 
 def lay_out(root, run, tree, packs, h):
     size = sum(size for _, _, size, _ in tree["files"])
-    blobs.need_space(root, size, len(tree["files"]))
+    root_folder.need_space(root, size, len(tree["files"]))
     work = os.fsencode(os.path.join(run, "work"))
     part = work + b"." + os.urandom(8).hex().encode()
     try:
@@ -302,7 +302,7 @@ def lay_out(root, run, tree, packs, h):
         os.pwrite(claims[run], os.urandom(8).hex().encode(), 0)
         rename_into_place(part, work)
     except OSError as e:
-        raise blobs.write_failure(e, root, size) from None
+        raise root_folder.write_failure(e, root, size) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
     os.close(claims.pop(run))

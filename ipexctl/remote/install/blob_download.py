@@ -17,6 +17,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
 
@@ -56,14 +57,14 @@ def op_fetch(call, header):
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
     try; `fetched` is what came over the network. With `direct` no proxy is asked.
     """
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     wanted = [File(*raw) for raw in header["files"]]
     more, count = header.get("room") or (0, 0)
-    parts = blobs.folder(root, "blobs", "parts")
+    parts = root_folder.subfolder(root, "blobs", "parts")
     blobs.remove_dead_parts(parts)
     missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
     left = sum(f.size - part_size(parts, f) for f in missing)
-    blobs.need_space(root, left + more, len(missing) + count)
+    root_folder.need_space(root, left + more, len(missing) + count)
     work = Work(call, root, parts, header.get("direct") is True)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work.one, f) for f in missing]
@@ -91,7 +92,7 @@ def op_measure(call, header):
 
 def op_read(call, header):
     """{root, sha256, size, from} -> the bytes of a blob from there on, in frames."""
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     try:
         with open(blobs.path_of(root, header["sha256"]), "rb") as file:
             file.seek(int(header["from"]))
@@ -171,7 +172,7 @@ class Work:
                 )
             blobs.store_part(self.root, part, file.sha)
         except OSError as e:
-            raise blobs.write_failure(e, self.root, file.size) from None
+            raise root_folder.write_failure(e, self.root, file.size) from None
 
     def download(self, out, file):
         vain = 0
@@ -216,7 +217,7 @@ class Work:
                 return
         if expected is not None and came < expected:
             raise TransferError(
-                "the connection ended %s too early" % blobs.human_size(expected - came)
+                "the connection ended %s too early" % root_folder.human_size(expected - came)
             )
 
     def got(self, there, fetched=0):
@@ -243,7 +244,7 @@ def has_expected_hash(file, wanted):
 def download_failure(file, e, had):
     if isinstance(e, NoAnswer) and not had:
         return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, "fetch")
-    kept = "; %s of it are kept" % blobs.human_size(had) if had else ""
+    kept = "; %s of it are kept" % root_folder.human_size(had) if had else ""
     again = "run the same command again; or " + FROM_HERE
     what = "%s did not give %s" % (file.site, file.name)
     return Failure(what, str(e) + kept, HINTS.get(e.status, again), "fetch")

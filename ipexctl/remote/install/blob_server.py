@@ -12,6 +12,7 @@ import socket
 import socketserver
 import threading
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.facts import host_network
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
@@ -25,7 +26,7 @@ HANDOVER = 2.0  # seconds for that
 
 def op_open(call, header):
     """{root, blobs: [sha256, ...], token} -> {port}"""
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     token = header["token"]
     if not isinstance(token, str) or not TOKEN.match(token):
         raise Failure("that is no token", slug="input")

@@ -15,13 +15,10 @@ import re
 import stat
 import time
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
 SHA = re.compile(r"[0-9a-f]{64}\Z")
-SPARE = 64 << 20  # left free for everything else that writes to this disk
-SPARE_INODES = 1000
-FIRST_USER = 1000  # accounts below are the system's and its administrators'
-FULL = (errno.ENOSPC, errno.EDQUOT)
 RESUMED = 4 << 20  # from this size on a part is worth keeping
 KEPT = 7 * 86400  # seconds that a large part waits for its next try
 BEAT = 5.0  # seconds between signs of life: a dead connection is noticed by those who write to it
@@ -31,7 +28,7 @@ hashed = set()  # type: set[object]  # what this agent has hashed itself, by sta
 
 def op_have(call, header):
     """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...], root}"""
-    root = root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     missing = [sha for sha, size in wanted_blobs(header) if not has(root, sha, size)]
     return {"missing": missing, "root": root}
 
@@ -43,10 +40,10 @@ def op_put(call, header):
     blobs are to come and where each begins; they come in the order of the request. A frame holds
     bytes of one blob only; each is answered with {"event": "got", "bytes": n}.
     """
-    root = root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     blobs = list(dict(wanted_blobs(header)).items())
     more, files = header.get("room") or (0, 0)
-    parts = folder(root, "blobs", "parts")
+    parts = root_folder.subfolder(root, "blobs", "parts")
     remove_dead_parts(parts)
     large = {}
     try:
@@ -56,7 +53,7 @@ def op_put(call, header):
         missing = [(sha, size) for sha, size in blobs if not has(root, sha, size)]
         begins = {sha: resume_offset(large.get(sha), size) for sha, size in missing}
         left = sum(size - begins[sha] for sha, size in missing)
-        need_space(root, left + more, len(missing) + files)
+        root_folder.need_space(root, left + more, len(missing) + files)
         call.emit({"event": "go", "from": begins})
         for sha, size in missing:
             receive_blob(call, root, large.get(sha) or new_part(parts, sha), sha, size)
@@ -67,106 +64,7 @@ def op_put(call, header):
     return {"count": len(blobs)}
 
 
-# core/checks/storage.py has the same expression and words, for doctor and install
-UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
-
-
-def describe_character(character):
-    return "a space" if character == " " else repr(character)
-
-
 # --- also used by the other modules --------------------------------------------------------------
-
-
-def root_folder(text):
-    """The root as an absolute path that is ours alone; made when it is not there."""
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise Failure("the root folder %r is not a path" % (text,), slug="input")
-    root = os.path.expanduser(text)
-    if not os.path.isabs(root):
-        raise Failure(
-            "the root folder %s is not absolute" % text, hint="--root /some/folder", slug="input"
-        )
-    root = os.path.normpath(root)
-    for path in (root, os.path.realpath(root)):
-        odd = UNUSABLE.search(path)
-        if odd:
-            raise Failure(
-                "the root folder %s contains %s" % (path, describe_character(odd.group())),
-                "MPI launchers split or misread such a path, and no run could start from it",
-                "--root /path   # letters, digits and / . _ - + @ , = ~ only",
-                slug="input",
-            )
-    try:
-        os.makedirs(root, 0o700, exist_ok=True)
-        found = os.stat(root)
-    except OSError as e:
-        raise Failure(
-            "cannot make the folder %s" % root, str(e), "--root FOLDER   # one you may write to"
-        ) from None
-    if found.st_uid != os.geteuid():
-        raise Failure(
-            "%s belongs to another user (uid %d)" % (root, found.st_uid),
-            "whoever owns the folder could change what is run from it",
-            "--root FOLDER   # one of your own",
-        )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise Failure(
-            "%s can be written to by other users" % root,
-            "they could change what is run from it",
-            "chmod go-w %s" % root,
-        )
-    check_parents(os.path.realpath(root))
-    return root
-
-
-def check_parents(root):
-    """Who can rename a folder above could put another one in its place. As sshd's StrictModes."""
-    home = os.path.realpath(os.path.expanduser("~"))
-    parent = os.path.dirname(root)
-    while parent not in (home, os.path.dirname(parent)):
-        found = os.stat(parent)
-        by_group = found.st_mode & stat.S_IWGRP and not is_private_group(found.st_gid)
-        open_to_others = found.st_mode & stat.S_IWOTH or by_group
-        if found.st_uid != os.geteuid() and found.st_uid >= FIRST_USER:
-            what, hint = "belongs to another user (uid %d)" % found.st_uid, "of your own"
-        elif open_to_others and not found.st_mode & stat.S_ISVTX:
-            what, hint = "can be written to by other users", "or: chmod go-w %s" % parent
-        else:
-            parent = os.path.dirname(parent)
-            continue
-        raise Failure(
-            "%s, above the root folder, %s" % (parent, what),
-            "they could put another folder in its place, and with it what is run",
-            "--root FOLDER   # %s" % hint,
-        )
-
-
-def is_private_group(gid):
-    """The account's own group, with no other member: many systems make one per user."""
-    import grp
-    import pwd
-
-    try:
-        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
-    except KeyError:
-        return False
-    return gid in (0, me.pw_gid) and not set(group.gr_mem) - {me.pw_name, "root"}
-
-
-def folder(root, *names):
-    """A folder below the root, level by level: makedirs gives its mode to the last one only."""
-    path = root
-    for name in names:
-        path = os.path.join(path, name)
-        try:
-            os.mkdir(path, 0o700)
-        except OSError as e:
-            if e.errno in FULL:
-                raise disk_full(root, 0) from None
-            if e.errno != errno.EEXIST or not os.path.isdir(path):
-                raise Failure("cannot make the folder %s" % path, str(e)) from None
-    return path
 
 
 def checked_sha(sha):
@@ -232,30 +130,6 @@ def hash_of(file):
     for chunk in iter(lambda: file.read(1 << 20), b""):
         digest.update(chunk)
     return digest
-
-
-def need_space(root, size, count):
-    disk = os.statvfs(root)
-    free = disk.f_bavail * disk.f_frsize
-    if size and free < size + SPARE:
-        raise Failure(
-            "not enough disk space in %s: %s more are needed, %s are free"
-            % (root, human_size(size + SPARE), human_size(free)),
-            "a file that does not fit whole is of no use",
-            "--root FOLDER   # on a bigger disk; or free some space",
-            "no-space",
-        )
-    if disk.f_files and count and disk.f_favail < count + SPARE_INODES:
-        raise Failure(
-            "not enough inodes in %s: %d are free" % (root, disk.f_favail),
-            "",
-            "--root FOLDER   # on another disk",
-            "no-space",
-        )
-
-
-def human_size(size):
-    return "%.1f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
 
 
 # --- taking in -----------------------------------------------------------------------------------
@@ -339,7 +213,7 @@ def receive_blob(call, root, part, sha, size):
         store_part(root, part, sha)
     except OSError as e:
         unlink(part.path)
-        raise write_failure(e, root, size) from None
+        raise root_folder.write_failure(e, root, size) from None
     finally:
         if size < RESUMED:
             unlink(part.path)  # unless it has its final name by now
@@ -349,35 +223,9 @@ def receive_blob(call, root, part, sha, size):
 def store_part(root, part, sha):
     """Its bytes are the blob's: it gets its final name."""
     os.fsync(part.file.fileno())
-    folder(root, "blobs", "sha256", sha[:2])
+    root_folder.subfolder(root, "blobs", "sha256", sha[:2])
     os.rename(part.path, path_of(root, sha))
     hashed.add(stamp(part.file.fileno()))
-
-
-def explain_disk_failure(e, root, size):
-    """The same failure; when its cause is a full disk, in words that help."""
-    said = e.why if isinstance(e, Failure) else e.strerror or str(e)
-    if any(os.strerror(code) in said for code in FULL):
-        return disk_full(root, size)
-    return e
-
-
-def write_failure(e, root, size):
-    if e.errno in FULL:
-        return disk_full(root, size)
-    return Failure("cannot write to %s: %s" % (root, e.strerror or e))
-
-
-def disk_full(root, size):
-    disk = os.statvfs(root)
-    takes = "this takes %s, " % human_size(size) if size else ""
-    free = human_size(disk.f_bavail * disk.f_frsize)
-    return Failure(
-        "no space left on the disk of %s" % root,
-        "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
-        "free some space, then run the same command again; or --root FOLDER on a bigger disk",
-        "no-space",
-    )
 
 
 def receive(call, file, size):

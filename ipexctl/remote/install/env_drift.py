@@ -30,12 +30,12 @@ def op_compare(call, header):
     are not told. A file is read if it is younger than the build, with `full` in any case.
     """
     # late: the probe needs this module, and nothing of that one
-    from ipexctl.remote.install import blobs
+    from ipexctl.remote import root_folder
 
     text = header["root"]
     if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
         return no_drift(text)
-    root = blobs.root_folder(text)
+    root = root_folder.checked(text)
     env = os.path.realpath(os.path.join(root, "current"))
     if not os.path.exists(os.path.join(env, OK)):
         return no_drift(root)

@@ -8,7 +8,7 @@ import json
 import os
 import re
 
-from ipexctl.remote import durable
+from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs, env_drift
 
@@ -21,7 +21,7 @@ LINKS = ("current", "previous")
 
 def op_state(call, header):
     """{root, key, mpi} -> {root, built, mark, proved, current, changed}: what is here of it."""
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     env = env_folder(root, header["key"])
     built = os.path.exists(os.path.join(env, OK))
     return {

@@ -12,7 +12,7 @@ import shutil
 import stat
 import zipfile
 
-from ipexctl.remote import child_processes, durable
+from ipexctl.remote import child_processes, durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
     blobs,
@@ -39,7 +39,7 @@ def op_build(call, header):
     with `cpython` "" the environment is made with the host's own at `python`. With `fresh` all
     wheels are unpacked, also those that an earlier build has unpacked.
     """
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     wheels = [(checked_wheel(file), blobs.checked_sha(sha)) for file, sha in header["wheels"]]
     carried = [blobs.checked_sha(header["cpython"])] if header["cpython"] else []
@@ -49,7 +49,7 @@ def op_build(call, header):
         store = wheel_cache.WheelCache(root, header["uv"], wheels, header["fresh"] is True)
         blobs.verify(root, [sha for _, sha in store.lacking] + [header["uv"]] + carried)
         size = unpacked_size(root, store.lacking)
-        blobs.need_space(root, size, 0)
+        root_folder.need_space(root, size, 0)
         try:
             uv = unpack_uv(root, header["uv"])
             python = header["python"]
@@ -57,7 +57,7 @@ def op_build(call, header):
                 python = standalone_pythons.unpacked_interpreter(call, root, carried[0])
             build(call, env, [uv, python], store, carried)
         except (Failure, OSError) as e:
-            raise blobs.explain_disk_failure(e, root, size) from None
+            raise root_folder.explain_disk_failure(e, root, size) from None
         env_drift.mark_settled(env)
     return {"built": True}
 
@@ -65,7 +65,7 @@ def op_build(call, header):
 def op_setvars(call, header):
     """{root, key} -> {script, set}: what the bindings' own script would set."""
     return setvars_script.read_variables(
-        call, env_marks.env_folder(blobs.root_folder(header["root"]), header["key"])
+        call, env_marks.env_folder(root_folder.checked(header["root"]), header["key"])
     )
 
 
@@ -76,7 +76,7 @@ def op_prove(call, header):
     order, torch first. The processes that `mpirun` (words; none: just one process) starts train a
     step and add up their numbers. `mpi` is "system" where that mpirun is the host's own.
     """
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     variables = with_env(clean_environ(env), header["env"])
     found = dict(env_proof.prove(call, env, header, variables), mpi=header["mpi"])
@@ -86,7 +86,7 @@ def op_prove(call, header):
 
 def op_switch(call, header):
     """{root, key} -> {changed, previous}. From now on `current` is this environment."""
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     with RootLock(call, root):
         if (
@@ -148,7 +148,7 @@ class RootLock:
 
     def __init__(self, call, root):
         self.call = call
-        self.path = os.path.join(blobs.folder(root, "envs"), ".lock")
+        self.path = os.path.join(root_folder.subfolder(root, "envs"), ".lock")
 
     def __enter__(self):
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -179,7 +179,7 @@ def unpacked_size(root, wheels):
 def unpack_uv(root, sha):
     """The uv program out of its wheel; its folder is named by the wheel's content."""
     blobs.checked_sha(sha)
-    place = os.path.join(blobs.folder(root, "tools", "uv-" + sha[:12]), "uv")
+    place = os.path.join(root_folder.subfolder(root, "tools", "uv-" + sha[:12]), "uv")
     if os.path.exists(place):
         return place
     fresh = "%s.%d" % (place, os.getpid())

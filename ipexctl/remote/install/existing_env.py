@@ -8,7 +8,7 @@ import json
 import os
 import stat
 
-from ipexctl.remote import child_processes
+from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs, env_drift, env_marks, env_proof, environments
 
@@ -49,11 +49,11 @@ def op_inspect(call, header):
 
 def op_link(call, header):
     """{root, key, path} -> {built}: ROOT/envs/KEY leads to `path`. False: it did so already."""
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     path = checked_folder(header["path"], header["root"])
     with environments.RootLock(call, root):
-        blobs.folder(root, "envs", header["key"])
+        root_folder.subfolder(root, "envs", header["key"])
         changed = link_contents(env, path)
         mark = {"use": path, "wheels": [], "blobs": [], "dists": env_drift.metadata(env)}
         if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:

@@ -11,8 +11,8 @@ import shutil
 import stat
 import time
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blobs
 
 SHM = "/dev/shm"
 # of PyTorch (its process id is in the name), Python, Intel MPI, MPICH, Open MPI, oneCCL
@@ -43,7 +43,7 @@ def op_apply(call, args):
     mode = [c for c in wanted if c["key"] == "root-mode"]
     if mode:  # first: blobs takes no folder that others can write to
         os.chmod(root, stat.S_IMODE(os.lstat(root).st_mode) & ~0o022)
-    folder = blobs.folder(root, "fixes")
+    folder = root_folder.subfolder(root, "fixes")
     name = "%s-%d" % (time.strftime("%Y%m%d-%H%M%S"), os.getpid())
     record = {"name": name, "items": [{"key": c["key"], "mode": c["mode"]} for c in mode]}
     done = [c["what"] for c in mode]
@@ -195,7 +195,7 @@ def _room(root):
 
 def _keep_and_remove(folder, record, change):
     number = len(record["items"])
-    kept = blobs.folder(folder, record["name"])
+    kept = root_folder.subfolder(folder, record["name"])
     path = change["path"]
     found = os.lstat(path)
     copy = os.path.join(kept, str(number))

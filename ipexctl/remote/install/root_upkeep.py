@@ -9,6 +9,7 @@ import os
 import stat
 import time
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
     blobs,
@@ -29,7 +30,7 @@ def op_list(call, header):
     text = header["root"]
     if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
         return {"root": text, "current": "", "previous": "", "envs": [], "blobs": 0}
-    root = blobs.root_folder(text)
+    root = root_folder.checked(text)
     found = []
     for key in env_keys(root):
         call.emit({"event": "alive"})
@@ -45,7 +46,7 @@ def op_list(call, header):
 
 def op_rollback(call, header):
     """{root, key} -> {changed, before}: `previous`, which must be KEY, and `current` swap."""
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     with environments.RootLock(call, root):
         before = env_marks.current(root)
@@ -65,7 +66,7 @@ def op_remove(call, header):
     Then the blobs that no environment needs, and the second names of the files of wheels that are
     unpacked, without which nothing would be freed. With `check` nothing is removed.
     """
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     removed, kept, freed = [], [], Freed()
     with environments.RootLock(call, root):
         names_alone = freed.by(wheel_cache.cache_folder(root))
@@ -99,7 +100,7 @@ def op_set_aside(call, header):
     `current` stays usable all the while. The next switch removes it. With another `mark` it is not
     what was looked at: another install has built it anew meanwhile.
     """
-    root = blobs.root_folder(header["root"])
+    root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     with environments.RootLock(call, root):
         if (

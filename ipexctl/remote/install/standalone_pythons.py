@@ -10,7 +10,7 @@ import stat
 import tarfile
 import zlib
 
-from ipexctl.remote import durable
+from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
 
@@ -22,13 +22,13 @@ MOST_MEMBERS = 200000
 
 def unpacked_interpreter(call, root, sha):
     """The interpreter's path. The caller holds the lock of ROOT and has verified the blob."""
-    place = os.path.join(blobs.folder(root, "pythons"), blobs.checked_sha(sha)[:16])
+    place = os.path.join(root_folder.subfolder(root, "pythons"), blobs.checked_sha(sha)[:16])
     if not os.path.isdir(place):
         remove_unfinished(root)
         work = "%s.%d" % (place, os.getpid())
         call.emit({"event": "step", "what": "python"})
         source = blobs.path_of(root, sha)
-        blobs.need_space(root, unpacked_size(source), 0)
+        root_folder.need_space(root, unpacked_size(source), 0)
         try:
             Unpacking(call, work).all(source)
             durable.sync_disk(work)
@@ -165,7 +165,9 @@ class Unpacking:
     def write(self, archive, member, name):
         self.bytes += member.size
         if self.bytes > MOST_BYTES:
-            raise Failure("the carried Python is larger than %s" % blobs.human_size(MOST_BYTES))
+            raise Failure(
+                "the carried Python is larger than %s" % root_folder.human_size(MOST_BYTES)
+            )
         mode = 0o700 if member.mode & 0o100 else 0o600
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         source = archive.extractfile(member)

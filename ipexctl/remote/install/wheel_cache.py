@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 
-from ipexctl.remote import durable
+from ipexctl.remote import durable, root_folder
 from ipexctl.remote.install import blobs, env_marks
 
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -21,7 +21,7 @@ class WheelCache:
 
     def __init__(self, root, uv, wheels, fresh):
         self.root, self.uv, self.wheels = root, uv, wheels
-        blobs.folder(root, "blobs", "unpacked")
+        root_folder.subfolder(root, "blobs", "unpacked")
         top = cache_folder(root)
         self.cache, self.links = os.path.join(top, "cache"), os.path.join(top, "wheels")
         self.mark = os.path.join(top, "mark")

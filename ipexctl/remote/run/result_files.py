@@ -5,7 +5,7 @@ import os
 import re
 import stat
 
-from ipexctl.remote.install import blobs
+from ipexctl.remote import root_folder
 from ipexctl.remote.run import runs
 
 CHUNK = 256 * 1024
@@ -67,7 +67,7 @@ def read(fd, count, at):
 
 
 def work_folder(h):
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     return os.path.realpath(os.path.join(root, "runs", runs.run_id(h), "work"))
 
 

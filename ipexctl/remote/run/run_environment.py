@@ -7,9 +7,9 @@ import shutil
 import socket
 import zlib
 
-from ipexctl.remote import child_processes
+from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blobs, env_marks, setvars_script
+from ipexctl.remote.install import env_marks, setvars_script
 
 # where a host's own MPI is, if not in PATH
 MPIS = (
@@ -27,7 +27,7 @@ PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 
 def op_find(call, h):
     """What this host would run with: the environment's prefix and versions, a free port."""
-    root = blobs.root_folder(h["root"])
+    root = root_folder.checked(h["root"])
     prefix = os.path.realpath(os.path.join(root, "current"))
     installed = os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
     if not installed:

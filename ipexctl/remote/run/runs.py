@@ -18,8 +18,8 @@ import tempfile
 import threading
 import time
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blobs
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -78,8 +78,8 @@ class HostRun:
         self.helpers = rank_wrapper
         self.programs = {"rank.py": rank_wrapper, "bootstrap.py": mpirun_bootstrap}
         self.run_id = run_id(h)
-        self.dir = blobs.folder(blobs.root_folder(h["root"]), "runs", self.run_id)
-        self.logs = blobs.folder(self.dir, "logs")
+        self.dir = root_folder.subfolder(root_folder.checked(h["root"]), "runs", self.run_id)
+        self.logs = root_folder.subfolder(self.dir, "logs")
         self.plan = h
         self.lease = h["lease"]
         self.last_heard = time.monotonic()

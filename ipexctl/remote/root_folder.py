@@ -1,0 +1,163 @@
+"""The root, ipexctl's folder on a host: whose it is, who could replace it, whether it has room."""
+
+import errno
+import os
+import re
+import stat
+
+from ipexctl.remote.failure import Failure
+
+SPARE = 64 << 20  # left free for everything else that writes to this disk
+SPARE_INODES = 1000
+FIRST_USER = 1000  # accounts below are the system's and its administrators'
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# core/checks/storage.py has the same expression and words, for doctor and install
+UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
+
+
+def describe_character(character):
+    return "a space" if character == " " else repr(character)
+
+
+def checked(text):
+    """The root as an absolute path that is ours alone; made when it is not there."""
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Failure("the root folder %r is not a path" % (text,), slug="input")
+    root = os.path.expanduser(text)
+    if not os.path.isabs(root):
+        raise Failure(
+            "the root folder %s is not absolute" % text, hint="--root /some/folder", slug="input"
+        )
+    root = os.path.normpath(root)
+    for path in (root, os.path.realpath(root)):
+        odd = UNUSABLE.search(path)
+        if odd:
+            raise Failure(
+                "the root folder %s contains %s" % (path, describe_character(odd.group())),
+                "MPI launchers split or misread such a path, and no run could start from it",
+                "--root /path   # letters, digits and / . _ - + @ , = ~ only",
+                slug="input",
+            )
+    try:
+        os.makedirs(root, 0o700, exist_ok=True)
+        found = os.stat(root)
+    except OSError as e:
+        raise Failure(
+            "cannot make the folder %s" % root, str(e), "--root FOLDER   # one you may write to"
+        ) from None
+    if found.st_uid != os.geteuid():
+        raise Failure(
+            "%s belongs to another user (uid %d)" % (root, found.st_uid),
+            "whoever owns the folder could change what is run from it",
+            "--root FOLDER   # one of your own",
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Failure(
+            "%s can be written to by other users" % root,
+            "they could change what is run from it",
+            "chmod go-w %s" % root,
+        )
+    check_parents(os.path.realpath(root))
+    return root
+
+
+def check_parents(root):
+    """Who can rename a folder above could put another one in its place. As sshd's StrictModes."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    parent = os.path.dirname(root)
+    while parent not in (home, os.path.dirname(parent)):
+        found = os.stat(parent)
+        by_group = found.st_mode & stat.S_IWGRP and not is_private_group(found.st_gid)
+        open_to_others = found.st_mode & stat.S_IWOTH or by_group
+        if found.st_uid != os.geteuid() and found.st_uid >= FIRST_USER:
+            what, hint = "belongs to another user (uid %d)" % found.st_uid, "of your own"
+        elif open_to_others and not found.st_mode & stat.S_ISVTX:
+            what, hint = "can be written to by other users", "or: chmod go-w %s" % parent
+        else:
+            parent = os.path.dirname(parent)
+            continue
+        raise Failure(
+            "%s, above the root folder, %s" % (parent, what),
+            "they could put another folder in its place, and with it what is run",
+            "--root FOLDER   # %s" % hint,
+        )
+
+
+def is_private_group(gid):
+    """The account's own group, with no other member: many systems make one per user."""
+    import grp
+    import pwd
+
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid in (0, me.pw_gid) and not set(group.gr_mem) - {me.pw_name, "root"}
+
+
+def subfolder(root, *names):
+    """A folder below the root, level by level: makedirs gives its mode to the last one only."""
+    path = root
+    for name in names:
+        path = os.path.join(path, name)
+        try:
+            os.mkdir(path, 0o700)
+        except OSError as e:
+            if e.errno in FULL:
+                raise disk_full(root, 0) from None
+            if e.errno != errno.EEXIST or not os.path.isdir(path):
+                raise Failure("cannot make the folder %s" % path, str(e)) from None
+    return path
+
+
+# --- room ----------------------------------------------------------------------------------------
+
+
+def need_space(root, size, count):
+    disk = os.statvfs(root)
+    free = disk.f_bavail * disk.f_frsize
+    if size and free < size + SPARE:
+        raise Failure(
+            "not enough disk space in %s: %s more are needed, %s are free"
+            % (root, human_size(size + SPARE), human_size(free)),
+            "a file that does not fit whole is of no use",
+            "--root FOLDER   # on a bigger disk; or free some space",
+            "no-space",
+        )
+    if disk.f_files and count and disk.f_favail < count + SPARE_INODES:
+        raise Failure(
+            "not enough inodes in %s: %d are free" % (root, disk.f_favail),
+            "",
+            "--root FOLDER   # on another disk",
+            "no-space",
+        )
+
+
+def human_size(size):
+    return "%.1f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
+
+
+def explain_disk_failure(e, root, size):
+    """The same failure; when its cause is a full disk, in words that help."""
+    said = e.why if isinstance(e, Failure) else e.strerror or str(e)
+    if any(os.strerror(code) in said for code in FULL):
+        return disk_full(root, size)
+    return e
+
+
+def write_failure(e, root, size):
+    if e.errno in FULL:
+        return disk_full(root, size)
+    return Failure("cannot write to %s: %s" % (root, e.strerror or e))
+
+
+def disk_full(root, size):
+    disk = os.statvfs(root)
+    takes = "this takes %s, " % human_size(size) if size else ""
+    free = human_size(disk.f_bavail * disk.f_frsize)
+    return Failure(
+        "no space left on the disk of %s" % root,
+        "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
+        "free some space, then run the same command again; or --root FOLDER on a bigger disk",
+        "no-space",
+    )
