@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 
@@ -16,4 +17,17 @@ def gone(pid: int, seconds: float = 20.0) -> bool:
         except OSError:
             return True
         time.sleep(0.02)
+    return False
+
+
+def listens(path: Path, seconds: float = 20.0) -> bool:
+    """Whether a process takes connections there within that time: the name is there before."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with socket.socket(socket.AF_UNIX) as trial:
+            try:
+                trial.connect(str(path))
+                return True
+            except OSError:
+                time.sleep(0.01)
     return False

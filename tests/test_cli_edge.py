@@ -254,3 +254,24 @@ def test_a_run_under_nohup_outlives_its_terminal(handler, counted):
         assert interrupts.count == counted
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_folder_that_is_gone_is_told_of(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f'rmdir {gone}; exec "$@"'
+    argv = ["sh", "-c", script, "sh", sys.executable, "-m", "ipexctl", "config"]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(argv, cwd=gone, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ipexctl: the folder you stand in is gone")
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_that_folder(tmp_path):
+    (tmp_path / "ipexctl.toml").write_text("hostfile = 'hosts'\n")
+    (tmp_path / "hosts").write_text("h1\n")
+    done = run_here(
+        "config", "--accept", cwd=tmp_path, env={**os.environ, "XDG_STATE_HOME": "/dev/null/x"}
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("ipexctl: /dev/null/x/ipexctl: Not a directory")

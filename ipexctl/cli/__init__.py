@@ -6,6 +6,7 @@ One module per group of commands; here is the table of them, and every way out.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,14 @@ import typer
 from ipexctl import __version__
 from ipexctl.cli import streams
 from ipexctl.cli.lazy_group import Entry, LazyGroup
-from ipexctl.errors import EXIT_BUG, EXIT_FAILED, EXIT_INTERRUPTED, InputError, IpexctlError
+from ipexctl.errors import (
+    EXIT_BUG,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    InputError,
+    IpexctlError,
+    NotHere,
+)
 
 if TYPE_CHECKING:
     from ipexctl.core.settings_file import Setting
@@ -106,6 +114,7 @@ def main() -> None:
     streams.prepare()
     try:
         try:
+            _stand_somewhere()
             app(args=_spelled(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
         finally:
             sys.stdout.flush()
@@ -119,11 +128,27 @@ def main() -> None:
             if not streams.nobody_reads(trouble):
                 _explain(IpexctlError(f"stdout: {trouble.strerror}"))
             sys.exit(EXIT_FAILED)
+        if (
+            isinstance(e, OSError) and e.filename is not None
+        ):  # a full disk, a folder that is closed
+            _explain(NotHere(f"{e.filename}: {e.strerror or e}"))
+            sys.exit(NotHere.exit_code)
         import traceback
 
         traceback.print_exc()
         print("\nThis is a bug in ipexctl, not in your setup.", file=sys.stderr)
         sys.exit(EXIT_BUG)
+
+
+def _stand_somewhere() -> None:
+    try:
+        Path.cwd()
+    except OSError as e:
+        raise InputError(
+            "the folder you stand in is gone",
+            why=e.strerror or str(e),
+            hint="cd   # to another one",
+        ) from None
 
 
 def _spelled(args: list[str]) -> list[str]:

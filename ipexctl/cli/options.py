@@ -81,7 +81,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     """
     from ipexctl.hosts.target import ROOT
     from ipexctl.local.accepted_settings import refusal, withheld
-    from ipexctl.local.ownership import untrusted_reason
+    from ipexctl.local.ownership import untrusted_above, untrusted_reason
     from ipexctl.local.settings import load
 
     settings = load()
@@ -97,7 +97,8 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     }
     for key, setting in used.items():
         checked = key == "ssh_config" or setting.project
-        if checked and (why := untrusted_reason(Path(setting.value))):
+        path = Path(setting.value)
+        if checked and (why := untrusted_reason(path) or untrusted_above(path)):
             raise InputError(
                 f"{setting.value}: {why}",
                 why=f"it decides what runs, and where; it is set by {setting.origin}",

@@ -178,6 +178,7 @@ def run(
         typed=_typed(sys.argv[1:], (script, *(args or ()))),
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
+    hide([name for name, _ in options.secret])  # before ssh or a program of its settings starts
     target = make_target(
         hostfile=hostfile, hosts=hosts, limit=limit, exclude=exclude, ssh_config=ssh_config,
         root=root,
@@ -198,7 +199,6 @@ def run(
         show(planned(target, options), as_json=ui == "json")
         return
     shown = view(ui)
-    hide([name for name, _ in options.secret])
     with _interrupts(shown) as interrupts:
         result = verb(target, options, shown, interrupts)
     raise typer.Exit(result.exit_code)

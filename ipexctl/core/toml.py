@@ -18,8 +18,11 @@ _DEEP_KEY = re.compile(
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Raises ValueError, RecursionError."""
+    """Raises ValueError."""
     if _DEEP_KEY.search(text):
         raise ValueError("a key of more than 32 parts")
-    found: dict[str, Any] = tomllib.loads(text)
+    try:
+        found: dict[str, Any] = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("values within values without end") from None
     return found

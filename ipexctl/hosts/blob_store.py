@@ -20,7 +20,7 @@ from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.agent import Agent
-from ipexctl.local.user_dirs import cache_dir
+from ipexctl.local.user_dirs import cache_dir, make_private
 
 CHUNK = 1 << 20
 WINDOW = 8  # chunks on their way; below the agent's inbox, so its reader never waits for the disk
@@ -189,7 +189,7 @@ class Store:
         """Keeps the bytes, whole or not at all. With `sha256` they must have that hash."""
         parts = self.folder / "parts"
         try:
-            parts.mkdir(0o700, parents=True, exist_ok=True)
+            make_private(parts)
             fd, part = tempfile.mkstemp(dir=parts)
             try:
                 return self._keep(name, fd, Path(part), chunks, sha256)
@@ -203,7 +203,7 @@ class Store:
         earlier try has left, and only one process at a time has it. Raises Damaged, OSError."""
         parts = self.folder / "parts"
         part = parts / f"{blob.sha256}.download"
-        parts.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(parts)
         while not self.has(blob):
             with part.open("a+b") as out:
                 fcntl.flock(out, fcntl.LOCK_EX)
@@ -226,7 +226,7 @@ class Store:
             part.unlink()
             raise Damaged(found)
         place = self.path(blob)
-        place.parent.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(place.parent)
         part.replace(place)
 
     def _keep(self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str) -> Blob:
@@ -244,7 +244,7 @@ class Store:
                 why=f"sha256 {digest.hexdigest()} instead of {sha256}",
             )
         blob = Blob(name, digest.hexdigest(), size)
-        self.path(blob).parent.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(self.path(blob).parent)
         part.replace(self.path(blob))
         return blob
 

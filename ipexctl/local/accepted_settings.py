@@ -17,7 +17,7 @@ from ipexctl.core.settings_file import PATHS, Setting
 from ipexctl.errors import InputError
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.bounded_read import read_file
-from ipexctl.local.user_dirs import state_dir
+from ipexctl.local.user_dirs import make_private, state_dir
 
 KEYS = ("hostfile", "ssh_config", "root")
 _MOST = 16 << 20  # bytes of a file
@@ -72,7 +72,7 @@ def accept(proposed: Proposal) -> None:
     everything.pop(proposed.project, None)
     everything[proposed.project] = proposed.digest  # the newest stands last
     path = _file()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     write_atomic(path, json.dumps(dict(list(everything.items())[-_KEEP:]), indent=1))
 
 

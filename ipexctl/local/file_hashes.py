@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ipexctl.local.atomic_file import write_atomic
-from ipexctl.local.user_dirs import cache_dir
+from ipexctl.local.user_dirs import cache_dir, make_private
 
 CHUNK = 1 << 20
 SETTLED = (
@@ -53,7 +53,7 @@ class Hashes:
             return
         rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
         with suppress(OSError):
-            self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            make_private(self._file.parent)
             write_atomic(self._file, json.dumps(rows))
 
 

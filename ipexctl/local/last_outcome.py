@@ -15,7 +15,7 @@ from typing import Any
 from ipexctl.core.inventory import COMMAND_LINE
 from ipexctl.core.model import Inventory
 from ipexctl.local.atomic_file import write_atomic
-from ipexctl.local.user_dirs import state_dir
+from ipexctl.local.user_dirs import make_private, state_dir
 
 HEALTHY, LAST_FAILED = "healthy", "last-failed"
 KEEP = 100  # inventories
@@ -78,5 +78,5 @@ def _load(path: Path) -> dict[str, dict[str, Any]]:
 
 def _store(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         write_atomic(path, json.dumps({"schema_version": 1, "inventories": entries}))

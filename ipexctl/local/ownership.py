@@ -6,15 +6,39 @@ import grp
 import os
 import pwd
 import stat
+from contextlib import suppress
 from pathlib import Path
+
+MOST_LINKS = 40  # one after the other, as in the kernel
 
 
 def untrusted_reason(path: Path) -> str:
-    """Why another user could have written the file or replaced it; "" if none could."""
+    """Why another user could have written the file or replaced it; "" if none could.
+
+    Links are followed one by one: whoever can replace one of them says what the file is.
+    """
     try:
-        return _reason(path, "") or _reason(path.parent, f"{path.parent} is ")
+        for _ in range(MOST_LINKS):
+            if why := _reason(path, "") or _reason(path.parent, f"{path.parent} is "):
+                return why
+            if not path.is_symlink():
+                return ""
+            path = path.parent / path.readlink()
     except OSError as e:
         return e.strerror or str(e)
+    return "too many links"
+
+
+def untrusted_above(path: Path) -> str:
+    """Why another user could have replaced a folder above it, up to the user's home or /."""
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111  it may be nowhere
+    for folder in path.resolve().parents:
+        if str(folder) == home:
+            break
+        with suppress(FileNotFoundError):
+            if why := _reason(folder, f"{folder} is "):
+                return why
+    return ""
 
 
 def untrusted_here(folder: Path) -> str:
@@ -23,9 +47,12 @@ def untrusted_here(folder: Path) -> str:
 
 
 def foreign_owner(path: Path) -> str:
-    """The owner's name if the owner is neither the current user nor root, else ""."""
-    uid = path.stat().st_uid
-    return "" if uid in (0, os.getuid()) else _user_name(uid)
+    """The owner's name if the owner is neither the current user nor root, else "". Of a link, too:
+    its owner says where it leads."""
+    for look in (path.lstat, path.stat):
+        if (uid := look().st_uid) not in (0, os.getuid()):
+            return _user_name(uid)
+    return ""
 
 
 def _reason(path: Path, subject: str) -> str:
@@ -36,18 +63,35 @@ def _reason(path: Path, subject: str) -> str:
         return ""  # as /tmp: others can add files there, but cannot replace ours
     if found.st_mode & stat.S_IWOTH:
         return f"{subject}writable by everyone"
-    if found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid):
-        return f"{subject}writable by its group"
+    if found.st_mode & stat.S_IWGRP:
+        if _has_acl(path):
+            return f"{subject}writable by others: see getfacl"
+        if not _is_private_group(found.st_gid):
+            return f"{subject}writable by its group"
     return ""
 
 
+def _has_acl(path: Path) -> bool:
+    """Then the group's bits stand for users that the list names."""
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access"))
+    except (OSError, AttributeError):  # macOS has neither
+        return False
+
+
 def _is_private_group(gid: int) -> bool:
-    """Whether the current user is its only member: many systems create such a group per user."""
+    """Whether the current user is its only member: many systems create such a group per user.
+
+    Members are listed only for those whose second group it is. Where it is the first one of others,
+    it has not the user's name; and a directory service may not tell who they are.
+    """
     try:
         me, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
     except KeyError:
         return False
-    return gid in (0, me.pw_gid) and not set(group.gr_mem) - {me.pw_name, "root"}
+    own = gid == 0 or (gid == me.pw_gid and group.gr_name == me.pw_name)
+    first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
+    return own and not (set(group.gr_mem) | first) - {me.pw_name, "root"}
 
 
 def _user_name(uid: int) -> str:

@@ -30,6 +30,8 @@ HELD = 64 << 20  # bytes of small files kept in memory between reading and sendi
 SHOWN = 3
 IGNORE = "name in .ipexctlignore what the run does not need"
 
+DEEPEST = 200  # folders within folders
+
 Found = tuple[str, os.stat_result]
 
 
@@ -80,6 +82,10 @@ class Walk:
 
     def _enter(self, base: str, ignore: Ignore, *, inherited: bool) -> None:
         """`base` is "" or ends with a slash; `inherited`: Git's rules leave this folder out."""
+        if base.count("/") > DEEPEST:
+            raise InputError(
+                f"{self._top}: folders more than {DEEPEST} deep", why=base[:80] + "..."
+            )
         if self._most is not None and len(self.found.files) > self._most:
             self.found.cut = True
             return

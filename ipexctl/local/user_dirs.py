@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ipexctl.errors import NotHere
 from ipexctl.local.environment import environment
+from ipexctl.local.ownership import untrusted_above
 
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -21,10 +23,25 @@ def config_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def state_dir() -> Path:
-    return xdg_dir("XDG_STATE_HOME", ".local/state") / "ipexctl"
+    """Host keys and what the user accepted are here: refused where others could replace it."""
+    folder = xdg_dir("XDG_STATE_HOME", ".local/state") / "ipexctl"
+    if why := untrusted_above(folder / "any file"):
+        raise NotHere(
+            f"host keys in {folder} do not count: {why}",
+            why="others could put other files there",
+            hint="chmod go-w that folder, and look at known_hosts; or XDG_STATE_HOME=FOLDER",
+        )
+    return folder
 
 
 def xdg_dir(variable: str, default: str, environ: Mapping[str, str] | None = None) -> Path:
     """For files of other programs, too."""
     named = (environment() if environ is None else environ).get(variable, "")
     return Path(named) if named.startswith("/") else Path.home() / default
+
+
+def make_private(folder: Path) -> None:
+    """With those above it that are missing: for this user alone, whatever the umask says."""
+    missing = [p for p in (folder, *folder.parents) if not p.exists()]
+    for path in reversed(missing):
+        path.mkdir(0o700, exist_ok=True)

@@ -18,7 +18,7 @@ from ipexctl.core import toml
 from ipexctl.core.stack.lock_file import Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.errors import NotHere
-from ipexctl.local.user_dirs import cache_dir
+from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.packages.index_pins import Pin, Pins, project
 from ipexctl.packages.indexes import Indexes, plain
 
@@ -122,7 +122,7 @@ class Uv:
     def _run(self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str]) -> str:
         # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
-        above.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(above)
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
             Path(folder, "pyproject.toml").write_text(text, "utf-8")
             command = (

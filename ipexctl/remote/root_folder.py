@@ -67,7 +67,9 @@ def check_parents(root):
     parent = os.path.dirname(root)
     while parent not in (home, os.path.dirname(parent)):
         found = os.stat(parent)
-        by_group = found.st_mode & stat.S_IWGRP and not is_private_group(found.st_gid)
+        by_group = found.st_mode & stat.S_IWGRP and (
+            has_acl(parent) or not is_private_group(found.st_gid)
+        )
         open_to_others = found.st_mode & stat.S_IWOTH or by_group
         if found.st_uid != os.geteuid() and found.st_uid >= FIRST_USER:
             what, hint = "belongs to another user (uid %d)" % found.st_uid, "of your own"
@@ -83,8 +85,17 @@ def check_parents(root):
         )
 
 
+def has_acl(path):
+    """Then the group's bits stand for users that the list names."""
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access"))
+    except (OSError, AttributeError):
+        return False
+
+
 def is_private_group(gid):
-    """The account's own group, with no other member: many systems make one per user."""
+    """The account's own group, with no other member: many systems make one per user. Those whose
+    first group it is are no listed members; a group with the account's name is nobody else's."""
     import grp
     import pwd
 
@@ -92,7 +103,9 @@ def is_private_group(gid):
         me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
         return False
-    return gid in (0, me.pw_gid) and not set(group.gr_mem) - {me.pw_name, "root"}
+    own = gid == 0 or (gid == me.pw_gid and group.gr_name == me.pw_name)
+    first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
+    return own and not (set(group.gr_mem) | first) - {me.pw_name, "root"}
 
 
 def subfolder(root, *names):

@@ -15,6 +15,7 @@ from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import HostDown, Inventory
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, InputError
 from ipexctl.hosts.target import Target
+from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.settings import PROJECT_FILE
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
@@ -75,7 +76,7 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
         hostfile=name, ssh_config=f"ssh_config = {_quoted(ssh)}\n" if ssh else ""
     )
     for file, text in files.items():
-        (options.folder / file).write_text(text, "utf-8")
+        write_atomic(options.folder / file, text, mode=None)
     return Started(tuple(options.folder / file for file in files), hosts, down)
 
 

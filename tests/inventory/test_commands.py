@@ -166,6 +166,14 @@ def test_init_takes_all_of_ssh_config_only_when_told(shell):
     assert shell("hosts", "--list").stdout == "node1\nnode2\ngate\n"
 
 
+def test_init_writes_through_no_link(shell):
+    keys = shell.write("keys", "ssh-ed25519 AAAA\n")
+    (shell.folder / "hostfile").symlink_to("keys")
+    assert shell("init", "--no-probe", "--force", "h1").returncode == 0
+    assert keys.read_text() == "ssh-ed25519 AAAA\n"
+    assert not (shell.folder / "hostfile").is_symlink()
+
+
 def test_init_replaces_nothing_unasked(shell):
     shell.write("hostfile", "precious\n")
     done = shell("init", "--no-probe", "a")

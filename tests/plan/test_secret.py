@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ipexctl.core.plan.secret_env import looks_secret, values
@@ -67,3 +73,21 @@ def test_plans_and_scripts_have_the_name_alone():
 )
 def test_names_that_look_like_secrets(name, secret):
     assert looks_secret(name) is secret
+
+
+@pytest.mark.parametrize("asked", ["--explain", "--print-cmd", "--json"])
+def test_programs_of_an_ssh_config_do_not_inherit_it(tmp_path, asked):
+    seen = tmp_path / "seen"
+    (tmp_path / "t.py").write_text("")
+    (tmp_path / "config").write_text(f"Host *\n  ProxyCommand sh -c '(env; ulimit -c) >{seen}'\n")
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
+    words = ["run", "-H", "h1", "-F", "config", "--secret-env", "CANARY", "--env", "WORD=x"]
+    subprocess.run(
+        [sys.executable, "-m", "ipexctl", *words, asked, "t.py"], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CANARY": "hush"},
+        capture_output=True,
+    )  # fmt: skip
+    said = seen.read_text().splitlines()
+    assert said[-1] == "0"
+    assert not [line for line in said if "hush" in line]
+    assert [line for line in said if line.startswith("PATH=")]

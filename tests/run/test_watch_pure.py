@@ -407,3 +407,17 @@ def test_the_logs_are_kept_in_no_folder_of_somebody_else_and_behind_no_link(tmp_
     (tmp_path / ".ipexctl" / "runs").chmod(0o777)
     record = Record.make(tmp_path, "r1")
     assert (record.folder, "writable by everyone" in record.trouble[0]) == (None, True)
+
+
+def test_in_a_folder_where_others_could_put_another_one_the_logs_are_kept_in_the_users_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    record = Record.make(shared, "r1")
+    assert (record.folder, record.trouble) == (tmp_path / "state/ipexctl/runs/r1", [])
+    assert list(shared.iterdir()) == []
+    shared.chmod(0o1777)  # as /tmp
+    assert Record.make(shared, "r1").folder == shared / ".ipexctl/runs/r1"

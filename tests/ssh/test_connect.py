@@ -21,6 +21,7 @@ from ipexctl.core.model import Host
 from ipexctl.core.ssh.known_hosts import fingerprint
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, InputError, Unreachable
 from ipexctl.hosts.fleet import fan_out
+from tests.processes import listens
 from tests.ssh.conftest import free_port, keygen
 
 PATIENCE = 20.0
@@ -279,10 +280,7 @@ def agent(tmp_path) -> Iterator[dict[str, str]]:
     process = subprocess.Popen(
         ["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert listens(path)
     yield {**os.environ, "SSH_AUTH_SOCK": str(path)}
     process.terminate()
     process.wait(10)

@@ -22,6 +22,7 @@ from ipexctl.hosts.openssh_transport import OpenSshTransport
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.lab import Lab, LabSpec
+from tests.processes import listens
 from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up
 
 DEADLINE = 12.0
@@ -259,9 +260,7 @@ def test_an_agent_holds_the_key(matrix, kind, key, tmp_path, monkeypatch):
     agent = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     hidden = tmp_path / "key"
     try:
-        while not socket.exists():
-            assert agent.poll() is None
-            time.sleep(0.01)
+        assert listens(socket)
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         askpass = tmp_path / "askpass"
         askpass.write_text(f"#!/bin/sh\necho '{PASSPHRASE}'\n")

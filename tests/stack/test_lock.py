@@ -148,7 +148,10 @@ BROKEN = [
     (render(TOLD).replace('"numpy<3"', '"-e ."'), "-e ."),
     (TEXT + "<<<<<<< HEAD\n", "nvalid"),
     # tomli's own words before Python 3.11
-    ("deep = " + "[" * 5000, "recursion" if sys.version_info >= (3, 11) else "nested"),
+    (
+        "deep = " + "[" * 5000,
+        "within values without end" if sys.version_info >= (3, 11) else "nested",
+    ),
 ]
 
 

@@ -71,7 +71,22 @@ REFUSED = [
     ({"r.txt": "-r r.txt"}, "r.txt names itself"),
     ({"pyproject.toml": "[tool.poetry]"}, "has no list of dependencies under"),
     ({"pyproject.toml": "[project"}, "pyproject.toml is not TOML"),
+    ({"pyproject.toml": "a = " + "[" * 3000}, "pyproject.toml is not TOML"),
+    ({"r.txt": "foo; " + "(" * 3000}, "r.txt:1: 'foo; (((("),
+    ({f"{n}.txt": f"-r {n + 1}.txt" for n in range(60)}, "0.txt: files that name files, more than"),
 ]
+
+
+def test_files_that_are_named_again_and_again_are_read_once() -> None:
+    texts = {f"{n}.txt": f"-r {n + 1}.txt\n-r {n + 1}.txt" for n in range(15)} | {"15.txt": "foo"}
+    asked: list[str] = []
+
+    def reader(name: str, asker: str) -> tuple[str, str]:
+        asked.append(name)
+        return texts[name], name
+
+    assert read(["0.txt"], reader, {}) == Extra(("foo",))
+    assert len(asked) == 31
 
 
 @pytest.mark.parametrize(("texts", "what"), REFUSED)

@@ -29,8 +29,9 @@ CODE = ("id_*.py",)
 
 MAX_FILES = 5000
 MAX_BYTES = 100 * 1000 * 1000
-MAX_DOUBLE_STARS = 4  # `**` in one line of an ignore file
+MAX_LINES = 5000  # of an ignore file; each file of the project is held against each line
 _ANY, _STAR = "[^/]", "[^/]*"  # what pathspec makes of `?` and `*`
+_ANYWHERE, _BETWEEN = "^(?:.+/)?", "(?:/.+)?/"  # and of `**` at the start and further on
 PACKED = 256 * 1024  # files up to this size travel many in one frame
 
 
@@ -126,11 +127,8 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     lines = tuple(line for line in text.splitlines() if line)
     named = (line[1:].strip().strip("/") for line in lines if line.startswith("!"))
     opened = {f"{above}/" for path in named for above in _above(path)}
-    for line in lines:
-        if line.count("**") > MAX_DOUBLE_STARS:
-            raise InputError(
-                f"{name}: pattern {printable(line[:80])} has more than {MAX_DOUBLE_STARS} `**`"
-            )
+    if len(lines) > MAX_LINES:
+        raise InputError(f"{name} has more than {MAX_LINES:,} lines", hint="shorten it")
     try:
         spec = pathspec.GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]
@@ -151,14 +149,30 @@ def _is_pattern(line: str) -> bool:
 
 
 def without_backtracking(regex: str) -> str:
-    """The same pattern in linear time: a star that another star follows in the same path segment
-    takes the first match, which is as good as any later one. Trying all matches is exponential."""
+    """The same pattern without trying all matches, which takes exponential time: what is between
+    two `**` is looked for once, since its first place in the path is as good as any later one."""
+    first, *rest = regex.split(_BETWEEN)
+    if not rest:
+        return _stars(regex, "s")
+    if first.startswith(_ANYWHERE):
+        here = _stars(first.removeprefix(_ANYWHERE), "s")
+        found = f"^(?=(?P<deep>(?:[^/]+/)*?{here}(?=/)))(?P=deep)"
+    else:
+        found = _stars(first, "s")
+    for number, piece in enumerate(rest[:-1]):
+        name, here = f"deep{number}", _stars(piece, f"s{number}_")
+        found += f"(?=(?P<{name}>(?:/[^/]+)*?/{here}(?=/)))(?P={name})"
+    return found + _BETWEEN + _stars(rest[-1], "last")
+
+
+def _stars(regex: str, name: str) -> str:
+    """The same within a path segment: a star that another one follows takes the first match."""
     head, *pieces = regex.split(_STAR)
     found = head
     for number, piece in enumerate(pieces):
         follows = number + 1 < len(pieces) and "/" not in piece.replace(_ANY, "")
         if follows and piece:
-            found += f"(?=(?P<star{number}>{_STAR}?{piece}))(?P=star{number})"
+            found += f"(?=(?P<{name}{number}>{_STAR}?{piece}))(?P={name}{number})"
         elif not follows:
             found += _STAR + piece
     return found

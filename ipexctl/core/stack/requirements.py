@@ -30,6 +30,7 @@ _INDEXES = {
     "-i": "index_url", "--index-url": "index_url", "--extra-index-url": "extra",
     "-f": "find_links", "--find-links": "find_links",
 }  # fmt: skip
+DEEPEST = 20  # files that name files
 _ALREADY_SO = frozenset({"--prefer-binary", "--only-binary", "--require-hashes"})
 
 
@@ -61,7 +62,8 @@ class _Line:
 
 def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
     """Raises InputError with file:line."""
-    raw = (line for path in paths for line in _lines(path, "", "-r", reader, ()))
+    done: set[tuple[str, str]] = set()
+    raw = (line for path in paths for line in _lines(path, "", "-r", reader, (), done))
     lines = [_addressed(line, environ) if line.kind in _INDEXES.values() else line for line in raw]
 
     def said(kind: str) -> list[str]:
@@ -83,11 +85,18 @@ def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extr
 
 
 def _lines(
-    name: str, asker: str, kind: str, reader: Read, within: Sequence[str]
-) -> Iterator[_Line]:
+    name: str, asker: str, kind: str, reader: Read, within: Sequence[str],
+    done: set[tuple[str, str]],
+) -> Iterator[_Line]:  # fmt: skip
+    """`done`: files that were read already; named again, they say nothing new."""
     text, path = reader(name, asker)
     if path in within:
         raise InputError(f"{path} names itself with -r or -c")
+    if len(within) > DEEPEST:
+        raise InputError(f"{within[0]}: files that name files, more than {DEEPEST} deep")
+    if (path, kind) in done:
+        return
+    done.add((path, kind))
     if path.endswith(".toml"):
         yield from (_Line(path, kind, r) for r in _dependencies(text, path))
         return
@@ -97,7 +106,7 @@ def _lines(
             yield _requirement(place, kind, line)
         elif option[1] in _FILES:
             word = _FILES[option[1]] if kind == "-r" else "-c"
-            yield from _lines(option[2] or "", path, word, reader, (*within, path))
+            yield from _lines(option[2] or "", path, word, reader, (*within, path), done)
         elif option[1] in _INDEXES:
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
@@ -142,10 +151,11 @@ def _requirement(place: str, kind: str, line: str) -> _Line:
     try:
         found = Requirement(text)
         _holds(found.marker, "3.11", "x86_64")  # or it compares what cannot be compared
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         if _PLACE.match(text):
             raise _no_name(place, text) from None
-        raise InputError(f"{place}: {text!r} is no requirement", why=str(e)) from None
+        what = f"{text[:200]!r}{'...' * (len(text) > 200)}"
+        raise InputError(f"{place}: {what} is no requirement", why=str(e)) from None
     if found.url:
         raise _no_name(place, text)
     return _Line(place, kind, str(found), hashes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import glob
 import os
@@ -26,6 +27,7 @@ from ipexctl.core.ssh.ssh_config import (
     read_answer,
 )
 from ipexctl.errors import InputError, Unreachable
+from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
@@ -172,8 +174,10 @@ def _texts(paths: Iterable[str]) -> list[str]:
     found = []
     for path in paths:
         try:
-            found.append(Path(path).read_text("utf-8", "surrogateescape"))
-        except OSError:
+            found.append(read_file(Path(path)).decode("utf-8", "surrogateescape"))
+        except OSError as e:
+            if e.errno == errno.EFBIG:
+                raise InputError(f"{path}: {e.strerror}") from None
             continue  # ssh itself ignores what isn't there, and complains about the rest
     return found
 

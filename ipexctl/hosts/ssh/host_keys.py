@@ -29,7 +29,7 @@ from ipexctl.core.ssh.known_hosts import (
 from ipexctl.core.ssh.ssh_config import Answer, Me, expand
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.local.atomic_file import sync_folder
-from ipexctl.local.user_dirs import state_dir
+from ipexctl.local.user_dirs import make_private, state_dir
 
 _KRL_MAGIC = b"SSHKRL\n\0"
 
@@ -129,7 +129,7 @@ def remember(key: HostKey, path: Path) -> None:
     """Append the key to our own known_hosts file, all of it or nothing."""
     line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # other ipexctl processes append to it, too

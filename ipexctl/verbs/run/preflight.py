@@ -29,7 +29,7 @@ from ipexctl.hosts.suggested_commands import with_options
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.local.shipped_tables import table
-from ipexctl.local.user_dirs import cache_dir
+from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.verbs.doctor.doctor import Seen, connect_all
 from ipexctl.verbs.run.send_project import InPlace, Project, Snapshot, why_left_out
 
@@ -189,7 +189,7 @@ def _remember(path: Path, mark: str, told: Sequence[str]) -> None:
     at = _load(path).get(mark, {}).get("at") if _recall(path, mark) is not None else time.time()
     known[mark] = {"at": at, "told": list(told)}
     with suppress(OSError):
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         write_atomic(path, json.dumps(dict(list(known.items())[-KEEP:])))
 
 

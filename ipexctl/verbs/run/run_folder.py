@@ -18,6 +18,7 @@ from typing import Any
 from ipexctl.core.inventory import fold
 from ipexctl.core.run.outcome import Kept
 from ipexctl.local.ownership import untrusted_here
+from ipexctl.local.user_dirs import make_private, state_dir
 
 FOLDER = Path(".ipexctl")
 
@@ -35,17 +36,23 @@ class Record:
 
     @classmethod
     def make(cls, here: Path, run_id: str, *, limit: int | None = None) -> Record:
-        folder = here / FOLDER / "runs" / run_id
+        """In the user's own folder of states where others could put another `.ipexctl` in place of
+        this one."""
+        top = here / FOLDER
         try:
-            _private(here / FOLDER)
+            if untrusted_here(here):
+                top = state_dir()
+                make_private(top)
+            folder = top / "runs" / run_id
+            _private(top)
             _private(folder.parent)
-            ignore = here / FOLDER / ".gitignore"
+            ignore = top / ".gitignore"
             if not ignore.exists():
                 _write(ignore, "*\n")
             folder.mkdir(mode=0o700)
             (folder / "logs").mkdir(mode=0o700)
         except OSError as e:
-            why = f"{e.strerror or e}: {here / FOLDER}"
+            why = f"{e.strerror or e}: {top}"
             return cls(None, [f"nothing is kept here ({why}); the logs stay on the hosts"])
         return cls(folder, limit=limit)
 
