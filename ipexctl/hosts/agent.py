@@ -25,7 +25,7 @@ from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import agent_sources
 from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.outbox import Outbox
-from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
+from ipexctl.hosts.transport import SLOWEST, Channel, ChannelTimeout, Transport
 
 NOISE_LIMIT = 1 << 20
 HELLO_LIMIT = 1 << 16
@@ -34,7 +34,6 @@ ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
 # Seconds that an operation may take, however often the host says meanwhile that it is alive.
 TOTAL = 600.0
 LONG = 7200.0  # one that builds, or waits for another command that holds a lock
-SLOWEST = 50_000  # bytes per second of a transfer
 _TEXT_LIMIT = 1 << 16
 _SLUG = re.compile(r"[a-z][a-z0-9-]{0,39}")
 OLD_PYTHON, BOOT_FAILED = 97, 98
@@ -254,6 +253,7 @@ def failure(host: Host, error: Any) -> HostFailed:
     """The host's own words as our error; it may say anything."""
     said = error if isinstance(error, Mapping) else {}
     what, why, hint, slug = (_text(said.get(key)) for key in ("what", "why", "hint", "slug"))
+    what = " ".join(what.split())  # further lines could pass for those of other hosts
     e = HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint)
     e.slug = slug if _SLUG.fullmatch(slug) else HostFailed.slug
     return e

@@ -22,10 +22,18 @@ from ipexctl.core.model import Host
 _DRAIN = 16
 FILES_PER_HOST, FILES_BESIDE = 3, 64
 WRITE_PATIENCE = 120.0  # as long as a transfer may be silent
+SLOWEST = 50_000  # bytes per second of a transfer
 
 
 def takes_nothing() -> TimeoutError:
     return TimeoutError(f"it has read nothing for {WRITE_PATIENCE:.0f} s")
+
+
+def check_progress(began: float, written: int) -> None:
+    """Raises TimeoutError for a reader that takes a byte now and then."""
+    waited = time.monotonic() - began
+    if waited > WRITE_PATIENCE + written / SLOWEST:
+        raise TimeoutError(f"it has read {written:,} bytes in {waited:.0f} s")
 
 
 class ChannelTimeout(Exception):
@@ -102,10 +110,11 @@ class PipeChannel:
         self._closed = False
 
     def write(self, data: bytes) -> None:
-        view = memoryview(data)
+        view, began = memoryview(data), time.monotonic()
         while view:
             if not self._room.poll(WRITE_PATIENCE * 1000):
                 raise takes_nothing()
+            check_progress(began, len(data) - len(view))
             with contextlib.suppress(BlockingIOError):
                 view = view[os.write(self._in, view) :]
 

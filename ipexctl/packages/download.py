@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import ssl
 import time
 import urllib.error
@@ -140,4 +141,4 @@ class Download:
 def _pause(e: urllib.error.HTTPError) -> float | None:
     """What the server asks for; dates are not worth a parser here."""
     said = e.headers.get("Retry-After", "") if e.headers else ""
-    return float(said) if said.isdigit() else None
+    return float(said) if re.fullmatch(r"[0-9]{1,9}", said) else None

@@ -57,22 +57,25 @@ def checked(text):
             "they could change what is run from it",
             "chmod go-w %s" % root,
         )
-    check_parents(os.path.realpath(root))
+    for path in sorted({root, os.path.realpath(root)}):
+        check_parents(path)
     return root
 
 
 def check_parents(root):
     """Who can rename a folder above could put another one in its place. As sshd's StrictModes."""
-    home = os.path.realpath(os.path.expanduser("~"))
+    home = os.path.expanduser("~")
     parent = os.path.dirname(root)
-    while parent not in (home, os.path.dirname(parent)):
+    while parent not in (home, os.path.realpath(home), os.path.dirname(parent)):
         found = os.stat(parent)
+        owners = {found.st_uid, os.lstat(parent).st_uid}  # of a link, too
+        foreign = sorted(u for u in owners - {os.geteuid()} if u >= FIRST_USER)
         by_group = found.st_mode & stat.S_IWGRP and (
             has_acl(parent) or not is_private_group(found.st_gid)
         )
         open_to_others = found.st_mode & stat.S_IWOTH or by_group
-        if found.st_uid != os.geteuid() and found.st_uid >= FIRST_USER:
-            what, hint = "belongs to another user (uid %d)" % found.st_uid, "of your own"
+        if foreign:
+            what, hint = "belongs to another user (uid %d)" % foreign[0], "of your own"
         elif open_to_others and not found.st_mode & stat.S_ISVTX:
             what, hint = "can be written to by other users", "or: chmod go-w %s" % parent
         else:

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts import agent_sources
-from ipexctl.hosts.agent import command_line, connect
+from ipexctl.hosts import agent_sources, transport
+from ipexctl.hosts.agent import command_line, connect, failure
 from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
 from ipexctl.verbs.doctor.probe_host import probe
@@ -264,7 +265,10 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
             | {f"run.{name}" for name in ("runs", "log_follower", "health_sampler", "traffic")}
             | {"run.rank_wrapper", "run.mpirun_bootstrap"},
         ),
-        ("facts.benchmark.memory", {"facts.benchmark", "child_processes", "facts.host_network"}),
+        (
+            "facts.benchmark.memory",
+            {"facts.benchmark", "child_processes", "facts.host_network", "root_folder"},
+        ),
         ("nothing.known", set()),
     ],
 )
@@ -338,3 +342,23 @@ def test_a_failure_of_ours_is_told_with_its_lines(agent):
         agent.call("facts.probe.nothing")
     assert 'File "ipexctl/remote/main.py", line ' in caught.value.why
     assert 'getattr(sys.modules[module], "op_" + op)' in caught.value.why
+
+
+# --- what hosts read and say ---------------------------------------------------------------------
+
+
+def test_a_host_that_reads_a_byte_now_and_then_is_given_up(monkeypatch):
+    monkeypatch.setattr(transport, "WRITE_PATIENCE", 1.0)
+    monkeypatch.setattr(transport, "SLOWEST", 1 << 30)
+    reads = "import os, time\nwhile os.read(0, 4096): time.sleep(0.5)"
+    channel = transport.PipeChannel((sys.executable, "-c", reads))
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"it has read [0-9,]+ bytes in [0-9]+ s"):
+        channel.write(bytes(10 << 20))
+    assert time.monotonic() - began < 10
+    channel.close()
+
+
+def test_lines_of_a_hosts_error_do_not_pass_for_those_of_other_hosts():
+    said = failure(Host("evil"), {"what": "no\ngood  changed      torch 2.13.0", "slug": "x"})
+    assert said.what == "evil: no good changed torch 2.13.0"

@@ -33,6 +33,7 @@ from ipexctl.local.shipped_tables import table
 from ipexctl.verbs.data import _all, _removed
 from ipexctl.verbs.env import _removal
 from ipexctl.verbs.install.install_plan import read_state
+from ipexctl.verbs.run import fetch_outputs as fetching
 from ipexctl.verbs.run.fetch_outputs import Wish, fetch_outputs
 from ipexctl.verbs.run.send_project import InPlace
 from tests.fuzz.answer import ODD
@@ -368,11 +369,26 @@ def test_paths_without_end_are_not_taken_and_folders_count(tmp_path):
     assert "stay there" in words[1]
 
 
+def test_files_without_end_are_not_taken_and_not_told_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "ENTRIES", 100)
+    many = [files(*([f"{'/'.join('e' * 9)}/f{i}", 0] for i in range(50))), *[done(refused="")] * 50]
+    words = brought(tmp_path, many, [files(["../x", 1])])
+    assert "(10 files, 0 bytes)" in words[0]
+    assert words[1].endswith("100 files and folders)")
+    (tmp_path / "odd").mkdir()
+    odd = [files(*([f"../{i}", 1] for i in range(1000)))]
+    words = brought(tmp_path / "odd", odd, [files()])
+    assert len(words) == 22
+    assert words[-1] == "and 980 more were not taken"
+
+
 def test_what_is_fetched_has_a_limit_for_all_hosts_together(tmp_path):
     evil = [files(["small", 1], ["huge", 3 << 30], ["b", 1]), part(1)]
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)], limit=2 << 30)
     assert words[0].endswith("outputs (2 files, 2 bytes)")
-    assert words[1:] == ("node01: huge and what follows stay there (--fetch-limit 2 GB)",)
+    assert words[1:] == (
+        "node01: huge and what follows stay there (--fetch-limit 2 GB, 500,000 files and folders)",
+    )
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 70, 1.5, "1", True, None])

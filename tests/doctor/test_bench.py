@@ -18,6 +18,7 @@ from ipexctl.core.facts.measurements import (
     onednn_level,
     rounds,
 )
+from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
@@ -120,6 +121,22 @@ def test_without_torch_the_kernel_is_asked_all_the_same(agent):
     found = measurements.host_bench("here", done)
     assert found.amx in ("granted", "denied", "absent", "old-kernel")
     assert found.status in ("no-torch", "ok")
+
+
+def test_a_python_in_a_root_of_somebody_else_is_not_started(agent, tmp_path):
+    if os.getuid():
+        pytest.skip("needs root, to give a folder away")
+    path, ran = tmp_path / "root" / "current" / "bin" / "python", tmp_path / "ran"
+    path.parent.mkdir(parents=True)
+    program(path, f"#!/bin/sh\ntouch {ran}\n")
+    asked = {"root": str(tmp_path / "root"), "threads": 1}
+    agent.call("facts.benchmark.host", asked, timeout=60)
+    assert ran.exists(), "the attack itself works"
+    ran.unlink()
+    os.chown(tmp_path / "root", 65534, 65534)
+    with pytest.raises(HostFailed, match="belongs to another user"):
+        agent.call("facts.benchmark.host", asked, timeout=60)
+    assert not ran.exists()
 
 
 def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):

@@ -135,3 +135,15 @@ def test_a_list_of_users_above_the_root_is_seen_on_hosts(tmp_path: Path) -> None
         pytest.skip(f"this file system has no such lists: {e}")
     with pytest.raises(Failure):
         root_folder.checked(str(tmp_path / "above" / "root"))
+
+
+def test_a_link_of_somebody_else_above_the_root_is_seen_on_hosts(tmp_path: Path) -> None:
+    if os.getuid():
+        pytest.skip("needs root, to give a link away")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "team").symlink_to("real")
+    root_folder.checked(str(tmp_path / "team" / "root"))
+    os.lchown(tmp_path / "team", 65534, 65534)
+    with pytest.raises(Failure) as told:
+        root_folder.checked(str(tmp_path / "team" / "root"))
+    assert told.value.what.startswith(f"{tmp_path}/team, above the root folder, belongs to another")

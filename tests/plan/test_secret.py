@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -80,10 +79,10 @@ def test_programs_of_an_ssh_config_do_not_inherit_it(tmp_path, asked):
     seen = tmp_path / "seen"
     (tmp_path / "t.py").write_text("")
     (tmp_path / "config").write_text(f"Host *\n  ProxyCommand sh -c '(env; ulimit -c) >{seen}'\n")
-    resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
     words = ["run", "-H", "h1", "-F", "config", "--secret-env", "CANARY", "--env", "WORD=x"]
     subprocess.run(
-        [sys.executable, "-m", "ipexctl", *words, asked, "t.py"], cwd=tmp_path,
+        ["sh", "-c", 'ulimit -S -c $(ulimit -H -c); exec "$@"', "sh",
+         sys.executable, "-m", "ipexctl", *words, asked, "t.py"], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CANARY": "hush"},
         capture_output=True,
     )  # fmt: skip

@@ -26,7 +26,7 @@ class Health:
     host_timeout: float
     stall: float | None = None
     loads: dict[str, Load] = field(default_factory=dict)  # the last word of each host
-    _cpu: dict[str, list[float]] = field(default_factory=dict)
+    _cpu: dict[str, tuple[float, int]] = field(default_factory=dict)  # their sum and number
     _peak: dict[str, int] = field(default_factory=dict)
     _stopped: dict[int, float] = field(default_factory=dict)
     _spoke: dict[int, float] = field(default_factory=dict)
@@ -37,7 +37,8 @@ class Health:
     def sample(self, host: str, sample: Sample) -> None:
         self.loads[host] = sample.load
         if sample.load.cpu is not None:
-            self._cpu.setdefault(host, []).append(sample.load.cpu)
+            total, count = self._cpu.get(host, (0.0, 0))
+            self._cpu[host] = total + sample.load.cpu, count + 1
         if sample.load.used is not None:
             self._peak[host] = max(self._peak.get(host, 0), sample.load.used)
         here = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
@@ -61,8 +62,8 @@ class Health:
 
     def overall(self, host: str) -> Load:
         """The mean of its CPUs, the peak of its memory."""
-        last, cpus = self.loads.get(host, Load()), self._cpu.get(host, [])
-        return Load(sum(cpus) / len(cpus) if cpus else None, self._peak.get(host), last.total)
+        last, (total, count) = self.loads.get(host, Load()), self._cpu.get(host, (0.0, 0))
+        return Load(total / count if count else None, self._peak.get(host), last.total)
 
     def news(self, now: float, heard: Mapping[str, float]) -> list[str]:
         """What is to be told now. `heard`: when each host was last heard."""

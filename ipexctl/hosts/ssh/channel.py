@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import Any
 
 from ipexctl.core.model import Host
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.link import Link, seconds_left
-from ipexctl.hosts.transport import WRITE_PATIENCE, ChannelTimeout, takes_nothing
+from ipexctl.hosts.transport import (
+    WRITE_PATIENCE,
+    ChannelTimeout,
+    check_progress,
+    takes_nothing,
+)
 
 STDERR_KEPT = 1 << 16
 CHUNK = 32_000  # fits one SSH packet
@@ -112,9 +118,11 @@ class SshChannel:
     def write(self, data: bytes) -> None:
         from paramiko import SSHException
 
+        began = time.monotonic()
         for start in range(0, len(data), CHUNK):
             chunk = data[start : start + CHUNK]
             while chunk:
+                check_progress(began, start)
                 try:
                     sent = self._channel.send(chunk)
                 except TimeoutError:

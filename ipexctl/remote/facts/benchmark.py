@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from ipexctl.remote import child_processes
+from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.facts import host_network
 from ipexctl.remote.failure import Failure
 
@@ -119,10 +119,10 @@ os._exit(0)
 def op_host(call, args):
     """{root, python, threads, timeout} -> what the child told; status says how far it came."""
     root = os.path.expanduser(args.get("root", "~/.ipexctl"))
-    python = args.get("python") or os.path.join(root, "current", "bin", "python")
-    named = bool(args.get("python"))
-    if not named and not os.path.exists(python):
-        python = sys.executable
+    python = args.get("python") or sys.executable
+    if not args.get("python") and os.path.isdir(root):
+        installed = os.path.join(root_folder.checked(root), "current", "bin", "python")
+        python = installed if os.path.exists(installed) else python
     env = dict(os.environ)
     env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(args.get("threads") or 1)))
     env.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -9,6 +9,7 @@ import concurrent.futures
 import functools
 import http.client
 import os
+import re
 import socket
 import ssl
 import threading
@@ -26,6 +27,7 @@ PIECE = 1 << 17
 TOLD = 0.2  # seconds between two events about bytes
 TIMEOUT = 30.0
 TIMEOUT_DIRECT = 10.0  # of another host: who asks it can be sent the file instead, and others wait
+SLOWEST_DIRECT = 50000  # bytes per second
 TRIES = 3  # in a row that bring nothing
 FIRST = 2  # of them, while nothing at all has come: it is the way there, then
 LONGEST_PAUSE = 30.0
@@ -204,9 +206,12 @@ class Work:
             self.body(answer, out, file.size - have)
 
     def body(self, answer, out, room):
-        expected, came = answer.length, 0
+        expected, came, began = answer.length, 0, time.time()
         for piece in pieces(answer, self.timeout):
             came += len(piece)
+            waited = time.time() - began
+            if self.direct and waited > TIMEOUT_DIRECT and came < waited * SLOWEST_DIRECT:
+                raise TransferError("%d bytes in %d s" % (came, waited))
             if came > room:  # another file: no beginning of it is worth keeping
                 self.got(-out.seek(0, os.SEEK_END))
                 out.truncate(0)
@@ -255,8 +260,14 @@ def download_failure(file, e, had):
 
 def opener(direct=False):
     https = urllib.request.HTTPSHandler(context=tls())
-    proxies = urllib.request.ProxyHandler({} if direct else None)  # None: of the environment
-    return urllib.request.build_opener(https, proxies)
+    if direct:  # a host that gives files says nothing about other places
+        return urllib.request.build_opener(https, urllib.request.ProxyHandler({}), NoRedirect)
+    return urllib.request.build_opener(https)
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
 
 
 def open_url(opener, address, headers, timeout):
@@ -306,7 +317,7 @@ def error_text(e, timeout):
 def retry_after(e):
     """What the server asks for; dates are not worth a parser here."""
     said = e.headers.get("Retry-After", "") if e.headers else ""
-    return float(said) if said.isdigit() else None
+    return float(said) if re.match(r"[0-9]{1,9}\Z", said) else None
 
 
 def sample(address, size, seconds):

@@ -25,6 +25,8 @@ from ipexctl.verbs.run.run_folder import safe
 PIECE = 64 << 20  # bytes of one request
 ENTRY = 4096  # bytes that a file and each of its folders take beside its content
 LONGEST_PATH, DEEPEST = 1024, 64
+ENTRIES = 500_000  # files and folders, from all hosts together
+SHOWN = 20  # of what was not taken
 FETCH_LIMIT = 100 << 30  # bytes, from all hosts together
 Note = Callable[[str], None]
 
@@ -41,16 +43,17 @@ class Wish:
 
 
 class Budget:
-    """Bytes that may still come, from whichever host."""
+    """Bytes, files and folders that may still come, from whichever host."""
 
-    def __init__(self, size: int) -> None:
-        self._left, self._lock = size, threading.Lock()
+    def __init__(self, size: int, entries: int) -> None:
+        self._left, self._entries, self._lock = size, entries, threading.Lock()
 
-    def take(self, size: int) -> bool:
+    def take(self, size: int, entries: int) -> bool:
         with self._lock:
-            if size > self._left:
+            if size > self._left or entries > self._entries:
                 return False
             self._left -= size
+            self._entries -= entries
             return True
 
 
@@ -90,7 +93,7 @@ def fetch_outputs(
     except OSError as e:
         return (f"outputs: could not be fetched ({e.strerror or e}); they are on the hosts",)
 
-    budget = Budget(wish.limit)
+    budget = Budget(wish.limit, ENTRIES)
 
     def work(host: Host) -> Brought:
         below = outputs if host.name == wish.first else outputs / folder_of(host.name)
@@ -104,7 +107,10 @@ def fetch_outputs(
     brought = [o for o in outcomes.values() if isinstance(o, Brought)]
     ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
     words = [f"could not fetch: {end}" for end in ends if end]
-    words += [text for b in brought for text in b.refused]
+    refused = [text for b in brought for text in b.refused]
+    words += refused[:SHOWN]
+    if len(refused) > SHOWN:
+        words.append(f"and {len(refused) - SHOWN:,} more were not taken")
     files, size = sum(b.files for b in brought), sum(b.size for b in brought)
     if not files:
         known = len(brought) == len(outcomes) and not any(b.matched for b in brought)
@@ -134,11 +140,10 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note, budget: Budget) ->
             why = "what comes from another host goes there"
             refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
             continue
-        if not budget.take(size + ENTRY * (1 + path.count("/"))):
-            most = f"--fetch-limit {wish.limit >> 30}"
-            refused.append(
-                f"{agent.host.name}: {path[:200]} and what follows stay there ({most} GB)"
-            )
+        entries = 1 + path.count("/")
+        if not budget.take(size + ENTRY * entries, entries):
+            most = f"--fetch-limit {wish.limit >> 30} GB, {ENTRIES:,} files and folders"
+            refused.append(f"{agent.host.name}: {path[:200]} and what follows stay there ({most})")
             break
         try:
             _read(agent, {**asked, "path": path}, size, below / path)
