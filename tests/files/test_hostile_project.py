@@ -144,7 +144,7 @@ def test_what_is_left_out_is_the_same(line, paths):
     for pattern in ours.patterns:
         if pattern.regex is not None:
             pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
-    for path in paths:
+    for path in (re.sub("/+", "/", path).lstrip("/") for path in paths):  # as a walk finds them
         assert ours.check_file(path).include == plain.check_file(path).include, path
 
 
