@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,14 +79,21 @@ def test_names_that_look_like_secrets(name, secret):
 def test_programs_of_an_ssh_config_do_not_inherit_it(tmp_path, asked):
     seen = tmp_path / "seen"
     (tmp_path / "t.py").write_text("")
-    (tmp_path / "config").write_text(f"Host *\n  ProxyCommand sh -c '(env; ulimit -c) >{seen}'\n")
+    (tmp_path / "config").write_text(
+        f"Host *\n  ProxyCommand sh -c '(env; ulimit -c) >{seen}.new; mv {seen}.new {seen}'\n"
+    )
     words = ["run", "-H", "h1", "-F", "config", "--secret-env", "CANARY", "--env", "WORD=x"]
-    subprocess.run(
+    running = subprocess.Popen(
         ["sh", "-c", 'ulimit -S -c $(ulimit -H -c); exec "$@"', "sh",
          sys.executable, "-m", "ipexctl", *words, asked, "t.py"], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CANARY": "hush"},
-        capture_output=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
+    while not seen.exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.terminate()  # it would ask that program again
+    running.wait(20)
     said = seen.read_text().splitlines()
     assert said[-1] == "0"
     assert not [line for line in said if "hush" in line]
