@@ -128,9 +128,8 @@ def main() -> None:
             if not streams.nobody_reads(trouble):
                 _explain(IpexctlError(f"stdout: {trouble.strerror}"))
             sys.exit(EXIT_FAILED)
-        if (
-            isinstance(e, OSError) and e.filename is not None
-        ):  # a full disk, a folder that is closed
+        if isinstance(e, OSError) and e.filename is not None:
+            # a full disk, a folder that is closed to us
             _explain(NotHere(f"{e.filename}: {e.strerror or e}"))
             sys.exit(NotHere.exit_code)
         import traceback

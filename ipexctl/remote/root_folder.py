@@ -98,7 +98,7 @@ def has_acl(path):
 
 def is_private_group(gid):
     """The account's own group, with no other member: many systems make one per user. Those whose
-    first group it is are no listed members; a group with the account's name is nobody else's."""
+    first group it is are not listed as members, so the group must also have the account's name."""
     import grp
     import pwd
 

@@ -123,7 +123,7 @@ def test_without_torch_the_kernel_is_asked_all_the_same(agent):
     assert found.status in ("no-torch", "ok")
 
 
-def test_a_python_in_a_root_of_somebody_else_is_not_started(agent, tmp_path):
+def test_a_python_in_a_root_of_another_user_is_not_started(agent, tmp_path):
     if os.getuid():
         pytest.skip("needs root, to give a folder away")
     path, ran = tmp_path / "root" / "current" / "bin" / "python", tmp_path / "ran"

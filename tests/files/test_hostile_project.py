@@ -151,7 +151,7 @@ def test_what_is_left_out_is_the_same(line, paths):
 # --- a work tree of another user -----------------------------------------------------------------
 
 
-def test_a_link_of_somebody_else_is_no_repository(tmp_path):
+def test_a_git_link_of_another_user_is_not_a_repository(tmp_path):
     if os.getuid():
         pytest.skip("needs root, to give a link away")
     (tmp_path / "mine").mkdir()

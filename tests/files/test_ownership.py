@@ -21,7 +21,7 @@ OPEN = "writable by everyone"
 
 # /etc/passwd, /etc/group: is 500, the first group of root there, root's alone?
 USERS = {
-    "nobody else has it": ("root:x:0:500::/root:/bin/sh", "root:x:500:", True),
+    "no other user has it": ("root:x:0:500::/root:/bin/sh", "root:x:500:", True),
     "it is the first one of others too": (
         "root:x:0:500::/root:/bin/sh\nmal:x:7:500::/:/bin/sh", "root:x:500:", False,
     ),
@@ -86,7 +86,7 @@ def test_of_a_link_what_it_leads_through_counts_too(tmp_path: Path) -> None:
     assert untrusted_reason(tmp_path / "mine" / "round")
 
 
-def test_a_link_of_somebody_else_is_not_ours_wherever_it_leads(tmp_path: Path) -> None:
+def test_a_link_of_another_user_is_not_ours_wherever_it_leads(tmp_path: Path) -> None:
     if os.getuid():
         pytest.skip("needs root, to give a link away")
     (tmp_path / "ipexctl.toml").symlink_to("/etc/hostname")
@@ -137,7 +137,7 @@ def test_a_list_of_users_above_the_root_is_seen_on_hosts(tmp_path: Path) -> None
         root_folder.checked(str(tmp_path / "above" / "root"))
 
 
-def test_a_link_of_somebody_else_above_the_root_is_seen_on_hosts(tmp_path: Path) -> None:
+def test_a_link_of_another_user_above_the_root_is_seen_on_hosts(tmp_path: Path) -> None:
     if os.getuid():
         pytest.skip("needs root, to give a link away")
     (tmp_path / "real").mkdir()

@@ -414,7 +414,7 @@ def test_a_giver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.Monk
         assert time.monotonic() - began < 5
 
 
-def test_a_giver_sends_nobody_to_other_places(tmp_path: Path) -> None:
+def test_a_redirect_of_a_giver_is_refused(tmp_path: Path) -> None:
     seen = []
 
     def send_on(request: http.server.BaseHTTPRequestHandler) -> None:

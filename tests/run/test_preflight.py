@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +122,15 @@ def test_hosts_try_each_other_once_and_are_then_believed(flight, tmp_path: Path)
     verb.check(flight, notes.append, memory)
     assert notes == []
     assert [agent._next for agent in flight.fleet.agents.values()] == asked
+
+
+def test_a_port_that_is_closed_late_is_not_one_that_was_opened_since(flight) -> None:
+    agent = next(iter(flight.fleet.agents.values()))
+    first, second = (agent.call("facts.host_network.listen").done["port"] for _ in range(2))
+    agent.call("facts.host_network.close", {"port": first})
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", first), 5)
+    socket.create_connection(("127.0.0.1", second), 5).close()
 
 
 def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_path) -> None:

@@ -5,38 +5,38 @@ import socket
 import threading
 import time
 
-_kept = []  # type: list[socket.socket]  # listeners: they live as long as the agent
-
+_listeners = {}  # type: dict[int, list[socket.socket]]  # by the port that was told
 
 MASTER_PORT = 29500  # the one that torchrun, accelerate and DeepSpeed take when none is named
 
 
 def op_listen(call, args):
-    """A port on all addresses, until the agent ends. The kernel answers; nobody needs to accept.
+    """A port on all addresses, until it is closed. The kernel answers; none needs to be accepted.
 
     And one beside MASTER_PORT, at our own address alone: what firewalls are opened for by hand.
     """
     server = listener()
-    _kept.append(server)
+    port = server.getsockname()[1]
+    _listeners[port] = [server]
     own = os.environ.get("SSH_CONNECTION", "").split()
     beside = None
     for step in range(8 if len(own) == 4 else 0):
         try:
             beside = listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
-            _kept.append(beside)
+            _listeners[port].append(beside)
             break
         except OSError:
             continue
     return {
-        "port": server.getsockname()[1],
+        "port": port,
         "range_port": beside.getsockname()[1] if beside else None,
     }
 
 
 def op_close(call, args):
-    """Nobody listens any more."""
-    while _kept:
-        _kept.pop().close()
+    """{port}, as op_listen told it: a later one may have begun to listen meanwhile."""
+    for server in _listeners.pop(args["port"], []):
+        server.close()
     return {}
 
 

@@ -162,7 +162,7 @@ def _peers(flight: Flight) -> tuple[Peer, ...]:
     tried = connect_all(hosts, seen, forks).values()
     for one in seen.values():
         with suppress(OSError):
-            one.agent.start("facts.host_network.close")
+            one.agent.start("facts.host_network.close", {"port": one.port})
     return tuple(peer for peers in tried if not isinstance(peers, HostDown) for peer in peers)
 
 
