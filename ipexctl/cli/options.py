@@ -99,10 +99,12 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
         checked = key == "ssh_config" or setting.project
         path = Path(setting.value)
         if checked and (why := untrusted_reason(path) or untrusted_above(path)):
+            folder, is_named, _ = why.partition(" is ")
+            closes = f"chmod go-w {folder if is_named else path}"
             raise InputError(
                 f"{setting.value}: {why}",
                 why=f"it decides what runs, and where; it is set by {setting.origin}",
-                hint=f"chmod go-w {setting.value}; or name another one: -f FILE, -F FILE",
+                hint=f"{closes}; or name another one: -f FILE, -F FILE",
             )
     what = {"hostfile": "the hosts are from", "ssh_config": "SSH settings are from"}
     told = [f"{what[key]} {s.value}, by {s.origin}" for key, s in used.items()]

@@ -320,3 +320,7 @@ def test_an_ssh_config_of_the_settings_that_others_can_write_is_refused(shell, c
     assert done.returncode == 2
     assert f"{shell.folder}/ssh_config: writable by everyone" in done.stderr
     assert f"try: chmod go-w {shell.folder}/ssh_config" in done.stderr
+    (shell.folder / "ssh_config").chmod(0o644)
+    shell.folder.parent.chmod(0o777)
+    done = shell("doctor", "--json")
+    assert f"try: chmod go-w {shell.folder.parent};" in done.stderr
