@@ -89,9 +89,10 @@ def _is_private_group(gid: int) -> bool:
         me, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
     except KeyError:
         return False
-    own = gid == 0 or (gid == me.pw_gid and group.gr_name == me.pw_name)
+    if gid != 0 and (gid != me.pw_gid or group.gr_name != me.pw_name):
+        return False  # before all users are asked for, which a directory service may take long for
     first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
-    return own and not (set(group.gr_mem) | first) - {me.pw_name, "root"}
+    return not (set(group.gr_mem) | first) - {me.pw_name, "root"}
 
 
 def _user_name(uid: int) -> str:
