@@ -36,8 +36,9 @@ def sshd_config(*, sessions: int, penalties: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def ssh_config(plan: LabPlan, folder: Path) -> str:
+def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
     """What `ssh -F` needs: one block per host, or one pattern for a flat lab."""
+    way = f"    ProxyCommand {proxy}\n" if proxy else ""
     common = (
         f"    User {plan.user}\n"
         "    Port 22\n"
@@ -48,6 +49,7 @@ def ssh_config(plan: LabPlan, folder: Path) -> str:
         "    StrictHostKeyChecking yes\n"
         "    BatchMode yes\n"
         "    ConnectTimeout 10\n"
+        f"{way}"
     )
     if plan.flat:
         return f"Host {' '.join(plan.patterns)}\n{common}"
@@ -75,8 +77,9 @@ def etc_hosts(plan: LabPlan, host: HostPlan) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def accounts(passwd: str, group: str, *, uid: int, home: str) -> dict[str, str]:
-    """/etc/passwd, group and shadow: this machine's system accounts and `trainer`."""
+def accounts(passwd: str, group: str, *, uid: int, home: str, without: str = "") -> dict[str, str]:
+    """/etc/passwd, group and shadow: this machine's system accounts and `trainer`, but for the
+    group `without`."""
     users = [u for u in map(_fields, passwd.splitlines()) if len(u) == 7 and _is_system(u[2])]
     users = [u for u in users if u[0] not in ("root", "trainer")]
     users.insert(0, ["root", "x", "0", "0", "root", "/root", "/bin/bash"])
@@ -84,7 +87,7 @@ def accounts(passwd: str, group: str, *, uid: int, home: str) -> dict[str, str]:
         users.append(["sshd", "x", "74", "65534", "", "/run/sshd", "/usr/sbin/nologin"])
     users.append(["trainer", "x", str(uid), str(uid), "", home, "/bin/bash"])
     groups = [g for g in map(_fields, group.splitlines()) if len(g) == 4 and _is_system(g[2])]
-    groups = [[*g[:3], ""] for g in groups if g[0] != "trainer"]
+    groups = [[*g[:3], ""] for g in groups if g[0] not in ("trainer", without)]
     groups.append(["trainer", "x", str(uid), ""])
     # "*" is an account without password; "!" would be a locked one, which sshd turns away.
     shadow = [[u[0], "*", "19000", "0", "99999", "7", "", "", ""] for u in users]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.lab import config_text, host_boot, lab_network
+from ipexctl.lab import config_text, host_boot, lab_network, rungs
 from ipexctl.lab.host_boot import Running
 from ipexctl.lab.lab_plan import HostPlan
 
@@ -99,7 +99,9 @@ def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
     sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
-    _enter(pid, [sshd, "-E", "/run/lab/sshd.log"])
+    _enter(
+        pid, [*rungs.as_user(dog.plan.rung, host_boot.free_uid()), sshd, "-E", "/run/lab/sshd.log"]
+    )
     _wait(Path(f"/proc/{pid}/root/run/sshd.pid").exists)
 
 

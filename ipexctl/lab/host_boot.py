@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import pwd
 import select
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed
-from ipexctl.lab import config_text, lab_network, linux, shapes
+from ipexctl.lab import config_text, connect, lab_network, linux, rungs, shapes
 from ipexctl.lab import host as inner
 from ipexctl.lab.lab_plan import HostPlan, LabPlan
 
@@ -32,6 +35,7 @@ class Running:
 
 def write_client_files(folder: Path, plan: LabPlan) -> None:
     """Keys, hostfile, ssh_config and known_hosts: all that plain ssh needs."""
+    proxy = _proxy(os.getpid()) if plan.rung == rungs.USER else ""
     make_key(folder / "id_ed25519")
     keys = {}
     for host in plan.hosts:
@@ -40,8 +44,14 @@ def write_client_files(folder: Path, plan: LabPlan) -> None:
         make_key(path)
         keys[host.name] = " ".join(path.with_suffix(".pub").read_text().split()[:2])
     (folder / "hostfile").write_text(config_text.hostfile(plan))
-    (folder / "ssh_config").write_text(config_text.ssh_config(plan, folder))
+    (folder / "ssh_config").write_text(config_text.ssh_config(plan, folder, proxy))
     (folder / "known_hosts").write_text(config_text.known_hosts(plan, keys))
+
+
+def _proxy(watchdog: int) -> str:
+    """How ssh gets into the network of the watchdog; "%" begins a token of ssh_config."""
+    words = [sys.executable, "-I", "-S", str(Path(connect.__file__)), str(watchdog)]
+    return shlex.join(words).replace("%", "%%") + " %h %p"
 
 
 def make_key(path: Path) -> None:
@@ -49,9 +59,11 @@ def make_key(path: Path) -> None:
     subprocess.run(argv, stdin=subprocess.DEVNULL, check=True, capture_output=True)
 
 
-def state(plan: LabPlan, switch: int) -> dict[str, Any]:
+def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]:
     """What state.json says; the client reads nothing else about the plan."""
     return {
+        "rung": plan.rung,
+        "left_out": left_out,
         "name": plan.name,
         "user": plan.user,
         "link": plan.link,
@@ -167,16 +179,16 @@ def _keep_only(*kept: int) -> None:
 
 def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
     """Fresh folders for the host and everything its process 1 has to know."""
-    home = folder / "hosts" / host.name
+    home, spec = folder / "hosts" / host.name, host.spec
     uid = free_uid()
-    _fresh_folders(home, host, uid)
-    spec = host.spec
+    _fresh_folders(home, host, uid if plan.rung == rungs.FULL else 0)
     covers = shapes.write(home / "shapes", shapes.covers(spec, shapes.read_machine()))
     return inner.Boot(
         name=host.name,
         folder=home,
         home=host.home,
         uid=uid,
+        rung=plan.rung,
         files=_files(folder, plan, host, uid),
         covers=covers,
         network=lab_network.inside(host),
@@ -187,14 +199,14 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
     )
 
 
-def _fresh_folders(home: Path, host: HostPlan, uid: int) -> None:
+def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
     """The home stays over a restart, as on a real host; /tmp does not."""
     shutil.rmtree(home / "tmp", ignore_errors=True)
-    for name, mode, owner in (("tmp", 0o1777, 0), ("root", 0o700, 0), ("mnt", 0o755, 0)):
-        _folder(home / name, mode, owner)
-    _folder(home / "home", 0o700, uid)
+    for name, mode in (("tmp", 0o1777), ("root", 0o700), ("mnt", 0o755)):
+        _folder(home / name, mode, 0)
+    _folder(home / "home", 0o700, owner)
     (home / "sshd.log").touch(0o600)
-    if host.spec.disk and not (home / "disk.img").exists():
+    if host.spec.disk and owner and not (home / "disk.img").exists():
         with open(home / "disk.img", "wb") as image:
             image.truncate(host.spec.disk)
         argv = ["mkfs.ext4", "-q", "-F", "-m", "0", str(home / "disk.img")]
@@ -214,6 +226,8 @@ def _files(folder: Path, plan: LabPlan, host: HostPlan, uid: int) -> dict[str, s
         Path("/etc/group").read_text(),
         uid=uid,
         home=host.spec.home or "/home/trainer",
+        # sshd gives terminals to this group, which an ordinary user may not
+        without="tty" if plan.rung == rungs.USER else "",
     )
     return {
         **{f"/etc/{name}": content for name, content in accounts.items()},

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
 
+from ipexctl.lab import rungs
 from ipexctl.lab.lab_spec import HostSpec, LabSpec
 
 _FIRST = 11
@@ -41,6 +42,7 @@ class LabPlan:
     gateway: str
     names: bool
     hosts: tuple[HostPlan, ...]
+    rung: str = rungs.FULL
     flat: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
 
@@ -54,7 +56,7 @@ def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
             yield block  # type: ignore[misc]
 
 
-def plan_lab(spec: LabSpec, block: IPv4Network) -> LabPlan:
+def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rungs.FULL) -> LabPlan:
     """Card k of host i lives at block + k*256 + 11 + i, so each card has its own network."""
     first = str(block.network_address).split(".")
     common = {
@@ -64,6 +66,7 @@ def plan_lab(spec: LabSpec, block: IPv4Network) -> LabPlan:
         # The link's name holds the block: adding it is what claims the block for this lab.
         "link": f"ilab{first[1]}-{first[2]}",
         "names": spec.names,
+        "rung": rung,
     }
     if spec.flat:
         return _plan_flat(spec, block, common)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
+from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
@@ -23,6 +26,11 @@ MS_PRIVATE = 0x40000
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 0x1
+_MOUNT_SETATTR = 442
+_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
 
 
 def unshare(flags: int) -> None:
@@ -36,6 +44,22 @@ def setns(fd: int, kind: int) -> None:
 def die_with_parent() -> None:
     """SIGKILL for this process when its parent ends, however that ends."""
     _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def enter_root(root: str) -> None:
+    """Make a mount the root of this mount namespace. After chroot() a process may not make the
+    user namespace that an account of a host without root lives in."""
+    os.chdir(root)
+    number = {"x86_64": 155, "ppc64le": 203}.get(os.uname().machine, 41)
+    here = ctypes.c_char_p(b".")
+    _call("syscall", ctypes.c_long(number), here, here)
+    _call("umount2", here, 2)  # MNT_DETACH: the old root, which lies over the new one now
+    os.chdir("/")
+
+
+def adopt_orphans() -> None:
+    """Whoever descends from this process and loses its parent becomes this process's child."""
+    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def set_name(name: str) -> None:
@@ -84,21 +108,43 @@ def own_mounts() -> None:
         os.close(here)
 
 
-def fork_into_new_pids() -> int:
-    """fork() whose child is process 1 of a new pid namespace; the caller stays where it is."""
-    own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+def own_user(number: int) -> None:
+    """A user namespace in which this process, and only its user, has the number given."""
+    user, group = os.geteuid(), os.getegid()
+    unshare(CLONE_NEWUSER)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{number} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{number} {group} 1")
+
+
+def make_read_only(path: str) -> None:
+    """A mount and all below it; nothing where the kernel is older than 5.12."""
+    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+    here, size = ctypes.c_char_p(path.encode()), ctypes.c_size_t(ctypes.sizeof(attributes))
+    where = ctypes.c_long(-100)  # AT_FDCWD
     try:
-        unshare(CLONE_NEWPID)
-        try:
-            child = os.fork()
-        except OSError:
-            setns(own, CLONE_NEWPID)
+        _call(
+            "syscall", ctypes.c_long(_MOUNT_SETATTR), where, here, _AT_RECURSIVE, attributes, size
+        )
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
             raise
-        if child:
-            setns(own, CLONE_NEWPID)
-        return child
-    finally:
-        os.close(own)
+
+
+def fork_into_new_pids() -> int:
+    """fork() whose child is process 1 of a new pid namespace; the caller stays where it is.
+
+    The system call itself: after unshare(CLONE_NEWPID) a process of a user namespace could not
+    return to the pid namespace that it came from.
+    """
+    number = ctypes.c_long(_CLONE[os.uname().machine])
+    nothing = [ctypes.c_long(0)] * 4
+    flags = ctypes.c_long(CLONE_NEWPID | signal.SIGCHLD)
+    # PyDLL keeps Python's lock: the child has this one thread, which must hold it.
+    pid = ctypes.PyDLL(None, use_errno=True).syscall(number, flags, *nothing)
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), f"clone: {os.strerror(ctypes.get_errno())}")
+    return int(pid)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

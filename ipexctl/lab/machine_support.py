@@ -1,46 +1,98 @@
-"""Whether this machine can hold a lab; if not, one sentence that says what to do."""
+"""How real a lab this machine can hold; if none, one sentence that says what to do."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 from ipexctl.errors import InputError, NotHere
+from ipexctl.lab import rungs
 from ipexctl.lab.config_text import PATH
 from ipexctl.lab.lab_spec import LabSpec
 
 _CAP_NET_ADMIN = 12
 _CAP_SYS_ADMIN = 21
-_PACKAGES = {
-    "sshd": "openssh-server",
-    "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client",
-    "ip": "iproute2",
-    "nsenter": "util-linux",
-    "mount": "mount",
-}
+_PACKAGES = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+_FOR_NAMESPACES = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
+# What a host of the user rung does first, in a process of its own: only trying it tells.
+_TRY = """
+import os, sys
+from ipexctl.lab import linux
+linux.own_user(0)
+linux.unshare(linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
+child = linux.fork_into_new_pids()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    linux.own_mounts()
+    linux.mount("proc", "/proc", "proc")
+    linux.mount("sysfs", "/sys", "sysfs")
+    linux.mount("tmp", "/tmp", "tmpfs")
+    os._exit(os.system("ip link add a type veth peer name b && unshare --user --map-user=5 true"))
+except OSError as error:
+    print(error, file=sys.stderr, flush=True)
+finally:
+    os._exit(1)
+"""
 
 
-def check(spec: LabSpec, *, platform: str = sys.platform, path: str = PATH) -> None:
-    """NotHere unless a lab like `spec` can start on this machine."""
+def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: str = PATH) -> str:
+    """The best rung for a lab like `spec`, or the one asked for; NotHere where it cannot start."""
+    rungs.check_rung(rung)
     if not platform.startswith("linux"):
         raise NotHere("a lab needs Linux", hint="run ipexctl lab in a Linux machine or VM")
-    if os.geteuid() != 0:
-        raise NotHere("a lab needs root", why="it makes network namespaces", hint="use sudo")
-    if not _has_rights():
-        raise NotHere(
-            "a lab needs CAP_SYS_ADMIN and CAP_NET_ADMIN",
-            why="this root is a container's, without the right to make namespaces",
-            hint="start the container with --privileged",
-        )
-    _check_tools(spec, path)
-    kinds = Path("/proc/filesystems")
-    if not kinds.exists():
+    _need(dict(_PACKAGES), path)
+    if not os.path.exists("/proc/self"):
         raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc")
-    if "overlay" not in kinds.read_text().split():
-        raise NotHere("a lab needs the overlay file system", hint="modprobe overlay")
+    missing = {rungs.FULL: why_not_full(), rungs.USER: "", rungs.FLAT: ""}
+    if missing[rungs.FULL]:
+        missing[rungs.USER] = why_not_user(path)
+    chosen = rung or next(each for each in rungs.RUNGS if not missing[each])
+    if missing[chosen]:
+        raise NotHere(f"a lab on the {chosen} rung cannot start here", why=missing[chosen])
+    if chosen != rungs.FLAT:
+        _need(_tools(spec), path)
+    return chosen
+
+
+def why_not_full() -> str:
+    """Why this process may not make hosts of namespaces as root; "" where it may."""
+    if os.geteuid() != 0:
+        return "it needs root"
+    if not _has_rights():
+        return "this root lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, as in a container"
+    if "overlay" not in Path("/proc/filesystems").read_text().split():
+        return "the kernel has no overlay file system (modprobe overlay)"
+    return _refusal("import os\nfrom ipexctl.lab import linux\nlinux.own_mounts()")
+
+
+def why_not_user(path: str = PATH) -> str:
+    """Why this process cannot make hosts of user namespaces; "" where it can."""
+    if not all(shutil.which(tool, path=path) for tool in ("ip", "nsenter", "unshare")):
+        return "it needs ip, nsenter and unshare (packages iproute2 and util-linux)"
+    return _refusal(_TRY)
+
+
+@lru_cache
+def _refusal(script: str) -> str:
+    """The last line of what a process says that tries it and fails."""
+    package = str(Path(rungs.__file__).parents[2])
+    env = {"PATH": PATH, "PYTHONPATH": package, "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=env,
+    )
+    if not done.returncode:
+        return ""
+    last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+    return f"the kernel refused: {last[0].rpartition('] ')[2]}"
 
 
 def process(pid: int) -> int:
@@ -56,18 +108,21 @@ def process(pid: int) -> int:
 
 
 def _has_rights() -> bool:
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
+    lines = Path("/proc/self/status").read_text().splitlines()
     held = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
     return all(mask >> bit & 1 for mask in held for bit in (_CAP_NET_ADMIN, _CAP_SYS_ADMIN))
 
 
-def _check_tools(spec: LabSpec, path: str) -> None:
-    wanted = dict(_PACKAGES)
+def _tools(spec: LabSpec) -> dict[str, str]:
+    wanted = dict(_FOR_NAMESPACES)
     if spec.uplink or any(h.rate for h in spec.hosts):
         wanted["tc"] = "iproute2"
     if any(h.disk for h in spec.hosts):
         wanted["mkfs.ext4"] = "e2fsprogs"
+    return wanted
+
+
+def _need(wanted: dict[str, str], path: str) -> None:
     missing = [tool for tool in wanted if not shutil.which(tool, path=path)]
     if missing:
         packages = " ".join(sorted({wanted[tool] for tool in missing}))

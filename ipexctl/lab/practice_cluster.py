@@ -16,7 +16,7 @@ from typing import Any
 
 import ipexctl
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
-from ipexctl.lab import config_text, folders, lab_network, machine_support, shapes
+from ipexctl.lab import config_text, folders, lab_network, machine_support, rungs, shapes
 from ipexctl.lab.folders import state_root
 from ipexctl.lab.lab_spec import FAULTS, LabSpec
 from ipexctl.local.environment import environment
@@ -58,14 +58,20 @@ class Lab:
     watchdog: int
     link: str
     addresses: tuple[str, ...]
+    rung: str
+    left_out: tuple[str, ...]
     _uid: int
     _switch: int
 
     @classmethod
-    def up(cls, spec: LabSpec, *, owner: int | None = None, root: Path | None = None) -> Lab:
-        """Start a lab. With `owner` (a pid) the lab ends when that process does."""
-        spec = spec.checked()
-        machine_support.check(spec)
+    def up(
+        cls, spec: LabSpec, *, owner: int | None = None, root: Path | None = None, rung: str = ""
+    ) -> Lab:
+        """Start a lab, on the best rung unless one is given. With `owner` (a pid) the lab ends
+        when that process does."""
+        wanted = spec.checked()
+        rung = machine_support.check(wanted, rung)
+        spec, _ = rungs.fit(wanted, rung)
         machine = shapes.read_machine()
         for host in spec.hosts:
             shapes.covers(host, machine)
@@ -79,7 +85,7 @@ class Lab:
                 hint=f"end it with: ipexctl lab down --name {spec.name}, or give another --name",
             )
         try:
-            folders.make(folder, json.dumps(spec.to_json()))
+            folders.make(folder, json.dumps({**wanted.to_json(), "rung": rung}))
             _start_watchdog(folder, lock, owner or 0)
         finally:
             os.close(lock)
@@ -101,6 +107,8 @@ class Lab:
             watchdog=state["watchdog"],
             link=state["link"],
             addresses=tuple(state["addresses"]),
+            rung=state["rung"],
+            left_out=tuple(state["left_out"]),
             _uid=state["uid"],
             _switch=state["switch"],
         )
@@ -164,12 +172,16 @@ class Lab:
         if not pid:
             raise InputError(f"{host} is down", hint=f"start it with: ipexctl lab heal {host}")
         user = user or self.user
-        uid = str(0 if user == "root" else self._uid)
         home = "/root" if user == "root" else self.hosts[host].home
         clean = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
         clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
-        ids = ["-S", uid, "-G", uid]
-        spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *ids, "--"]
+        uid = 0 if user == "root" else self._uid
+        spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+        if self.rung == rungs.USER:
+            spaces += ["-U", "--preserve-credentials", "--"]
+            spaces += rungs.as_user(self.rung, uid) if uid else []
+        else:
+            spaces += ["-S", str(uid), "-G", str(uid), "--"]
         inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
         return [*spaces, *clean, *inside]
 

@@ -13,12 +13,13 @@ import selectors
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.lab import faults, folders, lab_network, lab_plan, machine_support
+from ipexctl.lab import faults, folders, lab_network, lab_plan, linux, machine_support, rungs
 from ipexctl.lab import host_boot as boots
 from ipexctl.lab.host_boot import Running
 from ipexctl.lab.lab_spec import LabSpec
@@ -27,15 +28,15 @@ from ipexctl.lab.lab_spec import LabSpec
 class Watchdog:
     """One lab: its switch, its hosts, and what has been done to them."""
 
-    def __init__(self, folder: Path, spec: LabSpec) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> None:
+        self.folder, self.rung, self.left_out = folder, rung, left_out
         self.switch = lab_network.start_switch()
         self.plan = self._claim(spec)
         self.hosts: dict[str, Running] = {}
 
     def _claim(self, spec: LabSpec) -> lab_plan.LabPlan:
         for block in lab_plan.places(spec.name, lab_network.taken()):
-            planned = lab_plan.plan_lab(spec, block)
+            planned = lab_plan.plan_lab(spec, block, self.rung)
             if lab_network.claim(planned.link, self.switch):
                 lab_network.open_switch(planned, self.switch)
                 return planned
@@ -53,7 +54,7 @@ class Watchdog:
             self.hosts[name] = running
 
     def save(self) -> None:
-        text = json.dumps(boots.state(self.plan, self.switch), indent=1)
+        text = json.dumps(boots.state(self.plan, self.switch, self.left_out), indent=1)
         part = self.folder / "state.json.part"
         part.write_text(text)
         part.rename(self.folder / "state.json")
@@ -150,11 +151,16 @@ def main(folder: Path, ready: int, owner: int) -> int:
     os.chdir(folder)
     listener.bind("control.sock")
     listener.listen(16)
-    spec = LabSpec.from_json(json.loads((folder / "spec.json").read_text()))
+    wanted = json.loads((folder / "spec.json").read_text())
+    rung = wanted.pop("rung")
+    spec, left_out = rungs.fit(LabSpec.from_json(wanted), rung)
     dog = None
     try:
         watch = machine_support.process(owner) if owner else 0
-        dog = Watchdog(folder, spec)
+        if rung == rungs.USER:
+            linux.own_user(0)
+            linux.unshare(linux.CLONE_NEWNET)
+        dog = Watchdog(folder, spec, rung, left_out)
         dog.open()
         os.write(ready, b'{"ok": null}\n')
         os.close(ready)
