@@ -10,7 +10,7 @@ import typer
 from ipexctl.cli.options import Json, print_json
 
 lab_app = typer.Typer(
-    help="A practice cluster of real SSH hosts on this machine (Linux, root).",
+    help="Practice with a cluster of real SSH hosts on this machine (Linux).",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -40,13 +40,16 @@ def lab_up(
     owner: Annotated[
         int | None, typer.Option("--owner", help="End the lab when this process ends.")
     ] = None,
+    rung: Annotated[
+        str, typer.Option("--rung", help="How real: full, user or flat (default: the best here).")
+    ] = "",
     json: Json = False,
 ) -> None:
     from ipexctl.lab import LabSpec
     from ipexctl.verbs import lab as verb
 
     spec = LabSpec(name=name, user=user, uplink=uplink, names=names, ipv6=ipv6)
-    _show_labs((verb.up(verb.UpOptions(spec, n, tuple(host or ()), isa, flat, owner)),), json=json)
+    _show_labs((verb.up(verb.UpOptions(spec, n, tuple(host or ()), isa, flat, owner, rung)),), json=json)
 
 
 @lab_app.command("status", help="Show the labs that are up, their hosts and faults.")

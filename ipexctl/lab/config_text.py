@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from ipexctl.lab.lab_plan import HostPlan, LabPlan
@@ -36,12 +37,47 @@ def sshd_config(*, sessions: int, penalties: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+# What sshd runs for every session on the flat rung: the account's own home is another one.
+LOGIN = """#!/bin/sh
+cd
+command=$SSH_ORIGINAL_COMMAND
+unset SSH_ORIGINAL_COMMAND
+[ -n "$command" ] || exec "${SHELL:-/bin/sh}" -l
+exec "${SHELL:-/bin/sh}" -c "$command"
+"""
+
+
+def loopback_sshd_config(plan: LabPlan, host: HostPlan, folder: Path, key: str) -> str:
+    """An sshd of this user on a loopback address, whose sessions have the home of the host."""
+    own = folder / "hosts" / host.name
+    command = shlex.quote(str(own / "login"))
+    lines = [
+        f"Port {plan.port}",
+        f"ListenAddress {host.address}",
+        f'HostKey "{own / key}"',
+        f'PidFile "{own / "sshd.pid"}"',
+        f'AuthorizedKeysFile "{folder / "id_ed25519.pub"}"',
+        "StrictModes no",
+        "PermitRootLogin prohibit-password",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "UsePAM no",
+        "UseDNS no",
+        "PrintMotd no",
+        "PrintLastLog no",
+        "LogLevel VERBOSE",
+        f'SetEnv "HOME={host.home}" "TMPDIR={own / "tmp"}" "HISTFILE={host.home}/.bash_history"',
+        f"ForceCommand {command}",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
     """What `ssh -F` needs: one block per host, or one pattern for a flat lab."""
     way = f"    ProxyCommand {proxy}\n" if proxy else ""
     common = (
         f"    User {plan.user}\n"
-        "    Port 22\n"
+        f"    Port {plan.port}\n"
         f'    IdentityFile "{folder}/id_ed25519"\n'
         "    IdentitiesOnly yes\n"
         f'    UserKnownHostsFile "{folder}/known_hosts"\n'
@@ -66,7 +102,11 @@ def known_hosts(plan: LabPlan, keys: dict[str, str]) -> str:
     """One line per host with its name and address, or one line of patterns for a flat lab."""
     if plan.flat:
         return f"{','.join(plan.patterns)} {keys[plan.hosts[0].name]}\n"
-    return "".join(f"{h.name},{h.address} {keys[h.name]}\n" for h in plan.hosts)
+    if plan.port != 22:
+        names = {h.name: f"[{h.name}]:{plan.port},[{h.address}]:{plan.port}" for h in plan.hosts}
+    else:
+        names = {h.name: f"{h.name},{h.address}" for h in plan.hosts}
+    return "".join(f"{names[name]} {key}\n" for name, key in keys.items())
 
 
 def etc_hosts(plan: LabPlan, host: HostPlan) -> str:

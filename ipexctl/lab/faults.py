@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipexctl.errors import HostFailed, InputError
-from ipexctl.lab import config_text, host_boot, lab_network, rungs
+from ipexctl.errors import HostFailed, InputError, NotHere
+from ipexctl.lab import config_text, host_boot, lab_network, plain_hosts, rungs
 from ipexctl.lab.host_boot import Running
 from ipexctl.lab.lab_plan import HostPlan
 
@@ -34,7 +34,9 @@ def fault(dog: Watchdog, name: str, kind: str) -> None:
         return
     if "freeze" in running.faults and kind in _NEED_LIFE:
         raise InputError(f"{name} is frozen", hint=f"first: ipexctl lab heal {name}")
-    _BREAK[kind](dog, host, running.pid)
+    if kind not in dog.breaks:
+        raise NotHere(f"'{kind}' needs hosts with namespaces", why="this lab is on the flat rung")
+    dog.breaks[kind](dog, host, running.pid)
     pid = 0 if kind == "kill" else running.pid
     dog.hosts[name] = Running(pid, running.faults | {kind})
 
@@ -47,7 +49,7 @@ def heal(dog: Watchdog, name: str) -> None:
         running = replace(dog.hosts[name], faults=running.faults & {"fill-disk"})
     for kind in ("freeze", "fill-disk", "changed-key", "no-sshd", "unplug"):
         if kind in running.faults:
-            _MEND[kind](dog, host, running.pid)
+            dog.mends[kind](dog, host, running.pid)
     dog.hosts[name] = Running(running.pid)
 
 
@@ -146,8 +148,8 @@ def _unfill(dog: Watchdog, host: HostPlan, pid: int) -> None:
     Path(f"/proc/{pid}/root{host.home}/{_FILL}").unlink(missing_ok=True)
 
 
-_Step = Callable[["Watchdog", HostPlan, int], None]
-_BREAK: dict[str, _Step] = {
+Step = Callable[["Watchdog", HostPlan, int], None]
+BREAK: dict[str, Step] = {
     "kill": _kill,
     "freeze": _freeze,
     "unplug": _unplug,
@@ -155,7 +157,7 @@ _BREAK: dict[str, _Step] = {
     "fill-disk": _fill,
     "no-sshd": _no_sshd,
 }
-_MEND: dict[str, _Step] = {
+MEND: dict[str, Step] = {
     "freeze": _thaw,
     "unplug": _replug,
     "changed-key": _own_key,
@@ -211,3 +213,19 @@ def _wait(condition: Callable[[], bool], seconds: float = 20) -> None:
         if time.monotonic() > deadline:
             raise HostFailed("the host did not do what it was told in time")
         time.sleep(0.005)
+
+
+def _kill_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    plain_hosts.end(lambda: plain_hosts.members(host, pid) - {os.getpid()})
+
+
+def _freeze_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    _signal(plain_hosts.members(host, pid), signal.SIGSTOP)
+
+
+def _thaw_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    _signal(plain_hosts.members(host, pid), signal.SIGCONT)
+
+
+FLAT_BREAK: dict[str, Step] = {"kill": _kill_flat, "freeze": _freeze_flat}
+FLAT_MEND: dict[str, Step] = {"freeze": _thaw_flat}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, ip_network
+from pathlib import Path
 
 from ipexctl.lab import rungs
 from ipexctl.lab.lab_spec import HostSpec, LabSpec
@@ -43,6 +44,7 @@ class LabPlan:
     names: bool
     hosts: tuple[HostPlan, ...]
     rung: str = rungs.FULL
+    port: int = 22
     flat: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
 
@@ -73,6 +75,21 @@ def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rungs.FULL) -> LabPl
     hosts = tuple(_plan_host(spec, block, i) for i in range(len(spec.hosts)))
     gateway = f"{_ipv6(block, 1)}/64" if spec.ipv6 else f"{block[1]}/24"
     return LabPlan(gateway=gateway, hosts=hosts, **common)  # type: ignore[arg-type]
+
+
+def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) -> LabPlan:
+    """Host i of the flat rung lives at 127.B.Y.11+i, and in a folder of the lab."""
+    places = [f"127.{str(block[_FIRST + i]).partition('.')[2]}" for i in range(len(spec.hosts))]
+    hosts = tuple(
+        HostPlan(host.name, place, (), host, str(folder / "hosts" / host.name / "home"))
+        for host, place in zip(spec.hosts, places, strict=True)
+    )
+    nothing = {"uplink": "", "link": "", "gateway": "", "names": False}
+    return LabPlan(name=spec.name, user=user, hosts=hosts, rung=rungs.FLAT, **nothing)  # type: ignore[arg-type]
+
+
+def with_port(plan: LabPlan, port: int) -> LabPlan:
+    return replace(plan, port=port)
 
 
 def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:

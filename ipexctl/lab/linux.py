@@ -41,9 +41,9 @@ def setns(fd: int, kind: int) -> None:
     _call("setns", fd, kind)
 
 
-def die_with_parent() -> None:
-    """SIGKILL for this process when its parent ends, however that ends."""
-    _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """A signal for this process when its parent ends, however that ends."""
+    _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def enter_root(root: str) -> None:

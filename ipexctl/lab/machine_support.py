@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +18,12 @@ from ipexctl.lab.lab_spec import LabSpec
 _CAP_NET_ADMIN = 12
 _CAP_SYS_ADMIN = 21
 _PACKAGES = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
-_FOR_NAMESPACES = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
+_FOR_NAMESPACES = {
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "mount": "mount",
+}
 # What a host of the user rung does first, in a process of its own: only trying it tells.
 _TRY = """
 import os, sys
@@ -45,36 +51,33 @@ def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: 
     rungs.check_rung(rung)
     if not platform.startswith("linux"):
         raise NotHere("a lab needs Linux", hint="run ipexctl lab in a Linux machine or VM")
-    _need(dict(_PACKAGES), path)
+    missing, packages = _missing(_PACKAGES, path)
+    if missing:
+        raise NotHere(f"a lab needs {missing}", hint=f"apt-get install -y {packages}")
     if not os.path.exists("/proc/self"):
         raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc")
-    missing = {rungs.FULL: why_not_full(), rungs.USER: "", rungs.FLAT: ""}
-    if missing[rungs.FULL]:
-        missing[rungs.USER] = why_not_user(path)
-    chosen = rung or next(each for each in rungs.RUNGS if not missing[each])
-    if missing[chosen]:
-        raise NotHere(f"a lab on the {chosen} rung cannot start here", why=missing[chosen])
-    if chosen != rungs.FLAT:
-        _need(_tools(spec), path)
-    return chosen
+    for each in [rung] if rung else rungs.RUNGS:
+        if not (reason := why_not(each, spec, path)):
+            return each
+    raise NotHere(f"a lab on the {rung} rung cannot start here", why=reason)
 
 
-def why_not_full() -> str:
-    """Why this process may not make hosts of namespaces as root; "" where it may."""
-    if os.geteuid() != 0:
+def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
+    """Why the rung cannot be had here; "" where it can."""
+    if rung == rungs.FLAT:
+        return ""
+    if rung == rungs.FULL and os.geteuid():
         return "it needs root"
-    if not _has_rights():
+    if rung == rungs.FULL and not _has_rights():
         return "this root lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, as in a container"
+    missing, packages = _missing(_tools(spec), path)
+    if missing:
+        return f"it needs {missing} (apt-get install -y {packages})"
+    if rung == rungs.USER:
+        return _refusal(_TRY)
     if "overlay" not in Path("/proc/filesystems").read_text().split():
         return "the kernel has no overlay file system (modprobe overlay)"
-    return _refusal("import os\nfrom ipexctl.lab import linux\nlinux.own_mounts()")
-
-
-def why_not_user(path: str = PATH) -> str:
-    """Why this process cannot make hosts of user namespaces; "" where it can."""
-    if not all(shutil.which(tool, path=path) for tool in ("ip", "nsenter", "unshare")):
-        return "it needs ip, nsenter and unshare (packages iproute2 and util-linux)"
-    return _refusal(_TRY)
+    return _refusal("from ipexctl.lab import linux\nlinux.own_mounts()")
 
 
 @lru_cache
@@ -122,8 +125,7 @@ def _tools(spec: LabSpec) -> dict[str, str]:
     return wanted
 
 
-def _need(wanted: dict[str, str], path: str) -> None:
-    missing = [tool for tool in wanted if not shutil.which(tool, path=path)]
-    if missing:
-        packages = " ".join(sorted({wanted[tool] for tool in missing}))
-        raise NotHere(f"a lab needs {', '.join(missing)}", hint=f"apt-get install -y {packages}")
+def _missing(wanted: Mapping[str, str], path: str) -> tuple[str, str]:
+    """The tools that are not here, and their packages."""
+    tools = [tool for tool in wanted if not shutil.which(tool, path=path)]
+    return ", ".join(tools), " ".join(sorted({wanted[tool] for tool in tools}))

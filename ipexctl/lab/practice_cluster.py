@@ -175,6 +175,9 @@ class Lab:
         home = "/root" if user == "root" else self.hosts[host].home
         clean = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
         clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
+        inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
+        if self.rung == rungs.FLAT:
+            return [*clean, *inside]
         uid = 0 if user == "root" else self._uid
         spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
         if self.rung == rungs.USER:
@@ -182,7 +185,6 @@ class Lab:
             spaces += rungs.as_user(self.rung, uid) if uid else []
         else:
             spaces += ["-S", str(uid), "-G", str(uid), "--"]
-        inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
         return [*spaces, *clean, *inside]
 
     def run_in(

@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.lab import faults, folders, lab_network, lab_plan, linux, machine_support, rungs
+from ipexctl.lab import (
+    faults,
+    folders,
+    lab_network,
+    lab_plan,
+    linux,
+    machine_support,
+    plain_hosts,
+    rungs,
+)
 from ipexctl.lab import host_boot as boots
 from ipexctl.lab.host_boot import Running
 from ipexctl.lab.lab_spec import LabSpec
@@ -27,6 +36,8 @@ from ipexctl.lab.lab_spec import LabSpec
 
 class Watchdog:
     """One lab: its switch, its hosts, and what has been done to them."""
+
+    breaks, mends = faults.BREAK, faults.MEND
 
     def __init__(self, folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> None:
         self.folder, self.rung, self.left_out = folder, rung, left_out
@@ -101,6 +112,31 @@ class Watchdog:
         folders.clear(self.folder)
 
 
+class FlatWatchdog(Watchdog):
+    """A lab whose hosts are sshd processes on loopback addresses."""
+
+    breaks, mends = faults.FLAT_BREAK, faults.FLAT_MEND
+
+    def __init__(self, folder: Path, spec: LabSpec, left_out: Sequence[str]) -> None:
+        self.folder, self.rung, self.left_out = folder, rungs.FLAT, left_out
+        self.switch, self.hosts = 0, {}
+        self.plan = plain_hosts.claim(spec, folder)
+
+    def boot(self, names: list[str]) -> None:
+        for host in self.plan.hosts:
+            if host.name in names:
+                self.hosts[host.name] = Running(plain_hosts.start(self.folder, self.plan, host))
+
+    def collect(self) -> bool:
+        for name, running in self.hosts.items():
+            if running.pid and _ended(running.pid):
+                self.hosts[name] = Running(0, running.faults | {"kill"})
+        return True
+
+    def close(self) -> None:
+        plain_hosts.end(lambda: plain_hosts.descendants(os.getpid()))
+
+
 def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:
     """Answer requests until `down`, a signal, the end of the owner or of the switch."""
     wake, waker = socket.socketpair()
@@ -136,6 +172,15 @@ def _one_request(dog: Watchdog, listener: socket.socket) -> bool:
     return False
 
 
+def _watchdog(folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> Watchdog:
+    if rung == rungs.FLAT:
+        return FlatWatchdog(folder, spec, left_out)
+    if rung == rungs.USER:
+        linux.own_user(0)
+        linux.unshare(linux.CLONE_NEWNET)
+    return Watchdog(folder, spec, rung, left_out)
+
+
 def _ended(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
@@ -146,21 +191,20 @@ def _ended(pid: int) -> bool:
 def main(folder: Path, ready: int, owner: int) -> int:
     """Bring the lab up, tell the starter by one JSON line on `ready`, then serve."""
     os.umask(0o022)
+    wanted = json.loads((folder / "spec.json").read_text())
+    rung = wanted.pop("rung")
+    if rung == rungs.FLAT:
+        plain_hosts.keep(folder)
     listener = socket.socket(socket.AF_UNIX)
     # Names relative to the folder: a socket's path may have 107 letters at most.
     os.chdir(folder)
     listener.bind("control.sock")
     listener.listen(16)
-    wanted = json.loads((folder / "spec.json").read_text())
-    rung = wanted.pop("rung")
     spec, left_out = rungs.fit(LabSpec.from_json(wanted), rung)
     dog = None
     try:
         watch = machine_support.process(owner) if owner else 0
-        if rung == rungs.USER:
-            linux.own_user(0)
-            linux.unshare(linux.CLONE_NEWNET)
-        dog = Watchdog(folder, spec, rung, left_out)
+        dog = _watchdog(folder, spec, rung, left_out)
         dog.open()
         os.write(ready, b'{"ok": null}\n')
         os.close(ready)

@@ -29,6 +29,8 @@ class LabState:
     ssh_config: str
     hosts: tuple[HostState, ...]
     addresses: tuple[str, ...] = ()
+    rung: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class UpOptions:
     isas: str = ""
     flat: bool = False
     owner: int | None = None
+    rung: str = ""
 
 
 def up(options: UpOptions) -> LabState:
@@ -51,7 +54,7 @@ def up(options: UpOptions) -> LabState:
     else:
         made = parse_hosts(options.count, list(options.hosts), options.isas)
         spec = replace(options.spec, hosts=made)
-    return describe(Lab.up(spec, owner=options.owner))
+    return describe(Lab.up(spec, owner=options.owner, rung=options.rung))
 
 
 def status(name: str = "") -> tuple[LabState, ...]:
@@ -99,6 +102,8 @@ def describe(lab: Lab) -> LabState:
             HostState(h.name, h.address, bool(now[h.name][0]), tuple(now[h.name][1])) for h in hosts
         ),
         addresses=lab.addresses,
+        rung=lab.rung,
+        left_out=lab.left_out,
     )
 
 
