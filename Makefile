@@ -11,10 +11,10 @@ PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup ## Three practice hosts on this machine: doctor, install, run (needs root)
+demo: setup ## Three practice hosts on this machine: doctor, install, run
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" examples/demo.sh
 
-test: setup ## Lint, types and all tests but the long ones (as root: practice hosts, too)
+test: setup ## Lint, types and all tests but the long ones
 	@$(MAKE) --no-print-directory lint types
 	$(PYTEST) -m "not soak"
 

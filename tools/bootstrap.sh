@@ -10,23 +10,27 @@ die() { echo "setup: $*" >&2; exit 1; }
 # --- what the system must have -------------------------------------------------------------------
 
 missing=()
-need() { # PACKAGE COMMAND: the package is missing when its command is
-    PATH="$PATH:/usr/sbin:/sbin" command -v "$2" >/dev/null || missing+=("$1")
-}
+wished=() # without them practice hosts simulate less (docs/lab.md)
+has() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
+need() { has "$2" || missing+=("$1"); } # PACKAGE COMMAND: the package is missing when its command is
+wish() { has "$2" || wished+=("$1"); }
 command -v python3 >/dev/null || die "python3 is missing; install Python 3.10 or newer first."
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     die "python3 is $(python3 -V 2>&1 | cut -d' ' -f2), but ipexctl needs 3.10 or newer."
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 need openssh-client ssh
 need openssh-server sshd
-need iproute2 ip
-need util-linux unshare
-need mount mount
-need e2fsprogs mkfs.ext4
 need procps ps
-if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then # login shells that only tests want
-    need tcsh tcsh
-    need fish fish
+wish iproute2 ip
+wish util-linux unshare
+wish mount mount
+wish e2fsprogs mkfs.ext4
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+    wish tcsh tcsh # login shells that only tests want
+    wish fish fish
+    missing+=("${wished[@]}")
+elif ((${#wished[@]})); then
+    say "not here: ${wished[*]}; practice hosts simulate less without them"
 fi
 
 if ((${#missing[@]})); then

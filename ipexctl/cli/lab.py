@@ -49,7 +49,8 @@ def lab_up(
     from ipexctl.verbs import lab as verb
 
     spec = LabSpec(name=name, user=user, uplink=uplink, names=names, ipv6=ipv6)
-    _show_labs((verb.up(verb.UpOptions(spec, n, tuple(host or ()), isa, flat, owner, rung)),), json=json)
+    wanted = verb.UpOptions(spec, n, tuple(host or ()), isa, flat, owner, rung)
+    _show_labs((verb.up(wanted),), json=json)
 
 
 @lab_app.command("status", help="Show the labs that are up, their hosts and faults.")

@@ -106,6 +106,7 @@ class CpuFacts:
     smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
     isolated: tuple[int, ...] = ()  # from the kernel's scheduler (isolcpus)
     efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
+    simulated: bool = False  # something else lies over /proc/cpuinfo: a practice host
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,20 @@ def cpu(fs, groups, live):
         "smt": read(base + "/smt/control").strip(),
         "isolated": read(base + "/isolated").strip(),
         "efficient": _efficient(fs, base, cpus),
+        "simulated": _is_covered(fs, "/proc/cpuinfo"),
         "affinity": sorted(os.sched_getaffinity(0)) if live else None,
         "cpuset": groups["cpuset"],
         "quota": groups["quota"],
     }
+
+
+def _is_covered(fs, path):
+    """Whether another file lies over the kernel's; lxcfs does it, too, and shows the true flags."""
+    for line in read(fs + "/proc/self/mountinfo").splitlines():
+        place, _, kind = line.partition(" - ")
+        if place.split()[4:5] == [path] and not kind.startswith("fuse"):
+            return True
+    return False
 
 
 def _recorded_arch(first):

@@ -102,7 +102,7 @@ def _line(row: list[str], table: list[list[str]], *, header: bool) -> Text:
 
 def _look(facts: Facts, sizes: dict[int, str]) -> Look:
     return (
-        isa.level(facts.cpu) or facts.cpu.arch,
+        (isa.level(facts.cpu) or facts.cpu.arch) + (" (simulated)" if facts.cpu.simulated else ""),
         _cores(facts),
         "?" if facts.mem.total is None else sizes[facts.mem.total],
         ", ".join(_minors(facts)),
