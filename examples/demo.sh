@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# usage: examples/demo.sh [full|user|flat]      how real the hosts are: docs/lab.md
+#
 # The quick start on practice hosts: three real sshd hosts on this machine, then doctor, install and
 # run. Root is not needed. The hosts are taken down however this ends.
 set -euo pipefail
@@ -46,7 +48,8 @@ trap 'exit 130' INT TERM
 
 # CPUs that are quick in bf16, and one host whose network card has another name.
 # --owner: the practice hosts end with this script, even if it is killed.
-step ipexctl lab up --name "$lab" --owner $$ -n 3 --isa amx,amx,amx --host node02:nic=ens5
+step ipexctl lab up --name "$lab" --owner $$ -n 3 --isa amx,amx,amx --host node02:nic=ens5 \
+    ${1:+--rung "$1"}
 mkdir lab
 cp "${XDG_STATE_HOME:-$HOME/.local/state}/ipexctl/labs/$lab"/{hostfile,ssh_config} lab/
 hosts=(-f lab/hostfile --ssh-config lab/ssh_config)

@@ -10,13 +10,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ipexctl.core.model import Facts, Host
-from ipexctl.errors import NotHere
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.lab import Lab, LabSpec
-from ipexctl.lab.machine_support import check
+from ipexctl.lab import Lab, LabSpec, rungs
 from tests.facts.recorded import read_all
-from tests.practice_hosts import homes, installed, installed_lab  # noqa: F401  fixtures
+from tests.practice_hosts import (  # noqa: F401  fixtures, hooks of pytest
+    LabRoot,
+    homes,
+    installed,
+    installed_lab,
+    pytest_addoption,
+    rung,
+    start_lab,
+)
 from tests.tiers import (  # noqa: F401  hooks of pytest
     pytest_collection_modifyitems,
     pytest_deselected,
@@ -53,19 +59,21 @@ def recorded() -> dict[str, Facts]:
 
 
 @pytest.fixture(scope="session")
-def lab_root(tmp_path_factory: pytest.TempPathFactory):
-    """Where the labs of this test run keep their files; the reason to skip where none can start."""
-    try:
-        check(LabSpec.plain(1))
-    except NotHere as missing:
-        pytest.skip(f"{missing.what}; {missing.hint}")
-    return tmp_path_factory.mktemp("labs")
+def lab_root(request, tmp_path_factory: pytest.TempPathFactory) -> LabRoot:
+    return LabRoot(tmp_path_factory.mktemp("labs"), rung(request))
+
+
+@pytest.fixture(scope="session")
+def full_rung(lab_root) -> None:
+    """For tests that need what only root can make: other accounts, loop devices, direct ways in."""
+    if lab_root.rung != rungs.FULL:
+        pytest.skip(f"needs practice hosts of the full rung, not of the {lab_root.rung} one")
 
 
 @pytest.fixture(scope="session")
 def lab3(lab_root) -> Iterator[Lab]:
     """Three plain hosts for the whole test run: leave them as you found them."""
-    lab = Lab.up(LabSpec.plain(3, name="lab3"), owner=os.getpid(), root=lab_root)
+    lab = start_lab(LabSpec.plain(3, name="lab3"), lab_root)
     yield lab
     lab.down()
 
@@ -76,7 +84,7 @@ def make_lab(lab_root) -> Iterator[MakeLab]:
     labs: list[Lab] = []
 
     def make(spec: LabSpec) -> Lab:
-        labs.append(Lab.up(spec, owner=os.getpid(), root=lab_root))
+        labs.append(start_lab(spec, lab_root))
         return labs[-1]
 
     yield make

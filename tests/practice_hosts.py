@@ -18,13 +18,44 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import NotHere
 from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.lab.machine_support import check
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Install, InstallReport, Progress
 
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
 ROOTS = {"intel": ".ipexctl", "mpich": ".mpich", "openmpi": ".openmpi"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rung", default="", help="rung of the practice hosts (docs/lab.md)")
+
+
+def rung(request: pytest.FixtureRequest) -> str:
+    """The rung of this test run; skips, and says why, where no practice host can start."""
+    try:
+        return check(LabSpec.plain(1), str(request.config.getoption("--rung")))
+    except NotHere as missing:
+        pytest.skip(f"{missing.what}; {missing.hint or missing.why}")
+
+
+@dataclass(frozen=True)
+class LabRoot:
+    """Where the labs of a test run keep their files, and their rung."""
+
+    folder: Path
+    rung: str
+
+
+def start_lab(spec: LabSpec, lab_root: LabRoot) -> Lab:
+    """A lab that ends with this process; skips where this machine cannot simulate all of it."""
+    lab = Lab.up(spec, owner=os.getpid(), root=lab_root.folder, rung=lab_root.rung)
+    if lab.left_out:
+        lab.down()
+        pytest.skip(f"the {lab.rung} rung cannot simulate {' '.join(lab.left_out)}")
+    return lab
 
 
 @dataclass(frozen=True)
@@ -96,12 +127,12 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
 
 
 @pytest.fixture(scope="session")
-def installed(lab_root: Path, homes: Homes) -> Iterator[Installed]:
+def installed(lab_root: LabRoot, homes: Homes) -> Iterator[Installed]:
     """Three hosts with Intel MPI, for the whole test run: leave them as you found them.
 
     Wheels come from the user's own cache, as in real life, and are fetched into it once.
     """
-    lab = Lab.up(LabSpec(name="installed", hosts=HOSTS), owner=os.getpid(), root=lab_root)
+    lab = start_lab(LabSpec(name="installed", hosts=HOSTS), lab_root)
     try:
         with homes.of("intel") as home:
             if home.is_made:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -206,11 +207,23 @@ def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
         _folder(home / name, mode, 0)
     _folder(home / "home", 0o700, owner)
     (home / "sshd.log").touch(0o600)
+    if host.spec.disk and not owner and not (home / "disk").exists():
+        (home / "disk").mkdir()
+        limits = f"mode=700,size={host.spec.disk}"
+        linux.mount("disk", str(home / "disk"), "tmpfs", linux.MS_NOSUID, limits)
     if host.spec.disk and owner and not (home / "disk.img").exists():
         with open(home / "disk.img", "wb") as image:
             image.truncate(host.spec.disk)
         argv = ["mkfs.ext4", "-q", "-F", "-m", "0", str(home / "disk.img")]
         subprocess.run(argv, check=True, capture_output=True, env={"PATH": config_text.PATH})
+
+
+def unmount_disks(folder: Path, plan: LabPlan) -> None:
+    if plan.rung == rungs.USER:
+        for host in plan.hosts:
+            if host.spec.disk:
+                with suppress(OSError):
+                    linux.unmount(str(folder / "hosts" / host.name / "disk"))
 
 
 def _folder(path: Path, mode: int, owner: int) -> None:

@@ -168,7 +168,7 @@ def _own_folders(root: str, boot: Boot) -> None:
     if boot.rung == rungs.FULL:
         _mount_image(str(boot.folder / "disk.img"), root + boot.home)
     else:
-        linux.mount("disk", root + boot.home, "tmpfs", linux.MS_NOSUID, f"size={boot.disk}")
+        linux.bind(str(boot.folder / "disk"), root + boot.home)
     owner = 0 if boot.home == "/root" else boot.owner
     os.chown(root + boot.home, owner, owner)
     os.chmod(root + boot.home, 0o700)

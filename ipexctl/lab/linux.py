@@ -28,6 +28,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _AT_RECURSIVE = 0x8000
+_MNT_DETACH = 2
 _MOUNT_ATTR_RDONLY = 0x1
 _MOUNT_SETATTR = 442
 _CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
@@ -53,7 +54,7 @@ def enter_root(root: str) -> None:
     number = {"x86_64": 155, "ppc64le": 203}.get(os.uname().machine, 41)
     here = ctypes.c_char_p(b".")
     _call("syscall", ctypes.c_long(number), here, here)
-    _call("umount2", here, 2)  # MNT_DETACH: the old root, which lies over the new one now
+    unmount(".")  # the old root, which lies over the new one now
     os.chdir("/")
 
 
@@ -87,6 +88,10 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 def bind(source: str, target: str, *, recursive: bool = False) -> None:
     mount(source, target, flags=MS_BIND | (MS_REC if recursive else 0))
+
+
+def unmount(target: str) -> None:
+    _call("umount2", ctypes.c_char_p(target.encode()), _MNT_DETACH)
 
 
 def own_mounts() -> None:

@@ -85,13 +85,16 @@ def _refusal(script: str) -> str:
     """The last line of what a process says that tries it and fails."""
     package = str(Path(rungs.__file__).parents[2])
     env = {"PATH": PATH, "PYTHONPATH": package, "LANG": "C.UTF-8"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=env,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=env,
+        )
+    except OSError as error:
+        return f"it needs {sys.executable}: {error.strerror}"
     if not done.returncode:
         return ""
     last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]

@@ -109,6 +109,7 @@ class Watchdog:
         for pid in [*pids, self.switch]:
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+        boots.unmount_disks(self.folder, self.plan)
         folders.clear(self.folder)
 
 
@@ -178,6 +179,7 @@ def _watchdog(folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -
     if rung == rungs.USER:
         linux.own_user(0)
         linux.unshare(linux.CLONE_NEWNET)
+        linux.own_mounts()  # for the disks of hosts
     return Watchdog(folder, spec, rung, left_out)
 
 

@@ -11,13 +11,14 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, Lab, LabSpec
+from tests.practice_hosts import start_lab
 
 SPEC = LabSpec(name="faults", hosts=(HostSpec(disk=16 << 20), HostSpec()))
 
 
 @pytest.fixture(scope="module")
 def lab(lab_root):
-    lab = Lab.up(SPEC, owner=os.getpid(), root=lab_root)
+    lab = start_lab(SPEC, lab_root)
     yield lab
     lab.down()
 
@@ -72,7 +73,7 @@ def test_a_fault_keeps_ssh_out_and_heal_lets_it_in_again(lab, kind, reasons):
 
 
 @pytest.mark.parametrize("kind", ["kill", "unplug", "freeze"])
-def test_a_peer_hears_nothing_from_a_host_that_is_gone(lab, kind):
+def test_a_peer_hears_nothing_from_a_host_that_is_gone(full_rung, lab, kind):
     with held(lab, "node01") as peer:
         pid = lab.hosts["node01"].pid
         lab.fault("node01", kind)

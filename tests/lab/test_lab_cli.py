@@ -117,40 +117,47 @@ def test_a_lab_is_not_made_where_something_else_lies(lab_cli, tmp_path):
         (
             LabSpec(hosts=(HostSpec(disk=1 << 24),)),
             {"path": "/nowhere"},
-            "a lab needs sshd, ssh, ssh-keygen, ip, nsenter, mount, mkfs.ext4",
-            "apt-get install -y e2fsprogs iproute2 mount openssh-client openssh-server util-linux",
+            "a lab needs sshd, ssh, ssh-keygen",
+            "apt-get install -y openssh-client openssh-server",
         ),
     ],
 )
-def test_a_machine_that_cannot_hold_a_lab_gets_one_sentence(lab_root, spec, machine, what, hint):
+def test_a_machine_that_cannot_hold_a_lab_gets_one_sentence(spec, machine, what, hint):
     with pytest.raises(NotHere) as caught:
         check(spec, **machine)
     assert caught.value.what == what
     assert hint in caught.value.hint
 
 
-def test_without_root_a_lab_says_so():
-    script = (
-        "import os, ipexctl.lab.practice_cluster\n"
-        "from ipexctl.errors import NotHere\n"
-        "if os.geteuid() == 0: os.setuid(65534)\n"
-        "try: ipexctl.lab.Lab.up(ipexctl.lab.LabSpec.plain(1))\n"
-        "except NotHere as error: print(error.what)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=REPO)
-    assert done.stdout == "a lab needs root\n", done.stderr
+WHY_NOT = """
+import os, sys
+from ipexctl.lab import LabSpec, machine_support, rungs
+if sys.argv[1:]: os.setuid(int(sys.argv[1]))
+print(machine_support.why_not(rungs.FULL, LabSpec.plain(1)))
+"""
 
 
-def test_in_a_container_without_rights_a_lab_says_so(lab_root):
-    script = (
-        "import ipexctl.lab.practice_cluster\n"
-        "from ipexctl.errors import NotHere\n"
-        "try: ipexctl.lab.Lab.up(ipexctl.lab.LabSpec.plain(1))\n"
-        "except NotHere as error: print(error.what)\n"
-    )
-    argv = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", script]
+def test_without_root_the_full_rung_is_refused():
+    number = [] if os.geteuid() else ["65534"]
+    argv = [sys.executable, "-c", WHY_NOT, *number]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO)
-    assert done.stdout == "a lab needs CAP_SYS_ADMIN and CAP_NET_ADMIN\n", done.stderr
+    assert done.stdout == "it needs root\n", done.stderr
+
+
+def test_in_a_container_the_full_rung_is_refused(full_rung):
+    argv = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", WHY_NOT]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO)
+    lacks = "this root lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, as in a container\n"
+    assert done.stdout == lacks, done.stderr
+
+
+def test_missing_tools_leave_the_lower_rungs(tmp_path):
+    for tool in ("sshd", "ssh", "ssh-keygen"):
+        (tmp_path / tool).symlink_to("/bin/true")
+    assert check(LabSpec.plain(1), path=str(tmp_path)) == "flat"
+    with pytest.raises(NotHere, match="the user rung cannot start here") as caught:
+        check(LabSpec.plain(1), "user", path=str(tmp_path))
+    assert "apt-get install -y iproute2 mount util-linux" in caught.value.why
 
 
 def test_a_flat_lab_has_many_addresses_on_one_host(make_lab):
@@ -195,7 +202,7 @@ lab.down()
 """
 
 
-def test_a_lab_in_a_chroot_with_shared_mounts_lets_no_mount_out(lab_root, tmp_path):
+def test_a_lab_in_a_chroot_with_shared_mounts_lets_no_mount_out(full_rung, tmp_path):
     """There "/" is no mount point and cannot be made private from inside."""
     inner = tmp_path / "root"
     inner.mkdir()

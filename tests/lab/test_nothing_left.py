@@ -61,7 +61,7 @@ def remember_spaces(lab: Lab) -> None:
 
 
 @pytest.fixture
-def doomed(lab_root, make_lab):
+def doomed(full_rung, make_lab):
     lab = make_lab(SPEC)
     remember_spaces(lab)
     busy = ["ssh", "-F", str(lab.ssh_config), "node01", "setsid sleep 9999 >/dev/null 2>&1 &"]
@@ -139,7 +139,7 @@ def test_a_faulty_lab_ends_as_cleanly(doomed, kind):
     wait_for_nothing(doomed)
 
 
-def test_a_lab_ends_with_its_owner_even_by_kill_9(lab_root):
+def test_a_lab_ends_with_its_owner_even_by_kill_9(full_rung, lab_root):
     script = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
@@ -148,10 +148,10 @@ def test_a_lab_ends_with_its_owner_even_by_kill_9(lab_root):
         "print('up', flush=True)\n"
         "time.sleep(600)\n"
     )
-    argv = [sys.executable, "-c", script, str(lab_root)]
+    argv = [sys.executable, "-c", script, str(lab_root.folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout.readline() == "up\n"
-        lab = Lab.open("owned", root=lab_root)
+        lab = Lab.open("owned", root=lab_root.folder)
         remember_spaces(lab)
         owner.kill()
     wait_for_nothing(lab)
@@ -161,7 +161,7 @@ def test_a_lab_ends_with_its_owner_even_by_kill_9(lab_root):
     assert not lab.folder.exists()
 
 
-def test_a_name_is_taken_once_and_free_again_after_a_crash(make_lab):
+def test_a_name_is_taken_once_and_free_again_after_a_crash(full_rung, make_lab):
     lab = make_lab(LabSpec.plain(1, name="twice"))
     with pytest.raises(InputError, match="lab 'twice' is already up"):
         make_lab(LabSpec.plain(1, name="twice"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Install, Progress
 from tests.install import over_ssh
 from tests.install.conftest import Shop, shop
-from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with
+from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with, start_lab
 from tests.run_lab.test_mpi_lab import EXAMPLE, FAILS, LISTENS, Fleet, losses
 
 __all__ = ["shop"]  # a fixture
@@ -28,8 +27,8 @@ LIBRARIES = {"intel": "libmpi.so.12", "openmpi": "libmpi.so.40"}
 
 
 @pytest.fixture(scope="module")
-def lab(lab_root: Path) -> Iterator[Lab]:
-    lab = Lab.up(LabSpec(name="ipv6", hosts=HOSTS, ipv6=True), owner=os.getpid(), root=lab_root)
+def lab(lab_root) -> Iterator[Lab]:
+    lab = start_lab(LabSpec(name="ipv6", hosts=HOSTS, ipv6=True), lab_root)
     yield lab
     lab.down()
 

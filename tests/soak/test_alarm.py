@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.lab import Lab, LabSpec
+from tests.practice_hosts import start_lab
 
 pytestmark = pytest.mark.lab
 REPO = Path(__file__).parents[2]
@@ -88,8 +89,8 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(lab_root: Path, tmp_path_factory: pytest.TempPathFactory):
-    lab = Lab.up(LabSpec.plain(4, name="alarm"), owner=os.getpid(), root=lab_root)
+def bench(lab_root, tmp_path_factory: pytest.TempPathFactory):
+    lab = start_lab(LabSpec.plain(4, name="alarm"), lab_root)
     try:
         folder = tmp_path_factory.mktemp("project")
         for scripts in ("frameworks", "alarm"):

@@ -21,7 +21,8 @@ from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.openssh_transport import OpenSshTransport
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.secrets import Secrets
-from ipexctl.lab import Lab, LabSpec
+from ipexctl.lab import LabSpec
+from tests.practice_hosts import start_lab
 from tests.processes import listens
 from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up
 
@@ -32,8 +33,8 @@ REPO = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def matrix(lab_root, tmp_path_factory) -> Iterator[Matrix]:
-    lab = Lab.up(LabSpec.plain(1, name="matrix"), owner=os.getpid(), root=lab_root)
+def matrix(full_rung, lab_root, tmp_path_factory) -> Iterator[Matrix]:
+    lab = start_lab(LabSpec.plain(1, name="matrix"), lab_root)
     try:
         yield set_up(lab, tmp_path_factory.mktemp("user"))
     finally:

@@ -25,6 +25,7 @@ from ipexctl.hosts.ssh.terminal import _connection_class
 from ipexctl.hosts.target import Target
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.verbs.shell import find, remote_line, target_of_host
+from tests.practice_hosts import start_lab
 from tests.ssh.conftest import keygen
 
 PATIENCE = 90.0
@@ -78,7 +79,7 @@ class Terminal:
 @pytest.fixture(scope="module")
 def lab(lab_root) -> Iterator[Lab]:
     """One host with something that looks like an installed environment."""
-    lab = Lab.up(LabSpec.plain(1, name="person"), owner=os.getpid(), root=lab_root)
+    lab = start_lab(LabSpec.plain(1, name="person"), lab_root)
     script = """
         cd; env=.ipexctl/envs/0123456789abcdef
         mkdir -p $env/bin $env/lib/python3.11/site-packages/impi_rt-2021.16.1.dist-info
