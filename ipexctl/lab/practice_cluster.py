@@ -171,21 +171,22 @@ class Lab:
         pid = self.status()[self._known(host)][0]
         if not pid:
             raise InputError(f"{host} is down", hint=f"start it with: ipexctl lab heal {host}")
-        user = user or self.user
-        home = "/root" if user == "root" else self.hosts[host].home
+        user = self.user if self.rung == rungs.FLAT else user or self.user
+        apart = user == "root" and self.rung != rungs.FLAT
+        home = "/root" if apart else self.hosts[host].home
         clean = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
         clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
         inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
+        return [*self._way_in(pid, 0 if user == "root" else self._uid), *clean, *inside]
+
+    def _way_in(self, pid: int, uid: int) -> list[str]:
         if self.rung == rungs.FLAT:
-            return [*clean, *inside]
-        uid = 0 if user == "root" else self._uid
+            return []
         spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
-        if self.rung == rungs.USER:
-            spaces += ["-U", "--preserve-credentials", "--"]
-            spaces += rungs.as_user(self.rung, uid) if uid else []
-        else:
-            spaces += ["-S", str(uid), "-G", str(uid), "--"]
-        return [*spaces, *clean, *inside]
+        if self.rung == rungs.FULL:
+            return [*spaces, "-S", str(uid), "-G", str(uid), "--"]
+        spaces += ["-U", "--preserve-credentials", "--"]
+        return [*spaces, *(rungs.as_user(self.rung, uid) if uid else ())]
 
     def run_in(
         self, host: str, argv: Sequence[str], *, user: str = "root", timeout: float = 60
