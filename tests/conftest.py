@@ -15,6 +15,7 @@ from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import Lab, LabSpec, rungs
 from tests.facts.recorded import read_all
 from tests.practice_hosts import (  # noqa: F401  fixtures, hooks of pytest
+    ONE_MACHINE,
     LabRoot,
     homes,
     installed,
@@ -56,6 +57,14 @@ def agent() -> Iterator[Agent]:
 def recorded() -> dict[str, Facts]:
     """Machines that others recorded, as the agent sees them."""
     return read_all() or pytest.skip("the recorded machines are not beside this checkout")
+
+
+@pytest.fixture(autouse=True)
+def _real_enough(request) -> None:
+    """On the flat rung only tests that say `any_rung` have practice hosts."""
+    if "lab_root" in request.fixturenames and not request.node.get_closest_marker("any_rung"):
+        if request.getfixturevalue("lab_root").rung == rungs.FLAT:
+            pytest.skip(ONE_MACHINE)
 
 
 @pytest.fixture(scope="session")

