@@ -62,9 +62,10 @@ def recorded() -> dict[str, Facts]:
 @pytest.fixture(autouse=True)
 def _real_enough(request) -> None:
     """On the flat rung only tests that say `any_rung` have practice hosts."""
-    if "lab_root" in request.fixturenames and not request.node.get_closest_marker("any_rung"):
-        if request.getfixturevalue("lab_root").rung == rungs.FLAT:
-            pytest.skip(ONE_MACHINE)
+    if "lab_root" not in request.fixturenames or request.node.get_closest_marker("any_rung"):
+        return
+    if request.getfixturevalue("lab_root").rung == rungs.FLAT:
+        pytest.skip(ONE_MACHINE)
 
 
 @pytest.fixture(scope="session")

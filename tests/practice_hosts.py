@@ -22,7 +22,7 @@ from ipexctl.errors import NotHere
 from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.machine_support import check
-from ipexctl.lab.rungs import FLAT
+from ipexctl.lab.rungs import FLAT, FULL
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Install, InstallReport, Progress
 
@@ -58,6 +58,12 @@ def start_lab(spec: LabSpec, lab_root: LabRoot) -> Lab:
         lab.down()
         pytest.skip(f"the {lab.rung} rung cannot simulate {' '.join(lab.left_out)}")
     return lab
+
+
+def give_to_account(lab: Lab, host: str, path: str) -> None:
+    """What this process has written in a home; without root it is the account's already."""
+    if lab.rung == FULL:
+        assert lab.run_in(host, ["chown", "-R", "trainer:", path]).returncode == 0
 
 
 @dataclass(frozen=True)

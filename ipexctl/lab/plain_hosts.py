@@ -61,6 +61,7 @@ def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") ->
     login.chmod(0o700)
     config = config_text.loopback_sshd_config(plan, host, folder, key)
     (own / "sshd_config").write_text(config)
+    (own / "sshd.pid").unlink(missing_ok=True)
     if not os.geteuid():
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd of root wants it, empty
     sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"

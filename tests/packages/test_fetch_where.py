@@ -246,7 +246,7 @@ def from_index(shop: Shop, lab: Lab, index: Served, fetch: str, *more: str) -> O
 
 @pytest.mark.lab
 def test_each_file_is_asked_for_once_by_each_host_or_once_by_one_for_all(
-    shop: Shop, make_lab: MakeLab
+    full_rung, shop: Shop, make_lab: MakeLab
 ) -> None:
     stock(shop)
     lab = make_lab(LabSpec.plain(2, name="fetchwhere"))

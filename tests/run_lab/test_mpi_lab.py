@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.lab import Lab
-from tests.practice_hosts import Homes, Installed, home_with
+from tests.practice_hosts import Homes, Installed, give_to_account, home_with
 from tests.run_lab.conftest import Runner
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
@@ -221,7 +221,7 @@ def keys(fleet: Fleet) -> None:
     ):
         (ssh / name).write_text(text)
         (ssh / name).chmod(0o600)
-    assert lab.run_in("node01", ["chown", "-R", "trainer:", f"{HOME}/.ssh"]).returncode == 0
+    give_to_account(lab, "node01", f"{HOME}/.ssh")
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_a_rank_that_mpirun_ends_as_ssh_failed_is_not_the_cause(fleet, tmp_path)
     runner, ssh = fleet.runner(tmp_path), fleet.home("node01") / ".ssh"
     ssh.mkdir(mode=0o700, exist_ok=True)
     (ssh / "config").write_text("Host *\n  ProxyCommand sleep 6\n")
-    assert runner.lab.run_in("node01", ["chown", "-R", "trainer:", f"{HOME}/.ssh"]).returncode == 0
+    give_to_account(runner.lab, "node01", f"{HOME}/.ssh")
     run = runner.start("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
     result = run.finish()
     (ssh / "config").unlink()

@@ -83,7 +83,9 @@ def in_files(folder: Path) -> str:
     return "".join(p.read_text(errors="replace") for p in files)
 
 
-def test_a_secret_is_in_the_ranks_and_nowhere_else(runner, tmp_path_factory, monkeypatch):
+def test_a_secret_is_in_the_ranks_and_nowhere_else(
+    full_rung, runner, tmp_path_factory, monkeypatch
+):
     monkeypatch.setenv("CANARY", SECRET)
     packets = tmp_path_factory.mktemp("packets") / "all"
     for host in runner.lab.hosts:

@@ -58,7 +58,7 @@ class Shared(Runner):
 
 
 @pytest.fixture
-def shared(installed_lab: Lab, tmp_path: Path) -> Iterator[Shared]:
+def shared(full_rung, installed_lab: Lab, tmp_path: Path) -> Iterator[Shared]:
     first, *others = installed_lab.hosts
     make = f"mkdir -m 700 {PLACE}; ln -s $(readlink -f ~/.ipexctl/current) {PLACE}/current"
     assert installed_lab.run_in(first, ["/bin/sh", "-c", make], user="trainer").returncode == 0

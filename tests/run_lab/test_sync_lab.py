@@ -45,7 +45,7 @@ def test_the_work_tree_goes_and_ranks_start_beside_a_script_that_is_named_from_e
 def test_without_sync_ranks_start_where_the_files_are_and_hosts_without_are_named(runner):
     put = "mkdir -p ~/place; echo 'import os; print(os.getcwd())' >~/place/there.py"
     for name in runner.lab.hosts:
-        runner.lab.run_in(name, ["su", "trainer", "-c", put])
+        runner.lab.run_in(name, ["sh", "-c", put], user="trainer")
     done = runner.plain("-n", "3", "--no-sync", "/home/trainer/place/there.py")
     assert done.returncode == 0, done.stderr
     ranks = [line for line in done.stdout.splitlines() if " | " in line]

@@ -164,7 +164,8 @@ def test_a_command_that_reads_no_more_ends_the_program_before_it(lab):
     assert (done.stdout, done.stderr) == ("y\n141 0\n", "")
 
 
-def test_ctrl_c_ends_the_command_on_the_host_too(lab):
+def test_ctrl_c_ends_the_command_on_the_host_too(full_rung, lab):
+    """An sshd that runs as an ordinary user passes no signal on."""
     argv = shell(lab, "--", "sh", "-c", "echo up; exec sleep 3601")
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=REPO) as running:
         assert running.stdout and running.stdout.readline() == b"up\n"
