@@ -74,6 +74,13 @@ def lab_root(request, tmp_path_factory: pytest.TempPathFactory) -> LabRoot:
 
 
 @pytest.fixture(scope="session")
+def namespaces(lab_root) -> None:
+    """For tests among others that run on any rung."""
+    if lab_root.rung == rungs.FLAT:
+        pytest.skip(ONE_MACHINE)
+
+
+@pytest.fixture(scope="session")
 def full_rung(lab_root) -> None:
     """For tests that need what only root can make: other accounts, loop devices, direct ways in."""
     if lab_root.rung != rungs.FULL:

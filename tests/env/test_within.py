@@ -146,7 +146,7 @@ ln -s envs/{a} $r/current; chown -R trainer $r
 
 
 @pytest.mark.lab
-def test_over_ssh_a_host_that_fails_is_one_of_many(shop: Shop, lab3) -> None:
+def test_over_ssh_a_host_that_fails_is_one_of_many(namespaces, shop: Shop, lab3) -> None:
     where = ["-f", str(lab3.hostfile), "-F", str(lab3.ssh_config), "--root", "~/within"]
     try:
         for host in ("node01", "node02"):

@@ -16,7 +16,7 @@ from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
 from tests.practice_hosts import Installed
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.any_rung]
 
 ALL_REDUCE = """
 import os, torch, torch.distributed as dist
@@ -40,7 +40,9 @@ def test_every_host_has_the_same_environment_proved_by_ranks_that_agree(
     ]
 
 
-def test_mpirun_of_the_environment_starts_ranks_that_add_up_in_bf16(installed: Installed) -> None:
+def test_mpirun_of_the_environment_starts_ranks_that_add_up_in_bf16(
+    namespaces, installed: Installed
+) -> None:
     env = "/home/trainer/.ipexctl/current"
     command = ["env", f"PATH={env}/bin:/usr/bin:/bin", "I_MPI_HYDRA_BOOTSTRAP=fork"]
     command += ["I_MPI_HYDRA_IFACE=lo", "GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"]
@@ -57,7 +59,7 @@ def test_a_second_install_changes_nothing_and_moves_no_bytes(installed: Installe
     assert (again.fetched, again.sent) == (0, 0)
 
 
-def test_nothing_is_left_on_the_hosts_but_the_root(installed: Installed) -> None:
+def test_nothing_is_left_on_the_hosts_but_the_root(namespaces, installed: Installed) -> None:
     script = (
         "find ~trainer -mindepth 1 -maxdepth 2 | sed s,.*trainer/,, | sort; "
         "ls -A ~trainer/.ipexctl/envs | wc -l"
@@ -98,7 +100,7 @@ def test_a_host_whose_disk_is_too_small_fails_alone_and_says_so(
 
 
 def test_an_unreachable_host_is_told_and_the_others_are_installed(
-    shop: Shop, make_lab: MakeLab
+    namespaces, shop: Shop, make_lab: MakeLab
 ) -> None:
     with_real_uv(shop)
     lab = make_lab(LabSpec(name="halfdown", hosts=(HostSpec(), HostSpec())))

@@ -7,6 +7,10 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.any_rung
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
 
@@ -48,7 +52,7 @@ def test_no_thread_of_gloo_outlives_the_examples_process_group(runner):
         assert "gloo" not in said["after"]
 
 
-def test_every_rank_gets_torchs_names_its_own_interface_and_its_arguments(runner):
+def test_every_rank_gets_torchs_names_its_own_interface_and_its_arguments(namespaces, runner):
     script = runner.script(
         "import json, os, sys\n"
         "names = ('RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT '\n"
@@ -153,7 +157,7 @@ def test_a_second_ctrl_c_kills_ranks_that_will_not_go(runner):
     assert runner.left(run.run_id) == {}
 
 
-def test_a_bootstrap_proxy_that_is_killed_ends_the_run_and_nothing_is_left(runner):
+def test_a_bootstrap_proxy_that_is_killed_ends_the_run_and_nothing_is_left(namespaces, runner):
     script = runner.script(SLEEP)
     run = runner.start("-n", "6", "-ppn", "2", str(script))
     for _ in range(6):
@@ -202,7 +206,7 @@ def test_too_many_ranks_are_refused_before_anything_starts(runner):
     assert "-n 9 ranks do not fit: 3 hosts hold 6 by -ppn" in done.stderr
 
 
-def test_hosts_without_an_environment_are_told_how_to_get_one(runner):
+def test_hosts_without_an_environment_are_told_how_to_get_one(namespaces, runner):
     done = runner.plain("--root", "~/empty", "-n", "3", str(runner.script("")))
     assert done.returncode == 123
     assert "no environment is installed in /home/trainer/empty" in done.stderr

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.any_rung
+
 REPO = Path(__file__).parents[2]
 
 LOOK = (
@@ -27,7 +31,9 @@ def project(runner):
     return runner.script(LOOK, "jobs/look.py")
 
 
-def test_the_work_tree_goes_and_ranks_start_beside_a_script_that_is_named_from_elsewhere(runner):
+def test_the_work_tree_goes_and_ranks_start_beside_a_script_that_is_named_from_elsewhere(
+    namespaces, runner
+):
     script = project(runner)
     outside = runner.folder.parent / "outside"
     outside.mkdir(exist_ok=True)
@@ -42,7 +48,9 @@ def test_the_work_tree_goes_and_ranks_start_beside_a_script_that_is_named_from_e
     assert (outputs / "jobs/made.txt").read_text() == "x"
 
 
-def test_without_sync_ranks_start_where_the_files_are_and_hosts_without_are_named(runner):
+def test_without_sync_ranks_start_where_the_files_are_and_hosts_without_are_named(
+    namespaces, runner
+):
     put = "mkdir -p ~/place; echo 'import os; print(os.getcwd())' >~/place/there.py"
     for name in runner.lab.hosts:
         runner.lab.run_in(name, ["sh", "-c", put], user="trainer")
