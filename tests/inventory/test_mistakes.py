@@ -1,0 +1,157 @@
+"""Hosts and hostfiles as they are mistyped: what failed, why, and what to type next."""
+
+from __future__ import annotations
+
+import pytest
+
+HOSTS = "node01\nnode02\n"
+
+
+def said(done) -> tuple[int, list[str]]:
+    assert done.stdout == ""
+    return done.returncode, done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("hosts", "-n", "2", "train.py"), "run -f hosts -n 2 train.py"),
+        (("-n", "2", "hosts", "train.py", "--lr", "1"), "run -n 2 -f hosts train.py --lr 1"),
+        (("--env", "HF_TOKEN=x", "hosts"), "run --env HF_TOKEN -f hosts SCRIPT"),
+        (("hosts", "-m", "pkg.train"), "run -f hosts -m pkg.train"),
+    ],
+)
+def test_a_hostfile_as_script(shell, args, hint):
+    shell.write("hosts", HOSTS)
+    shell.write("train.py", "print(1)\n")
+    assert said(shell("run", *args)) == (
+        2,
+        [
+            "ipexctl: hosts is a hostfile, not a script",
+            "  why: a hostfile is given with -f",
+            f"  try: ipexctl {hint}",
+        ],
+    )
+
+
+@pytest.mark.parametrize(("name", "text"), [("train", "import torch\n"), ("train.py", "node01\n")])
+def test_a_script_is_no_hostfile(shell, name, text):
+    shell.write(name, text)
+    assert "is a hostfile" not in shell("run", "-f", "missing", name).stderr
+
+
+@pytest.mark.parametrize("verb", ["install", "doctor", "hosts", "trust", "env ls", "data ls"])
+def test_a_hostfile_as_host(shell, verb):
+    shell.write("hosts", HOSTS)
+    code, lines = said(shell(*verb.split(), "hosts", "-l", "node01"))
+    assert (code, lines[:4]) == (
+        2,
+        [
+            "ipexctl: hosts is a hostfile, not the name of a host",
+            "  why: a hostfile is given with -f",
+            f"  try: ipexctl {verb} -f hosts -l node01",
+            "       -H hosts   # if a host has this name, too",
+        ],
+    )
+
+
+def test_a_hostfile_with_a_mistake_in_it_is_one_all_the_same(shell):
+    shell.write("my/hosts.txt", "node01 slot=2\n")
+    code, lines = said(shell("install", "my/hosts.txt"))
+    assert (code, lines[2:]) == (2, ["  try: ipexctl install -f my/hosts.txt"])
+
+
+def test_a_host_may_be_called_like_a_file_that_is_no_hostfile(shell):
+    shell.write("node01", "epoch 1 loss 2.0\n")
+    done = shell("hosts", "node01", "--list")
+    assert (done.returncode, done.stdout) == (0, "node01\n")
+
+
+def test_a_host_may_be_called_like_a_hostfile_if_one_says_so(shell):
+    shell.write("hosts", HOSTS)
+    done = shell("hosts", "-H", "hosts", "--list")
+    assert (done.returncode, done.stdout) == (0, "hosts\n")
+
+
+# --- no hostfile ---------------------------------------------------------------------------------
+
+INIT = "ipexctl init node1 node2   # writes a hostfile here"
+
+
+def test_a_missing_hostfile_names_the_folder_and_what_is_like_it(shell):
+    shell.write("hosts.txt", HOSTS)
+    shell.write("train.py", "")
+    assert said(shell("run", "-f", "host.txt", "train.py")) == (
+        2,
+        [
+            f"ipexctl: cannot read the hostfile host.txt: there is no such file in {shell.folder}",
+            "  why: similar names there: hosts.txt",
+            "  try: -f hosts.txt",
+            f"       {INIT}",
+        ],
+    )
+
+
+def test_a_missing_hostfile_where_nothing_is_like_it(shell):
+    code, lines = said(shell("doctor", "-f", "a/b"))
+    assert (code, lines) == (
+        2,
+        [
+            f"ipexctl: cannot read the hostfile a/b: there is no folder {shell.folder}/a",
+            f"  try: {INIT}",
+        ],
+    )
+
+
+def test_a_folder_as_hostfile_names_the_one_in_it(shell):
+    shell.write("conf/hosts", HOSTS)
+    code, lines = said(shell("doctor", "-f", "conf"))
+    assert (code, lines) == (
+        2,
+        ["ipexctl: cannot read the hostfile conf: it is a folder", "  try: -f conf/hosts"],
+    )
+
+
+def test_without_hosts_this_machine_is_used_and_a_hostfile_here_is_pointed_out(shell):
+    assert shell("hosts", "--list").stderr == ""
+    shell.write("hosts", HOSTS)
+    done = shell("hosts", "--list")
+    assert (done.returncode, done.stdout) == (0, "localhost\n")
+    assert done.stderr == (
+        "ipexctl: note: no hosts are named, so this machine is used; for those in hosts: -f hosts\n"
+    )
+
+
+# --- encodings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("encoding", "what", "hint"),
+    [
+        ("utf-16", "its encoding is UTF-16, not UTF-8", "iconv -f UTF-16 "),
+        ("utf-16-le", "its encoding is UTF-16LE, not UTF-8", "iconv -f UTF-16LE "),
+        ("utf-16-be", "its encoding is UTF-16BE, not UTF-8", "iconv -f UTF-16BE "),
+        ("utf-32", "its encoding is UTF-32, not UTF-8", "iconv -f UTF-32 "),
+        ("latin-1", "line 2: byte 0xf6 is not UTF-8", "iconv -f WINDOWS-1252 "),
+    ],
+)
+def test_another_encoding_is_named_with_the_command_that_converts_it(shell, encoding, what, hint):
+    file = shell.write("my hosts", "")
+    file.write_bytes("node01\nnode02 # Köln, Rack 4\n".encode(encoding))
+    code, lines = said(shell("hosts", "-f", "my hosts"))
+    assert (code, lines[0]) == (2, f"ipexctl: cannot read my hosts: {what}")
+    assert lines[-1] == f"  try: {hint}-t UTF-8 'my hosts' > 'my hosts.utf8'"
+
+
+def test_a_mark_of_utf_8_is_no_part_of_a_host(shell):
+    shell.write("hosts", "").write_bytes("\ufeffnode01\n".encode())
+    assert shell("hosts", "-f", "hosts", "--list").stdout == "node01\n"
+
+
+def test_a_binary_file_is_not_a_hostfile(shell):
+    shell.write("hosts", "").write_bytes(b"node01\nab\0cd\n")
+    code, lines = said(shell("hosts", "-f", "hosts"))
+    assert (code, lines[0]) == (
+        2,
+        "ipexctl: cannot read hosts: line 2 has a NUL byte, so this is not a text file",
+    )
