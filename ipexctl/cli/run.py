@@ -325,7 +325,9 @@ def _flags(command: Callable[..., None]) -> frozenset[str]:
     hints = get_type_hints(command, include_extras=True).values()
     options = [get_args(hint)[1] for hint in hints if get_args(hint)[:1] == (bool,)]
     # inside Annotated, Typer keeps the first spelling where it otherwise has the default
-    return frozenset({"--help", *(w for o in options for w in (o.default, *(o.param_decls or ())))})
+    return frozenset(
+        {"--help", "-h", *(w for o in options for w in (o.default, *(o.param_decls or ())))}
+    )
 
 
 def long_dashes(args: list[str]) -> list[str]:

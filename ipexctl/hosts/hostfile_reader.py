@@ -1,4 +1,4 @@
-"""Reading a hostfile, and what to say where there is none or where it was given as something else."""
+"""Reading a hostfile, and what to say where there is none or it stands in the wrong place."""
 
 from __future__ import annotations
 
@@ -86,9 +86,8 @@ def _folder(path: Path) -> InputError:
 def _near(path: Path, folder: Path) -> Sequence[str]:
     names = list(_files(folder))
     usual = [name for name in USUAL if name in names]
-    return list(dict.fromkeys([*difflib.get_close_matches(path.name, names, _NEAR), *usual]))[
-        :_NEAR
-    ]
+    like = difflib.get_close_matches(path.name, names, _NEAR)
+    return list(dict.fromkeys([*like, *usual]))[:_NEAR]
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pty
+
 import pytest
 
 HOSTS = "node01\nnode02\n"
@@ -155,3 +158,55 @@ def test_a_binary_file_is_not_a_hostfile(shell):
         2,
         "ipexctl: cannot read hosts: line 2 has a NUL byte, so this is not a text file",
     )
+
+
+# --- init ----------------------------------------------------------------------------------------
+
+NAME_THEM = "  try: ipexctl init node1 node2   # or: ipexctl init localhost"
+
+
+def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
+    assert said(shell("init")) == (
+        2,
+        ["ipexctl: no hosts are named", "  why: ~/.ssh/config does not exist", NAME_THEM],
+    )
+    shell.write("cfg", "Host *\n  User x\n")
+    assert said(shell("init", "-F", "cfg", "-y")) == (
+        2,
+        ["ipexctl: no hosts are named", "  why: cfg has no Host line with a name", NAME_THEM],
+    )
+
+
+def test_init_without_an_ssh_config_asks_for_names_on_a_terminal(shell):
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"node1 node[3-4]\n")
+        done = shell("init", "--no-probe", stdin=theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, (shell.folder / "hostfile").read_text()) == (
+        0,
+        "node1\nnode3\nnode4\n",
+    )
+    assert "no hosts to choose from: ~/.ssh/config does not exist\nNames or" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
+def test_init_of_this_machine_needs_no_ssh(shell, name):
+    done = shell("init", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (shell.folder / "hostfile").read_text() == f"{name} ansible_connection=local\n"
+    assert '"local": true' in shell("hosts", "--json").stdout
+
+
+def test_this_machine_under_a_name_that_others_have_too_is_refused_among_hosts(shell):
+    code, lines = said(shell("init", "--no-probe", "localhost", "node2"))
+    assert (code, lines[:2]) == (
+        2,
+        [
+            "ipexctl: localhost cannot be in a list with other hosts",
+            "  why: on each of them localhost is that host itself",
+        ],
+    )
+    assert list(shell.folder.iterdir()) == []
