@@ -51,7 +51,10 @@ class Fleet:
 
     def __enter__(self) -> Fleet:
         if remote := tuple(h for h in self.hosts.hosts if not h.local):
-            self._ssh = over_ssh(self.target, remote)
+            try:
+                self._ssh = over_ssh(self.target, remote)
+            except IpexctlError as e:
+                raise spelled_error(e, self.target, self.root) from None
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

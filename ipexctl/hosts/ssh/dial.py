@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
 from ipexctl.local.environment import environment
@@ -127,7 +128,7 @@ def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
             raise Unreachable(
                 f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
                 why="another service listens there, or sshd hangs or is overloaded",
-                hint=f"ssh -v {answer.name}",
+                hint=login_command.debug(answer.given),
             ) from None
         except OSError as e:  # a reset, where our line came to a closed door
             if not seen:
