@@ -22,7 +22,9 @@ from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
+from ipexctl.hosts.ssh.dial import Names
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
+from ipexctl.hosts.ssh.unresolved import unresolved
 from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
@@ -94,7 +96,7 @@ class OpenSshTransport:
         try:
             if channel.speaks(marker, deadline):
                 return channel
-            raise explain(host, channel.exit_status(0.0), _words(channel))
+            raise explain(host, channel.exit_status(0.0), _words(channel), self._config.names)
         except BaseException:
             channel.close()
             raise
@@ -198,7 +200,6 @@ _SAYINGS = (
         HostKeyUnknown,
     ),
     _Saying("Host key verification failed", "its host key is refused", "{debug}"),
-    _Saying("Could not resolve hostname", "its name cannot be resolved", "getent hosts {where}"),
     _Saying("Connection refused", "the host refuses the connection", "is sshd running there?"),
     _Saying(
         "during banner exchange",
@@ -232,8 +233,12 @@ _SAYINGS = (
 )
 
 
-def explain(host: Host, status: int | None, said: str) -> Unreachable | _Dropped:
+def explain(
+    host: Host, status: int | None, said: str, names: Names = tuple
+) -> Unreachable | _Dropped:
     """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
+    if "Could not resolve hostname" in said:
+        return unresolved(host, login_command.where(host), said, names())
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
         hint = found.hint.format(**_commands(host))

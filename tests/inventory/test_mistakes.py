@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 
@@ -122,6 +123,37 @@ def test_without_hosts_this_machine_is_used_and_a_hostfile_here_is_pointed_out(s
     assert (done.returncode, done.stdout) == (0, "localhost\n")
     assert done.stderr == (
         "ipexctl: note: no hosts are named, so this machine is used; for those in hosts: -f hosts\n"
+    )
+
+
+# --- names that are no hosts ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["-x", "-l"])
+def test_a_mistyped_host_is_told_with_the_nearest_one_and_its_line(shell, option):
+    shell.write("hosts.txt", "# rack 4\nnode01\nnode02 slots=2\n")
+    assert said(shell("doctor", "-f", "hosts.txt", option, "nod02")) == (
+        2,
+        [
+            "ipexctl: no host or group in hosts.txt matches 'nod02' (did you mean 'node02'?)",
+            "  why: hosts.txt:3 has node02",
+            "  try: hosts: node[01-02]",
+            "       groups: @healthy, @last-failed",
+        ],
+    )
+
+
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(shell, transport):
+    shell.write("hosts.txt", "# rack 4\nlocalhosst.invalid\nnoed7.invalid\n")
+    shell.write("cfg", "Host node7.invalid\n  Port 22\n")
+    done = shell("doctor", "-f", "hosts.txt", "-F", "cfg", "--transport", transport, "--json")
+    one = json.loads(done.stdout)["hosts"][1]["error"]
+    assert one["what"] == "noed7.invalid: the name noed7.invalid cannot be resolved"
+    assert one["why"].startswith("hosts.txt:3: ")
+    assert one["hint"] == (
+        "in hosts.txt:3 write node7.invalid, if that was meant\n"
+        "getent hosts noed7.invalid   # or give its address as HostName in ssh_config"
     )
 
 

@@ -10,13 +10,14 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
+from ipexctl.hosts.ssh.unresolved import unresolved
 from ipexctl.local.environment import environment
 
 BANNER_LIMIT = 1 << 16
@@ -32,6 +33,9 @@ _KEEPALIVE = (
     ("TCP_KEEPCNT", 3),
     ("TCP_USER_TIMEOUT", 30_000),
 )
+
+
+Names = Callable[[], Iterable[str]]
 
 
 class Dropped(Exception):
@@ -81,12 +85,12 @@ class Wire:
         return data
 
 
-def dial(answer: Answer, deadline: float) -> Wire:
-    """A TCP connection to the host's SSH port."""
+def dial(answer: Answer, deadline: float, names: Names = tuple) -> Wire:
+    """A TCP connection to the host's SSH port. `names`: what its name may have been meant to be."""
     limit = deadline
     if answer.connect_timeout:
         limit = min(deadline, time.monotonic() + answer.connect_timeout)
-    addresses = _resolve(answer, limit)
+    addresses = _resolve(answer, limit, names)
     for i, (family, address) in enumerate(addresses):
         left = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
         try:
@@ -172,7 +176,7 @@ def _connect(family: int, address: tuple[Any, ...], timeout: float) -> socket.so
     return sock
 
 
-def _resolve(answer: Answer, deadline: float) -> list[tuple[int, tuple[Any, ...]]]:
+def _resolve(answer: Answer, deadline: float, names: Names) -> list[tuple[int, tuple[Any, ...]]]:
     """getaddrinfo has no time limit of its own, so it runs beside us."""
     family = _FAMILIES.get(answer.address_family, socket.AF_UNSPEC)
     try:
@@ -184,11 +188,11 @@ def _resolve(answer: Answer, deadline: float) -> list[tuple[int, tuple[Any, ...]
             flags=socket.AI_NUMERICHOST,
         )
     except socket.gaierror:
-        found = _ask_resolver(answer, family, deadline)
+        found = _ask_resolver(answer, family, deadline, names)
     return [(family, address) for family, _, _, _, address in found]
 
 
-def _ask_resolver(answer: Answer, family: int, deadline: float) -> list[Any]:
+def _ask_resolver(answer: Answer, family: int, deadline: float, names: Names) -> list[Any]:
     results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -206,11 +210,8 @@ def _ask_resolver(answer: Answer, family: int, deadline: float) -> list[Any]:
         found = "the name server gave no answer in time"
     if isinstance(found, list):
         return found
-    raise Unreachable(
-        f"{answer.name}: the name {answer.hostname} cannot be resolved",
-        why=str(found),
-        hint=f"getent hosts {answer.hostname}   # or give its address as HostName in ssh_config",
-    )
+    why = getattr(found, "strerror", None) or str(found)
+    raise unresolved(answer.given, answer.hostname, why, names())
 
 
 def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
