@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.plan.port_plan import top
@@ -117,7 +118,7 @@ class _Run:
         for note in self.files.notes:
             self.painter.note(note)
         threading.Thread(target=_load, daemon=True).start()
-        nodes = each(self.fleet, self._prepare)
+        nodes = each(self.fleet, self._prepare, typed=self.options.typed)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         plan = self._plan(list(nodes.values()))
@@ -126,7 +127,7 @@ class _Run:
         used = [known[p.host] for p in plan.hosts]
         self._look(plan, {h: nodes[h] for h in used})
         self.painter.planned(self.run_id, plan)
-        sent = each(self.fleet, self._send, used)
+        sent = each(self.fleet, self._send, used, typed=self.options.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
@@ -392,25 +393,38 @@ def _not_ready(what: str, hint: str) -> RunFailed:
 
 
 def each(
-    fleet: Fleet, work: Callable[[Host], T], hosts: Sequence[Host] | None = None
+    fleet: Fleet,
+    work: Callable[[Host], T],
+    hosts: Sequence[Host] | None = None,
+    *,
+    typed: Typed,
 ) -> dict[Host, T]:
     """The same on all hosts, and all must succeed: a training needs every one of them."""
     from ipexctl.verbs.trust import unknown_keys
 
     found = fleet.each(work, hosts)
     if downs := list(fleet.downs.values()):
-        raise unknown_keys(downs, fleet.target) or _together(downs, len(found) + len(downs))
+        without = _without(downs, typed) if found else ""
+        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), without)
     return found
 
 
-def _together(downs: Sequence[HostDown], total: int) -> IpexctlError:
-    first = downs[0]
+def _without(downs: Sequence[HostDown], typed: Typed) -> str:
+    """The command as it was typed, for the other hosts."""
+    names = fold(down.host for down in downs)
+    again = retry_command.command(typed, (names,), None)
+    return f"{again}   # without {names}" if again else ""
+
+
+def _together(downs: Sequence[HostDown], others: int, without: str) -> IpexctlError:
+    first, total = downs[0], len(downs) + others
     what, why = first.what, first.why
+    hint = "\n".join(filter(None, (merged_hints(downs), without)))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
     if any(d.state is Recap.UNREACHABLE for d in downs):
-        return Unreachable(what, why=why, hint=merged_hints(downs))
+        return Unreachable(what, why=why, hint=hint)
     only_missing = all(d.slug == "not-installed" for d in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
-    return RunFailed(what, why=why, hint=merged_hints(downs), exit_code=code)
+    return RunFailed(what, why=why, hint=hint, exit_code=code)
