@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
+from ipexctl.core.plan import rank_capacity
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.plan.port_plan import top
 from ipexctl.core.plan.rank_share import fitting
@@ -265,6 +266,8 @@ def plan_of(
     run_id: str,
 ) -> LaunchPlan:
     plan = launch_plan.plan(nodes, request_of(options, script), run_id)
+    facts = {node.host.name: node.facts for node in nodes}
+    plan = rank_capacity.checked(plan, facts, force=options.force)
     if options.data:
         from ipexctl.verbs import data
 
