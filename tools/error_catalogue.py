@@ -149,8 +149,8 @@ def page(found: list[Entry], passed: int) -> str:
         if codes:
             lines.append(f"| {codes} | [{kind}](#{kind.lower()}) | {when} |\n")
     lines.append(
-        f"\n{len(found)} errors. {passed} further places pass on what a host, an index or a program "
-        "said.\n"
+        f"\n{len(found)} errors. "
+        f"{passed} further places pass on what a host, an index or a program said.\n"
     )
     for kind, when in WHEN.items():
         own = [e for e in found if e.kind == kind]

@@ -157,6 +157,15 @@ def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(sh
     )
 
 
+def test_what_is_suggested_for_unknown_health_has_the_hostfile_and_not_the_limit(shell):
+    shell.write("my hosts", HOSTS)
+    code, lines = said(shell("install", "-f", "my hosts", "-l", "@healthy"))
+    assert (code, lines[1]) == (
+        2,
+        "  try: ipexctl doctor -f 'my hosts'   # looks at them, and remembers",
+    )
+
+
 # --- encodings -----------------------------------------------------------------------------------
 
 

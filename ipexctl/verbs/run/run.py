@@ -39,7 +39,7 @@ from ipexctl.core.script.source import Source
 from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.suggested_commands import merged_hints, other_pythons
+from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
@@ -152,14 +152,17 @@ class _Run:
         """What would break it is told before anything is sent."""
         from ipexctl.verbs.run import preflight
 
+        def note(text: str) -> None:
+            self.painter.note(spelled(text, self.fleet.target, self.fleet.root))
+
         flight = preflight.Flight(
             self.fleet, nodes, force=self.options.force, among=self.options.ports is None
         )
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
-            self.painter.note,
+            note,
         )  # fmt: skip
-        preflight.check(flight, self.painter.note)
+        preflight.check(flight, note)
 
     def _send(self, host: Host) -> send_project.Sent:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
