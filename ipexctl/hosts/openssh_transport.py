@@ -22,7 +22,7 @@ from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
-from ipexctl.hosts.ssh.dial import Names
+from ipexctl.hosts.ssh.dial import SEE_SSHD, Names
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
 from ipexctl.hosts.ssh.unresolved import unresolved
 from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_files
@@ -200,7 +200,7 @@ _SAYINGS = (
         HostKeyUnknown,
     ),
     _Saying("Host key verification failed", "its host key is refused", "{debug}"),
-    _Saying("Connection refused", "the host refuses the connection", "is sshd running there?"),
+    _Saying("Connection refused", "the host refuses the connection", "on {name}: " + SEE_SSHD),
     _Saying(
         "during banner exchange",
         "its port accepts connections but sends no SSH banner",

@@ -38,6 +38,22 @@ def test_a_hostfile_as_script(shell, args, hint):
     )
 
 
+@pytest.mark.parametrize(
+    ("typed", "what", "meant"),
+    [
+        ("trian.py", "there is no script trian.py", "train.py"),
+        ("src", "src is a folder", "src/main.py"),
+        ("x/y.py", "there is no script x/y.py", "SCRIPT"),
+    ],
+)
+def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what, meant):
+    shell.write("train.py", "")
+    shell.write("src/main.py", "")
+    code, lines = said(shell("run", "-H", "a", "-n", "2", typed, "--lr", "1"))
+    assert (code, lines[0]) == (2, f"ipexctl: {what}")
+    assert lines[-1] == f"  try: ipexctl run -H a -n 2 {meant} --lr 1"
+
+
 @pytest.mark.parametrize(("name", "text"), [("train", "import torch\n"), ("train.py", "node01\n")])
 def test_a_script_is_no_hostfile(shell, name, text):
     shell.write(name, text)

@@ -21,6 +21,7 @@ from ipexctl.hosts.ssh.unresolved import unresolved
 from ipexctl.local.environment import environment
 
 BANNER_LIMIT = 1 << 16
+SEE_SSHD = "systemctl status ssh sshd; ss -tln"
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
@@ -220,7 +221,7 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
         return Unreachable(
             f"{answer.name}: {where} refuses the connection",
             why="sshd does not run there, listens on another port, or a firewall rejects us",
-            hint=f"on {answer.name}: systemctl status ssh sshd; ss -tln",
+            hint=f"on {answer.name}: {SEE_SSHD}",
         )
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return Unreachable(

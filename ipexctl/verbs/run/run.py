@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ipexctl.core.inventory import fold
+from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
 from ipexctl.core.plan import rank_capacity
 from ipexctl.core.plan.plan_request import Ports
@@ -334,15 +335,24 @@ def _script_of(options: RunOptions) -> Script:
         start = given.parent if given.is_absolute() and here not in given.parents else here
         return Script(send_project.Project(start), (_named(given, start), *options.args))
     if not os.path.isfile(given):
-        folder = os.path.isdir(given)
-        raise InputError(
-            f"{options.script} is a folder" if folder else f"there is no script {options.script}",
-            why="the script itself is needed" if folder else f"looked in {here}",
-            hint="ipexctl run [OPTIONS] SCRIPT [ARGUMENTS]",
-        )
+        raise _no_script(given, options)
     script = given.resolve()  # a link's target is what Python takes the folder of, too
     project = send_project.project_of(script.parent, here)
     return Script(project, (_named(script, project.start), *options.args))
+
+
+def _no_script(given: Path, options: RunOptions) -> InputError:
+    is_folder = os.path.isdir(given)
+    folder = given if is_folder else given.parent
+    names = [path.name for path in folder.glob("*.py")]
+    near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
+    meant = (str(folder / near), *options.args) if near else ("SCRIPT", *options.args)
+    hint = retry_command.command(replace(options.typed, script=meant), (), None)
+    if is_folder:
+        return InputError(f"{given} is a folder", why="the script itself is needed", hint=hint)
+    return InputError(
+        f"there is no script {given}", why=f"looked in {Path.cwd() / given.parent}", hint=hint
+    )
 
 
 def _named(script: Path, start: Path) -> str:
