@@ -89,6 +89,25 @@ def test_every_command_has_its_own_help(tmp_path: Path) -> None:
     assert [n for n, done in shown.items() if f"Usage: ipexctl {n}" not in done.stdout] == []
 
 
+def _paths(command: object, *words: str) -> list[tuple[str, ...]]:
+    inside = getattr(command, "commands", {})
+    deeper = [path for name, c in inside.items() for path in _paths(c, *words, name)]
+    return [words, *deeper]
+
+
+def test_h_is_help_everywhere(tmp_path: Path) -> None:
+    paths = _paths(typer.main.get_command(app))
+    assert {(), ("run",), ("env", "ls"), ("lab", "up")} <= set(paths)
+    for path in paths:
+        asked = [_ipexctl(*path, word, home=tmp_path) for word in ("-h", "--help")]
+        assert [(d.returncode, d.stdout) for d in asked] == [(EXIT_OK, asked[1].stdout)] * 2, path
+
+
+def test_h_behind_the_script_is_the_scripts_own(tmp_path: Path) -> None:
+    done = _ipexctl("run", "-f", "missing", "train.py", "-h", home=tmp_path)
+    assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
+
+
 def test_completion_can_be_shown_and_installed(tmp_path: Path) -> None:
     shown = _ipexctl("--show-completion", "bash", home=tmp_path)
     assert shown.returncode == EXIT_OK

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import ipexctl
 from ipexctl.core.model import Host, HostDown
+from ipexctl.core.ssh import login_command
+from ipexctl.errors import Unreachable
 from ipexctl.hosts.agent import Hello
+from ipexctl.hosts.openssh_transport import explain
 from ipexctl.hosts.suggested_commands import command, merged_hints, other_pythons, spelled
 from ipexctl.hosts.target import Target
 
@@ -49,6 +55,8 @@ def test_a_command_names_the_hosts_as_the_user_did(target, verb, root, expected)
         ("ipexctl install --stack ipex -f g", "ipexctl install --stack ipex -f g"),
         ("ipexctl env ls", f"ipexctl env ls {WAY}"),
         ("ipexctl stacks", "ipexctl stacks"),
+        ("ipexctl data push DIR --as x", f"ipexctl data push {WAY} DIR --as x"),
+        ("ssh -v -p 2222 ann@a true", "ssh -F cfg -v -p 2222 ann@a true"),
         ("ssh -v node01 true", "ssh -F cfg -v node01 true"),
         ("ssh-copy-id ann@a\nssh-copy-id b", "ssh-copy-id -F cfg ann@a\nssh-copy-id -F cfg b"),
         ("ssh -G -F cfg node01", "ssh -G -F cfg node01"),
@@ -58,6 +66,65 @@ def test_a_command_names_the_hosts_as_the_user_did(target, verb, root, expected)
 )
 def test_a_hint_gets_what_its_author_could_not_know(said, expected):
     assert spelled(said, FILE) == expected
+
+
+ANN = Host("node3", user="ann", port=2222, address="10.0.0.3")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (login_command.ssh(Host("node1"), "uptime"), "ssh node1 uptime"),
+        (login_command.ssh(ANN, "uptime"), "ssh -p 2222 ann@10.0.0.3 uptime"),
+        (login_command.ssh(ANN), "ssh -p 2222 ann@10.0.0.3"),
+        (login_command.debug(ANN), "ssh -v -p 2222 ann@10.0.0.3 true"),
+        (login_command.ssh(Host("localhost", local=True), "uptime"), "uptime"),
+        (login_command.copy_id(ANN, "root"), "ssh-copy-id -p 2222 ann@10.0.0.3"),
+        (login_command.copy_id(Host("node1"), "root"), "ssh-copy-id root@node1"),
+        (login_command.ssh(Host("a", user="a b"), "true"), "ssh 'a b@a' true"),
+    ],
+)
+def test_a_login_has_the_user_port_and_address_of_the_hostfile(said, expected):
+    assert said == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("Connection reset by peer", "ssh -v -p 2222 ann@10.0.0.3 true"),
+        ("Permission denied (publickey)", "ssh -p 2222 ann@10.0.0.3 true   # must work "),
+        ("something new", "ssh -v -p 2222 ann@10.0.0.3 true"),
+        ("No route to host", "getent hosts 10.0.0.3"),
+        ("Connection timed out", "ping 10.0.0.3"),
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R '[10.0.0.3]:2222'   # only"),
+    ],
+)
+def test_what_ssh_itself_says_leads_to_the_same_login(said, hint):
+    error = explain(ANN, 255, said)
+    told = error if isinstance(error, Unreachable) else error.told
+    assert told.what.startswith("node3: ")
+    assert told.hint.startswith(hint)
+
+
+_LOGIN = re.compile(r"(?<![\w-])(ssh|ssh-copy-id|scp|sftp|ssh-keyscan)( -\S+)* \{")
+
+
+def test_no_place_builds_a_login_of_its_own():
+    package = Path(ipexctl.__file__).parent
+    made = [
+        f"{path.relative_to(package)}:{node.lineno}"
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if _LOGIN.search(_template(node))
+    ]
+    assert made == []
+
+
+def _template(node: ast.AST) -> str:
+    """A string as written, and `{` for what is filled in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_template(part) or "{" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def test_without_options_a_hint_stays_as_it_is():

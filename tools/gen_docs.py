@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/failures.md, and the tables of docs/checks.md, docs/run.md and docs/stacks.md."""
+"""Writes docs/failures.md and errors.md, and the tables of docs/checks.md, run.md and stacks.md."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+import error_catalogue  # noqa: E402  beside this file
 
 from ipexctl.core.checks import catalogue, docs_page  # noqa: E402
 from ipexctl.core.known_failures import causes  # noqa: E402
@@ -19,6 +21,8 @@ if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(docs_page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
     (ROOT / "docs" / "failures.md").write_text(causes.page(failures()), "utf-8")
+    found = error_catalogue.catalogue(ROOT / "ipexctl")
+    (ROOT / "docs" / "errors.md").write_text(error_catalogue.page(*found), "utf-8")
     file = ROOT / "docs" / "run.md"
     file.write_text(rank_contract.updated(file.read_text("utf-8")), "utf-8")
     file = ROOT / "docs" / "stacks.md"

@@ -56,6 +56,7 @@ class Root(LazyGroup):
     }
 
 
+HELP = ("--help", "-h")
 _ASKING = frozenset(Root.entries) - {"explain", "init", "config", "stacks", "bundle", "lab"}
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ app = typer.Typer(
     cls=Root,
     help="Multi-node PyTorch training on Linux CPU machines that answer to SSH.",
     no_args_is_help=True,
+    context_settings={"help_option_names": list(HELP)},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -89,8 +91,12 @@ def _root(
         hidden = {s.key for s in _unaccepted(context, found)}
         context.default_map = defaults({k: s for k, s in found.items() if k not in hidden})
     except InputError:
-        if "--help" not in sys.argv:  # help must work beside a broken ipexctl.toml
+        if not _asks_for_help():  # help must work beside a broken ipexctl.toml
             raise
+
+
+def _asks_for_help() -> bool:
+    return any(word in HELP for word in sys.argv)
 
 
 def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[Setting, ...]:
@@ -98,7 +104,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
     from ipexctl.local.accepted_settings import accept, proposal, withheld
 
     unaccepted = withheld(settings)
-    asks = context.invoked_subcommand in _ASKING and "--help" not in sys.argv
+    asks = context.invoked_subcommand in _ASKING and not _asks_for_help()
     if unaccepted and asks and sys.stdin.isatty() and sys.stderr.isatty():
         from ipexctl.ui.accept_settings import ask
 

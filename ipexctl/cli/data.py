@@ -32,13 +32,14 @@ def push(
     json: Json = False,
 ) -> None:
     """Put a folder on every host, for `run --data NAME`. What a host has is not sent again."""
+    from ipexctl.hosts.suggested_commands import command
     from ipexctl.ui.data import pushed_document, show_pushed
     from ipexctl.ui.install import View
     from ipexctl.verbs.data import push as verb
 
     with View(quiet=json) as view:
         pushed = verb(target, folder, name, view.progress(), root)
-    end(pushed, pushed_document, show_pushed, json=json)
+    end(pushed, pushed_document, lambda p: show_pushed(p, command(target, "run", root)), json=json)
 
 
 @data_app.command()
@@ -50,11 +51,13 @@ def ls(
     json: Json = False,
 ) -> None:
     """The data on each host: version, size, and which hosts have it."""
+    from ipexctl.hosts.suggested_commands import command
     from ipexctl.ui.data import listed_document, show_listed
     from ipexctl.verbs.data import listed
 
     found = listed(target, root)
-    end(found, listed_document, show_listed, json=json)
+    push = command(target, "data push", root)
+    end(found, listed_document, lambda found: show_listed(found, push), json=json)
 
 
 @data_app.command()

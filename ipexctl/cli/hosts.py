@@ -50,12 +50,13 @@ def init(
     from ipexctl.hosts.target import Target
     from ipexctl.local.accepted_settings import accept, proposal
     from ipexctl.local.settings import load
-    from ipexctl.ui.hosts import ask_overwrite, ask_which, show_started
+    from ipexctl.ui.hosts import ask_names, ask_overwrite, ask_which, show_started
     from ipexctl.verbs.init import Ask, Options
     from ipexctl.verbs.init import init as verb
 
     ask = Ask(
         lambda offered: ask_which(offered, sys.stdin, sys.stderr),
+        lambda why: ask_names(why, sys.stdin, sys.stderr),
         lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr),
     )
     started = verb(

@@ -61,6 +61,7 @@ def make_target(
     """
     from ipexctl.hosts.target import Target
 
+    _refuse_hostfiles(names or ())
     named = (*(names or ()), *(hosts or ()))
     given = {"hostfile": bool(hostfile or named), "ssh_config": ssh_config, "root": root}
     configured = _configured(given)
@@ -71,6 +72,24 @@ def make_target(
         hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()), note=note,
         **more,
     )  # fmt: skip
+
+
+def _refuse_hostfiles(names: Sequence[str]) -> None:
+    """`ipexctl install hosts`, where `hosts` is a file."""
+    from ipexctl.core.quoting import quote_for_pasting
+    from ipexctl.hosts.hostfile_reader import given_as_host
+
+    name = next(filter(given_as_host, names), None)
+    if name is None:
+        return
+    words = sys.argv[1:]
+    at = words.index(name, 1) if name in words[1:] else len(words)  # 0 is the command
+    typed = quote_for_pasting(("ipexctl", *words[:at], "-f", name, *words[at + 1 :]))
+    raise InputError(
+        f"{name} is a hostfile, not the name of a host",
+        why="a hostfile is given with -f",
+        hint=typed if "/" in name else f"{typed}\n-H {name}   # if a host has this name, too",
+    )
 
 
 def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
@@ -152,6 +153,9 @@ def run(
     if module and not script:
         raise InputError("-m: the name of a module is missing", hint="ipexctl run -m MODULE")
     pairs = _pairs([*configured_env(), *(env or [])])
+    typed = _typed(sys.argv[1:], (script, *(args or ())))
+    if not module:
+        _refuse_hostfile(script, args or [], typed)
     options = RunOptions(
         script=script,
         args=tuple(args or ()),
@@ -175,7 +179,7 @@ def run(
         send=not no_sync,
         data=checked_names(data or ()),
         confirm=_confirm(yes=yes),
-        typed=_typed(sys.argv[1:], (script, *(args or ()))),
+        typed=typed,
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
     hide([name for name, _ in options.secret])  # before ssh or a program of its settings starts
@@ -248,6 +252,23 @@ def _refuse_exports(patterns: list[str]) -> None:
             )
 
 
+def _refuse_hostfile(script: str, args: list[str], typed: Typed) -> None:
+    """`ipexctl run hosts train.py`, where `hosts` is a file of hosts."""
+    from ipexctl.core.run import retry_command
+    from ipexctl.hosts.hostfile_reader import is_hostfile
+
+    if script.endswith(".py") or not is_hostfile(script):
+        return
+    has_script = any(word == "-m" or os.path.isfile(word) for word in args)
+    rest = tuple(args) if has_script else (*args, "SCRIPT")
+    meant = replace(typed, options=(*typed.options, "-f", script), script=rest)
+    raise InputError(
+        f"{script} is a hostfile, not a script",
+        why="a hostfile is given with -f",
+        hint=retry_command.command(meant, (), None),
+    )
+
+
 def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for item in items:
@@ -304,7 +325,9 @@ def _flags(command: Callable[..., None]) -> frozenset[str]:
     hints = get_type_hints(command, include_extras=True).values()
     options = [get_args(hint)[1] for hint in hints if get_args(hint)[:1] == (bool,)]
     # inside Annotated, Typer keeps the first spelling where it otherwise has the default
-    return frozenset({"--help", *(w for o in options for w in (o.default, *(o.param_decls or ())))})
+    return frozenset(
+        {"--help", "-h", *(w for o in options for w in (o.default, *(o.param_decls or ())))}
+    )
 
 
 def long_dashes(args: list[str]) -> list[str]:

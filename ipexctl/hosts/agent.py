@@ -21,6 +21,7 @@ from typing import Any
 from ipexctl.core import quoting
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host
+from ipexctl.core.ssh import login_command
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import agent_sources
 from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, Frame, encode
@@ -213,7 +214,7 @@ class Agent:
         except ChannelTimeout:
             raise Unreachable(
                 f"{self.host.name}: no answer for {timeout:.0f} s",
-                hint=f"ssh {self.host.name} uptime",
+                hint=login_command.ssh(self.host, "uptime"),
             ) from None
         except BadFrame as e:
             raise unreadable(self.host, str(e), self.channel) from None
@@ -246,7 +247,7 @@ def transfer_time(size: int) -> float:
 
 
 def _once_back(host: Host) -> str:
-    return f"ssh {host.name} uptime   # once it answers, run the same command again"
+    return f"{login_command.ssh(host, 'uptime')}   # once it answers, run the same command again"
 
 
 def failure(host: Host, error: Any) -> HostFailed:
@@ -354,7 +355,7 @@ def _skip_noise(
         seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
         f"{host.name}: the login shell printed more than 1 MiB before our command ran",
-        hint=f"ssh {host.name} true   # should print nothing",
+        hint=f"{login_command.ssh(host, 'true')}   # should print nothing",
     )
 
 
@@ -365,14 +366,15 @@ def _read(channel: Channel, host: Host, deadline: float) -> bytes:
         raise Unreachable(
             f"{host.name}: logged in, but our command gave no answer in time",
             why=tail(channel),
-            hint=f"ssh {host.name} true   # should end at once",
+            hint=f"{login_command.ssh(host, 'true')}   # should end at once",
         ) from None
     if not data:
         status = channel.exit_status(1.0)
         raise HostFailed(
             f"{host.name}: the login shell ended (exit {status}) without running our command",
             why=tail(channel),
-            hint=f"ssh {host.name} /bin/sh -c true   # must work with the account's login shell",
+            hint=f"{login_command.ssh(host, '/bin/sh -c true')}   "
+            "# must work with the account's login shell",
         )
     return data
 

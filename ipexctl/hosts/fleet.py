@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ipexctl.core.host_answer import Answer
@@ -41,7 +42,7 @@ class Fleet:
     ) -> None:
         self.target = target
         self.root = root
-        self.hosts = hosts or inventory(target)
+        self.hosts = hosts or _hosts_of(target, root)
         self.agents: dict[Host, Agent] = {}
         self.downs: dict[Host, HostDown] = {}
         self._connect_timeout = target.connect_timeout + grace
@@ -51,7 +52,10 @@ class Fleet:
 
     def __enter__(self) -> Fleet:
         if remote := tuple(h for h in self.hosts.hosts if not h.local):
-            self._ssh = over_ssh(self.target, remote)
+            try:
+                self._ssh = over_ssh(self.target, remote)
+            except IpexctlError as e:
+                raise spelled_error(e, self.target, self.root) from None
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -130,6 +134,13 @@ class Fleet:
 
     def remember_recaps(self, recaps: Sequence[HostRecap]) -> None:
         self.remember({recap.host: recap.state.value for recap in recaps}, "install")
+
+
+def _hosts_of(target: Target, root: str) -> Inventory:
+    try:
+        return inventory(target)
+    except IpexctlError as e:  # about --limit and -x, so what is suggested goes without them
+        raise spelled_error(e, replace(target, limit=(), exclude=()), root) from None
 
 
 def recap_of(down: HostDown, seconds: float) -> HostRecap:

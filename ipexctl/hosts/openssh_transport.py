@@ -17,10 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host
+from ipexctl.core.quoting import quote
+from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
+from ipexctl.hosts.ssh.dial import SEE_SSHD, Names
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
+from ipexctl.hosts.ssh.unresolved import unresolved
 from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
@@ -92,7 +96,7 @@ class OpenSshTransport:
         try:
             if channel.speaks(marker, deadline):
                 return channel
-            raise explain(host.name, channel.exit_status(0.0), _words(channel))
+            raise explain(host, channel.exit_status(0.0), _words(channel), self._config.names)
         except BaseException:
             channel.close()
             raise
@@ -172,7 +176,7 @@ class _Dropped(Exception):
 
 @dataclass(frozen=True)
 class _Saying:
-    """`said` in ssh's words: what it means, and the next thing to type ({} is the host)."""
+    """`said` in ssh's words: what it means, and the next thing to type (fields: `_commands`)."""
 
     said: str
     means: str
@@ -186,61 +190,75 @@ _SAYINGS = (
     _Saying(
         "IDENTIFICATION HAS CHANGED",
         "its host key is not the one on record",
-        "ssh-keygen -R {}   # only when you know why it changed",
+        "ssh-keygen -R {key}   # only when you know why it changed",
         HostKeyChanged,
     ),
     _Saying(
         "host key is known for",
         "nobody has vouched for its host key yet",
-        "ipexctl trust -H {}",
+        "ipexctl trust -H {name}",
         HostKeyUnknown,
     ),
-    _Saying("Host key verification failed", "its host key is refused", "ssh -v {} true"),
-    _Saying("Could not resolve hostname", "its name cannot be resolved", "getent hosts {}"),
-    _Saying("Connection refused", "the host refuses the connection", "is sshd running there?"),
+    _Saying("Host key verification failed", "its host key is refused", "{debug}"),
+    _Saying("Connection refused", "the host refuses the connection", "on {name}: " + SEE_SSHD),
     _Saying(
         "during banner exchange",
         "its port accepts connections but sends no SSH banner",
-        "ssh -v {} true",
+        "{debug}",
     ),
-    _Saying("timed out", "no answer", "ping {}"),
-    _Saying("No route to host", "there is no route to the host", "ip route get {}"),
-    _Saying("Network is unreachable", "there is no route to the host", "ip route get {}"),
+    _Saying("timed out", "no answer", "ping {where}"),
+    _Saying("No route to host", "there is no route to the host", "getent hosts {where}"),
+    _Saying("Network is unreachable", "there is no route to the host", "getent hosts {where}"),
     _Saying(
         "Permission denied",
         "the login failed",
-        "ssh {} true   # must work without a question; log in or kinit first",
+        "{true}   # must work without a question; log in or kinit first",
     ),
-    _Saying("Too many authentication failures", "the login failed", "ssh -v {} true"),
-    _Saying("banner line contains invalid", "its port does not speak SSH", "ssh -v {} true"),
-    _Saying("invalid format", "its port does not speak SSH", "ssh -v {} true"),
+    _Saying("Too many authentication failures", "the login failed", "{debug}"),
+    _Saying("banner line contains invalid", "its port does not speak SSH", "{debug}"),
+    _Saying("invalid format", "its port does not speak SSH", "{debug}"),
     _Saying("Not allowed at this time", "sshd refuses this machine for a while", "wait a minute"),
     _Saying(
         "kex_exchange_identification",
         "the host closes the connection before the SSH handshake",
-        "ssh -v {} true",
+        "{debug}",
         again=True,
     ),
     _Saying(
         "Connection reset by",
         "the host closes the connection before the SSH handshake",
-        "ssh -v {} true",
+        "{debug}",
         again=True,
     ),
 )
 
 
-def explain(name: str, status: int | None, said: str) -> Unreachable | _Dropped:
+def explain(
+    host: Host, status: int | None, said: str, names: Names = tuple
+) -> Unreachable | _Dropped:
     """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
+    if "Could not resolve hostname" in said:
+        return unresolved(host, login_command.where(host), said, names())
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
-        error = found.kind(f"{name}: {found.means}", why=said, hint=found.hint.format(name))
+        hint = found.hint.format(**_commands(host))
+        error = found.kind(f"{host.name}: {found.means}", why=said, hint=hint)
         return _Dropped(error) if found.again else error
+    hint = login_command.debug(host)
     if status is None:
-        return Unreachable(
-            f"{name}: ssh had no answer in time", why=said, hint=f"ssh -v {name} true"
-        )
-    return Unreachable(f"{name}: ssh failed (exit {status})", why=said, hint=f"ssh -v {name} true")
+        return Unreachable(f"{host.name}: ssh had no answer in time", why=said, hint=hint)
+    return Unreachable(f"{host.name}: ssh failed (exit {status})", why=said, hint=hint)
+
+
+def _commands(host: Host) -> dict[str, str]:
+    where = login_command.where(host)
+    return {
+        "name": host.name,
+        "where": where,
+        "key": quote((f"[{where}]:{host.port}" if host.port else where,)),
+        "debug": login_command.debug(host),
+        "true": login_command.ssh(host, "true"),
+    }
 
 
 def _words(channel: Channel) -> str:

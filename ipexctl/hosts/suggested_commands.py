@@ -15,7 +15,7 @@ from ipexctl.hosts.target import ROOT, Target
 # The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
 # One that names its hosts is left alone.
 _OURS = re.compile(
-    r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm))\b(?: -H \S+(?!\S))?"
+    r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm)|data (?:push|ls|rm))\b(?: -H \S+(?!\S))?"
     r"(?!(?: [^\s;)#]+)* (?:-[fHFlx]|--root|--ask-pass)\b)"
 )
 _SSH = re.compile(r"^(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)

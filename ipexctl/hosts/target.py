@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ipexctl.core.inventory import MAX_TEXT, parse_hostfile, parse_hosts, this_machine
+from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
 from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError, NotHere
+from ipexctl.hosts import hostfile_reader
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import RemoteTransport
 from ipexctl.local.last_outcome import last_states
@@ -76,16 +77,20 @@ def all_hosts(target: Target) -> Inventory:
             hint="use either -f FILE or -H host1,host2; for some hosts of a file: -f FILE -l host1",
         )
     if target.hostfile:
-        hosts = parse_hostfile(_read(target.hostfile), str(target.hostfile))
+        hosts = parse_hostfile(hostfile_reader.read(target.hostfile), str(target.hostfile))
         return replace(hosts, notes=(*hosts.notes, *_unread(target.hostfile)))
     if target.hosts:
         return parse_hosts(target.hosts)
     if not sys.platform.startswith("linux"):
         raise NotHere(
             "this machine is not Linux, so it cannot train",
-            hint="name Linux hosts: -f hostfile or -H host1,host2",
+            hint="name Linux hosts: -f hostfile or -H host1,host2\n" + hostfile_reader.NEW,
         )
-    return this_machine()
+    here = this_machine()
+    if found := hostfile_reader.usual_here():
+        note = f"no hosts are named, so this machine is used; for those in {found}: -f {found}"
+        return replace(here, notes=(note,))
+    return here
 
 
 def _unread(hostfile: Path) -> Iterator[str]:
@@ -93,16 +98,6 @@ def _unread(hostfile: Path) -> Iterator[str]:
     for name in ("host_vars", "group_vars"):
         if (hostfile.parent / name).is_dir():
             yield f"{hostfile.parent / name} is not read; ansible-inventory --list --yaml reads it"
-
-
-def _read(path: Path) -> str:
-    """Not more than a hostfile can have, so that a device or a data set ends soon."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(MAX_TEXT + 1)
-    except (OSError, UnicodeDecodeError, ValueError) as e:
-        raise InputError(f"cannot read the hostfile {path}", why=str(e)) from None
-    return text
 
 
 def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:

@@ -13,12 +13,13 @@ from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.data import Listed, Pushed, Removed
 
 
-def show_pushed(pushed: Pushed) -> None:
+def show_pushed(pushed: Pushed, run: str = "ipexctl run") -> None:
+    """`run`: with the options by which the hosts were named."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
         print(
             f"{pushed.name}: {amount(pushed.files, pushed.bytes)}, version {pushed.version}\n"
-            f"next: ipexctl run --data {pushed.name} SCRIPT   # finds it by "
+            f"next: {run} --data {pushed.name} SCRIPT   # finds it by "
             f"${variable(pushed.name)}"
         )
 
@@ -36,14 +37,14 @@ def pushed_document(pushed: Pushed) -> dict[str, Any]:
     }
 
 
-def listed_text(listed: Listed) -> str:
+def listed_text(listed: Listed, push: str = "ipexctl data push") -> str:
     """Hosts that have the same version of the same are said once."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for host, held in listed.hosts:
         for one in held:
             groups.setdefault((one.name, one.version, _what(one)), []).append(host)
     if not groups:
-        return "no data on these hosts; ipexctl data push DIR puts some there\n"
+        return f"no data on these hosts; {push} DIR puts some there\n"
     width = max(len(name) for name, _, _ in groups)
     return "".join(
         f"{name:{width}}  {version or 'not whole':16}  {what}  {fold(hosts)}\n"
@@ -58,8 +59,8 @@ def _what(one: Held) -> str:
     return ", ".join(said)
 
 
-def show_listed(listed: Listed) -> None:
-    print(listed_text(listed), end="")
+def show_listed(listed: Listed, push: str = "ipexctl data push") -> None:
+    print(listed_text(listed, push), end="")
     print_lines(stdout_console(), host_lines(listed.recaps) if listed.recaps else [])
 
 

@@ -48,6 +48,15 @@ def ask_which(names: Sequence[str], asked: TextIO, out: TextIO) -> str:
     return said.strip() or "all"
 
 
+def ask_names(why: str, asked: TextIO, out: TextIO) -> list[str]:
+    print(f"no hosts to choose from: {why}", file=out)
+    print("Names or addresses of the hosts: ", end="", file=out, flush=True)
+    names = asked.readline().split()
+    if not names:
+        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+    return names
+
+
 def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:
     names = " and ".join(str(path) for path in paths)
     print(f"Replace {names}? [yes/no] ", end="", file=out, flush=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipexctl.core.model import Host
+from ipexctl.core.ssh import login_command
 from ipexctl.lab import rungs
 from ipexctl.verbs.lab import HostState, LabState
 
@@ -18,7 +20,8 @@ def lab_text(state: LabState) -> str:
         lines += [f"  {len(state.addresses)} addresses, up to {state.addresses[-1]}"]
     first = state.addresses[0] if state.addresses else state.hosts[0].name
     lines += ["", f"  ipexctl doctor -f {state.hostfile} -F {state.ssh_config}"]
-    return "\n".join([*lines, f"  ssh -F {state.ssh_config} {first}"])
+    login = login_command.ssh(Host(first), options=("-F", str(state.ssh_config)))
+    return "\n".join([*lines, f"  {login}"])
 
 
 def _state(host: HostState) -> str:

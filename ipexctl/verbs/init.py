@@ -19,6 +19,8 @@ from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.settings import PROJECT_FILE
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
+_NAME_THEM = "ipexctl init node1 node2   # or: ipexctl init localhost"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOML = """\
 # What ipexctl reads in this folder and below; a flag goes before it. docs/hosts.md explains it.
 hostfile = "{hostfile}"
@@ -34,6 +36,7 @@ class Ask:
     """Questions to a person. None where nobody can answer."""
 
     which: Callable[[Sequence[str]], str]  # the names on offer -> a pattern as --limit takes it
+    names: Callable[[str], Sequence[str]]  # why there are none on offer -> hosts
     overwrite: Callable[[Sequence[Path]], bool]
 
 
@@ -93,20 +96,41 @@ def offered(ssh_config: Path | None) -> tuple[str, ...]:
 
 def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
     if target.hosts:
-        return parse_hosts(target.hosts)
+        return _own(parse_hosts(target.hosts))
     names = offered(target.ssh_config)
     if not names:
-        raise InputError("ssh_config names no host", hint="ipexctl init node1 node2")
+        why = _none_offered(target.ssh_config)
+        if ask is None or options.yes:
+            raise InputError("no hosts are named", why=why, hint=_NAME_THEM)
+        return _own(parse_hosts(tuple(ask.names(why))))
     everything = parse_hosts(names)
     if options.yes:
         return everything
     if ask is None:
         raise InputError(
-            "which hosts? nobody can be asked here, since stdin is no terminal",
+            "no hosts are named, and stdin is not a terminal to ask for them",
             why=f"ssh_config has: {', '.join(names[:20])}",
-            hint="name them: ipexctl init node1 node2, or take all of ssh_config with -y",
+            hint=f"{_NAME_THEM}\nipexctl init -y   # every host of ssh_config",
         )
     return select(everything, (ask.which(names),))
+
+
+def _none_offered(ssh_config: Path | None) -> str:
+    file = ssh_config or Path("~/.ssh/config")
+    found = os.path.exists(file.expanduser())
+    return f"{file} has no Host line with a name" if found else f"{file} does not exist"
+
+
+def _own(hosts: Inventory) -> Inventory:
+    """`localhost` is this machine: it needs no SSH. Among others it would be each host's own."""
+    own = [h for h in hosts.hosts if h.name in _LOOPBACK and not (h.user or h.port)]
+    if own and len(hosts.hosts) > 1:
+        raise InputError(
+            f"{own[0].name} cannot be in a list with other hosts",
+            why=f"on each of them {own[0].name} is that host itself",
+            hint="name this machine as the others reach it over SSH, by an address or a host name",
+        )
+    return replace(hosts, hosts=tuple(replace(h, local=True) for h in own)) if own else hosts
 
 
 def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None:

@@ -15,7 +15,7 @@ from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.host_keys import HostKey, own_known_hosts, remember, verdict_down
-from ipexctl.hosts.suggested_commands import command
+from ipexctl.hosts.suggested_commands import command, spelled_downs
 from ipexctl.hosts.target import Target, inventory
 
 
@@ -59,7 +59,8 @@ def trust(target: Target, confirm: Confirm) -> TrustReport:
         downs |= {down.host: down for down in lost}
         if any(key.state == "new" for key in found):
             break
-    return TrustReport(tuple(keys.values()), tuple(downs.values()))
+    told = spelled_downs(tuple(downs.values()), target)
+    return TrustReport(tuple(keys.values()), tuple(told))
 
 
 def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | None:

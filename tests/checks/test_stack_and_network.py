@@ -371,6 +371,16 @@ def test_versions_that_drift_are_told_for_each_package():
     ]
 
 
+def test_environments_that_differ_by_their_name_alone_are_told():
+    """An interrupted `install --rebuild` leaves some hosts in the old one under another name."""
+    old = f"{ENV[:-3]}0f0f0f0f0f0f0f0f"
+    aside = software(prefix(TORCH, mpi=WHOLE, path=old), current=Current(old, True, True, 0))
+    found = seen(*three(node01=SAME, node02=aside, node03=SAME))
+    assert found == [
+        ("SOFT-015", "warn", "", "environment: abc on node[01,03]; 0f0f0f0f0f0f0f0f on node02")
+    ]
+
+
 def test_a_library_that_drifts_is_a_warning():
     more = software(
         prefix(TORCH, ("transformers", "4.57.0"), mpi=WHOLE), current=Current(ENV, True, True, 0)

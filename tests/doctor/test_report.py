@@ -12,7 +12,9 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.doctor.recommendations import Recommendation
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.doctor.suggested_fix import do
+from ipexctl.core.facts.software_facts import Prefix, SoftwareFacts
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Severity
+from ipexctl.local.training_script import training_script
 from ipexctl.ui.doctor import show
 from tests import made
 from tests.facts.machines import AMX
@@ -46,6 +48,33 @@ def text(made_report: Report, *, width: int | None = 80, verbose: bool = False) 
 def test_the_next_command_has_the_root_that_was_given():
     given = replace(report(A), root="/scratch/my own")
     assert "next: ipexctl install -f hosts --root '/scratch/my own'\n" in text(given)
+
+
+INSTALLED = SoftwareFacts((Prefix("/env", "ipexctl", "3.11", ()),))
+
+
+@pytest.mark.parametrize("script", ["SCRIPT", "my model.py"])
+def test_the_next_command_of_hosts_that_are_ready_names_a_script_of_this_folder(script):
+    ready = replace(report(replace(A, software=INSTALLED)), findings=(), script=script)
+    quoted = "'my model.py'" if " " in script else script
+    assert f"next: ipexctl run -f hosts {quoted}\n" in text(ready)
+
+
+@pytest.mark.parametrize(
+    ("files", "script"),
+    [
+        ({}, "SCRIPT"),
+        ({"setup.py": "import setuptools"}, "SCRIPT"),
+        ({"fit.py": "import os\nfrom torch import nn\n", "tools.py": "import json"}, "fit.py"),
+        ({"a.py": "import torch", "train.py": "import torch.nn", "b.py": ""}, "train.py"),
+        ({"a.py": "import torch", "b.py": "import torch"}, "SCRIPT"),
+        ({"train.py": "import torchvision_of_mine"}, "SCRIPT"),
+    ],
+)
+def test_the_script_that_is_suggested_is_in_the_folder(tmp_path, files, script):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert training_script(tmp_path) == script
 
 
 COMMANDS = ("  fix ", "do this ")

@@ -343,10 +343,12 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert run("ls") == "no data on these hosts; ipexctl data push DIR puts some there\n"
+    push = f"ipexctl data push --root {root} DIR"
+    assert run("ls") == f"no data on these hosts; {push} puts some there\n"
     with pytest.raises(AssertionError, match="'' is not a name for data"):
         run("push", "set", "--as", "")
-    assert "next: ipexctl run --data small SCRIPT" in run("push", "set", "--as", "small")
+    told = f"next: ipexctl run --root {root} --data small SCRIPT"
+    assert told in run("push", "set", "--as", "small")
     assert run("ls").split()[0] == "small"
     for typed in (b"\n", b"\x04"):
         ours, theirs = pty.openpty()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import resource
 
 import pytest
 
+from ipexctl.core.run.outcome import result_document
+from ipexctl.local.shipped_tables import failures
+from ipexctl.ui.run.summary import ending
 from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
 from tests.made import prepared
 
@@ -30,6 +34,24 @@ def test_what_no_host_of_ours_sends_ends_the_run_and_names_the_host(tmp_path, sa
     assert result.cause.startswith("n1 was lost: ")
     assert why in result.cause
     assert [(h.host, h.survivors) for h in result.hosts] == [("n0", 0), ("n1", None)]
+
+
+GONE = f"{READY}sys.exit(0)\n"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "line", "known"),
+    [
+        ([GOOD, GONE], "unknown on n1, 0 on the others", [0, None]),
+        ([GONE], "unknown on n0", [None]),
+    ],
+)
+def test_what_is_left_on_a_lost_host_is_unknown_and_not_0(tmp_path, hosts, line, known):
+    result = drive(tmp_path, hosts)
+    shown = [text.plain.strip() for text in ending(result)]
+    assert f"processes left on the hosts: {line}" in shown
+    document = json.loads(json.dumps(result_document(result, failures())))
+    assert [h["survivors"] for h in document["hosts"]] == known
 
 
 def test_a_host_that_floods_is_stopped_before_memory_is_full(tmp_path):

@@ -83,7 +83,10 @@ def test_variables_that_only_ansible_reads_are_told_of(shell):
         (("doctor", "-f", "hf", "-l", "@healthy"), "nothing is known about these hosts yet"),
         (("install", "-f", "hf", "-x", "all"), "leave no host of hf"),
         (("trust", "-f", "hf", "-l", ""), "--limit is empty"),
-        (("run", "-f", "hf", "-l", "nobody", "train.py"), "no host or group matches 'nobody'"),
+        (
+            ("run", "-f", "hf", "-l", "nobody", "train.py"),
+            "in hf matches 'nobody'",
+        ),
     ],
 )
 def test_what_selects_nobody_ends_with_2(shell, args, words):

@@ -95,10 +95,10 @@ def test_a_group_missing_from_several_is_named():
 @pytest.mark.parametrize(
     ("patterns", "what"),
     [
-        ("nodo1", "no host or group matches 'nodo1' (did you mean 'node1'?)"),
-        ("node[1-5]", "no host or group matches 'node5' (did you mean 'node4'?)"),
-        ("x*", "no host or group matches 'x*'"),
-        ("all:!bad", "no host or group matches 'bad'"),
+        ("nodo1", "no host or group in hf matches 'nodo1' (did you mean 'node1'?)"),
+        ("node[1-5]", "no host or group in hf matches 'node5' (did you mean 'node4'?)"),
+        ("x*", "no host or group in hf matches 'x*'"),
+        ("all:!bad", "no host or group in hf matches 'bad'"),
         ("@wb", "there is no group 'wb' (did you mean 'web'?)"),
         ("@node1", "there is no group 'node1'"),
         ("@node*", "there is no group 'node*'"),
@@ -141,5 +141,5 @@ def test_exclusion_comes_after_the_limit(limit, exclude, names):
 
 def test_many_stars_take_no_time():
     hosts = parse_hostfile("a" * 240 + "\n", "hf")
-    with pytest.raises(InputError, match="no host or group matches"):
+    with pytest.raises(InputError, match="no host or group in hf matches"):
         select(hosts, ("*a" * 200 + "b",), (), {})

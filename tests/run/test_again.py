@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,6 +14,10 @@ from ipexctl.core.plan.rank_share import fitting
 from ipexctl.core.quoting import quote_for_pasting
 from ipexctl.core.run.launch_plan import Node, RunRequest, share_out
 from ipexctl.core.run.retry_command import Typed, command
+from ipexctl.errors import Unreachable
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import Target, inventory
+from ipexctl.verbs.run.run import each
 from tests.made import facts, host, prepared
 
 
@@ -51,6 +56,30 @@ def test_it_is_the_command_as_it_was_typed_without_values_of_secrets(words, agai
 )
 def test_it_leaves_lost_hosts_out_and_asks_for_what_the_others_hold(words, again):
     assert command(typed(words), ("n3",), 8) == f"ipexctl {again}"
+
+
+PORT_1 = "a ansible_connection=local\nb{} address=127.0.0.1 port=1\n"
+
+
+@pytest.mark.parametrize(("down", "names"), [("", "b"), ("[1-3]", "b[1-3]")])
+def test_the_command_without_hosts_that_are_down_is_offered(tmp_path, down, names):
+    """Port 1 of this machine refuses every connection."""
+    (tmp_path / "hosts").write_text(PORT_1.format(down))
+    target = Target(hostfile=tmp_path / "hosts")
+    with pytest.raises(Unreachable) as e, Fleet(target) as fleet:
+        each(fleet, fleet.connect, typed=typed("run -f hosts -n 4 --env HF_TOKEN=x t.py --lr 1"))
+    quoted = quote_for_pasting((names,))
+    assert e.value.hint.splitlines()[-1] == (
+        f"ipexctl run -x {quoted} -f hosts -n 4 --env HF_TOKEN t.py --lr 1   # without {names}"
+    )
+    assert [h.name for h in inventory(replace(target, exclude=(names,))).hosts] == ["a"]
+
+
+def test_without_any_host_left_no_command_is_offered(tmp_path):
+    (tmp_path / "hosts").write_text("b address=127.0.0.1 port=1\n")
+    with pytest.raises(Unreachable) as e, Fleet(Target(hostfile=tmp_path / "hosts")) as fleet:
+        each(fleet, fleet.connect, typed=typed("run -f hosts t.py"))
+    assert "ipexctl run" not in e.value.hint
 
 
 def test_it_is_nothing_where_nobody_typed_a_command():

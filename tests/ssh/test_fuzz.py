@@ -278,5 +278,5 @@ def test_a_certificate_of_any_bytes_is_read_or_refused(data, cut):
 @SOME
 @given(st.text(max_size=300), st.none() | st.integers(0, 255))
 def test_whatever_ssh_says_is_an_error_of_ours(text, status):
-    error = explain("n", status, text)
+    error = explain(Host("n"), status, text)
     assert str(error).startswith("n: ")

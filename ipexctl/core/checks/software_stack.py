@@ -6,6 +6,7 @@ takes, `warn` for the one that a command over SSH finds, `note` for any further 
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 
 from packaging.version import InvalidVersion, Version
@@ -22,6 +23,7 @@ CCL = "oneccl-bind-pt"
 ALL = (Severity.FAIL, Severity.WARN, Severity.NOTE)
 _LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
 INSTALL = ipexctl("install")
+REBUILT = do(INSTALL, "   # ", ipexctl("env diff"), " says how")
 PROVED = "   # one matching set, proved before it is used"
 REINSTALL = do(INSTALL, PROVED)
 
@@ -377,19 +379,31 @@ def not_everywhere(cluster: Cluster) -> list[Sight]:
     "SOFT-015",
     title="the hosts' installed versions differ",
     severity=(Severity.FAIL, Severity.WARN),
-    seen="torch, IPEX, the bindings, MPI or the Python minor differ between hosts",
+    seen="torch, IPEX, the bindings, MPI or the Python minor differ between hosts; warn: the "
+    "versions are the same and the environments are not",
     why="Ranks exchange pickled objects and bytes whose form depends on the version: hangs, wrong "
     "numbers or `Mismatch` errors, far from their cause.",
     fix=do(INSTALL, "   # the same locked set on all hosts"),
 )
 def drift(cluster: Cluster) -> Iterator[Sight]:
     hosts = [f for f in cluster.hosts if f.software and f.software.used]
+    same = True
     for name in ("python", "torch", IPEX, CCL, "impi-rt", "numpy", "accelerate", "transformers"):
         found = groups(hosts, lambda f, name=name: _of_used(f, name))  # type: ignore[misc]
         if len(found) > 1:
+            same = False
             grave = name in ("python", "torch", IPEX, CCL, "impi-rt")
             level = Severity.FAIL if grave else Severity.WARN
             yield Sight(f"{name}: {hosts_by_value(found)}", severity=level)
+    builds = groups(hosts, _build)
+    if same and len(builds) > 1:
+        yield Sight(f"environment: {hosts_by_value(builds)}", severity=Severity.WARN, fix=REBUILT)
+
+
+def _build(facts: Facts) -> str:
+    """The name of the environment in use: an install that was broken off leaves another one."""
+    used = facts.software.used if facts.software else None
+    return posixpath.basename(used.path) if used else ""
 
 
 def _of_used(facts: Facts, name: str) -> str:

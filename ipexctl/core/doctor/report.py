@@ -16,7 +16,7 @@ from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
 @dataclass(frozen=True)
 class Report:
     """The outcome of all hosts. `named` is how the user named them: -f hosts, or -H a,b; `root`
-    is what was said to be ipexctl's folder there, "" if nothing was.
+    is what was said to be ipexctl's folder there, "" if nothing was; `script` is in this folder.
     """
 
     hosts: tuple[Host, ...]
@@ -28,6 +28,7 @@ class Report:
     named: str = ""
     root: str = ""
     level: str = "quick"
+    script: str = "SCRIPT"
     measured: Measured = Measured()
     recommendations: tuple[Recommendation, ...] = ()
 

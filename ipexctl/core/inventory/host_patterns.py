@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from ipexctl.core.inventory.hostfile_formats import members
-from ipexctl.core.inventory.located_errors import did_you_mean
+from ipexctl.core.inventory.located_errors import did_you_mean, nearest
 from ipexctl.core.inventory.nodeset import BadRange, expand, fold, split
 from ipexctl.core.model import Inventory
 from ipexctl.errors import InputError
@@ -52,6 +52,8 @@ class _Finder:
         ungrouped = frozenset(h.name for h in inventory.hosts if not h.groups)
         self._groups.setdefault("ungrouped", ungrouped)
         self._known = known
+        self._source = inventory.source
+        self._places = {h.name.lower(): h.place for h in inventory.hosts}
         hosts = fold(h.name for h in inventory.hosts)
         groups = ", ".join(f"@{g}" for g in [*members(inventory), *known][:20])
         self.hint = f"hosts: {hosts if len(hosts) < 400 else hosts[:400] + ' ...'}"
@@ -132,10 +134,19 @@ class _Finder:
         for name in self._written_out(item):
             hosts = self._matching(name)
             if not hosts:
-                near = did_you_mean(name, [*self._names, *self._groups])
-                raise InputError(f"no host or group matches {name!r}{near}", hint=self.hint)
+                raise self._no_match(name)
             found |= hosts
         return frozenset(found)
+
+    def _no_match(self, name: str) -> InputError:
+        near = nearest(name, [*self._names, *self._groups])
+        place = self._places.get(near)
+        return InputError(
+            f"no host or group in {self._source} matches {name!r}"
+            + (f" (did you mean {near!r}?)" if near else ""),
+            why=f"{place.source}:{place.line} has {near}" if place else "",
+            hint=self.hint,
+        )
 
     def _matching(self, name: str) -> frozenset[str]:
         groups = self._groups_like(name)

@@ -26,5 +26,9 @@ class Bad(Exception):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'slots'?)`, or nothing."""
-    near = difflib.get_close_matches(word.lower()[:64], list(known), 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest(word, known)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    return next(iter(difflib.get_close_matches(word.lower()[:64], list(known), 1)), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipexctl.core.facts.host_facts import best, link_local, peer_address
 from ipexctl.core.plan.plan_request import Node
+from ipexctl.core.ssh import login_command
 from ipexctl.errors import InputError, RunFailed
 
 
@@ -43,7 +44,7 @@ def _address_of_nic(node: Node) -> str:
     if not found or not there[node.host.nic].up:
         raise RunFailed(
             f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
-            hint=f"ssh {node.host.name} ip addr show {node.host.nic}",
+            hint=login_command.ssh(node.host, f"ip addr show {node.host.nic}"),
         )
     return found
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ipexctl.core.checks import catalogue
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import run
-from ipexctl.core.doctor.suggested_fix import do, ipexctl
+from ipexctl.core.checks.software_stack import REBUILT
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Finding, Peer, Severity
 from ipexctl.core.run.outcome import EXIT_HOST_FAILED
@@ -65,7 +65,8 @@ def judge(
     """`prefixes`: each host's environment."""
     checks = [check for check in catalogue() if check.id in TELL]
     found = [_for_a_run(f, facts) for f in run(checks, Cluster(tuple(facts), peers, rows))]
-    found += _environments(facts, prefixes)
+    if not any(f.id == "SOFT-015" for f in found):
+        found += _environments(facts, prefixes)
     fails = tuple(f for f in found if f.severity is Severity.FAIL and f.id in BLOCK)
     warns = tuple(f for f in found if f not in fails and f.severity is not Severity.NOTE)
     return Judged(fails, warns)
@@ -85,9 +86,8 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
     if len(found) < 2:
         return []
     why = "Ranks import other versions on some hosts, and what they exchange may not fit."
-    fix = do(ipexctl("install"), "   # ", ipexctl("env diff"), " says how")
     title = "the hosts' environments differ"
-    return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(found), why, fix)]
+    return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(found), why, REBUILT)]
 
 
 # --- in words ------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from ipexctl.core.model import Host
 from ipexctl.core.ssh.known_hosts import wildcard
 
 Patterns = tuple[str, ...]
@@ -83,6 +84,7 @@ class Answer:
     ciphers: tuple[str, ...] = ()
     macs: tuple[str, ...] = ()
     kex: tuple[str, ...] = ()
+    given: Host = field(default=Host(""), compare=False)  # as the hostfile or ProxyJump names it
 
 
 DEFAULTS = Answer(

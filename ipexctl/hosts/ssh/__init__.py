@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipexctl.core.model import Host
+from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.host_certificates import parse_certificate
 from ipexctl.core.ssh.known_hosts import Standing, lookup_names
 from ipexctl.core.ssh.ssh_config import Answer, proxy_command
@@ -156,7 +157,7 @@ class SshTransport:
         elif answer.proxy_command:
             wire = dial_command(proxy_command(answer, self._config.me))
         else:
-            wire = dial(answer, deadline)
+            wire = dial(answer, deadline, self._config.names)
         try:
             greet(wire, greeting(), answer, deadline)
         except BaseException:
@@ -176,7 +177,7 @@ class SshTransport:
             raise Unreachable(
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
                 why=str(e),
-                hint=f"ssh -J {','.join(hops)} {answer.name}",
+                hint=login_command.ssh(answer.given, "true", options=("-J", ",".join(hops))),
             ) from None
         return Wire(channel)
 
@@ -256,5 +257,5 @@ def _dropped(answer: Answer, said: str) -> Unreachable:
     return Unreachable(
         f"{answer.name}: the host closes the connection before the SSH handshake",
         why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
-        hint=f"ssh -v {answer.name} true",
+        hint=login_command.debug(answer.given),
     )

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from ipexctl.core.model import Host
+from ipexctl.core.ssh import login_command
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.link import Link, seconds_left
 from ipexctl.hosts.transport import (
@@ -36,7 +37,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
     raise Unreachable(
         f"{host.name}: logged in, but the host runs no command for us",
         why=why,
-        hint=f"ssh {host.name} true   # must end with exit code 0",
+        hint=f"{login_command.ssh(host, 'true')}   # must end with exit code 0",
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.model import Host
+from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import (
     Answer,
     Config,
@@ -74,7 +75,7 @@ class SshConfig:
             found = self._by_class(wanted)
         answers = {h: found[asked[h]] for h in hosts}
         return {
-            h: replace(a, name=h.name, user=h.user or a.user, port=h.port or a.port)
+            h: replace(a, name=h.name, user=h.user or a.user, port=h.port or a.port, given=h)
             for h, a in answers.items()
         }
 
@@ -125,15 +126,19 @@ class SshConfig:
         except subprocess.TimeoutExpired:
             raise InputError(
                 f"{host.name}: ssh_config was not read in {ASK_TIMEOUT:.0f} s",
-                hint=f"ssh -G {host.name}   # a `Match exec` that hangs?",
+                hint=f"{self._check(host)}   # a `Match exec` that hangs?",
             ) from None
         if done.returncode:
             raise InputError(
                 f"{host.name}: ssh cannot read its configuration",
                 why=done.stderr.decode("utf-8", "replace").strip(),
-                hint=" ".join([*argv[:2], *argv[3:], host.name]),
+                hint=self._check(host),
             )
         return read_answer(done.stdout.decode("utf-8", "replace"), host.name, self._config)
+
+    def _check(self, host: Host) -> str:
+        file = ("-F", str(self._file)) if self._file else ()
+        return login_command.ssh(host, options=("-G", *file))
 
     def _without_ssh(self, host: Host) -> Answer:
         if any(s.key == "match" for s in self._config.settings):
@@ -207,7 +212,7 @@ def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
             raise Unreachable(
                 f"{answer.name}: ProxyJump goes in circles",
                 why=" -> ".join(hops),
-                hint=f"ssh -G {answer.name} | grep -i proxyjump",
+                hint=f"{login_command.ssh(answer.given, options=('-G',))} | grep -i proxyjump",
             )
     return hops
 

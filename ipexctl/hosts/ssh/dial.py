@@ -10,15 +10,18 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
+from ipexctl.hosts.ssh.unresolved import unresolved
 from ipexctl.local.environment import environment
 
 BANNER_LIMIT = 1 << 16
+SEE_SSHD = "systemctl status ssh sshd; ss -tln"
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
@@ -31,6 +34,9 @@ _KEEPALIVE = (
     ("TCP_KEEPCNT", 3),
     ("TCP_USER_TIMEOUT", 30_000),
 )
+
+
+Names = Callable[[], Iterable[str]]
 
 
 class Dropped(Exception):
@@ -80,12 +86,12 @@ class Wire:
         return data
 
 
-def dial(answer: Answer, deadline: float) -> Wire:
-    """A TCP connection to the host's SSH port."""
+def dial(answer: Answer, deadline: float, names: Names = tuple) -> Wire:
+    """A TCP connection to the host's SSH port. `names`: what its name may have been meant to be."""
     limit = deadline
     if answer.connect_timeout:
         limit = min(deadline, time.monotonic() + answer.connect_timeout)
-    addresses = _resolve(answer, limit)
+    addresses = _resolve(answer, limit, names)
     for i, (family, address) in enumerate(addresses):
         left = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
         try:
@@ -127,7 +133,7 @@ def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
             raise Unreachable(
                 f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
                 why="another service listens there, or sshd hangs or is overloaded",
-                hint=f"ssh -v {answer.name}",
+                hint=login_command.debug(answer.given),
             ) from None
         except OSError as e:  # a reset, where our line came to a closed door
             if not seen:
@@ -171,7 +177,7 @@ def _connect(family: int, address: tuple[Any, ...], timeout: float) -> socket.so
     return sock
 
 
-def _resolve(answer: Answer, deadline: float) -> list[tuple[int, tuple[Any, ...]]]:
+def _resolve(answer: Answer, deadline: float, names: Names) -> list[tuple[int, tuple[Any, ...]]]:
     """getaddrinfo has no time limit of its own, so it runs beside us."""
     family = _FAMILIES.get(answer.address_family, socket.AF_UNSPEC)
     try:
@@ -183,11 +189,11 @@ def _resolve(answer: Answer, deadline: float) -> list[tuple[int, tuple[Any, ...]
             flags=socket.AI_NUMERICHOST,
         )
     except socket.gaierror:
-        found = _ask_resolver(answer, family, deadline)
+        found = _ask_resolver(answer, family, deadline, names)
     return [(family, address) for family, _, _, _, address in found]
 
 
-def _ask_resolver(answer: Answer, family: int, deadline: float) -> list[Any]:
+def _ask_resolver(answer: Answer, family: int, deadline: float, names: Names) -> list[Any]:
     results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -205,11 +211,8 @@ def _ask_resolver(answer: Answer, family: int, deadline: float) -> list[Any]:
         found = "the name server gave no answer in time"
     if isinstance(found, list):
         return found
-    raise Unreachable(
-        f"{answer.name}: the name {answer.hostname} cannot be resolved",
-        why=str(found),
-        hint=f"getent hosts {answer.hostname}   # or give its address as HostName in ssh_config",
-    )
+    why = getattr(found, "strerror", None) or str(found)
+    raise unresolved(answer.given, answer.hostname, why, names())
 
 
 def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
@@ -218,7 +221,7 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
         return Unreachable(
             f"{answer.name}: {where} refuses the connection",
             why="sshd does not run there, listens on another port, or a firewall rejects us",
-            hint=f"on {answer.name}: systemctl status ssh sshd; ss -tln",
+            hint=f"on {answer.name}: {SEE_SSHD}",
         )
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return Unreachable(

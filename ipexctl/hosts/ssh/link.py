@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.host_certificates import SUFFIX
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
@@ -228,7 +229,7 @@ def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
         return Unreachable(
             f"{answer.name}: the SSH key exchange was not finished in time",
             why="the host is overloaded, or a firewall lets only small packets pass (MTU)",
-            hint=f"ssh -v {answer.name} true",
+            hint=login_command.debug(answer.given),
         )
     if isinstance(error, EOFError | ConnectionError):
         return Dropped(str(error))

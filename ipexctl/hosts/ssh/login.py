@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.host_certificates import parse_certificate
 from ipexctl.core.ssh.ssh_config import DEFAULTS, Answer, Me, expand
 from ipexctl.errors import Unreachable
@@ -340,8 +341,8 @@ def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
         f"{answer.name}: the host hung up after {count} {'key' if count == 1 else 'keys'}",
         why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(untried)}\n"
         "sshd lets nobody try more keys than MaxAuthTries",
-        hint=f"in ssh_config, under Host {answer.name}: IdentityFile THE-RIGHT-KEY"
-        " (or none) and IdentitiesOnly yes",
+        hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "
+        "IdentityFile THE-RIGHT-KEY (or none) and IdentitiesOnly yes",
     )
 
 
@@ -354,12 +355,12 @@ def _login_hint(login: _Login, skipped: tuple[str, ...], *, with_password: bool)
     if login.allowed and "publickey" not in login.allowed and by_word & set(login.allowed):
         beyond = "--transport openssh, after ssh -M has logged in"
         return beyond if with_password else "--ask-pass"
-    return f"ssh-copy-id {answer.user}@{answer.name}"
+    return login_command.copy_id(answer.given, answer.user)
 
 
 def _auth_timeout(answer: Answer, label: str) -> Unreachable:
     return Unreachable(
         f"{answer.name}: the login as {answer.user} was not answered in time",
         why=f"sshd looks at the key {label}; it may wait for a directory, DNS or PAM service",
-        hint=f"ssh -v {answer.name} true",
+        hint=login_command.debug(answer.given),
     )

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ipexctl.core.model import Host
+from ipexctl.core.ssh import login_command
 from ipexctl.errors import IpexctlError, Unreachable
 from ipexctl.hosts.ssh.channel import CHUNK, grant_window, request_exec
 from ipexctl.hosts.ssh.link import Link
@@ -38,7 +39,7 @@ def run(host: Host, link: Link, command: str, timeout: float) -> int:
     try:
         channel: Any = link.transport.open_session(timeout=timeout)
     except (SSHException, EOFError, OSError):
-        raise connection_lost(host.name) from None
+        raise connection_lost(host) from None
     try:
         writers = _start(host, channel, command, timeout)
         for writer in writers:
@@ -53,7 +54,7 @@ def run(host: Host, link: Link, command: str, timeout: float) -> int:
         if writer.error:
             return _closed_stream(writer.stream, writer.error)
     if not channel.eof_received and not link.transport.is_active():
-        raise connection_lost(host.name)
+        raise connection_lost(host)
     return int(channel.exit_status) if channel.exit_status >= 0 else NO_STATUS
 
 
@@ -67,9 +68,9 @@ def _start(host: Host, channel: Any, command: str, timeout: float) -> tuple[_Wri
         line = command.encode("utf-8", "surrogateescape")
         accepted = request_exec(channel, line, time.monotonic() + timeout)
     except (SSHException, EOFError, OSError):
-        raise connection_lost(host.name) from None
+        raise connection_lost(host) from None
     if not accepted:
-        raise connection_lost(host.name)
+        raise connection_lost(host)
     writers = (_Writer(channel, output, STDOUT), _Writer(channel, errors, STDERR))
     for writer in writers:
         writer.start()
@@ -93,8 +94,9 @@ def _interrupt(channel: Any) -> None:
         channel.transport._send_user_message(message)
 
 
-def connection_lost(name: str) -> Unreachable:
-    return Unreachable(f"{name}: the connection is gone", hint=f"ping {name}")
+def connection_lost(host: Host) -> Unreachable:
+    hint = login_command.ssh(host, "uptime")
+    return Unreachable(f"{host.name}: the connection is gone", hint=hint)
 
 
 class _Inbox:

@@ -44,16 +44,16 @@ def attend(host: Host, link: Link, command: str) -> int:
     except ThreadException as e:
         trouble = _of_our_streams(e)
         if not trouble:
-            raise connection_lost(host.name) from None
+            raise connection_lost(host) from None
         if trouble.errno != errno.EPIPE:
             raise trouble from None
         # what is left in the buffer must not be tried again when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (OSError, EOFError):
-        raise connection_lost(host.name) from None
+        raise connection_lost(host) from None
     if not link.transport.is_active():
-        raise connection_lost(host.name)
+        raise connection_lost(host)
     return int(done.exited) if done.exited >= 0 else NO_STATUS
 
 
@@ -66,7 +66,7 @@ def _connection_class() -> Any:
 
         def open(self) -> None:
             if not self.is_connected:
-                raise connection_lost(str(self.original_host))
+                raise connection_lost(Host(str(self.original_host)))
 
         def create_session(self) -> Any:
             """Fabric itself would call every terminal a vt100."""

@@ -70,7 +70,8 @@ def _head(report: Report, width: int | None) -> list[Text]:
 def _next(report: Report) -> str:
     ready = all(f.software and f.software.used for f in report.facts)
     root = quoting.quote(("--root", report.root)) if report.root else ""
-    words = ("run", report.named, root, "train.py") if ready else ("install", report.named, root)
+    script = quoting.quote((report.script,))
+    words = ("run", report.named, root, script) if ready else ("install", report.named, root)
     return " ".join(word for word in ("ipexctl", *words) if word)
 
 

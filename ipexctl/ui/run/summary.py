@@ -154,13 +154,20 @@ def _slowest(result: RunResult) -> list[Text]:
     ]
 
 
+def _survivors(hosts: Sequence[HostEnd]) -> Text:
+    """Of a host that could not be asked, unknown and never 0."""
+    unknown = [h.host for h in hosts if h.survivors is None]
+    known = [h.survivors for h in hosts if h.survivors is not None]
+    head = "  processes left on the hosts: "
+    if not unknown:
+        return Text(f"{head}{sum(known)}")
+    others = f", {sum(known)} on the others" if known else ""
+    return Text(f"{head}unknown on {fold(unknown)}{others}", "red")
+
+
 def _left(result: RunResult) -> list[Text]:
     """What is on the hosts and here after the run."""
-    unasked = [h.host for h in result.hosts if h.survivors is None]
-    left = sum(h.survivors or 0 for h in result.hosts)
-    lines = [Text(f"  processes left on the hosts: {left}")]
-    if unasked:
-        lines.append(Text(f"  could not look on: {fold(unasked)}", "red"))
+    lines = [_survivors(result.hosts)]
     if result.hidden:
         lines.append(Text(f"  {count(result.hidden, 'line')} known to be harmless not shown"))
     for logs in dict.fromkeys(h.logs for h in result.hosts if h.logs):

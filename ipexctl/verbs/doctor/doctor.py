@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ipexctl.core import quoting
@@ -28,6 +29,7 @@ from ipexctl.hosts.suggested_commands import options as options_of
 from ipexctl.hosts.suggested_commands import other_pythons, with_options
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.shipped_tables import table
+from ipexctl.local.training_script import training_script
 from ipexctl.verbs.doctor.measure import measure
 from ipexctl.verbs.doctor.probe_host import answer, question
 
@@ -84,6 +86,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         named=named(target, hosts),
         root="" if options.root == ROOT else options.root,
         level=options.level,
+        script=training_script(Path.cwd()),
         measured=measured,
         recommendations=recommend(cluster),
     )

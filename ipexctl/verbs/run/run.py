@@ -14,7 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ipexctl.core.inventory import fold
+from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
+from ipexctl.core.plan import rank_capacity
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.plan.port_plan import top
 from ipexctl.core.plan.rank_share import fitting
@@ -37,7 +40,7 @@ from ipexctl.core.script.source import Source
 from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.suggested_commands import merged_hints, other_pythons
+from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
@@ -117,7 +120,7 @@ class _Run:
         for note in self.files.notes:
             self.painter.note(note)
         threading.Thread(target=_load, daemon=True).start()
-        nodes = each(self.fleet, self._prepare)
+        nodes = each(self.fleet, self._prepare, typed=self.options.typed)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         plan = self._plan(list(nodes.values()))
@@ -126,7 +129,7 @@ class _Run:
         used = [known[p.host] for p in plan.hosts]
         self._look(plan, {h: nodes[h] for h in used})
         self.painter.planned(self.run_id, plan)
-        sent = each(self.fleet, self._send, used)
+        sent = each(self.fleet, self._send, used, typed=self.options.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
@@ -150,14 +153,17 @@ class _Run:
         """What would break it is told before anything is sent."""
         from ipexctl.verbs.run import preflight
 
+        def note(text: str) -> None:
+            self.painter.note(spelled(text, self.fleet.target, self.fleet.root))
+
         flight = preflight.Flight(
             self.fleet, nodes, force=self.options.force, among=self.options.ports is None
         )
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
-            self.painter.note,
+            note,
         )  # fmt: skip
-        preflight.check(flight, self.painter.note)
+        preflight.check(flight, note)
 
     def _send(self, host: Host) -> send_project.Sent:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
@@ -264,6 +270,8 @@ def plan_of(
     run_id: str,
 ) -> LaunchPlan:
     plan = launch_plan.plan(nodes, request_of(options, script), run_id)
+    facts = {node.host.name: node.facts for node in nodes}
+    plan = rank_capacity.checked(plan, facts, force=options.force)
     if options.data:
         from ipexctl.verbs import data
 
@@ -327,15 +335,24 @@ def _script_of(options: RunOptions) -> Script:
         start = given.parent if given.is_absolute() and here not in given.parents else here
         return Script(send_project.Project(start), (_named(given, start), *options.args))
     if not os.path.isfile(given):
-        folder = os.path.isdir(given)
-        raise InputError(
-            f"{options.script} is a folder" if folder else f"there is no script {options.script}",
-            why="the script itself is needed" if folder else f"looked in {here}",
-            hint="ipexctl run [OPTIONS] SCRIPT [ARGUMENTS]",
-        )
+        raise _no_script(given, options)
     script = given.resolve()  # a link's target is what Python takes the folder of, too
     project = send_project.project_of(script.parent, here)
     return Script(project, (_named(script, project.start), *options.args))
+
+
+def _no_script(given: Path, options: RunOptions) -> InputError:
+    is_folder = os.path.isdir(given)
+    folder = given if is_folder else given.parent
+    names = [path.name for path in folder.glob("*.py")]
+    near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
+    meant = (str(folder / near), *options.args) if near else ("SCRIPT", *options.args)
+    hint = retry_command.command(replace(options.typed, script=meant), (), None)
+    if is_folder:
+        return InputError(f"{given} is a folder", why="the script itself is needed", hint=hint)
+    return InputError(
+        f"there is no script {given}", why=f"looked in {Path.cwd() / given.parent}", hint=hint
+    )
 
 
 def _named(script: Path, start: Path) -> str:
@@ -392,25 +409,38 @@ def _not_ready(what: str, hint: str) -> RunFailed:
 
 
 def each(
-    fleet: Fleet, work: Callable[[Host], T], hosts: Sequence[Host] | None = None
+    fleet: Fleet,
+    work: Callable[[Host], T],
+    hosts: Sequence[Host] | None = None,
+    *,
+    typed: Typed,
 ) -> dict[Host, T]:
     """The same on all hosts, and all must succeed: a training needs every one of them."""
     from ipexctl.verbs.trust import unknown_keys
 
     found = fleet.each(work, hosts)
     if downs := list(fleet.downs.values()):
-        raise unknown_keys(downs, fleet.target) or _together(downs, len(found) + len(downs))
+        without = _without(downs, typed) if found else ""
+        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), without)
     return found
 
 
-def _together(downs: Sequence[HostDown], total: int) -> IpexctlError:
-    first = downs[0]
+def _without(downs: Sequence[HostDown], typed: Typed) -> str:
+    """The command as it was typed, for the other hosts."""
+    names = fold(down.host for down in downs)
+    again = retry_command.command(typed, (names,), None)
+    return f"{again}   # without {names}" if again else ""
+
+
+def _together(downs: Sequence[HostDown], others: int, without: str) -> IpexctlError:
+    first, total = downs[0], len(downs) + others
     what, why = first.what, first.why
+    hint = "\n".join(filter(None, (merged_hints(downs), without)))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
     if any(d.state is Recap.UNREACHABLE for d in downs):
-        return Unreachable(what, why=why, hint=merged_hints(downs))
+        return Unreachable(what, why=why, hint=hint)
     only_missing = all(d.slug == "not-installed" for d in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
-    return RunFailed(what, why=why, hint=merged_hints(downs), exit_code=code)
+    return RunFailed(what, why=why, hint=hint, exit_code=code)

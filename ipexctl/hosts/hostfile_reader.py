@@ -1,0 +1,100 @@
+"""Reading a hostfile, and what to say where there is none or it stands in the wrong place."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ipexctl.core.inventory import MAX_TEXT, parse_hostfile
+from ipexctl.core.inventory.text_encoding import decode
+from ipexctl.core.quoting import quote
+from ipexctl.errors import InputError
+
+USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini", "machinefile")
+NEW = "ipexctl init node1 node2   # writes a hostfile here"
+_SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
+_MOST = 10_000  # names of a folder that are looked at
+_NEAR = 3
+
+
+def read(path: Path) -> str:
+    """Not more than a hostfile can have, so that a device or a data set ends soon."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEXT + 1)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except IsADirectoryError:
+        raise _folder(path) from None
+    except (OSError, ValueError) as e:
+        why = getattr(e, "strerror", None) or str(e)
+        raise InputError(f"cannot read the hostfile {path}", why=why) from None
+    if len(data) > MAX_TEXT:
+        raise InputError(f"{path} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile")
+    return decode(data, str(path))
+
+
+def usual_here() -> str:
+    """A hostfile of the usual name in the current folder; "" if there is none."""
+    return next((name for name in USUAL if is_hostfile(name)), "")
+
+
+def is_hostfile(word: str) -> bool:
+    """Does this word name a file that reads as a hostfile?"""
+    if not word or not os.path.isfile(word):
+        return False
+    try:
+        parse_hostfile(read(Path(word)), word)
+    except InputError:
+        return False
+    return True
+
+
+def given_as_host(word: str) -> bool:
+    """Is this a hostfile that stands where a host name is expected? It may have a mistake in it."""
+    if not os.path.isfile(word):
+        return False
+    named_so = word in USUAL or word.endswith(_SUFFIXES) or "/" in word
+    return named_so or is_hostfile(word)
+
+
+def _missing(path: Path) -> InputError:
+    folder = Path.cwd() / path.parent
+    if not folder.is_dir():
+        what = f"cannot read the hostfile {path}: there is no folder {folder}"
+        return InputError(what, hint=NEW)
+    near = _near(path, folder)
+    why = f"similar names there: {', '.join(near)}" if near else ""
+    hint = [f"-f {quote((str(path.parent / near[0]),))}"] if near else []
+    return InputError(
+        f"cannot read the hostfile {path}: there is no such file in {folder}",
+        why=why,
+        hint="\n".join([*hint, NEW]),
+    )
+
+
+def _folder(path: Path) -> InputError:
+    inside = [str(path / name) for name in USUAL if is_hostfile(str(path / name))]
+    return InputError(
+        f"cannot read the hostfile {path}: it is a folder",
+        hint=f"-f {quote((inside[0],))}" if inside else NEW,
+    )
+
+
+def _near(path: Path, folder: Path) -> Sequence[str]:
+    names = list(_files(folder))
+    usual = [name for name in USUAL if name in names]
+    like = difflib.get_close_matches(path.name, names, _NEAR)
+    return list(dict.fromkeys([*like, *usual]))[:_NEAR]
+
+
+def _files(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry, _ in zip(entries, range(_MOST), strict=False):
+                if entry.is_file():
+                    yield entry.name
+    except OSError:
+        return

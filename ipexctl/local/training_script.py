@@ -1,0 +1,40 @@
+"""Which script of a folder a suggested `ipexctl run` names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ipexctl.local.bounded_read import read_prefix
+
+PLACEHOLDER = "SCRIPT"
+_USUAL = ("train.py", "main.py")
+_MOST = 50  # files that are read
+_TRAINS = re.compile(
+    rb"^[ \t]*(?:import|from)[ \t]+(?:torch|lightning|pytorch_lightning|transformers|accelerate)\b",
+    re.MULTILINE,
+)
+
+
+def training_script(folder: Path) -> str:
+    """The script that imports torch; of several the usual name; else a placeholder."""
+    found = list(_importing_torch(folder))
+    usual = [name for name in _USUAL if name in found]
+    if usual or len(found) == 1:
+        return (usual or found)[0]
+    return PLACEHOLDER
+
+
+def _importing_torch(folder: Path) -> Iterator[str]:
+    try:
+        names = sorted(p.name for p in folder.glob("[!_.-]*.py"))
+    except OSError:
+        return
+    for name in names[:_MOST]:
+        try:
+            text = read_prefix(folder / name)
+        except OSError:
+            continue
+        if _TRAINS.search(text):
+            yield name

@@ -1,0 +1,89 @@
+"""More ranks than hosts can hold are refused, with the numbers, before anything is sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Facts, LaunchPlan, MemFacts
+from ipexctl.errors import InputError
+from ipexctl.verbs.run.run import RunOptions, Script, plan_of
+from ipexctl.verbs.run.send_project import Project
+from tests import made
+from tests.plan.hosts import node, on_network
+
+GIB = 1 << 30
+
+
+def machine(name: str, i: int = 1, *, cores: int = 4, free: int | None = 12 * GIB) -> Facts:
+    facts = on_network(made.facts(name, cpus=made.cpu(cores=cores)), name, i)
+    return replace(facts, mem=MemFacts(16 * GIB, free, 0, 0, None))
+
+
+def planned(*machines: Facts, force: bool = False, **asked: int) -> LaunchPlan:
+    script = Script(Project(Path()), ("train.py",))
+    options = RunOptions("train.py", force=force, **asked)
+    return plan_of([node(f) for f in machines], options, script, {}, "r1")
+
+
+def refused(*machines: Facts, **asked: int) -> InputError:
+    with pytest.raises(InputError) as e:
+        planned(*machines, **asked)
+    return e.value
+
+
+def test_200_ranks_on_four_cores_are_refused():
+    error = refused(machine("node01", free=None), n=200)
+    assert (error.what, error.why, error.hint) == (
+        "200 ranks are too many for node01",
+        "node01: 200 ranks on 4 cores; at most 16, 4 per core",
+        "-n 16 -ppn 16   # or more hosts\nor --force: start all the same",
+    )
+    assert error.exit_code == 2
+
+
+def test_what_memory_cannot_hold_is_refused():
+    error = refused(machine("node01", cores=64, free=2 * GIB), n=20)
+    assert error.why == (
+        "node01: 20 ranks need at least 5.0 GiB of memory, and 2.0 GiB is available; "
+        "at most 8, as PyTorch alone takes 256 MiB per rank"
+    )
+    assert error.hint.startswith("-n 8 -ppn 8 ")
+
+
+def test_the_number_that_is_suggested_is_taken():
+    hosts = [machine("a", 1, cores=8), machine("b", 2, cores=2), machine("c", 3, free=GIB)]
+    error = refused(*hosts, ppn=50)
+    assert error.what == "150 ranks are too many for a,b,c"
+    words = error.hint.split()
+    assert planned(*hosts, n=int(words[1]), ppn=int(words[3])).world_size == 3 * 4
+
+
+@pytest.mark.parametrize("n", [1, 4, 16])
+def test_a_few_ranks_per_core_are_started(n):
+    assert planned(machine("node01"), n=n).world_size == n
+
+
+def test_one_rank_and_unknown_memory_are_never_too_much():
+    assert planned(machine("node01", free=1 << 20), n=1).world_size == 1
+    assert planned(machine("node01", cores=64, free=None), n=200).world_size == 200
+
+
+def test_force_starts_them_and_says_so():
+    plan = planned(machine("node01"), n=200, force=True)
+    assert plan.world_size == 200
+    assert "node01: 200 ranks on 4 cores; at most 16, 4 per core" in plan.notes
+
+
+def test_a_quota_of_cpu_time_counts_as_cores():
+    facts = machine("node01", cores=64, free=None)
+    error = refused(replace(facts, cpu=replace(facts.cpu, quota=1.5)), n=9)
+    assert error.why == "node01: 9 ranks on 2 cores; at most 8, 4 per core"
+
+
+def test_hosts_in_the_same_trouble_share_a_line():
+    error = refused(*(machine(f"node0{i}", i, free=None) for i in (1, 2, 3)), n=300)
+    assert error.why == "node[01-03]: 100 ranks on 4 cores; at most 16, 4 per core"
+    assert error.hint.startswith("-n 48 -ppn 16 ")

@@ -1,0 +1,64 @@
+"""docs/errors.md has every error of the source, as it is today."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipexctl import errors
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import error_catalogue  # noqa: E402
+
+FOUND, PASSED = error_catalogue.catalogue(ROOT / "ipexctl")
+
+
+def test_the_page_is_current():
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    assert page == error_catalogue.page(FOUND, PASSED), "make docs"
+
+
+def test_every_class_of_the_tree_is_on_it():
+    kinds = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.IpexctlError)
+    }
+    assert {entry.kind for entry in FOUND} == kinds
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "what", "hint"),
+    [
+        ("Unreachable", "4", "HOST: the login as USER failed", ""),
+        ("InputError", "2", "SCRIPT is a hostfile, not a script", "MEANT"),
+        ("HostFailed", "1", "HOST: no environment is installed in ROOT", "ipexctl install"),
+        ("HostKeyUnknown", "4", "HOST: nobody has vouched for its host key yet", "ipexctl trust"),
+        ("Unreachable", "4", "HOST: no answer for TIMEOUT s", "ssh HOST uptime"),
+    ],
+)
+def test_known_errors_are_on_it(kind, code, what, hint):
+    (entry,) = [e for e in FOUND if e.what == what]
+    assert (entry.kind, entry.code) == (kind, code)
+    assert entry.hint.startswith(hint)
+
+
+def test_what_is_read_from_a_place_in_the_source():
+    source = """
+def f(host, path, n):
+    why = "one" if n else "two"
+    raise InputError(f"{host.name}: {path} has %s" % n + "!", why=why, hint="x " "y")
+"""
+    tree = ast.parse(source)
+    ((call, local),) = [
+        found
+        for found in error_catalogue.Source(tree, {}).calls()
+        if getattr(found[0].func, "id", "") == "InputError"
+    ]
+    entry = error_catalogue._entry("InputError", "InputError", "run", call, local, {})
+    assert (entry.what, entry.why, entry.hint) == ("HOST: PATH has N!", "one", "x y")

@@ -1,0 +1,52 @@
+"""What is suggested after a failed login reaches the same account of the same host."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+
+import pytest
+
+from tests.cli import ipexctl
+
+
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_the_hint_logs_in_as_the_hostfile_says(sshd, tmp_path, transport):
+    (sshd.folder / "authorized_keys").write_text("")
+    config, user, port = sshd.config("*"), getpass.getuser(), sshd.port
+    config.write_text(config.read_text().replace(f"  Port {port}\n  User {user}\n", ""))
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"node3 address=127.0.0.1 user={user} port={port}\n")
+    words = ("-f", str(hosts), "-F", str(config), "--transport", transport)
+    done = ipexctl("doctor", *words, cwd=tmp_path)
+    assert done.returncode == 4
+    login = f" -F {config} -p {port} {user}@127.0.0.1"
+    wanted = f"ssh{login} true" if transport == "openssh" else f"ssh-copy-id{login}"
+    assert wanted in " ".join(done.stdout.split())
+
+
+def test_trust_suggests_the_same_ssh_configuration(tmp_path):
+    """A host that says hello and then nothing of SSH's key exchange."""
+    (tmp_path / "cfg").write_text("Host *\n  ConnectTimeout 1\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (tmp_path / "hosts").write_text(f"node1 address=127.0.0.1 user=ann port={port}\n")
+        done = ipexctl("trust", "-f", "hosts", "-F", "cfg", cwd=tmp_path)
+    assert done.returncode == 4
+    assert f"try: ssh -F cfg -v -p {port} ann@127.0.0.1 true" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("data", "ls"), "ipexctl data push -f hosts --root {root} DIR puts some there"),
+        (("data", "push", "set"), "next: ipexctl run -f hosts --root {root} --data set SCRIPT "),
+    ],
+)
+def test_what_to_type_next_names_the_hosts_as_before(tmp_path, words, text):
+    (tmp_path / "hosts").write_text("here ansible_connection=local\n")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "x").write_text("1")
+    root = str(tmp_path / "root")
+    done = ipexctl(*words, "-f", "hosts", "--root", root, cwd=tmp_path)
+    assert (done.returncode, text.format(root=root) in done.stdout) == (0, True), done.stdout
