@@ -23,7 +23,7 @@ from tests.checks.hosts import (
     two_nodes,
     whole,
 )
-from tests.facts.machines import AMX, AVX2, AVX512
+from tests.facts.machines import AMX, AVX2, AVX512, V2
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,11 @@ def _address(text: str, *more: str) -> Change:
 
 ONE_HOST = [
     Case(
-        "CPU-001", "fail", flags("sse sse2"), "Made CPU: no avx2, fma in /proc/cpuinfo"
+        "CPU-001", "fail", flags("sse sse2 ssse3 cx16"),
+        "Made CPU: no popcnt, sse4_1, sse4_2 in /proc/cpuinfo",
     ),
+    Case("CPU-001", "warn", flags(V2), "Made CPU: no avx2, fma in /proc/cpuinfo"),
+    Case("CPU-001", "warn", flags(V2 + " avx f16c"), "Made CPU: no avx2, fma in /proc/cpuinfo"),
     Case("CPU-002", "warn", flags(AVX2), _NO_BF16),
     Case("CPU-002", "note", flags(AVX512), _NO_BF16),
     Case(
@@ -67,6 +70,14 @@ ONE_HOST = [
         "CPU-005", "warn",
         part("cpu", flags=frozenset((AVX512 + " avx512_bf16 hypervisor").split())),
         "Sapphire Rapids has amx, only avx512-bf16 is shown in a virtual machine",
+    ),
+    Case(
+        "CPU-005", "warn", part("cpu", flags=frozenset((AVX2 + " hypervisor").split())),
+        "Sapphire Rapids has amx, only avx2 is shown in a virtual machine",
+    ),
+    Case(
+        "CPU-005", "warn", flags(V2 + " hypervisor", model=79),
+        "Broadwell has avx2, only sse is shown in a virtual machine",
     ),
     Case(
         "CPU-006", "warn", flags(AVX512 + " avx512_bf16 amx_tile amx_int8"),

@@ -11,7 +11,8 @@ from ipexctl.core.checks.cluster import Cluster, install_command, size
 from ipexctl.core.model import Facts, Severity
 from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
-from tests.checks.hosts import GIB, ROOT, ROWS, clean, findings, part, python, seen, three
+from tests.checks.hosts import GIB, ROOT, ROWS, clean, findings, flags, part, python, seen, three
+from tests.facts.machines import AVX2
 
 
 def test_clean_hosts_give_no_finding_at_all():
@@ -41,6 +42,29 @@ def test_what_does_no_harm_is_no_finding(change):
 def test_a_finding_says_what_why_and_what_to_do(case):
     (finding,) = findings(case.change(clean()))
     assert all((finding.title, finding.evidence, finding.why, finding.fix))
+
+
+def fix_of(number: str, facts: Facts) -> str:
+    return next(str(f.fix) for f in findings(facts) if f.id == number)
+
+
+@pytest.mark.parametrize(
+    "name", ["QEMU Virtual CPU version 2.5+", "Intel Xeon Processor (Skylake)"]
+)
+def test_a_guest_of_an_unnamed_processor_is_told_to_look_below_it(name):
+    guest = flags(AVX2 + " hypervisor", model_name=name)(clean())
+    real = flags(AVX2 + " hypervisor", model_name="Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.4GHz")
+    assert "host-passthrough" in fix_of("CPU-002", guest)
+    assert fix_of("CPU-002", real(clean())).startswith("train in fp32")
+    assert "host-passthrough" not in fix_of("CPU-002", real(clean()))
+
+
+def test_hidden_instructions_are_exposed_where_they_are_hidden():
+    guest = part("cpu", flags=frozenset((AVX2 + " hypervisor").split()))(clean())
+    bare = part("cpu", flags=frozenset(AVX2.split()))(clean())
+    assert "host-passthrough" in fix_of("CPU-005", guest)
+    assert "/proc/cmdline" not in fix_of("CPU-005", guest)
+    assert "/proc/cmdline" in fix_of("CPU-005", bare)
 
 
 # --- the declarations ----------------------------------------------------------------------------

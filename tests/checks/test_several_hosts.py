@@ -57,6 +57,14 @@ DIFFERS = [
         [("UNI-002", "warn", "", "amx on node[01,03]; avx512-bf16 on node02")],
     ),
     (
+        flags(AVX512 + " hypervisor", model=143),
+        [
+            ("CPU-005", "warn", "node02", "Sapphire Rapids has amx, only avx512 is shown in a "
+             "virtual machine"),
+            ("UNI-002", "warn", "", "amx on node[01,03]; avx512 on node02"),
+        ],
+    ),
+    (
         both(part("cpu", cpus=made.cpu(cores=8).cpus), whole(nodes=())),
         [("UNI-003", "note", "", "4 cores on node[01,03]; 8 cores on node02")],
     ),

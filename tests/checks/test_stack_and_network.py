@@ -13,7 +13,7 @@ from ipexctl.core.model import Facts, Nic, Peer, Route
 from ipexctl.core.stack import package_changes
 from tests.checks.hosts import Change, clean, flags, part, seen, three
 from tests.doctor.corpus import HOSTS, TOGETHER
-from tests.facts.machines import AMX, AVX2
+from tests.facts.machines import AMX, AVX2, V2
 
 IPEX = "intel-extension-for-pytorch"
 ENV = "/home/trainer/.ipexctl/envs/abc"
@@ -226,6 +226,15 @@ def test_an_ipex_of_avx512_times_is_refused_on_avx2():
     found = {f[0]: f[1] for f in seen(flags(AVX2)(old(clean())))}
     assert found["SOFT-008"] == "fail"
     assert "SOFT-008" not in {f[0] for f in seen(flags(AMX)(old(clean())))}
+
+
+@pytest.mark.parametrize(("kind", "severity"), [("ipexctl", "fail"), ("other", "note")])
+def test_ipex_is_refused_below_avx2_where_it_is_used(kind, severity):
+    old = software(prefix(("torch", "2.8.0"), (IPEX, "2.8.0"), kind=kind))
+    found = {f[0]: f for f in seen(flags(V2 + " avx")(old(clean())))}
+    assert found["CPU-001"][1] == "warn"
+    assert found["SOFT-008"][1] == severity
+    assert found["SOFT-008"][3] == f"IPEX 2.8.0, and the processor has no avx2, in {ENV}"
 
 
 def test_a_patch_release_is_a_warning_where_it_is_used():

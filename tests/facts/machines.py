@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-AVX2 = "fpu sse sse2 ssse3 sse4_1 sse4_2 cx16 popcnt avx avx2 fma f16c bmi1 bmi2"
+V2 = "fpu sse sse2 ssse3 sse4_1 sse4_2 cx16 popcnt"  # x86-64-v2
+AVX2 = V2 + " avx avx2 fma f16c bmi1 bmi2"
 AVX512 = AVX2 + " avx512f avx512dq avx512bw avx512vl avx512cd avx512_vnni"
 AMX = AVX512 + " avx512_bf16 amx_bf16 amx_tile amx_int8"
 

@@ -20,7 +20,7 @@ from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe, probe_and_listen
 from tests import made
-from tests.facts.machines import AMX, AVX2, AVX512, MACHINES
+from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2
 
 RECORDED = Path(__file__).parents[3] / "shared" / "machines"
 
@@ -279,7 +279,14 @@ def test_nodes_cannot_name_more_cpus_than_there_can_be():
 
 @pytest.mark.parametrize(
     ("flags", "level"),
-    [("", ""), ("sse2", "sse"), (AVX2, "avx2"), (AVX512, "avx512"), (AMX, "amx")],
+    [
+        ("", ""),
+        ("sse2", "sse"),
+        (V2 + " avx", "avx"),
+        (AVX2, "avx2"),
+        (AVX512, "avx512"),
+        (AMX, "amx"),
+    ],
 )
 def test_flags_become_a_level(flags, level):
     assert isa.level(replace(made.cpu(), flags=frozenset(flags.split()))) == level

@@ -12,7 +12,8 @@ from ipexctl.core.checks.storage import network_fs
 from ipexctl.core.checks.system import pythons_of
 from ipexctl.core.doctor.suggested_fix import do
 from ipexctl.core.facts import host_facts as of
-from ipexctl.core.facts import isa
+from ipexctl.core.facts import isa, processors
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Severity
 from ipexctl.core.plan import core_pinning
 
@@ -38,7 +39,12 @@ def same_architecture(cluster: Cluster) -> Sight | None:
     fix="leave the slow ones out, or train in fp32, where they differ least",
 )
 def same_instruction_set(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, lambda f: isa.level(f.cpu)))
+    found = groups(cluster.hosts, lambda f: isa.level(f.cpu))
+    hiding = [f.host for f in cluster.hosts if processors.hidden(f.cpu)]
+    if len(found) < 2 or not hiding:
+        return _differs(found)
+    fix = f"first expose what {fold(hiding)} hides (CPU-005)"
+    return Sight(hosts_by_value(found), fix=fix)
 
 
 @cluster_check(
