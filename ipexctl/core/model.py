@@ -116,6 +116,8 @@ class MemFacts:
     shm_total: int | None
     shm_free: int | None
     limit: int | None = None  # of the control group; None: no limit
+    limit_left: int | None = None  # of that, for more than what is in it now
+    mems: tuple[int, ...] | None = None  # the NUMA nodes whose memory we may use; None: unknown
     swap_free: int | None = None
     commit_limit: int | None = None
     committed: int | None = None

@@ -124,6 +124,10 @@ ONE_HOST = [
         "TOPO-007", "warn", two_nodes(12 * GIB, 6 * GIB), "node 0: 12 GiB, node 1: 6.0 GiB"
     ),
     Case(
+        "TOPO-008", "warn", both(two_nodes(), part("mem", mems=(0,))),
+        "CPUs of node 1 are ours, its memory is not (cpuset.mems 0)",
+    ),
+    Case(
         "PWR-001", "warn", state("power", driver="acpi-cpufreq", status=""),
         "powersave with acpi-cpufreq",
     ),
@@ -144,6 +148,14 @@ ONE_HOST = [
     Case("MEM-001", "warn", part("mem", available=1 * GIB), "1.0 GiB available"),
     Case("MEM-001", "fail", part("mem", available=100 * MIB), "100 MiB available"),
     Case("MEM-001", "fail", part("mem", limit=256 * MIB), "256 MiB allowed by the cgroup"),
+    Case(
+        "MEM-001", "warn", part("mem", limit=8 * GIB, limit_left=1 * GIB),
+        "1.0 GiB left of the 8.0 GiB that the cgroup allows",
+    ),
+    Case(
+        "MEM-002", "note", part("mem", total=5 * GIB, available=5 * GIB, limit=3 * GIB),
+        "3.0 GiB for 4 cores",
+    ),
     Case(
         "MEM-002", "note", part("mem", total=3 * GIB, available=3 * GIB),
         "3.0 GiB for 4 cores",
@@ -292,6 +304,7 @@ ONE_HOST = [
 HARMLESS = {
     "a quota of all CPUs": part("cpu", quota=4.0),
     "just enough memory": part("mem", limit=8 * GIB),
+    "all NUMA nodes of the cpuset": both(two_nodes(), part("mem", mems=(0, 1))),
     "just enough disk": part("disk", free=4 * GIB),
     "an old Python beside a good one": whole(pythons=(*python(6), *python(12))),
     "a clock that may be right": whole(clock=ClockFacts(3.0, 1.5)),

@@ -11,7 +11,20 @@ from ipexctl.core.checks.cluster import Cluster, install_command, size
 from ipexctl.core.model import Facts, Severity
 from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
-from tests.checks.hosts import GIB, ROOT, ROWS, clean, findings, flags, part, python, seen, three
+from tests.checks.hosts import (
+    GIB,
+    ROOT,
+    ROWS,
+    both,
+    clean,
+    findings,
+    flags,
+    part,
+    python,
+    seen,
+    three,
+    two_nodes,
+)
 from tests.facts.machines import AVX2
 
 
@@ -65,6 +78,13 @@ def test_hidden_instructions_are_exposed_where_they_are_hidden():
     assert "host-passthrough" in fix_of("CPU-005", guest)
     assert "/proc/cmdline" not in fix_of("CPU-005", guest)
     assert "/proc/cmdline" in fix_of("CPU-005", bare)
+
+
+def test_a_cpuset_that_leaves_a_small_part_of_the_memory_is_said():
+    far = both(two_nodes(4 * GIB, 12 * GIB), part("cpu", allowed=(0, 1)), part("mem", mems=(0,)))
+    (found,) = [f for f in findings(far(clean())) if f.id == "MEM-009"]
+    assert found.evidence == "4.0 GiB of 16 GiB: cpuset.mems allows NUMA nodes 0"
+    assert "--cpuset-mems" in str(found.fix)
 
 
 # --- the declarations ----------------------------------------------------------------------------

@@ -104,6 +104,10 @@ DIFFERS = [
         [("UNI-010", "note", "", "16 GiB on node[01,03]; 12 GiB on node02")],
     ),
     (
+        part("mem", limit=8 * GIB),
+        [("UNI-010", "note", "", "16 GiB on node[01,03]; 8.0 GiB on node02")],
+    ),
+    (
         part("mem", total=64 * GIB),
         [("UNI-010", "warn", "", "16 GiB on node[01,03]; 64 GiB on node02")],
     ),

@@ -14,7 +14,7 @@ from ipexctl.core.doctor.recommendations import recommend
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa, processors
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
-from tests.checks.hosts import ROWS
+from tests.checks.hosts import GIB, ROWS
 from tests.facts.recorded import RECORDED
 
 # AMD's family 21 (the Opterons here) has one thread per core, though its kernels list pairs.
@@ -83,6 +83,22 @@ def test_what_is_not_ours_not_online_or_slower_is_known(recorded, name):
     if ours is not None:
         assert tuple(sorted(usable)) == ours
     assert (cpu.offline, cpu.efficient) == (offline, slower)
+
+
+# name: nodes whose memory is ours, how much that is in GiB, nodes with CPUs of ours and no memory
+CPUSETS = {
+    "16amd64-8n2c-cpusets": ((1, 2, 3, 4), 32, "CPUs of nodes 0, 6, 7 are ours"),
+    "32amd64-4s2n4c-cgroup2": ((0, 1, 2, 3, 4, 5), 96, ""),
+}
+
+
+@pytest.mark.parametrize("name", CPUSETS)
+def test_the_memory_of_a_cpuset_is_that_of_its_nodes(recorded, name):
+    facts = recorded[name]
+    nodes, gib, bare = CPUSETS[name]
+    assert (facts.mem.mems, round((of.memory(facts) or 0) / GIB)) == (nodes, gib)
+    found = [f.evidence for f in run_all(Cluster((facts,), rows=ROWS)) if f.id == "TOPO-008"]
+    assert found == ([f"{bare}, their memory is not (cpuset.mems 1-4)"] if bare else [])
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -156,16 +156,17 @@ def same_governor(cluster: Cluster) -> Sight | None:
     "UNI-010",
     title="the hosts' amounts of memory differ",
     severity=(Severity.NOTE, Severity.WARN),
-    seen="the largest has more than a tenth more memory than the smallest (warn: more than twice)",
+    seen="the largest has more than a tenth more memory than the smallest (warn: more than twice); "
+    "a cgroup's limit counts",
     why="With equal ranks on all hosts the smallest one runs out first: its rank is killed, and "
     "the run with it.",
     fix="give the small ones fewer ranks (slots in the hostfile), or leave them out",
 )
 def same_memory(cluster: Cluster) -> Sight | None:
-    known = [f.mem.total for f in cluster.hosts if f.mem.total]
+    known = [n for n in map(of.memory, cluster.hosts) if n]
     if not known or max(known) <= 1.1 * min(known):
         return None
-    found = groups(cluster.hosts, lambda f: size(f.mem.total) if f.mem.total else None)
+    found = groups(cluster.hosts, lambda f: size(n) if (n := of.memory(f)) else None)
     return Sight(
         hosts_by_value(found), severity=Severity.WARN if max(known) > 2 * min(known) else None
     )

@@ -197,6 +197,21 @@ def usable(facts: Facts) -> frozenset[int] | None:
     return online if facts.cpu.allowed is None else online & frozenset(facts.cpu.allowed)
 
 
+def memory(facts: Facts) -> int | None:
+    """The bytes that this user's processes can have: less than the host's where a control group
+    limits them or allows the memory of some NUMA nodes only."""
+    known = (facts.mem.total, facts.mem.limit, _of_allowed_nodes(facts))
+    return min((n for n in known if n is not None), default=None)
+
+
+def _of_allowed_nodes(facts: Facts) -> int | None:
+    allowed = facts.mem.mems
+    if allowed is None or not facts.nodes or not {n.id for n in facts.nodes} - set(allowed):
+        return None
+    sizes = [n.mem_total for n in facts.nodes if n.id in allowed]
+    return sum(n or 0 for n in sizes) if sizes and None not in sizes else None
+
+
 # --- plain values --------------------------------------------------------------------------------
 
 

@@ -192,15 +192,21 @@ def cgroup(fs, mounts):
 
     cpuset = lines("", "cpuset.cpus.effective")
     cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
-    memory = lines("", "memory.max") + lines("memory", "memory.limit_in_bytes")
-    limits = [n for n in map(number, memory) if n is not None and n < 1 << 60]
+    mems = [fields_of(read(fs + "/proc/self/status")).get("Mems_allowed_list", "")]
+    mems += lines("", "cpuset.mems.effective")
+    mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems", "mems")
+    limits = [_memory(f, "inactive_file") for f in folders("")]
+    limits += [_memory(f, "total_inactive_file") for f in folders("memory")]
+    left = [limit - used for limit, used in limits if limit is not None and used is not None]
     pids = lines("", "pids.max") + lines("pids", "pids.max")
     shares = [_share(text.split()) for text in lines("", "cpu.max")]
     shares += [_share([_first(f, ["cpu.cfs_" + n]) for n in TIMES]) for f in folders("cpu")]
     return {
         "cpuset": cpuset[0] if cpuset else "",
         "quota": min([s for s in shares if s is not None] or [None]),
-        "memory": min(limits or [None]),
+        "mems": next(filter(None, mems), ""),
+        "memory": min([limit for limit, _ in limits if limit is not None] or [None]),
+        "memory_left": max(0, min(left)) if left else None,
         "pids": min([n for n in map(number, pids) if n is not None] or [None]),
     }
 
@@ -218,6 +224,22 @@ def _first(folder, names):
         if text:
             return text
     return ""
+
+
+def _memory(folder, droppable):
+    """(limit, what is used and cannot be dropped) of one control group; None: no limit, unknown."""
+    names = ["max", "high", "limit_in_bytes"]
+    numbers = [number(read(folder + "/memory." + name)) for name in names]
+    limits = [n for n in numbers if n is not None and n < 1 << 60]
+    if not limits:
+        return None, None
+    used = number(_first(folder, ["memory.current", "memory.usage_in_bytes"]))
+    cache = 0
+    for line in read(folder + "/memory.stat").splitlines():
+        name, _, value = line.partition(" ")
+        if name == droppable:
+            cache = number(value) or 0
+    return min(limits), None if used is None else max(0, used - cache)
 
 
 def _share(words):
@@ -258,6 +280,8 @@ def mem(fs, groups, live):
         "shm_writable": os.access("/dev/shm", os.W_OK | os.X_OK) if shm else None,
         "shm_noexec": bool(shm.f_flag & os.ST_NOEXEC) if shm else None,
         "limit": groups["memory"],
+        "limit_left": groups["memory_left"],
+        "mems": groups["mems"],
     }
 
 
