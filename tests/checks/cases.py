@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ipexctl.core.facts.system_facts import Limit
+from ipexctl.core.facts.system_facts import Limit, Load
 from ipexctl.core.model import ClockFacts, Cpu, Nic, Node
 from tests import made
 from tests.checks.hosts import (
@@ -42,6 +42,11 @@ _PYTHONS = " to ".join(f"{a}.{b}" for a, b in (_MINORS[0], _MINORS[-1]))
 _ROOT = "/home/trainer/.ipexctl"
 _NO_BF16 = "Made CPU: no avx512_bf16, amx_bf16 in /proc/cpuinfo"
 _SMT = tuple(Cpu(i, i % 4, 0, 0) for i in range(8))
+
+
+_LOADED = Load(
+    (197.0, 150.0, 120.5), 3.9, (("stress-ng", 3.5), ("python3", 0.4)), 0, cpu_pressure=98.0
+)
 
 
 def _address(text: str, *more: str) -> Change:
@@ -267,6 +272,23 @@ ONE_HOST = [
         "PY-002", "fail", whole(pythons=python(6)),
         f"found /usr/bin/python3 (3.6); {_PYTHONS} have packages",
     ),
+    Case(
+        "LOAD-001", "warn",
+        whole(condition=replace(clean().condition, load=_LOADED)),
+        "load 197 on 4 CPUs (15 min: 120.5); other programs use 3.9 CPUs now: stress-ng 3.5, "
+        "python3 0.4; some waited for a CPU in 98 % of the last 10 s",
+    ),
+    Case(
+        "LOAD-002", "warn",
+        whole(condition=replace(
+            clean().condition, load=Load((40.0, 40.0, 40.0), 0.1, (), blocked=39)
+        )),
+        "39 processes wait, load 40 on 4 CPUs",
+    ),
+    Case(
+        "LOAD-003", "warn", state("load", memory_pressure=35.2),
+        "everything waited for memory in 35 % of the last 10 s",
+    ),
     Case("SYS-001", "fail", whole(libc="musl 1.2"), "musl 1.2"),
     Case("SYS-002", "fail", whole(libc="glibc 2.12"), "glibc 2.12: no packages"),
     Case(
@@ -338,5 +360,13 @@ HARMLESS = {
     "glibc 2.28": whole(libc="glibc 2.28"),
     "overcommit at the kernel's default": state("kernel", overcommit=0),
     "SMT": part("cpu", cpus=_SMT),
+    "a load that is over": state("load", average=(3.5, 4.0, 2.0), busy=0.1, blocked=0),
+    "a load of one CPU in four": state("load", average=(1.9, 1.0, 1.0)),
+    "a load on CPUs that are not ours": both(
+        part("cpu", cpus=made.cpu(cores=16).cpus, allowed=tuple(range(16))),
+        whole(nodes=()),
+        state("load", average=(7.9, 8.0, 8.0), busy=7.9),
+    ),
+    "short of memory for a moment": state("load", memory_pressure=4.0),
     "addresses of carrier-grade NAT": _address("100.64.0.9"),
 }

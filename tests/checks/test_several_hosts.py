@@ -312,3 +312,11 @@ def test_large_clusters_try_a_ring_and_three_more_each(count):
     reached = [t for targets in plan.values() for t in targets]
     assert {reached.count(name) for name in names[:10]} == {4}
     assert pairs(names) == plan
+
+
+def test_the_load_of_a_machine_that_is_several_hosts_is_no_finding():
+    """Practice hosts: asking one is load for the others."""
+    loaded = state("load", average=(9.0, 9.0, 9.0), busy=4.0)
+    same = both(loaded, whole(boot_id="one"))
+    assert "LOAD-001" in {f[0] for f in seen(*all_three(loaded))}
+    assert "LOAD-001" not in {f[0] for f in seen(*all_three(same))}

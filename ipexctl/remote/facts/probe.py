@@ -13,10 +13,11 @@ def op_facts(call, args):
     """Emits the clock first, so that the controller knows how old it is; then everything."""
     call.emit({"event": "clock", "now": time.time()})
     # late: the clock does not wait until these are compiled
-    from ipexctl.remote.facts import host_network, machine
+    from ipexctl.remote.facts import host_load, host_network, machine
 
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
+    load = host_load.begin(machine.read, fs)
     names = host_network.own_names() if live else None
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
@@ -44,6 +45,7 @@ def op_facts(call, args):
         facts["software"] = installed_software.read_software(
             machine.read, home, os.path.normpath(root)
         )
+    facts["state"]["load"] = host_load.finish(machine.read, fs, load)
     if args.get("listen"):
         ports = host_network.op_listen(call, args)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
