@@ -266,7 +266,20 @@ ONE_HOST = [
     Case("HOME-001", "warn", part("home_disk", there=False), "/home/trainer: not there"),
     Case(
         "PY-001", "fail", whole(pythons=()),
-        "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda",
+        "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv, uv's folder or conda",
+    ),
+    Case(
+        "PY-001", "fail",
+        whole(pythons=(), tried=(("/usr/bin/python3", "Command 'python3' not found"),)),
+        "/usr/bin/python3 does not run: Command 'python3' not found",
+    ),
+    Case(
+        "PY-001", "fail", whole(pythons=(), hung=("/usr/bin/python3",)),
+        "/usr/bin/python3 hangs: it was started, and gave no answer in time",
+    ),
+    Case(
+        "PY-003", "warn", whole(hung=("/nfs/bin/python3",)),
+        "/nfs/bin/python3 hangs: it was started, and gave no answer in time",
     ),
     Case(
         "PY-002", "fail", whole(pythons=python(6)),

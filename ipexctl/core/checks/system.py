@@ -25,16 +25,49 @@ OLDEST_KERNEL = (3, 10)
     "PY-001",
     title="no Python 3",
     severity=Severity.FAIL,
-    seen="no Python 3 found",
+    seen="no Python 3 that runs: none found, or what is called python3 is something else, or hangs",
     why="The stack is installed into an environment of a Python that is already on the host.",
 )
 def no_python(facts: Facts) -> Sight | None:
     if facts.pythons:
         return None
+    found = [f"{path} does not run: {words}" for path, words in facts.tried]
+    hangs = [_hangs(path) for path in facts.hung]
     return Sight(
-        "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda",
+        "; ".join(hangs + found) or f"not in {_LOOKED}",
         fix=install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3"),
     )
+
+
+_LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv, uv's folder or conda"
+
+
+def _hangs(path: str) -> str:
+    return f"{path} hangs: it was started, and gave no answer in time"
+
+
+@host_check(
+    "PY-003",
+    title="a Python hangs",
+    severity=Severity.WARN,
+    seen="a Python was started and gave no answer; another one was used",
+    why="Each command waits for it first, and what starts it by hand hangs, too. Mostly it is a "
+    "wrapper, or a file server that does not answer.",
+)
+def hanging_python(facts: Facts) -> list[Sight]:
+    """Without another one it is PY-001."""
+    return [
+        Sight(
+            _hangs(path),
+            fix=do(
+                "see where it hangs: ",
+                command("timeout 20 strace -f", path, "-c", "1"),
+                "; until then name another one: python=PATH in the hostfile",
+            ),
+        )
+        for path in facts.hung
+        if facts.pythons
+    ]
 
 
 @cluster_check(

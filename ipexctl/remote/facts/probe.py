@@ -8,6 +8,9 @@ import os
 import sys
 import time
 
+# hosts/agent.py looks in the same folders for the first Python
+_CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
+
 
 def op_facts(call, args):
     """Emits the clock first, so that the controller knows how old it is; then everything."""
@@ -133,7 +136,7 @@ def _user():
 def _pythons(home):
     """[{path, version, venv}], each real file once; shims and wrappers are no interpreters."""
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
-    folders += [home + "/" + n + "/bin" for n in ("miniconda3", "miniforge3", "anaconda3")]
+    folders += [home + "/" + n + "/bin" for n in _CONDA]
     for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
         folders += [parent + "/" + n + "/bin" for n in sorted(_names(parent))]
     own = os.path.realpath(sys.executable) if sys.executable else ""
