@@ -163,6 +163,7 @@ class NetFacts:
     somaxconn: int | None = None
     master_port_busy: bool | None = None
     hostname_resolves: bool | None = None
+    resolver_silent: bool | None = None  # asked for the own name, it gave no answer in time
     localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
@@ -283,6 +284,7 @@ class Peer:
     resolved: tuple[str, ...] | None = (
         None  # the target's name there; None: not asked, or no answer
     )
+    unanswered: bool = False  # asked for the target's name, the resolver gave no answer
 
 
 # --- stack ---------------------------------------------------------------------------------------

@@ -420,6 +420,8 @@ def test_names_that_resolve_rightly_or_were_not_asked_are_fine():
     [
         (peer("node01", "node02", resolved=()),
          ("NET-008", "note", "", "node02 unknown on node01")),
+        (peer("node01", "node02", unanswered=True),
+         ("NET-008", "note", "", "asked for node02, the name servers gave no answer on node01")),
         (peer("node01", "node02", resolved=("10.9.9.9",)),
          ("NET-009", "warn", "node01", "node02 is 10.9.9.9")),
         (peer("node01", "node02", resolved=("10.9.9.9", "8.8.4.4")),
@@ -432,6 +434,16 @@ def test_names_that_resolve_rightly_or_were_not_asked_are_fine():
 )  # fmt: skip
 def test_what_a_try_between_hosts_tells(bad, expected):
     assert seen(*three(), peers=(bad, peer("node03", "node02"))) == [expected]
+
+
+def test_a_silent_resolver_is_said_once_for_a_host():
+    silent = part("net", resolver_silent=True, hostname="node01", hostname_resolves=None)
+    hosts = three(node01=silent)
+    tries = (peer("node01", "node02", unanswered=True), peer("node03", "node02", unanswered=True))
+    assert seen(*hosts, peers=tries) == [
+        ("NET-005", "warn", "node01", "asked for node01, the name servers gave no answer"),
+        ("NET-008", "note", "", "asked for node02, the name servers gave no answer on node03"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,14 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         ),
         HostSpec(loopback_name=True),
     ),
+    "dns": Planted(
+        """
+        printf 'hosts: files dns\\n' > /etc/nsswitch.conf
+        rm -f /etc/resolv.conf; printf 'nameserver 192.0.2.1\\n' > /etc/resolv.conf
+        sed -i '/ dns$/d' /etc/hosts
+        """,
+        (Seed("name-unknown", "NET-005", "/etc/resolv.conf"),),
+    ),
     "names": Planted(
         """
         printf 'hosts: files\\n' > /etc/nsswitch.conf

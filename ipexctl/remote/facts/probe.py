@@ -58,6 +58,7 @@ def op_facts(call, args):
         own, localhost = (names.found.get(name) for name in names.names)
         facts["net"]["hostname_addresses"] = own or []
         facts["net"]["hostname_resolves"] = None if own is None else bool(own)
+        facts["net"]["resolver_silent"] = own is None
         if localhost is not None:
             facts["net"]["localhost"] = localhost
     return facts
