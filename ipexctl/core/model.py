@@ -124,6 +124,7 @@ class MemFacts:
     huge: int | None = None  # set aside as huge pages
     shm_there: bool | None = None
     shm_writable: bool | None = None
+    shm_read_only: bool | None = None  # its file system is; where there is none, that of /dev
     shm_noexec: bool | None = None
 
 
@@ -181,6 +182,7 @@ class DiskFacts:
     noexec: bool | None
     writable: bool | None
     there: bool | None = None
+    read_only: bool | None = None  # the file system, whatever the permissions are
     total: int | None = None
     source: str = ""  # the device, or server:/path
     point: str = ""  # where that is mounted

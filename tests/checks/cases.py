@@ -207,6 +207,15 @@ ONE_HOST = [
     ),
     Case("SHM-004", "fail", part("mem", shm_writable=False), "no permission for trainer"),
     Case(
+        "SHM-004", "fail", part("mem", shm_writable=False, shm_read_only=True),
+        "mounted read-only",
+    ),
+    Case(
+        "SHM-003", "fail",
+        part("mem", shm_there=False, shm_total=None, shm_free=None, shm_read_only=True),
+        "no such folder, and /dev is mounted read-only",
+    ),
+    Case(
         "LIM-001", "warn", state("limits", nofile=Limit(256, 4096)),
         "ulimit -n is 256 (hard 4096), 1 ranks",
     ),
@@ -242,7 +251,12 @@ ONE_HOST = [
     ),
     Case(
         "DISK-001", "fail", part("disk", writable=False),
-        f"{_ROOT} (ext4): no permission for trainer, or mounted read-only",
+        f"{_ROOT} (ext4): no permission for trainer",
+    ),
+    Case(
+        "DISK-001", "fail",
+        part("disk", writable=False, read_only=True, free=0, free_inodes=0),
+        f"{_ROOT} (ext4): mounted read-only",
     ),
     Case("DISK-002", "fail", part("disk", noexec=True), f"{_ROOT} (ext4): mounted noexec"),
     Case("DISK-003", "fail", part("disk", free=200 * MIB), f"{_ROOT} (ext4): 200 MiB free"),
@@ -261,9 +275,17 @@ ONE_HOST = [
     Case("DISK-009", "fail", part("disk", real="/data/a:b"), "/data/a:b contains ':'"),
     Case("TMP-001", "fail", part("tmp", writable=False), "/tmp: no permission"),
     Case("TMP-001", "fail", part("tmp", there=False, root="/scratch"), "/scratch: not there"),
+    Case(
+        "TMP-001", "fail", part("tmp", writable=False, read_only=True, free=0),
+        "/tmp: mounted read-only",
+    ),
     Case("TMP-002", "warn", part("tmp", free=100 * MIB), "/tmp: 100 MiB free"),
     Case("TMP-003", "note", part("tmp", noexec=True), "/tmp: mounted noexec"),
     Case("HOME-001", "warn", part("home_disk", there=False), "/home/trainer: not there"),
+    Case(
+        "HOME-001", "warn", part("home_disk", writable=False, read_only=True),
+        "/home/trainer: mounted read-only",
+    ),
     Case(
         "PY-001", "fail", whole(pythons=()),
         "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv, uv's folder or conda",

@@ -22,6 +22,7 @@ from tests.checks.hosts import (
     part,
     python,
     seen,
+    state,
     three,
     two_nodes,
 )
@@ -85,6 +86,30 @@ def test_a_cpuset_that_leaves_a_small_part_of_the_memory_is_said():
     (found,) = [f for f in findings(far(clean())) if f.id == "MEM-009"]
     assert found.evidence == "4.0 GiB of 16 GiB: cpuset.mems allows NUMA nodes 0"
     assert "--cpuset-mems" in str(found.fix)
+
+
+_READ_ONLY = [case for case in ONE_HOST if "read-only" in case.evidence]
+
+
+@pytest.mark.parametrize("where", ["", "docker"])
+@pytest.mark.parametrize("case", _READ_ONLY, ids=str)
+def test_what_is_mounted_read_only_is_not_mended_by_mkdir_or_chmod(case, where):
+    fix = fix_of(case.id, state("system", container=where)(case.change(clean())))
+    assert not {"mkdir", "chmod", "install"} & set(fix.split())
+    assert ("remount,rw" in fix) is not bool(where)
+    assert len(_READ_ONLY) == 5
+
+
+def test_a_file_system_that_is_never_writable_is_not_remounted():
+    image = part("disk", writable=False, read_only=True, filesystem="squashfs")(clean())
+    assert fix_of("DISK-001", image) == "use a folder on another disk: --root /path"
+
+
+def test_permissions_of_a_folder_other_than_tmp_are_left_alone():
+    assert "chmod" not in fix_of("TMP-001", part("tmp", root="/scratch", writable=False)(clean()))
+    assert "mkdir -p /scratch" in fix_of(
+        "TMP-001", part("tmp", root="/scratch", there=False)(clean())
+    )
 
 
 # --- the declarations ----------------------------------------------------------------------------

@@ -111,6 +111,13 @@ def test_a_healthy_host_among_broken_ones_is_blamed_for_nothing_of_its_own(seen:
     assert found - OF_MACHINE <= {"SOFT-014", "NET-003", "NET-004"}
 
 
+@pytest.mark.parametrize("number", ["DISK-001", "TMP-001", "SHM-004"])
+def test_a_read_only_mount_is_called_so_and_no_fix_writes_to_it(seen: Seen, number: str):
+    (finding,) = seen.told("sealed", number)
+    assert finding["evidence"].endswith("mounted read-only")
+    assert not {"chmod", "mkdir"} & set(finding["fix"].split())
+
+
 def test_no_secret_of_an_account_leaves_its_host(seen: Seen):
     assert "canary" not in seen.text
 

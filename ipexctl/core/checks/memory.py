@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipexctl.core.checks.cluster import GIB, MIB, size
 from ipexctl.core.checks.registry import Sight, host_check
-from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo, write
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, scripted, sudo, write
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.model import Facts, Severity
 
@@ -263,7 +263,11 @@ def shm_full(facts: Facts) -> Sight | None:
     ),
 )
 def shm_missing(facts: Facts) -> Sight | None:
-    return Sight("no such folder") if facts.mem.shm_there is False else None
+    if facts.mem.shm_there is not False:
+        return None
+    if facts.mem.shm_read_only:
+        return Sight("no such folder, and /dev is mounted read-only", fix=_shm_mount(facts, "/dev"))
+    return Sight("no such folder")
 
 
 @host_check(
@@ -277,4 +281,12 @@ def shm_missing(facts: Facts) -> Sight | None:
 def shm_not_writable(facts: Facts) -> Sight | None:
     if facts.mem.shm_writable is not False:
         return None
+    if facts.mem.shm_read_only:
+        return Sight("mounted read-only", fix=_shm_mount(facts, "/dev/shm"))
     return Sight(f"no permission for {facts.user or 'this user'}")
+
+
+def _shm_mount(facts: Facts, point: str) -> Fix:
+    if facts.condition.system.container:
+        return do(command("docker run --shm-size=8g ..."), "   makes one that can be written to")
+    return do(sudo("mount -o remount,rw", point))

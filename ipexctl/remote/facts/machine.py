@@ -266,6 +266,7 @@ def mem(fs, groups, live):
     huge = number((fields.get("HugePages_Total") or "?").split()[0])
     page = of("Hugepagesize")
     shm = statvfs("/dev/shm") if live else None
+    holder = shm or (statvfs("/dev") if live else None)  # where it is, or would be made
     return {
         "total": of("MemTotal"),
         "available": of("MemAvailable"),
@@ -278,6 +279,7 @@ def mem(fs, groups, live):
         "shm_free": shm.f_bavail * shm.f_frsize if shm else None,
         "shm_there": os.path.isdir("/dev/shm") if live else None,
         "shm_writable": os.access("/dev/shm", os.W_OK | os.X_OK) if shm else None,
+        "shm_read_only": bool(holder.f_flag & os.ST_RDONLY) if holder else None,
         "shm_noexec": bool(shm.f_flag & os.ST_NOEXEC) if shm else None,
         "limit": groups["memory"],
         "limit_left": groups["memory_left"],

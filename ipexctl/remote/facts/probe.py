@@ -89,6 +89,7 @@ def _disk(statvfs, root, mounts):
         "point": best[0],
         "quota": any(o.endswith("quota") and not o.startswith("no") for o in best[2]),
         "noexec": bool(stat.f_flag & os.ST_NOEXEC) if stat else None,
+        "read_only": bool(stat.f_flag & os.ST_RDONLY) if stat else None,
         "writable": os.access(there, os.W_OK | os.X_OK),
     }
 
