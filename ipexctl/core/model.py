@@ -106,6 +106,7 @@ class CpuFacts:
     smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
     isolated: tuple[int, ...] = ()  # from the kernel's scheduler (isolcpus)
     efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
+    amx_kernel: bool | None = None  # the kernel gives AMX to programs; None: it did not say
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,10 @@ ONE_HOST = [
         "Linux 5.4.0-150-generic, Made CPU",
     ),
     Case(
+        "CPU-004", "warn", part("cpu", amx_kernel=False),
+        "Linux 6.1.0-18-amd64 was asked and does not know AMX, Made CPU",
+    ),
+    Case(
         "CPU-005", "warn",
         part("cpu", flags=frozenset((AVX512 + " avx512_bf16 hypervisor").split())),
         "Sapphire Rapids has amx, only avx512-bf16 is shown in a virtual machine",
@@ -367,6 +371,9 @@ HARMLESS = {
     "a clock that may be right": whole(clock=ClockFacts(3.0, 1.5)),
     "a name that means loopback": part("net", hostname_addresses=("127.0.1.1",)),
     "AMX on the kernel of RHEL 9": whole(kernel="Linux 5.14.0-362.8.1.el9_3.x86_64"),
+    "AMX on an old kernel that has it nevertheless": both(
+        whole(kernel="Linux 5.10.0-28-cloud-amd64"), part("cpu", amx_kernel=True)
+    ),
     "AMX on the kernel of SLES 15": whole(kernel="Linux 5.14.21-150500.55.7-default"),
     "second threads switched off": part("cpu", offline=(4, 5, 6, 7)),
     "second threads beside the first ones, switched off": part("cpu", offline=(1, 7), smt="off"),

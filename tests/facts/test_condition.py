@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import subprocess
 import sys
 import time
@@ -309,3 +311,42 @@ def test_an_idle_host_is_not_looked_at_twice():
     begun = host_load.begin(idle, "")
     assert begun["look"] is None
     assert host_load.finish(idle, "", begun)["busy"] is None
+
+
+# --- AMX -----------------------------------------------------------------------------------------
+
+_FILTER = """
+import ctypes, struct, sys
+from ipexctl.remote.facts import machine
+libc = ctypes.CDLL(None, use_errno=True)
+number = int(sys.argv[1])
+refuse, allow = (0x06, 0, 0, 0x50000 | number), (0x06, 0, 0, 0x7FFF0000)
+rules = [(0x20, 0, 0, 0), (0x15, 0, 1, 158), refuse, allow]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
+if number:
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, program) == 0, ctypes.get_errno()
+print(machine.amx_kernel())
+"""
+
+
+_KERNEL = [int(n) for n in re.findall(r"\d+", os.uname().release)[:2]]
+_KNOWS = pytest.mark.skipif(_KERNEL < [5, 16], reason="this kernel may not know AMX")
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="arch_prctl is x86's")
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errno.EINVAL, {"False"}),  # what a kernel answers that does not know the question
+        (errno.EPERM, {"None"}),  # what a filter of system calls answers
+        (errno.ENOSYS, {"None"}),
+        pytest.param(0, {"True", "None"}, marks=_KNOWS),  # with AMX or without
+    ],
+)
+def test_the_kernel_is_asked_for_amx_itself(error, expected):
+    argv = [sys.executable, "-c", _FILTER, str(error)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout.strip() in expected

@@ -99,16 +99,20 @@ def no_x86(facts: Facts) -> Sight | None:
     "CPU-004",
     title="the kernel is too old to let programs use AMX",
     severity=Severity.WARN,
-    seen="AMX in the processor, and a kernel older than 5.16 (RHEL 8, 9 and SLES 15 SP4 have it in "
-    "theirs)",
+    seen="AMX in the processor, and a kernel that does not know ARCH_GET_XCOMP_SUPP of arch_prctl; "
+    "where it did not say, one older than 5.16 (RHEL 8, 9 and SLES 15 SP4 have it in theirs)",
     why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
     "oneDNN falls back to AVX-512, several times slower in bf16.",
     fix=do("boot a newer kernel; ", command("uname -r"), " shows the running one"),
 )
 def amx_needs_kernel(facts: Facts) -> Sight | None:
+    if "amx_tile" not in facts.cpu.flags or facts.cpu.amx_kernel:
+        return None
+    if facts.cpu.amx_kernel is False:
+        return Sight(f"{facts.kernel} was asked and does not know AMX, {_name(facts)}")
     found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
     backported = re.search(r"\.el[89]|-150[4-9]00\.", facts.kernel)
-    if "amx_tile" not in facts.cpu.flags or not found or backported:
+    if not found or backported:
         return None
     version = int(found[1]), int(found[2])
     return Sight(f"{facts.kernel}, {_name(facts)}") if version < (5, 16) else None

@@ -4,7 +4,9 @@ As little is read as will do: the first CPU's part of /proc/cpuinfo (a kernel wr
 CPU at a time), then sysfs.
 """
 
+import errno
 import os
+import sys
 
 CPUS = 8192  # more than any kernel has; a broken file can't make us count for ever
 TIMES = ("quota_us", "period_us")  # of a control group of version 1
@@ -32,10 +34,28 @@ def cpu(fs, groups, live):
         "smt": read(base + "/smt/control").strip(),
         "isolated": read(base + "/isolated").strip(),
         "efficient": _efficient(fs, base, cpus),
+        "amx_kernel": amx_kernel() if live and "amx_tile" in (first.get("flags") or "") else None,
         "affinity": sorted(os.sched_getaffinity(0)) if live else None,
         "cpuset": groups["cpuset"],
         "quota": groups["quota"],
     }
+
+
+def amx_kernel():
+    """Whether the kernel gives programs AMX when they ask; None: it does not say."""
+    if os.uname().machine != "x86_64" or sys.maxsize < 1 << 32:
+        return None
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        bits = ctypes.c_ulong(0)
+        arch_prctl, get_xcomp_supp = ctypes.c_long(158), ctypes.c_long(0x1021)
+        if libc.syscall(arch_prctl, get_xcomp_supp, ctypes.byref(bits)) == 0:
+            return True if bits.value >> 18 & 1 else None  # the flags are not this kernel's
+        return False if ctypes.get_errno() == errno.EINVAL else None  # else: a filter refuses it
+    except Exception:
+        return None  # no libffi
 
 
 def _recorded_arch(first):
