@@ -67,23 +67,36 @@ _SH_FACTS = (
 )
 
 
-def command_line(marker: str, python: str = "", hung: Sequence[str] = ()) -> str:
+@dataclass(frozen=True)
+class Hung:
+    """A Python that gave no answer; it runs in the process group of the shell `group`."""
+
+    path: str
+    group: int
+
+
+def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> str:
     """The line for the login shell. `python` is tried first when the user named one.
 
-    Each one is announced before it starts. Those of `hung` and their links are passed over. The
-    others that failed are left as $1 $2, $3 $4: how each ended and its path.
+    Each one is announced before it starts. Those of `hung` are ended; they and their links are
+    passed over. The others that failed are left as $1 $2, $3 $4: how each ended and its path.
     """
-    for path in (python, *hung):
-        if path and not all(c.isalnum() or c in "/._-+" for c in path):
+    for path in (python, *(h.path for h in hung)):
+        if path and not _is_plain(path):
             raise HostFailed(f"python {path!r} is not a plain path")
-    links = " ".join(hung)
+    links = " ".join(h.path for h in hung)
     same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
+    end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung else ""
     script = (
-        f'for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {same}'
-        f'echo; echo $0-try "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
+        f'{end}for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {same}'
+        f'echo; echo $0-try $$ "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
         f'case $r in {_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {_SH_FACTS}'
     )
     return quoting.quote(("exec", "/bin/sh", "-c", script, marker))
+
+
+def _is_plain(path: str) -> bool:
+    return all(c.isalnum() or c in "/._-+" for c in path)
 
 
 @dataclass(frozen=True)
@@ -307,32 +320,31 @@ def connect(
     earlier: `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
     channel of its own.
     """
-    hung: tuple[str, ...] = ()
+    hung: tuple[Hung, ...] = ()
     while True:
         try:
             return _connect(transport, host, timeout, (python or host.python, hung), ahead)
         except _Hangs as e:
-            hung += (e.path,)
+            hung += (e.hung,)
             if len(hung) > HUNG:
-                paths = ", ".join(hung)
                 raise HostFailed(
-                    f"{host.name}: the Pythons there hang: {paths}",
+                    f"{host.name}: the Pythons there hang: {', '.join(h.path for h in hung)}",
                     why=f"each was started, and gave no answer in {timeout:.0f} s",
-                    hint=f"ssh {host.name} {e.path} -c 1   # should end at once; "
+                    hint=f"ssh {host.name} {e.hung.path} -c 1   # should end at once; "
                     "or name another one: --python PATH",
                 ) from None
 
 
 class _Hangs(Exception):
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, hung: Hung) -> None:
+        self.hung = hung
 
 
 def _connect(
     transport: Transport,
     host: Host,
     timeout: float,
-    pythons: tuple[str, tuple[str, ...]],
+    pythons: tuple[str, tuple[Hung, ...]],
     ahead: Ahead | None,
 ) -> Agent:
     deadline = time.monotonic() + timeout
@@ -344,7 +356,8 @@ def _connect(
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
             channel.write(agent_sources.boot_payload(marker, shipped) + _asked(ahead))
         kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
-        hello = Hello("sh", sent=sent, received=time.monotonic(), hung=pythons[1])
+        hello = Hello("sh", sent=sent, received=time.monotonic())
+        hello = replace(hello, hung=tuple(h.path for h in pythons[1]))
         if kind == b"sh":
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
@@ -392,19 +405,20 @@ def _skip_noise(
 ) -> tuple[bytes, bytes]:
     """Everything before the marker is dropped. Returns who speaks, and what follows."""
     wanted = re.compile(rb"\n" + marker + rb"-(py|sh|try [^\n]*)\n")
-    seen, dropped, trying = b"", 0, ""
+    seen, dropped = b"", 0
+    trying: Hung | None = None
     while dropped < NOISE_LIMIT:
         try:
-            seen += _read(channel, host, deadline, trying)
+            seen += _read(channel, host, deadline, trying.path if trying else "")
         except Unreachable:
-            if _can_be_passed_over(trying):
+            if trying:
                 raise _Hangs(trying) from None
             raise
         while found := wanted.search(seen):
             seen = seen[found.end() - 1 :]  # its newline may begin the next one
             if found[1] in (b"py", b"sh"):
                 return found[1], seen[1:]
-            trying = found[1][4:].decode("utf-8", "replace")
+            trying = _announced(found[1][4:].decode("utf-8", "replace"))
         noise = max(0, len(seen) - NOISE_TAIL)
         seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
@@ -413,8 +427,16 @@ def _skip_noise(
     )
 
 
-def _can_be_passed_over(path: str) -> bool:
-    return path.startswith("/") and all(c.isalnum() or c in "/._-+" for c in path)
+def _announced(text: str) -> Hung | None:
+    """`1234 /usr/bin/python3`: the shell and what it starts. None: not to be passed over."""
+    group, _, path = text.partition(" ")
+    if (
+        not path.startswith("/")
+        or not _is_plain(path)
+        or not re.fullmatch("[1-9][0-9]{1,8}", group)
+    ):
+        return None
+    return Hung(path, int(group))
 
 
 def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> bytes:

@@ -292,7 +292,7 @@ ONE_HOST = [
     ),
     Case(
         "PY-001", "fail", whole(pythons=()),
-        "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv, uv's folder or conda",
+        "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda",
     ),
     Case(
         "PY-001", "fail",

@@ -39,7 +39,7 @@ def no_python(facts: Facts) -> Sight | None:
     )
 
 
-_LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv, uv's folder or conda"
+_LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
 
 
 def _hangs(path: str) -> str:
