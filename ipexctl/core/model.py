@@ -107,6 +107,7 @@ class CpuFacts:
     isolated: tuple[int, ...] = ()  # from the kernel's scheduler (isolcpus)
     efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
     simulated: bool = False  # something else lies over /proc/cpuinfo: a practice host
+    amx_kernel: bool | None = None  # the kernel gives AMX to programs; None: it did not say
 
 
 @dataclass(frozen=True)
@@ -117,12 +118,15 @@ class MemFacts:
     shm_total: int | None
     shm_free: int | None
     limit: int | None = None  # of the control group; None: no limit
+    limit_left: int | None = None  # of that, for more than what is in it now
+    mems: tuple[int, ...] | None = None  # the NUMA nodes whose memory we may use; None: unknown
     swap_free: int | None = None
     commit_limit: int | None = None
     committed: int | None = None
     huge: int | None = None  # set aside as huge pages
     shm_there: bool | None = None
     shm_writable: bool | None = None
+    shm_read_only: bool | None = None  # its file system is; where there is none, that of /dev
     shm_noexec: bool | None = None
 
 
@@ -162,6 +166,7 @@ class NetFacts:
     somaxconn: int | None = None
     master_port_busy: bool | None = None
     hostname_resolves: bool | None = None
+    resolver_silent: bool | None = None  # asked for the own name, it gave no answer in time
     localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
@@ -179,6 +184,7 @@ class DiskFacts:
     noexec: bool | None
     writable: bool | None
     there: bool | None = None
+    read_only: bool | None = None  # the file system, whatever the permissions are
     total: int | None = None
     source: str = ""  # the device, or server:/path
     point: str = ""  # where that is mounted
@@ -217,6 +223,8 @@ class Facts:
     condition: Condition = Condition()
     home_disk: DiskFacts | None = None
     tmp: DiskFacts | None = None  # TMPDIR, or /tmp
+    hung: tuple[str, ...] = ()  # Pythons that gave no answer
+    tried: tuple[tuple[str, str], ...] = ()  # (path, its own words) of those that do not run
     nodes_contradict: bool = False  # one CPU in two NUMA nodes; then `nodes` is ()
 
 
@@ -280,6 +288,7 @@ class Peer:
     resolved: tuple[str, ...] | None = (
         None  # the target's name there; None: not asked, or no answer
     )
+    unanswered: bool = False  # asked for the target's name, the resolver gave no answer
 
 
 # --- stack ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +29,7 @@ from ipexctl.hosts.outbox import Outbox
 from ipexctl.hosts.transport import SLOWEST, Channel, ChannelTimeout, Transport
 
 NOISE_LIMIT = 1 << 20
+NOISE_TAIL = 1 << 13  # of it is kept: a marker with the path of a Python may come in two pieces
 HELLO_LIMIT = 1 << 16
 SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
 ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
@@ -40,16 +41,26 @@ _SLUG = re.compile(r"[a-z][a-z0-9-]{0,39}")
 OLD_PYTHON, BOOT_FAILED = 97, 98
 # our code has read stdin, or a signal meant us; with any other, the interpreter itself did not run
 _ENDS = f"0|{BOOT_FAILED}|129|130|137|141|143"
-PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 " + " ".join(
-    f"python3.{minor}" for minor in range(14, 5, -1)
+# Where remote/facts/probe.py looks, too. The shell expands ~ and *.
+PYTHONS = " ".join(
+    (
+        "python3 /usr/bin/python3 /usr/local/bin/python3",
+        *(f"python3.{minor}" for minor in range(15, 5, -1)),
+        *(f"~/{name}/bin/python3" for name in ("miniconda3", "miniforge3", "anaconda3")),
+        "~/mambaforge/bin/python3 ~/.pyenv/versions/*/bin/python3 /opt/*/bin/python3",
+        "~/.local/share/uv/python/*/bin/python3 ~/.ipexctl/pythons/*/bin/python3",
+    )
 )
+HUNG = 2  # Pythons that do not answer, of one host: so long a command waits, and no longer
 _BOOT = (
     f"import sys;sys.version_info<(3,6) and sys.exit({OLD_PYTHON});import os,json,zlib;"
     "sys.excepthook=lambda *e:(sys.__excepthook__(*e),sys.stderr.flush(),"
     f"os._exit({BOOT_FAILED}));exec(sys.stdin.buffer.readline())"
 )
 _SH_FACTS = (
-    "echo; echo $0-sh; echo :kernel; uname -sr; echo :arch; uname -m; echo :hostname; uname -n; "
+    "echo; echo $0-sh; set -f; echo :tried; while [ $# -gt 1 ]; do "
+    'echo $1 "$2": $("$2" -ISc 1 2>&1 </dev/null | head -n 5); shift 2; done; '
+    "echo :kernel; uname -sr; echo :arch; uname -m; echo :hostname; uname -n; "
     "echo :user; id -un; echo :uid; id -u; echo :home; echo $HOME; "
     "echo :ssh; echo $SSH_CONNECTION; echo :boot; cat /proc/sys/kernel/random/boot_id; "
     "echo :mem; cat /proc/meminfo; echo :os; cat /etc/os-release; "
@@ -57,17 +68,36 @@ _SH_FACTS = (
 )
 
 
-def command_line(marker: str, python: str = "") -> str:
-    """The line for the login shell. `python` is tried first when the user named one."""
-    if python and not all(c.isalnum() or c in "/._-+" for c in python):
-        raise HostFailed(f"python {python!r} is not a plain path")
-    candidates = f"{python} {PYTHONS}".strip()
+@dataclass(frozen=True)
+class Hung:
+    """A Python that gave no answer; it runs in the process group of the shell `group`."""
+
+    path: str
+    group: int
+
+
+def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> str:
+    """The line for the login shell. `python` is tried first when the user named one.
+
+    Each one is announced before it starts. Those of `hung` are ended; they and their links are
+    passed over. The others that failed are left as $1 $2, $3 $4: how each ended and its path.
+    """
+    for path in (python, *(h.path for h in hung)):
+        if path and not _is_plain(path):
+            raise HostFailed(f"python {path!r} is not a plain path")
+    links = " ".join(h.path for h in hung)
+    same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
+    end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung else ""
     script = (
-        f"for p in {candidates}; do command -v $p >/dev/null 2>&1 || continue; "
-        f'$p -ISc "{_BOOT}"; r=$?; '
-        f"case $r in {_ENDS}) exit $r;; esac; done; {_SH_FACTS}"
+        f'{end}for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {same}'
+        f'echo; echo $0-try $$ "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
+        f'case $r in {_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {_SH_FACTS}'
     )
     return quoting.quote(("exec", "/bin/sh", "-c", script, marker))
+
+
+def _is_plain(path: str) -> bool:
+    return all(c.isalnum() or c in "/._-+" for c in path)
 
 
 @dataclass(frozen=True)
@@ -88,6 +118,7 @@ class Hello:
     sh_text: str = ""
     sent: float = 0.0
     received: float = 0.0
+    hung: tuple[str, ...] = ()  # Pythons that did not answer in time
 
 
 OnEvent = Callable[[Frame], None]
@@ -287,24 +318,54 @@ def connect(
     """One channel, one exec: sends the agent and waits for its hello.
 
     The request `ahead` (operation, arguments) goes with it, so that its answer comes one round trip
-    earlier: `agent.wait(AHEAD)`.
+    earlier: `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
+    channel of its own.
     """
+    hung: tuple[Hung, ...] = ()
+    while True:
+        try:
+            return _connect(transport, host, timeout, (python or host.python, hung), ahead)
+        except _Hangs as e:
+            hung += (e.hung,)
+            if len(hung) > HUNG:
+                raise HostFailed(
+                    f"{host.name}: the Pythons there hang: {', '.join(h.path for h in hung)}",
+                    why=f"each was started, and gave no answer in {timeout:.0f} s",
+                    hint=f"ssh {host.name} {e.hung.path} -c 1   # should end at once; "
+                    "or name another one: --python PATH",
+                ) from None
+
+
+class _Hangs(Exception):
+    def __init__(self, hung: Hung) -> None:
+        self.hung = hung
+
+
+def _connect(
+    transport: Transport,
+    host: Host,
+    timeout: float,
+    pythons: tuple[str, tuple[Hung, ...]],
+    ahead: Ahead | None,
+) -> Agent:
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
     shipped = agent_sources.needed(ahead[0]) if ahead else frozenset()
-    channel = transport.open(host, command_line(marker, python or host.python), timeout)
+    channel = transport.open(host, command_line(marker, *pythons), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
             channel.write(agent_sources.boot_payload(marker, shipped) + _asked(ahead))
         kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
+        hello = Hello("sh", sent=sent, received=time.monotonic())
+        hello = replace(hello, hung=tuple(h.path for h in pythons[1]))
         if kind == b"sh":
-            text = _read_sh(channel, rest, deadline)
-            hello = Hello("sh", sh_text=text, sent=sent, received=time.monotonic())
+            hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
         # an answer to what was asked ahead may come in one piece with the hello
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
-        agent = _greeted(Agent(host, channel, Hello("python", sent=sent), decoder), rest, deadline)
+        first = Agent(host, channel, replace(hello, kind="python"), decoder)
+        agent = _greeted(first, rest, deadline)
         agent._next += ahead is not None
         agent._shipped = shipped
         return agent
@@ -344,14 +405,22 @@ def _skip_noise(
     channel: Channel, host: Host, marker: bytes, deadline: float
 ) -> tuple[bytes, bytes]:
     """Everything before the marker is dropped. Returns who speaks, and what follows."""
-    wanted = re.compile(rb"\n" + marker + rb"-(py|sh)\n")
+    wanted = re.compile(rb"\n" + marker + rb"-(py|sh|try [^\n]*)\n")
     seen, dropped = b"", 0
+    trying: Hung | None = None
     while dropped < NOISE_LIMIT:
-        seen += _read(channel, host, deadline)
-        found = wanted.search(seen)
-        if found:
-            return found[1], seen[found.end() :]
-        noise = max(0, len(seen) - len(marker) - 8)
+        try:
+            seen += _read(channel, host, deadline, trying.path if trying else "")
+        except Unreachable:
+            if trying:
+                raise _Hangs(trying) from None
+            raise
+        while found := wanted.search(seen):
+            seen = seen[found.end() - 1 :]  # its newline may begin the next one
+            if found[1] in (b"py", b"sh"):
+                return found[1], seen[1:]
+            trying = _announced(found[1][4:].decode("utf-8", "replace"))
+        noise = max(0, len(seen) - NOISE_TAIL)
         seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
         f"{host.name}: the login shell printed more than 1 MiB before our command ran",
@@ -359,7 +428,19 @@ def _skip_noise(
     )
 
 
-def _read(channel: Channel, host: Host, deadline: float) -> bytes:
+def _announced(text: str) -> Hung | None:
+    """`1234 /usr/bin/python3`: the shell and what it starts. None: not to be passed over."""
+    group, _, path = text.partition(" ")
+    if (
+        not path.startswith("/")
+        or not _is_plain(path)
+        or not re.fullmatch("[1-9][0-9]{1,8}", group)
+    ):
+        return None
+    return Hung(path, int(group))
+
+
+def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> bytes:
     try:
         data = channel.read(1 << 16, _left(deadline))
     except ChannelTimeout:
@@ -368,6 +449,13 @@ def _read(channel: Channel, host: Host, deadline: float) -> bytes:
             why=tail(channel),
             hint=f"{login_command.ssh(host, 'true')}   # should end at once",
         ) from None
+    if not data and trying:
+        status = channel.exit_status(1.0)
+        raise HostFailed(
+            f"{host.name}: {trying} ended (exit {status}) and did not run what it was told to",
+            why=tail(channel) or "it is no Python, or a wrapper that swallows its arguments",
+            hint=f"ssh {host.name} {trying} --version   # or name another one: --python PATH",
+        )
     if not data:
         status = channel.exit_status(1.0)
         raise HostFailed(

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from ipexctl.core.doctor.report import Report, grouped
 from ipexctl.core.facts import isa
-from ipexctl.core.facts.host_facts import peer_address, plain
+from ipexctl.core.facts.host_facts import memory, peer_address, plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Finding, Host, Severity
 
@@ -156,9 +156,9 @@ def markdown(report: Report) -> str:
 def _cells(facts: Facts | None) -> tuple[str, ...]:
     if facts is None:
         return "", "", ""
-    total = facts.mem.total
-    memory = "?" if total is None else f"{total / (1 << 30):.0f} GiB"
-    return isa.level(facts.cpu), memory, facts.os_name
+    ours = memory(facts)
+    size = "?" if ours is None else f"{ours / (1 << 30):.0f} GiB"
+    return isa.level(facts.cpu), size, facts.os_name
 
 
 def _found(report: Report) -> Iterable[str]:

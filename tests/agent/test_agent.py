@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
+from ipexctl.core.facts import host_facts
+from ipexctl.core.model import Facts, Host
 from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.hosts import agent as agent_module
 from ipexctl.hosts import agent_sources, transport
 from ipexctl.hosts.agent import command_line, connect, failure
 from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
 from ipexctl.verbs.doctor.probe_host import probe
+from tests import made
 from tests.processes import gone
 
 HERE = Host("here", local=True)
@@ -79,22 +85,109 @@ def test_a_shell_that_hangs_ends_at_the_deadline(impatient):
         connect(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
 
 
-def test_a_host_without_python_answers_through_plain_sh(tmp_path):
-    for name in ("sh", "uname", "id", "cat", "df"):
-        (tmp_path / name).symlink_to(f"/bin/{name}")
-    line = command_line("mark").replace("/usr/bin/python3 /usr/local/bin/python3 ", "")
+def bare(home: Path, script: str = "") -> Facts:
+    """What a login finds whose only Pythons are those of `script`; the machine's own are hidden."""
+    tools = home / "tools"
+    tools.mkdir(parents=True)
+    for name in ("sh", "uname", "id", "cat", "df", "head"):
+        (tools / name).symlink_to(f"/bin/{name}")
+    if script:
+        write_script(tools / "python3", script)
+    line = command_line("mark")
+    for here in ("/usr/bin/python3 ", "/usr/local/bin/python3 ", "/opt/*/bin/python3 "):
+        line = line.replace(here, "")
     done = subprocess.run(
         ["/bin/sh", "-c", line],
-        env={"PATH": str(tmp_path), "HOME": "/tmp"},
+        env={"PATH": str(tools), "HOME": str(home)},
         input=agent_sources.boot_payload("mark", frozenset()),
         capture_output=True,
         timeout=60,
     )
-    text = done.stdout.partition(b"\nmark-sh\n")[2].decode()
-    lines = text.splitlines()
-    assert lines[lines.index(":uid") + 1] == str(os.getuid())
-    assert lines[lines.index(":home") + 1] == "/tmp"
-    assert lines[-1] == ":end"
+    if b"\nmark-py\n" in done.stdout:
+        return replace(made.facts("here"), agent="python")
+    return host_facts.from_sh("here", done.stdout.partition(b"\nmark-sh\n")[2].decode())
+
+
+def write_script(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_host_without_python_answers_through_plain_sh(tmp_path):
+    facts = bare(tmp_path)
+    assert (facts.agent, facts.uid, facts.home) == ("sh", os.getuid(), str(tmp_path))
+    assert facts.cpu.cpus
+    assert facts.tried == ()
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo \"Command 'python3' not found, but * can be\" >&2; exit 127",
+         "Command 'python3' not found, but * can be"),
+        ("echo xcode-select: no developer tools; echo at all; exit 1",
+         "xcode-select: no developer tools at all"),
+        ("exit 3", "exit code 3"),
+    ],
+)  # fmt: skip
+def test_what_is_called_python3_and_is_none_is_quoted(tmp_path, script, words):
+    assert bare(tmp_path, script).tried == ((f"{tmp_path}/tools/python3", words),)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "miniconda3/bin",
+        "miniforge3/bin",
+        "anaconda3/bin",
+        ".pyenv/versions/3.11.4/bin",
+        ".local/share/uv/python/cpython-3.11.4-linux/bin",
+    ],
+)
+def test_a_python_outside_of_path_is_found(tmp_path, where):
+    home = tmp_path / "my home"
+    write_script(home / where / "python3", f'exec {sys.executable} "$@"')
+    assert bare(home).agent == "python"
+
+
+def test_a_python_in_opt_is_looked_for():
+    assert "/opt/*/bin/python3" in agent_module.PYTHONS.split()
+
+
+def test_a_python_that_hangs_is_named_and_the_next_one_is_taken(tmp_path, impatient):
+    hanging = write_script(tmp_path / "python3", "exec sleep 60")
+    (tmp_path / "python3.12").symlink_to(hanging)
+    host = replace(HERE, python=str(hanging))
+    agent = connect(LocalTransport(), host, timeout=3.0)
+    try:
+        assert (agent.hello.kind, agent.hello.hung) == ("python", (str(hanging),))
+        assert probe(agent).hung == (str(hanging),)
+    finally:
+        agent.close()
+
+
+def test_a_host_whose_pythons_all_hang_has_failed_and_is_not_unreachable(
+    tmp_path, impatient, monkeypatch
+):
+    hanging = [write_script(tmp_path / name / "python3", "exec sleep 60") for name in "abc"]
+    monkeypatch.setattr(agent_module, "PYTHONS", " ".join(map(str, hanging)))
+    with pytest.raises(HostFailed, match="the Pythons there hang: ") as caught:
+        connect(LocalTransport(), HERE, timeout=0.5)
+    assert not isinstance(caught.value, Unreachable)
+    assert all(str(path) in caught.value.what for path in hanging)
+    monkeypatch.setattr(agent_module, "PYTHONS", str(hanging[0]))
+    agent = connect(LocalTransport(), HERE, timeout=0.5)
+    agent.close()
+    assert (agent.hello.kind, agent.hello.hung) == ("sh", (str(hanging[0]),))
+
+
+def test_what_ends_without_an_error_and_is_no_python_is_named(tmp_path):
+    stub = write_script(tmp_path / "python3", "echo use the module system >&2")
+    with pytest.raises(HostFailed, match=rf"{stub} ended \(exit 0\)") as caught:
+        connect(LocalTransport(), HERE, python=str(stub))
+    assert caught.value.why == "use the module system"
 
 
 def test_a_python_that_the_user_named_is_tried_first():
@@ -136,7 +229,8 @@ def test_an_agent_that_breaks_off_while_it_boots_is_no_reason_to_try_another_pyt
     """The next one would wait for what the first one has read."""
     channel = PipeChannel(("/bin/sh", "-c", command_line("mark")))
     channel.write(b"1/0\n")
-    assert channel.read(100, 20) == b""
+    said = b"".join(iter(lambda: channel.read(100, 20), b""))
+    assert re.fullmatch(rb"\nmark-try [0-9]+ /\S+\n", said)
     assert channel.exit_status(20) == 98
     assert b"ZeroDivisionError" in channel.stderr()
     channel.close()

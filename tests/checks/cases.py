@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ipexctl.core.facts.system_facts import Limit
+from ipexctl.core.facts.system_facts import Limit, Load
 from ipexctl.core.model import ClockFacts, Cpu, Nic, Node
 from tests import made
 from tests.checks.hosts import (
@@ -23,7 +23,7 @@ from tests.checks.hosts import (
     two_nodes,
     whole,
 )
-from tests.facts.machines import AMX, AVX2, AVX512
+from tests.facts.machines import AMX, AVX2, AVX512, V2
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ _NO_BF16 = "Made CPU: no avx512_bf16, amx_bf16 in /proc/cpuinfo"
 _SMT = tuple(Cpu(i, i % 4, 0, 0) for i in range(8))
 
 
+_LOADED = Load(
+    (197.0, 150.0, 120.5), 3.9, (("stress-ng", 3.5), ("python3", 0.4)), 0, cpu_pressure=98.0
+)
+
+
 def _address(text: str, *more: str) -> Change:
     nics = (Nic("eth0", True, 1500, (text, *more)),)
     return part("net", ssh_address=text, hostname_addresses=(text,), nics=nics)
@@ -51,8 +56,11 @@ def _address(text: str, *more: str) -> Change:
 
 ONE_HOST = [
     Case(
-        "CPU-001", "fail", flags("sse sse2"), "Made CPU: no avx2, fma in /proc/cpuinfo"
+        "CPU-001", "fail", flags("sse sse2 ssse3 cx16"),
+        "Made CPU: no popcnt, sse4_1, sse4_2 in /proc/cpuinfo",
     ),
+    Case("CPU-001", "warn", flags(V2), "Made CPU: no avx2, fma in /proc/cpuinfo"),
+    Case("CPU-001", "warn", flags(V2 + " avx f16c"), "Made CPU: no avx2, fma in /proc/cpuinfo"),
     Case("CPU-002", "warn", flags(AVX2), _NO_BF16),
     Case("CPU-002", "note", flags(AVX512), _NO_BF16),
     Case(
@@ -64,9 +72,21 @@ ONE_HOST = [
         "Linux 5.4.0-150-generic, Made CPU",
     ),
     Case(
+        "CPU-004", "warn", part("cpu", amx_kernel=False),
+        "Linux 6.1.0-18-amd64 was asked and does not know AMX, Made CPU",
+    ),
+    Case(
         "CPU-005", "warn",
         part("cpu", flags=frozenset((AVX512 + " avx512_bf16 hypervisor").split())),
         "Sapphire Rapids has amx, only avx512-bf16 is shown in a virtual machine",
+    ),
+    Case(
+        "CPU-005", "warn", part("cpu", flags=frozenset((AVX2 + " hypervisor").split())),
+        "Sapphire Rapids has amx, only avx2 is shown in a virtual machine",
+    ),
+    Case(
+        "CPU-005", "warn", flags(V2 + " hypervisor", model=79),
+        "Broadwell has avx2, only sse is shown in a virtual machine",
     ),
     Case(
         "CPU-006", "warn", flags(AVX512 + " avx512_bf16 amx_tile amx_int8"),
@@ -113,6 +133,10 @@ ONE_HOST = [
         "TOPO-007", "warn", two_nodes(12 * GIB, 6 * GIB), "node 0: 12 GiB, node 1: 6.0 GiB"
     ),
     Case(
+        "TOPO-008", "warn", both(two_nodes(), part("mem", mems=(0,))),
+        "CPUs of node 1 are ours, its memory is not (cpuset.mems 0)",
+    ),
+    Case(
         "PWR-001", "warn", state("power", driver="acpi-cpufreq", status=""),
         "powersave with acpi-cpufreq",
     ),
@@ -133,6 +157,14 @@ ONE_HOST = [
     Case("MEM-001", "warn", part("mem", available=1 * GIB), "1.0 GiB available"),
     Case("MEM-001", "fail", part("mem", available=100 * MIB), "100 MiB available"),
     Case("MEM-001", "fail", part("mem", limit=256 * MIB), "256 MiB allowed by the cgroup"),
+    Case(
+        "MEM-001", "warn", part("mem", limit=8 * GIB, limit_left=1 * GIB),
+        "1.0 GiB left of the 8.0 GiB that the cgroup allows",
+    ),
+    Case(
+        "MEM-002", "note", part("mem", total=5 * GIB, available=5 * GIB, limit=3 * GIB),
+        "3.0 GiB for 4 cores",
+    ),
     Case(
         "MEM-002", "note", part("mem", total=3 * GIB, available=3 * GIB),
         "3.0 GiB for 4 cores",
@@ -179,6 +211,15 @@ ONE_HOST = [
     ),
     Case("SHM-004", "fail", part("mem", shm_writable=False), "no permission for trainer"),
     Case(
+        "SHM-004", "fail", part("mem", shm_writable=False, shm_read_only=True),
+        "mounted read-only",
+    ),
+    Case(
+        "SHM-003", "fail",
+        part("mem", shm_there=False, shm_total=None, shm_free=None, shm_read_only=True),
+        "no such folder, and /dev is mounted read-only",
+    ),
+    Case(
         "LIM-001", "warn", state("limits", nofile=Limit(256, 4096)),
         "ulimit -n is 256 (hard 4096), 1 ranks",
     ),
@@ -214,7 +255,12 @@ ONE_HOST = [
     ),
     Case(
         "DISK-001", "fail", part("disk", writable=False),
-        f"{_ROOT} (ext4): no permission for trainer, or mounted read-only",
+        f"{_ROOT} (ext4): no permission for trainer",
+    ),
+    Case(
+        "DISK-001", "fail",
+        part("disk", writable=False, read_only=True, free=0, free_inodes=0),
+        f"{_ROOT} (ext4): mounted read-only",
     ),
     Case("DISK-002", "fail", part("disk", noexec=True), f"{_ROOT} (ext4): mounted noexec"),
     Case("DISK-003", "fail", part("disk", free=200 * MIB), f"{_ROOT} (ext4): 200 MiB free"),
@@ -233,16 +279,54 @@ ONE_HOST = [
     Case("DISK-009", "fail", part("disk", real="/data/a:b"), "/data/a:b contains ':'"),
     Case("TMP-001", "fail", part("tmp", writable=False), "/tmp: no permission"),
     Case("TMP-001", "fail", part("tmp", there=False, root="/scratch"), "/scratch: not there"),
+    Case(
+        "TMP-001", "fail", part("tmp", writable=False, read_only=True, free=0),
+        "/tmp: mounted read-only",
+    ),
     Case("TMP-002", "warn", part("tmp", free=100 * MIB), "/tmp: 100 MiB free"),
     Case("TMP-003", "note", part("tmp", noexec=True), "/tmp: mounted noexec"),
     Case("HOME-001", "warn", part("home_disk", there=False), "/home/trainer: not there"),
+    Case(
+        "HOME-001", "warn", part("home_disk", writable=False, read_only=True),
+        "/home/trainer: mounted read-only",
+    ),
     Case(
         "PY-001", "fail", whole(pythons=()),
         "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda",
     ),
     Case(
+        "PY-001", "fail",
+        whole(pythons=(), tried=(("/usr/bin/python3", "Command 'python3' not found"),)),
+        "/usr/bin/python3 does not run: Command 'python3' not found",
+    ),
+    Case(
+        "PY-001", "fail", whole(pythons=(), hung=("/usr/bin/python3",)),
+        "/usr/bin/python3 hangs: it was started, and gave no answer in time",
+    ),
+    Case(
+        "PY-003", "warn", whole(hung=("/nfs/bin/python3",)),
+        "/nfs/bin/python3 hangs: it was started, and gave no answer in time",
+    ),
+    Case(
         "PY-002", "fail", whole(pythons=python(6)),
         f"found /usr/bin/python3 (3.6); {_PYTHONS} have packages",
+    ),
+    Case(
+        "LOAD-001", "warn",
+        whole(condition=replace(clean().condition, load=_LOADED)),
+        "load 197 on 4 CPUs (15 min: 120.5); other programs use 3.9 CPUs now: stress-ng 3.5, "
+        "python3 0.4; some waited for a CPU in 98 % of the last 10 s",
+    ),
+    Case(
+        "LOAD-002", "warn",
+        whole(condition=replace(
+            clean().condition, load=Load((40.0, 40.0, 40.0), 0.1, (), blocked=39)
+        )),
+        "39 processes wait, load 40 on 4 CPUs",
+    ),
+    Case(
+        "LOAD-003", "warn", state("load", memory_pressure=35.2),
+        "everything waited for memory in 35 % of the last 10 s",
     ),
     Case("SYS-001", "fail", whole(libc="musl 1.2"), "musl 1.2"),
     Case("SYS-002", "fail", whole(libc="glibc 2.12"), "glibc 2.12: no packages"),
@@ -281,11 +365,15 @@ ONE_HOST = [
 HARMLESS = {
     "a quota of all CPUs": part("cpu", quota=4.0),
     "just enough memory": part("mem", limit=8 * GIB),
+    "all NUMA nodes of the cpuset": both(two_nodes(), part("mem", mems=(0, 1))),
     "just enough disk": part("disk", free=4 * GIB),
     "an old Python beside a good one": whole(pythons=(*python(6), *python(12))),
     "a clock that may be right": whole(clock=ClockFacts(3.0, 1.5)),
     "a name that means loopback": part("net", hostname_addresses=("127.0.1.1",)),
     "AMX on the kernel of RHEL 9": whole(kernel="Linux 5.14.0-362.8.1.el9_3.x86_64"),
+    "AMX on an old kernel that has it nevertheless": both(
+        whole(kernel="Linux 5.10.0-28-cloud-amd64"), part("cpu", amx_kernel=True)
+    ),
     "AMX on the kernel of SLES 15": whole(kernel="Linux 5.14.21-150500.55.7-default"),
     "second threads switched off": part("cpu", offline=(4, 5, 6, 7)),
     "second threads beside the first ones, switched off": part("cpu", offline=(1, 7), smt="off"),
@@ -314,5 +402,13 @@ HARMLESS = {
     "glibc 2.28": whole(libc="glibc 2.28"),
     "overcommit at the kernel's default": state("kernel", overcommit=0),
     "SMT": part("cpu", cpus=_SMT),
+    "a load that is over": state("load", average=(3.5, 4.0, 2.0), busy=0.1, blocked=0),
+    "a load of one CPU in four": state("load", average=(1.9, 1.0, 1.0)),
+    "a load on CPUs that are not ours": both(
+        part("cpu", cpus=made.cpu(cores=16).cpus, allowed=tuple(range(16))),
+        whole(nodes=()),
+        state("load", average=(7.9, 8.0, 8.0), busy=7.9),
+    ),
+    "short of memory for a moment": state("load", memory_pressure=4.0),
     "addresses of carrier-grade NAT": _address("100.64.0.9"),
 }

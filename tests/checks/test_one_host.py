@@ -11,7 +11,22 @@ from ipexctl.core.checks.cluster import Cluster, install_command, size
 from ipexctl.core.model import Facts, Severity
 from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
-from tests.checks.hosts import GIB, ROOT, ROWS, clean, findings, part, python, seen, three
+from tests.checks.hosts import (
+    GIB,
+    ROOT,
+    ROWS,
+    both,
+    clean,
+    findings,
+    flags,
+    part,
+    python,
+    seen,
+    state,
+    three,
+    two_nodes,
+)
+from tests.facts.machines import AVX2
 
 
 def test_clean_hosts_give_no_finding_at_all():
@@ -41,6 +56,60 @@ def test_what_does_no_harm_is_no_finding(change):
 def test_a_finding_says_what_why_and_what_to_do(case):
     (finding,) = findings(case.change(clean()))
     assert all((finding.title, finding.evidence, finding.why, finding.fix))
+
+
+def fix_of(number: str, facts: Facts) -> str:
+    return next(str(f.fix) for f in findings(facts) if f.id == number)
+
+
+@pytest.mark.parametrize(
+    "name", ["QEMU Virtual CPU version 2.5+", "Intel Xeon Processor (Skylake)"]
+)
+def test_a_guest_of_an_unnamed_processor_is_told_to_look_below_it(name):
+    guest = flags(AVX2 + " hypervisor", model_name=name)(clean())
+    real = flags(AVX2 + " hypervisor", model_name="Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.4GHz")
+    assert "host-passthrough" in fix_of("CPU-002", guest)
+    assert fix_of("CPU-002", real(clean())).startswith("train in fp32")
+    assert "host-passthrough" not in fix_of("CPU-002", real(clean()))
+
+
+def test_hidden_instructions_are_exposed_where_they_are_hidden():
+    guest = part("cpu", flags=frozenset((AVX2 + " hypervisor").split()))(clean())
+    bare = part("cpu", flags=frozenset(AVX2.split()))(clean())
+    assert "host-passthrough" in fix_of("CPU-005", guest)
+    assert "/proc/cmdline" not in fix_of("CPU-005", guest)
+    assert "/proc/cmdline" in fix_of("CPU-005", bare)
+
+
+def test_a_cpuset_that_leaves_a_small_part_of_the_memory_is_said():
+    far = both(two_nodes(4 * GIB, 12 * GIB), part("cpu", allowed=(0, 1)), part("mem", mems=(0,)))
+    (found,) = [f for f in findings(far(clean())) if f.id == "MEM-009"]
+    assert found.evidence == "4.0 GiB of 16 GiB: cpuset.mems allows NUMA nodes 0"
+    assert "--cpuset-mems" in str(found.fix)
+
+
+_READ_ONLY = [case for case in ONE_HOST if "read-only" in case.evidence]
+
+
+@pytest.mark.parametrize("where", ["", "docker"])
+@pytest.mark.parametrize("case", _READ_ONLY, ids=str)
+def test_what_is_mounted_read_only_is_not_mended_by_mkdir_or_chmod(case, where):
+    fix = fix_of(case.id, state("system", container=where)(case.change(clean())))
+    assert not {"mkdir", "chmod", "install"} & set(fix.split())
+    assert ("remount,rw" in fix) is not bool(where)
+    assert len(_READ_ONLY) == 5
+
+
+def test_a_file_system_that_is_never_writable_is_not_remounted():
+    image = part("disk", writable=False, read_only=True, filesystem="squashfs")(clean())
+    assert fix_of("DISK-001", image) == "use a folder on another disk: --root /path"
+
+
+def test_permissions_of_a_folder_other_than_tmp_are_left_alone():
+    assert "chmod" not in fix_of("TMP-001", part("tmp", root="/scratch", writable=False)(clean()))
+    assert "mkdir -p /scratch" in fix_of(
+        "TMP-001", part("tmp", root="/scratch", there=False)(clean())
+    )
 
 
 # --- the declarations ----------------------------------------------------------------------------

@@ -57,6 +57,14 @@ DIFFERS = [
         [("UNI-002", "warn", "", "amx on node[01,03]; avx512-bf16 on node02")],
     ),
     (
+        flags(AVX512 + " hypervisor", model=143),
+        [
+            ("CPU-005", "warn", "node02", "Sapphire Rapids has amx, only avx512 is shown in a "
+             "virtual machine"),
+            ("UNI-002", "warn", "", "amx on node[01,03]; avx512 on node02"),
+        ],
+    ),
+    (
         both(part("cpu", cpus=made.cpu(cores=8).cpus), whole(nodes=())),
         [("UNI-003", "note", "", "4 cores on node[01,03]; 8 cores on node02")],
     ),
@@ -94,6 +102,10 @@ DIFFERS = [
     (
         part("mem", total=12 * GIB),
         [("UNI-010", "note", "", "16 GiB on node[01,03]; 12 GiB on node02")],
+    ),
+    (
+        part("mem", limit=8 * GIB),
+        [("UNI-010", "note", "", "16 GiB on node[01,03]; 8.0 GiB on node02")],
     ),
     (
         part("mem", total=64 * GIB),
@@ -300,3 +312,11 @@ def test_large_clusters_try_a_ring_and_three_more_each(count):
     reached = [t for targets in plan.values() for t in targets]
     assert {reached.count(name) for name in names[:10]} == {4}
     assert pairs(names) == plan
+
+
+def test_the_load_of_a_machine_that_is_several_hosts_is_no_finding():
+    """Practice hosts: asking one is load for the others."""
+    loaded = state("load", average=(9.0, 9.0, 9.0), busy=4.0)
+    same = both(loaded, whole(boot_id="one"))
+    assert "LOAD-001" in {f[0] for f in seen(*all_three(loaded))}
+    assert "LOAD-001" not in {f[0] for f in seen(*all_three(same))}

@@ -13,7 +13,7 @@ from ipexctl.core.model import Facts, Nic, Peer, Route
 from ipexctl.core.stack import package_changes
 from tests.checks.hosts import Change, clean, flags, part, seen, three
 from tests.doctor.corpus import HOSTS, TOGETHER
-from tests.facts.machines import AMX, AVX2
+from tests.facts.machines import AMX, AVX2, V2
 
 IPEX = "intel-extension-for-pytorch"
 ENV = "/home/trainer/.ipexctl/envs/abc"
@@ -228,6 +228,15 @@ def test_an_ipex_of_avx512_times_is_refused_on_avx2():
     assert "SOFT-008" not in {f[0] for f in seen(flags(AMX)(old(clean())))}
 
 
+@pytest.mark.parametrize(("kind", "severity"), [("ipexctl", "fail"), ("other", "note")])
+def test_ipex_is_refused_below_avx2_where_it_is_used(kind, severity):
+    old = software(prefix(("torch", "2.8.0"), (IPEX, "2.8.0"), kind=kind))
+    found = {f[0]: f for f in seen(flags(V2 + " avx")(old(clean())))}
+    assert found["CPU-001"][1] == "warn"
+    assert found["SOFT-008"][1] == severity
+    assert found["SOFT-008"][3] == f"IPEX 2.8.0, and the processor has no avx2, in {ENV}"
+
+
 def test_a_patch_release_is_a_warning_where_it_is_used():
     change = software(prefix(("torch", "2.0.0"), (IPEX, "2.0.100"), kind="active"))
     assert ("SOFT-002", "warn") in {f[:2] for f in seen(change(clean()))}
@@ -421,6 +430,8 @@ def test_names_that_resolve_rightly_or_were_not_asked_are_fine():
     [
         (peer("node01", "node02", resolved=()),
          ("NET-008", "note", "", "node02 unknown on node01")),
+        (peer("node01", "node02", unanswered=True),
+         ("NET-008", "note", "", "asked for node02, the name servers gave no answer on node01")),
         (peer("node01", "node02", resolved=("10.9.9.9",)),
          ("NET-009", "warn", "node01", "node02 is 10.9.9.9")),
         (peer("node01", "node02", resolved=("10.9.9.9", "8.8.4.4")),
@@ -433,6 +444,16 @@ def test_names_that_resolve_rightly_or_were_not_asked_are_fine():
 )  # fmt: skip
 def test_what_a_try_between_hosts_tells(bad, expected):
     assert seen(*three(), peers=(bad, peer("node03", "node02"))) == [expected]
+
+
+def test_a_silent_resolver_is_said_once_for_a_host():
+    silent = part("net", resolver_silent=True, hostname="node01", hostname_resolves=None)
+    hosts = three(node01=silent)
+    tries = (peer("node01", "node02", unanswered=True), peer("node03", "node02", unanswered=True))
+    assert seen(*hosts, peers=tries) == [
+        ("NET-005", "warn", "node01", "asked for node01, the name servers gave no answer"),
+        ("NET-008", "note", "", "asked for node02, the name servers gave no answer on node03"),
+    ]
 
 
 @pytest.mark.parametrize(

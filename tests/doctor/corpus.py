@@ -189,6 +189,25 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         ),
         HostSpec(loopback_name=True),
     ),
+    "sealed": Planted(
+        """
+        mount -t tmpfs -o ro tmpfs /mnt; ln -s /mnt $H/.ipexctl
+        mount -t tmpfs -o ro tmpfs /tmp; mount -t tmpfs -o ro tmpfs /dev/shm
+        """,
+        (
+            Seed("", "DISK-001", "--root"),
+            Seed("", "TMP-001", "TMPDIR"),
+            Seed("", "SHM-004", ""),
+        ),
+    ),
+    "dns": Planted(
+        """
+        printf 'hosts: files dns\\n' > /etc/nsswitch.conf
+        rm -f /etc/resolv.conf; printf 'nameserver 192.0.2.1\\n' > /etc/resolv.conf
+        sed -i '/ dns$/d' /etc/hosts
+        """,
+        (Seed("name-unknown", "NET-005", "/etc/resolv.conf"),),
+    ),
     "names": Planted(
         """
         printf 'hosts: files\\n' > /etc/nsswitch.conf

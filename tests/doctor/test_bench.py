@@ -25,7 +25,7 @@ from ipexctl.lab import HostSpec, LabSpec
 from tests import made
 from tests.agent.test_agent import HERE
 from tests.doctor.test_doctor_lab import told
-from tests.made import OF_PROCESSOR
+from tests.made import OF_MACHINE
 from tests.processes import gone
 
 # --- which pairs, which hosts --------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_links_of_a_lab_are_measured_and_a_slow_one_is_found(make_lab):
 def test_a_healthy_lab_has_no_failure_and_no_warning_at_std(lab3):
     document = told(lab3, "--level", "std")
     found = [f for h in document["hosts"] for f in h["findings"]] + document["findings"]
-    assert [f for f in found if f["severity"] != "note" and f["id"] not in OF_PROCESSOR] == []
+    assert [f for f in found if f["severity"] != "note" and f["id"] not in OF_MACHINE] == []
     assert {h["status"] for h in document["measured"]["hosts"]} == {"no-torch"}
 
 

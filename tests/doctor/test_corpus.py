@@ -15,7 +15,7 @@ import pytest
 from ipexctl.lab import Lab, LabSpec, rungs
 from ipexctl.local.shipped_tables import failures
 from tests.doctor.corpus import FAULTS, HOSTS, TOGETHER, Seed
-from tests.made import OF_PROCESSOR
+from tests.made import OF_MACHINE
 from tests.practice_hosts import start_lab
 
 pytestmark = pytest.mark.lab
@@ -111,7 +111,14 @@ def test_a_closed_port_beside_master_port_is_seen_where_others_work(seen: Seen):
 def test_a_healthy_host_among_broken_ones_is_blamed_for_nothing_of_its_own(seen: Seen):
     """It lacks an environment that others have, and some hosts have closed themselves to it."""
     found = {f["id"] for f in seen.host("plain")["findings"] if f["severity"] != "note"}
-    assert found - OF_PROCESSOR <= {"SOFT-014", "NET-003", "NET-004"}
+    assert found - OF_MACHINE <= {"SOFT-014", "NET-003", "NET-004"}
+
+
+@pytest.mark.parametrize("number", ["DISK-001", "TMP-001", "SHM-004"])
+def test_a_read_only_mount_is_called_so_and_no_fix_writes_to_it(seen: Seen, number: str):
+    (finding,) = seen.told("sealed", number)
+    assert finding["evidence"].endswith("mounted read-only")
+    assert not {"chmod", "mkdir"} & set(finding["fix"].split())
 
 
 def test_no_secret_of_an_account_leaves_its_host(seen: Seen):

@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.doctor.test_formats import checked
-from tests.made import OF_PROCESSOR
+from tests.made import OF_MACHINE
 
 pytestmark = pytest.mark.lab
 
@@ -42,7 +42,7 @@ def ids(document: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _grave(findings: list[dict[str, Any]]) -> list[str]:
-    return [f["id"] for f in findings if f["severity"] != "note" and f["id"] not in OF_PROCESSOR]
+    return [f["id"] for f in findings if f["severity"] != "note" and f["id"] not in OF_MACHINE]
 
 
 def new_lines(log: Path, before: int, word: str) -> int:

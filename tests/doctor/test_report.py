@@ -83,6 +83,15 @@ NO_PYTHON = replace(B, pythons=(), os_ids=("debian",))
 DOWN = HostDown("node03", "unreachable", "node03: no route", "errno 113", "ping node03")
 
 
+def test_the_table_shows_the_memory_that_the_control_group_leaves():
+    limited = replace(B, mem=replace(B.mem, limit=4 << 30))
+    rows = text(report(A, limited)).splitlines()
+    assert [("4 GiB" in line, "16 GiB" in line) for line in rows if "amx" in line] == [
+        (False, True),
+        (True, False),
+    ]
+
+
 def test_equal_hosts_are_one_row():
     assert text(report(A, B, C)) == (
         "3 of 3 hosts can train · 0.5 s\n"

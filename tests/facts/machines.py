@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-AVX2 = "fpu sse sse2 ssse3 sse4_1 sse4_2 cx16 popcnt avx avx2 fma f16c bmi1 bmi2"
+V2 = "fpu sse sse2 ssse3 sse4_1 sse4_2 cx16 popcnt"  # x86-64-v2
+AVX2 = V2 + " avx avx2 fma f16c bmi1 bmi2"
 AVX512 = AVX2 + " avx512f avx512dq avx512bw avx512vl avx512cd avx512_vnni"
 AMX = AVX512 + " avx512_bf16 amx_bf16 amx_tile amx_int8"
 
@@ -82,6 +83,9 @@ _CGROUP2 = {
     "sys/fs/cgroup/job/step/cpu.max": "max 100000",
     "sys/fs/cgroup/job/memory.max": "1073741824",
     "sys/fs/cgroup/job/step/memory.max": "max",
+    "sys/fs/cgroup/job/memory.current": "1000000000",
+    "sys/fs/cgroup/job/memory.stat": "anon 1\ninactive_file 500000000\nactive_file 7",
+    "sys/fs/cgroup/job/cpuset.mems.effective": "0,2-3",
 }
 _CGROUP1 = {
     "proc/self/cgroup": "4:cpuset:/batch\n3:cpu,cpuacct:/batch\n2:memory:/batch\n",
@@ -90,7 +94,11 @@ _CGROUP1 = {
     "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
     "sys/fs/cgroup/cpuset/batch/cpuset.cpus": "2,6-7",
     "sys/fs/cgroup/cpu,cpuacct/batch/cpu.cfs_quota_us": "-1",
+    "sys/fs/cgroup/cpuset/batch/cpuset.mems": "1",
     "sys/fs/cgroup/memory/batch/memory.limit_in_bytes": "9223372036854771712",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "4294967296",
+    "sys/fs/cgroup/memory/memory.usage_in_bytes": "1073741824",
+    "sys/fs/cgroup/memory/memory.stat": "inactive_file 3\ntotal_inactive_file 1073741824",
 }
 
 _QUOTA2 = {
@@ -98,6 +106,9 @@ _QUOTA2 = {
     "proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
     "sys/fs/cgroup/job/cpu.max": "50000 20000",  # 2.5 CPUs
     "sys/fs/cgroup/job/step/cpu.max": "300000 50000",  # looser than its parent: no use
+    "sys/fs/cgroup/job/memory.high": "2147483648",
+    "sys/fs/cgroup/job/memory.max": "4294967296",
+    "proc/self/status": "Name:\tpython3\nMems_allowed:\t3\nMems_allowed_list:\t0-1\n",
 }
 _BATCH = "sys/fs/cgroup/cpu,cpuacct/batch"
 _QUOTA1 = _CGROUP1 | {

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +20,7 @@ from ipexctl.core.facts.system_facts import (
     Kernel,
     Limit,
     Limits,
+    Load,
     Power,
     System,
     parse,
@@ -21,7 +28,7 @@ from ipexctl.core.facts.system_facts import (
 from ipexctl.core.model import Facts, Host
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.remote.facts import machine_state
+from ipexctl.remote.facts import host_load, machine, machine_state
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.facts.machines import Machine, regular
 
@@ -241,3 +248,105 @@ def test_junk_in_any_place_is_unknown(junk):
         empty.kernel, empty.limits, empty.power, empty.system,
     )  # fmt: skip
     assert parse(junk) == empty
+
+
+# --- load ----------------------------------------------------------------------------------------
+
+
+def test_load_and_pressure_are_read(agent, tmp_path):
+    files = {
+        "proc/loadavg": "197.25 150.00 120.50 3/420 99",
+        "proc/stat": "cpu 1 2 3 4\nprocs_running 3\nprocs_blocked 5\n",
+        "proc/pressure/cpu": "some avg10=98.10 avg60=9.00 avg300=1.00 total=1\n",
+        "proc/pressure/memory": "some avg10=9.00 avg60=0.00 avg300=0.00 total=1\n"
+        "full avg10=12.50 avg60=0.00 avg300=0.00 total=1\n",
+    }
+    load = read(agent, tmp_path, files).condition.load
+    assert load == Load((197.25, 150.0, 120.5), None, (), 5, 98.1, 12.5)
+
+
+def test_a_kernel_without_pressure_says_nothing_about_it(agent, tmp_path):
+    assert read(agent, tmp_path, {"proc/loadavg": "junk"}).condition.load == Load()
+
+
+@pytest.fixture
+def burners(tmp_path):
+    """Three processes that compute, under a name of their own."""
+    program = tmp_path / "burner"
+    program.symlink_to(sys.executable)
+    argv = [str(program), "-ISc", "print(flush=True)\nwhile True: pass"]
+    running = [subprocess.Popen(argv, stdout=subprocess.PIPE) for _ in range(3)]
+    try:
+        for process in running:
+            assert process.stdout and process.stdout.readline()
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.usefixtures("burners")
+def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
+    monkeypatch.setattr(host_load, "TOP", 99)  # others may compute here, too
+    monkeypatch.setattr(host_load, "LOOK", 1.0)
+
+    def busy(path: str) -> str:
+        return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else machine.read(path)
+
+    begun = host_load.begin(busy, "")
+    assert str(os.getpid()) not in begun["look"]["programs"]
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:  # we compute, too
+        pass
+    found = host_load.finish(busy, "", begun)
+    assert found["busy"] > 0
+    assert "burner" in [name for name, _ in found["top"]]
+
+
+def test_an_idle_host_is_not_looked_at_twice():
+    def idle(path: str) -> str:
+        return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else machine.read(path)
+
+    begun = host_load.begin(idle, "")
+    assert begun["look"] is None
+    assert host_load.finish(idle, "", begun)["busy"] is None
+
+
+# --- AMX -----------------------------------------------------------------------------------------
+
+_FILTER = """
+import ctypes, struct, sys
+from ipexctl.remote.facts import machine
+libc = ctypes.CDLL(None, use_errno=True)
+number = int(sys.argv[1])
+refuse, allow = (0x06, 0, 0, 0x50000 | number), (0x06, 0, 0, 0x7FFF0000)
+rules = [(0x20, 0, 0, 0), (0x15, 0, 1, 158), refuse, allow]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
+if number:
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, program) == 0, ctypes.get_errno()
+print(machine.amx_kernel())
+"""
+
+
+_KERNEL = [int(n) for n in re.findall(r"\d+", os.uname().release)[:2]]
+_KNOWS = pytest.mark.skipif(_KERNEL < [5, 16], reason="this kernel may not know AMX")
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="arch_prctl is x86's")
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errno.EINVAL, {"False"}),  # what a kernel answers that does not know the question
+        (errno.EPERM, {"None"}),  # what a filter of system calls answers
+        (errno.ENOSYS, {"None"}),
+        pytest.param(0, {"True", "None"}, marks=_KNOWS),  # with AMX or without
+    ],
+)
+def test_the_kernel_is_asked_for_amx_itself(error, expected):
+    argv = [sys.executable, "-c", _FILTER, str(error)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout.strip() in expected

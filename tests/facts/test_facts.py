@@ -14,13 +14,15 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa
 from ipexctl.core.model import ClockFacts, CpuFacts, Facts, Host, Nic, Node, Python
+from ipexctl.core.plan import core_pinning
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe, probe_and_listen
 from tests import made
-from tests.facts.machines import AMX, AVX2, AVX512, MACHINES
+from tests.checks.hosts import GIB, clean, part, two_nodes
+from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2
 
 RECORDED = Path(__file__).parents[3] / "shared" / "machines"
 
@@ -88,20 +90,45 @@ def test_a_node_may_have_memory_and_no_cpu(agent, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "allowed", "quota", "limit"),
+    ("name", "allowed", "quota", "limit", "left", "mems"),
     [
-        ("cgroup v2", (0, 1, 2, 3), 1.5, 1 << 30),
-        ("cgroup v1", (2, 6, 7), None, None),
-        ("cgroup v2, other periods", None, 2.5, None),
-        ("cgroup v1, other periods", None, 2.5, None),
-        ("offline CPUs", None, None, None),
+        ("cgroup v2", (0, 1, 2, 3), 1.5, 1 << 30, (1 << 30) - 500_000_000, (0, 2, 3)),
+        ("cgroup v1", (2, 6, 7), None, 4 << 30, 4 << 30, (1,)),
+        ("cgroup v2, other periods", None, 2.5, 2 << 30, None, (0, 1)),
+        ("cgroup v1, other periods", None, 2.5, 4 << 30, 4 << 30, None),
+        ("offline CPUs", None, None, None, None, None),
     ],
 )
 def test_the_tightest_control_group_on_the_way_up_counts(
-    agent, tmp_path, name, allowed, quota, limit
+    agent, tmp_path, name, allowed, quota, limit, left, mems
 ):
     facts = read(agent, MACHINES[name].write(tmp_path))
-    assert (facts.cpu.allowed, facts.cpu.quota, facts.mem.limit) == (allowed, quota, limit)
+    assert (facts.cpu.allowed, facts.cpu.quota) == (allowed, quota)
+    assert (facts.mem.limit, facts.mem.limit_left, facts.mem.mems) == (limit, left, mems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 16 * GIB),
+        ({"limit": 6 * GIB}, 6 * GIB),
+        ({"limit": 99 * GIB}, 16 * GIB),
+        ({"mems": (1,)}, 8 * GIB),
+        ({"mems": (0, 1)}, 16 * GIB),
+        ({"mems": (1,), "limit": 3 * GIB}, 3 * GIB),
+        ({"mems": (7,)}, 16 * GIB),  # no such node: nobody knows
+        ({"total": None}, None),
+        ({"total": None, "limit": 6 * GIB}, 6 * GIB),
+    ],
+)
+def test_the_memory_that_is_ours_is_what_the_control_group_leaves(changes, expected):
+    facts = part("mem", **changes)(two_nodes(8 * GIB, 8 * GIB)(clean()))
+    assert of.memory(facts) == expected
+
+
+def test_a_rank_prefers_no_memory_that_it_may_not_have():
+    facts = part("mem", mems=(0,))(two_nodes()(clean()))
+    assert [p.node for p in core_pinning.place_ranks(facts, 2).parts] == [0, None]
 
 
 def test_the_root_folder_is_told_with_links_on_the_way_resolved(agent, tmp_path):
@@ -279,7 +306,14 @@ def test_nodes_cannot_name_more_cpus_than_there_can_be():
 
 @pytest.mark.parametrize(
     ("flags", "level"),
-    [("", ""), ("sse2", "sse"), (AVX2, "avx2"), (AVX512, "avx512"), (AMX, "amx")],
+    [
+        ("", ""),
+        ("sse2", "sse"),
+        (V2 + " avx", "avx"),
+        (AVX2, "avx2"),
+        (AVX512, "avx512"),
+        (AMX, "amx"),
+    ],
 )
 def test_flags_become_a_level(flags, level):
     assert isa.level(replace(made.cpu(), flags=frozenset(flags.split()))) == level

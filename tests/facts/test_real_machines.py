@@ -20,7 +20,7 @@ from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests import made
 from tests.checks.hosts import ROWS, clean, flags, three
-from tests.facts.machines import AVX512
+from tests.facts.machines import AVX512, V2
 from tests.facts.real import REAL, Real
 
 
@@ -100,12 +100,33 @@ def test_equal_hosts_get_one_advice():
     assert advice.hosts == ("node01", "node02", "node03")
 
 
+_HIDDEN_AMX = flags(AVX512 + " avx512_bf16 hypervisor", model=143)
+
+
 def test_hosts_without_bf16_are_named_to_those_that_have_it():
     hosts = three(node02=flags(AVX512))
     first, second = recommend(Cluster(hosts, rows=ROWS))
     assert (first.hosts, first.dtype) == (("node01", "node03"), "bf16")
     assert "node02 lacks it: leave it out, or use fp32 on all" in first.why[0]
     assert (second.hosts, second.dtype) == (("node02",), "fp32")
+
+
+def test_a_guest_that_hides_bf16_is_not_told_that_its_processor_lacks_it():
+    guest = flags(AVX512 + " hypervisor", model=143)
+    (alone,) = recommend(Cluster((guest(clean()),), rows=ROWS))
+    assert (alone.dtype, alone.why[0]) == (
+        "fp32",
+        "fp32: the virtual machine hides the AMX of its Sapphire Rapids; once it is exposed "
+        "(CPU-005), bf16",
+    )
+    first, _ = recommend(Cluster(three(node02=guest), rows=ROWS))
+    assert "node02 hides it: expose it (CPU-005), or use fp32 on all" in first.why[0]
+
+
+def test_a_guest_that_hides_amx_alone_trains_in_bf16_and_is_told_what_it_misses():
+    (advice,) = recommend(Cluster((_HIDDEN_AMX(clean()),), rows=ROWS))
+    assert advice.dtype == "bf16"
+    assert advice.why[0].endswith("; the virtual machine hides AMX, which is faster (CPU-005)")
 
 
 def test_a_host_that_nothing_fits_gets_the_reason_in_place_of_a_stack():
@@ -115,9 +136,16 @@ def test_a_host_that_nothing_fits_gets_the_reason_in_place_of_a_stack():
     assert "Python none" in advice.verdict
 
 
-def test_a_processor_below_avx2_is_to_be_left_out():
+def test_a_processor_that_no_stack_runs_on_is_to_be_left_out():
     (advice,) = recommend(Cluster((flags("sse sse2")(clean()),), rows=ROWS))
-    assert advice.verdict.startswith("no AVX2: leave this host out")
+    assert advice.row == ""
+    assert "the CPU lacks cx16, popcnt" in advice.verdict
+
+
+def test_a_processor_below_avx2_gets_a_stack_and_is_said_to_be_slow():
+    (advice,) = recommend(Cluster((flags(V2 + " avx")(clean()),), rows=ROWS))
+    assert advice.row == ROWS[0].name
+    assert advice.verdict.startswith("no AVX2: PyTorch runs, but slowly")
 
 
 def test_two_kinds_of_architecture_get_a_stack_each(facts):

@@ -14,7 +14,7 @@ from ipexctl.core.doctor.recommendations import recommend
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa, processors
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
-from tests.checks.hosts import ROWS
+from tests.checks.hosts import GIB, ROWS
 from tests.facts.recorded import RECORDED
 
 # AMD's family 21 (the Opterons here) has one thread per core, though its kernels list pairs.
@@ -26,12 +26,12 @@ TREES = {
     "2pa-pcidomain32bits": ((2, 2, 2, 2, 1), "avx2", "Skylake client"),
     "32amd64-4s2n4c-cgroup2": ((32, 6, 6, 4, 8), "sse", ""),
     "40intel64-2g2n4c+pcilocality": ((40, 40, 40, 4, 4), "sse", "before Haswell"),
-    "64amd64-4s2n4ca2co": ((64, 64, 64, 4, 8), "sse", ""),
+    "64amd64-4s2n4ca2co": ((64, 64, 64, 4, 8), "avx", ""),
     "8em64t-2s2ca2c-buggynuma": ((8, 8, 8, 2, 0), "sse", "before Haswell"),
     "96em64t-4no4pa3ca2co": ((96, 96, 96, 16, 4), "sse", "before Haswell"),
     "arm-A510-A710-A715-X3": ((8, 8, 8, 3, 0), "neon", ""),
     "memorysidecaches": ((80, 80, 40, 2, 4), "avx512", "Cascade Lake"),
-    "vmware_fpe": ((16, 16, 16, 2, 4), "sse", ""),
+    "vmware_fpe": ((16, 16, 16, 2, 4), "avx", ""),
     "x86_64-64cpu": ((64, 64, 32, 4, 3), "sse", "before Haswell"),
     "x86_64-64cpu-linux6.2": ((8, 8, 4, 1, 1), "avx512", "Tiger Lake"),
     "x86_64-epyc_7451": ((96, 96, 48, 2, 8), "avx2", "Zen"),
@@ -83,6 +83,22 @@ def test_what_is_not_ours_not_online_or_slower_is_known(recorded, name):
     if ours is not None:
         assert tuple(sorted(usable)) == ours
     assert (cpu.offline, cpu.efficient) == (offline, slower)
+
+
+# name: nodes whose memory is ours, how much that is in GiB, nodes with CPUs of ours and no memory
+CPUSETS = {
+    "16amd64-8n2c-cpusets": ((1, 2, 3, 4), 32, "CPUs of nodes 0, 6, 7 are ours"),
+    "32amd64-4s2n4c-cgroup2": ((0, 1, 2, 3, 4, 5), 96, ""),
+}
+
+
+@pytest.mark.parametrize("name", CPUSETS)
+def test_the_memory_of_a_cpuset_is_that_of_its_nodes(recorded, name):
+    facts = recorded[name]
+    nodes, gib, bare = CPUSETS[name]
+    assert (facts.mem.mems, round((of.memory(facts) or 0) / GIB)) == (nodes, gib)
+    found = [f.evidence for f in run_all(Cluster((facts,), rows=ROWS)) if f.id == "TOPO-008"]
+    assert found == ([f"{bare}, their memory is not (cpuset.mems 1-4)"] if bare else [])
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -4,28 +4,62 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.core.checks.registry import Sight, host_check
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Shell, command, do
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa, processors
 from ipexctl.core.model import Facts, Severity
 from ipexctl.core.plan import core_pinning
+from ipexctl.core.stack.version_table import ISA, stock
+
+_EXPOSE = (
+    "give the virtual machine its host's CPU model (libvirt: <cpu mode='host-passthrough'/>, QEMU: "
+    "-cpu host, Proxmox: cpu: host), then shut it down and start it"
+)
+_FP32 = "train in fp32 on these hosts (no --bf16, no autocast)"
+_LOOK_BELOW = do(
+    "if the physical machine has AVX-512 BF16 or AMX (", command("lscpu"), f" there): {_EXPOSE}"
+) | do(f"otherwise: {_FP32}")
 
 
-@host_check(
+@cluster_check(
     "CPU-001",
     title="the processor has no AVX2",
-    severity=Severity.FAIL,
-    seen="the processor has no AVX2 with FMA: IPEX does not start",
-    why="IPEX refuses to start below AVX2, and PyTorch's fast kernels need it. In a virtual "
-    "machine the hypervisor may hide what the processor has.",
-    fix="leave this host out, or let its virtual machine see the host's CPU "
-    "(libvirt: <cpu mode='host-passthrough'/>)",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="no AVX2 with FMA: PyTorch runs without its fast kernels (fail: below what every stack of "
+    "the version table needs, x86-64-v2 for stock PyTorch)",
+    why="Stock PyTorch then uses its kernels for SSE, several times slower, and all hosts wait for "
+    "this one; IPEX does not start.",
 )
-def no_avx2(facts: Facts) -> Sight | None:
-    if isa.level(facts.cpu) != "sse" or not isa.is_x86(facts.cpu):
-        return None
-    return Sight(f"{_name(facts)}: {_missing(facts, 'avx2', 'fma')}")
+def no_avx2(cluster: Cluster) -> list[Sight]:
+    needs = {ISA[row.isa] for row in stock(cluster.rows)} or {ISA["x86-64-v2"]}
+    found = (_below_avx2(f, needs) for f in cluster.hosts if _lacks_avx2(f))
+    return [sight for sight in found if sight]
+
+
+def _lacks_avx2(facts: Facts) -> bool:
+    return isa.is_x86(facts.cpu) and isa.level(facts.cpu) in ("sse", "avx")
+
+
+def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
+    guest = processors.is_guest(facts.cpu)
+    if any(need <= facts.cpu.flags for need in needs):
+        if processors.hidden(facts.cpu):
+            return None  # CPU-005 says it
+        out = "leave this host out if the others have AVX2"
+        evidence = f"{_name(facts)}: {_missing(facts, 'avx2', 'fma')}"
+        return Sight(evidence, host=facts.host, fix=_EXPOSE if guest else out)
+    least = min(needs, key=lambda need: len(need - facts.cpu.flags))
+    return Sight(
+        f"{_name(facts)}: {_missing(facts, *sorted(least))}",
+        host=facts.host,
+        severity=Severity.FAIL,
+        title="the processor cannot run PyTorch",
+        why="oneDNN, which computes PyTorch's layers, needs SSE4.1, and NumPy x86-64-v2: `could "
+        "not create a primitive`, or `Illegal instruction` at the import.",
+        fix=_EXPOSE if guest else "leave this host out",
+    )
 
 
 @host_check(
@@ -34,16 +68,18 @@ def no_avx2(facts: Facts) -> Sight | None:
     severity=(Severity.WARN, Severity.NOTE),
     seen="no bf16 in hardware: warn with AVX2 only, note with AVX-512",
     why="bf16 is emulated here: slower than fp32, and with IPEX on AVX2 it is known to misbehave.",
-    fix="train in fp32 on these hosts (no --bf16, no autocast)",
+    fix=_FP32,
 )
 def no_bf16(facts: Facts) -> Sight | None:
-    level = isa.level(facts.cpu)
-    if level not in ("avx2", "avx512"):
+    """Silent where the processor has it and only hides it: CPU-005."""
+    level, hidden = isa.level(facts.cpu), processors.hidden(facts.cpu)
+    if level not in ("avx2", "avx512") or (hidden and hidden.bf16):
         return None
     return Sight(
         f"{_name(facts)}: {_missing(facts, 'avx512_bf16', 'amx_bf16')}",
         title=f"no bf16 in hardware ({level} only)",
         severity=Severity.WARN if level == "avx2" else Severity.NOTE,
+        fix=_LOOK_BELOW if processors.anonymous_guest(facts.cpu) else "",
     )
 
 
@@ -63,16 +99,20 @@ def no_x86(facts: Facts) -> Sight | None:
     "CPU-004",
     title="the kernel is too old to let programs use AMX",
     severity=Severity.WARN,
-    seen="AMX in the processor, and a kernel older than 5.16 (RHEL 8, 9 and SLES 15 SP4 have it in "
-    "theirs)",
+    seen="AMX in the processor, and a kernel that does not know ARCH_GET_XCOMP_SUPP of arch_prctl; "
+    "where it did not say, one older than 5.16 (RHEL 8, 9 and SLES 15 SP4 have it in theirs)",
     why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
     "oneDNN falls back to AVX-512, several times slower in bf16.",
     fix=do("boot a newer kernel; ", command("uname -r"), " shows the running one"),
 )
 def amx_needs_kernel(facts: Facts) -> Sight | None:
+    if "amx_tile" not in facts.cpu.flags or facts.cpu.amx_kernel:
+        return None
+    if facts.cpu.amx_kernel is False:
+        return Sight(f"{facts.kernel} was asked and does not know AMX, {_name(facts)}")
     found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
     backported = re.search(r"\.el[89]|-150[4-9]00\.", facts.kernel)
-    if "amx_tile" not in facts.cpu.flags or not found or backported:
+    if not found or backported:
         return None
     version = int(found[1]), int(found[2])
     return Sight(f"{facts.kernel}, {_name(facts)}") if version < (5, 16) else None
@@ -86,19 +126,21 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
     why="Code runs at the level that is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
     fix=do(
-        "in a virtual machine: let it see the host's CPU (libvirt: <cpu "
-        "mode='host-passthrough'/>); otherwise look at ",
+        "look at ",
         command("cat /proc/cmdline"),
         " and at the kernel's age: ",
         command("uname -r"),
     ),
 )
 def hidden_instructions(facts: Facts) -> Sight | None:
-    known, level = processors.processor(facts.cpu), isa.level(facts.cpu)
-    if not known.level or not level or isa.at_least(level, known.level):
+    known = processors.hidden(facts.cpu)
+    if not known:
         return None
-    where = " in a virtual machine" if "hypervisor" in facts.cpu.flags else ""
-    return Sight(f"{known.name} has {known.level}, only {level} is shown{where}")
+    text = f"{known.name} has {known.level}, only {isa.level(facts.cpu)} is shown"
+    if not processors.is_guest(facts.cpu):
+        return Sight(text)
+    cloud = "; in a cloud choose an instance type that shows it"
+    return Sight(f"{text} in a virtual machine", fix=_EXPOSE + cloud)
 
 
 @host_check(
@@ -107,7 +149,7 @@ def hidden_instructions(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="amx_tile without amx_bf16 and amx_int8, or the other way round",
     why="oneDNN uses AMX only where tiles, bf16 and int8 are all there.",
-    fix="let the virtual machine see all three flags (libvirt: host-passthrough)",
+    fix=_EXPOSE,
 )
 def partial_amx(facts: Facts) -> Sight | None:
     amx = ("amx_tile", "amx_bf16", "amx_int8")

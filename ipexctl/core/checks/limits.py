@@ -105,7 +105,7 @@ def pids(facts: Facts) -> Sight | None:
     fix=do(command("ulimit -v unlimited"), "   (or remove `as` from /etc/security/limits.conf)"),
 )
 def address_space(facts: Facts) -> Sight | None:
-    limit, total = facts.condition.limits.address_space, facts.mem.total
+    limit, total = facts.condition.limits.address_space, of.memory(facts)
     if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= 4 * total):
         return None
     return Sight(f"ulimit -v is {size(limit.soft)}")

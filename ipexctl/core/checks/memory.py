@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipexctl.core.checks.cluster import GIB, MIB, size
 from ipexctl.core.checks.registry import Sight, host_check
-from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo, write
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, scripted, sudo, write
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.model import Facts, Severity
 
@@ -15,25 +15,38 @@ SEE_DIMMS = sudo("dmidecode -t memory")
 HUGE_PAGES = write("madvise", "/sys/kernel/mm/transparent_hugepage/enabled")
 
 
+_RAISE = (
+    "raise the memory limit (docker: --memory, Kubernetes: limits.memory, Slurm: --mem, systemd: "
+    "MemoryMax)"
+)
+_MORE_NODES = "allow more nodes (docker: --cpuset-mems, cgroup: cpuset.mems), if you expected more"
+
+
 @host_check(
     "MEM-001",
     title="little memory",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="less than 2 GiB (fail: 0.5 GiB) available, or allowed by the cgroup",
+    seen="less than 2 GiB (fail: 0.5 GiB) available, or allowed by the cgroup, or left of what it "
+    "allows",
     why="Importing torch takes about 0.5 GiB per rank, before the model, its gradients and the "
     "optimizer's state. The kernel kills what does not fit.",
     fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
 )
 def little(facts: Facts) -> Sight | None:
-    known = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]
+    mem = facts.mem
+    known = [n for n in (mem.available, mem.limit, mem.limit_left) if n is not None]
     if not known or min(known) >= WARN:
         return None
-    limited = facts.mem.limit is not None and facts.mem.limit == min(known)
-    return Sight(
-        f"{size(min(known))} " + ("allowed by the cgroup" if limited else "available"),
-        severity=Severity.FAIL if min(known) < FAIL else Severity.WARN,
-        fix="raise the container's memory limit" if limited else "",
-    )
+    least = min(known)
+    severity = Severity.FAIL if least < FAIL else Severity.WARN
+    if mem.limit == least:
+        text = f"{size(least)} allowed by the cgroup"
+        return Sight(text, severity=severity, fix=_RAISE)
+    if mem.limit is not None and mem.limit_left == least:
+        return Sight(
+            f"{size(least)} left of the {size(mem.limit)} that the cgroup allows", severity=severity
+        )
+    return Sight(f"{size(least)} available", severity=severity)
 
 
 @host_check(
@@ -46,10 +59,14 @@ def little(facts: Facts) -> Sight | None:
     fix=do(SEE_DIMMS, " shows which slots are empty"),
 )
 def per_core(facts: Facts) -> Sight | None:
-    cores, total = of.cores(facts), facts.mem.total
-    if not cores or total is None or total >= PER_CORE * cores:
+    """Silent where MEM-009 says why."""
+    cores, ours = of.cores(facts), of.memory(facts)
+    if not cores or ours is None or ours >= PER_CORE * cores or _small_part(facts):
         return None
-    return Sight(f"{size(total)} for {cores} cores")
+    text = f"{size(ours)} for {cores} cores"
+    if ours == facts.mem.total:
+        return Sight(text)
+    return Sight(text, why="Each core's share of the batch has to fit into it.", fix=_RAISE)
 
 
 @host_check(
@@ -156,17 +173,27 @@ def no_overcommit(facts: Facts) -> Sight | None:
 
 @host_check(
     "MEM-009",
-    title="the container gets a part of the memory",
+    title="the control group gets a part of the memory",
     severity=Severity.NOTE,
-    seen="a cgroup limit below half of the host's memory",
+    seen="a cgroup limit, or the NUMA nodes that a cpuset allows, are below half of the host's "
+    "memory",
     why="The kernel kills a rank that goes beyond it (exit 137), whatever `free` shows.",
-    fix="raise the container's memory limit, if you expected more",
+    fix=f"{_RAISE}, if you expected more",
 )
 def limited(facts: Facts) -> Sight | None:
-    limit, total = facts.mem.limit, facts.mem.total
-    if limit is None or total is None or limit < WARN or limit * 2 >= total:
+    limit, total = of.memory(facts), facts.mem.total
+    if limit is None or total is None or limit < WARN or not _small_part(facts):
         return None
-    return Sight(f"{size(limit)} of {size(total)}")
+    text = f"{size(limit)} of {size(total)}"
+    if limit == facts.mem.limit:
+        return Sight(text)
+    nodes = ", ".join(map(str, facts.mem.mems or ()))
+    return Sight(f"{text}: cpuset.mems allows NUMA nodes {nodes}", fix=_MORE_NODES)
+
+
+def _small_part(facts: Facts) -> bool:
+    ours, total = of.memory(facts), facts.mem.total
+    return ours is not None and total is not None and ours * 2 < total
 
 
 @host_check(
@@ -236,7 +263,11 @@ def shm_full(facts: Facts) -> Sight | None:
     ),
 )
 def shm_missing(facts: Facts) -> Sight | None:
-    return Sight("no such folder") if facts.mem.shm_there is False else None
+    if facts.mem.shm_there is not False:
+        return None
+    if facts.mem.shm_read_only:
+        return Sight("no such folder, and /dev is mounted read-only", fix=_shm_mount(facts, "/dev"))
+    return Sight("no such folder")
 
 
 @host_check(
@@ -250,4 +281,12 @@ def shm_missing(facts: Facts) -> Sight | None:
 def shm_not_writable(facts: Facts) -> Sight | None:
     if facts.mem.shm_writable is not False:
         return None
+    if facts.mem.shm_read_only:
+        return Sight("mounted read-only", fix=_shm_mount(facts, "/dev/shm"))
     return Sight(f"no permission for {facts.user or 'this user'}")
+
+
+def _shm_mount(facts: Facts, point: str) -> Fix:
+    if facts.condition.system.container:
+        return do(command("docker run --shm-size=8g ..."), "   makes one that can be written to")
+    return do(sudo("mount -o remount,rw", point))

@@ -6,8 +6,10 @@ from ipexctl.core.checks.cluster import size
 from ipexctl.core.checks.memory import SEE_DIMMS
 from ipexctl.core.checks.registry import Sight, host_check
 from ipexctl.core.doctor.suggested_fix import command, do
+from ipexctl.core.facts import host_facts as of
 from ipexctl.core.model import Facts, Node, Severity
 from ipexctl.core.plan import core_pinning
+from ipexctl.core.plan.core_map import cpu_list
 
 UNEVEN = 1.5  # two DIMMs of sixteen missing are 1.14, half of the channels are 2
 
@@ -127,6 +129,30 @@ def uneven_memory(facts: Facts) -> Sight | None:
     if len(sizes) < 2 or max(sizes.values()) <= UNEVEN * min(sizes.values()):
         return None
     return Sight(", ".join(f"node {n}: {size(total)}" for n, total in sorted(sizes.items())))
+
+
+@host_check(
+    "TOPO-008",
+    title="CPUs without the memory of their NUMA node",
+    severity=Severity.WARN,
+    seen="the cpuset allows CPUs of a NUMA node, and not its memory (cpuset.mems)",
+    why="All memory of a rank on these CPUs is on another node: half the bandwidth or less.",
+    fix="allow the memory of the same nodes as the CPUs (docker: --cpuset-mems, cgroup: "
+    "cpuset.mems), or CPUs of the nodes whose memory is allowed",
+)
+def memory_not_ours(facts: Facts) -> Sight | None:
+    allowed, usable = facts.mem.mems, of.usable(facts)
+    if allowed is None or usable is None:
+        return None
+    ours = [n for n in _with_cpus(facts) if usable & set(n.cpus)]
+    bare = [n for n in ours if n.mem_total and n.id not in allowed]
+    if not bare or len(bare) == len(facts.nodes):
+        return None
+    nodes, its = ("node", "its") if len(bare) == 1 else ("nodes", "their")
+    return Sight(
+        f"CPUs of {nodes} {_ids(bare)} are ours, {its} memory is not (cpuset.mems "
+        f"{cpu_list(allowed)})"
+    )
 
 
 def _with_cpus(facts: Facts) -> list[Node]:

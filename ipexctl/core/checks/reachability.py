@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.core.checks.cluster import Cluster
@@ -156,17 +156,25 @@ def _fix(peer: Peer) -> Fix:
     "NET-005",
     title="the host's own name does not resolve",
     severity=Severity.WARN,
-    seen="the host's own name has no address on itself",
+    seen="the host's own name has no address on itself, or name resolution gives no answer",
     why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
     "ranks connect to themselves. `ipexctl run` names each host's address itself.",
 )
 def nameless(facts: Facts) -> Sight | None:
-    if facts.net.hostname_resolves is not False:
+    silent = facts.net.resolver_silent
+    if facts.net.hostname_resolves is not False and not silent:
         return None
     address = peer_address(facts)
     line = f"{address or 'ADDRESS'} {facts.net.hostname}"
     put = write(line, "/etc/hosts", append=True, scripted=bool(address))
-    return Sight(facts.net.hostname, fix=put)
+    if not silent:
+        return Sight(facts.net.hostname, fix=put)
+    return Sight(
+        f"asked for {facts.net.hostname}, the name servers gave no answer",
+        title=_SILENT,
+        why=_SILENT_WHY,
+        fix=do(put) | _NAME_SERVERS,
+    )
 
 
 @host_check(
@@ -208,18 +216,45 @@ def localhost(facts: Facts) -> Sight | None:
     "NET-008",
     title="the hosts do not know each other's names",
     severity=Severity.NOTE,
-    seen="a host's name in the inventory does not resolve on other hosts",
+    seen="a host's name in the inventory does not resolve on other hosts, or name resolution there "
+    "gives no answer",
     why="mpirun and DeepSpeed by hand need names that resolve on every host: `unable to run "
     "bstrap_proxy`, `getaddrinfo returned error`. `ipexctl run` hands out addresses.",
     fix="put all hosts into /etc/hosts of each, or use addresses in the hostfile",
 )
-def unknown_names(cluster: Cluster) -> Sight | None:
-    asked = [p for p in cluster.peers if p.resolved is not None]
-    bad = [p for p in asked if not p.resolved]
-    if not bad:
-        return None
-    targets, sources = fold({p.target: 0 for p in bad}), fold({p.source: 0 for p in bad})
-    return Sight(f"{targets} unknown on {sources}")
+def unknown_names(cluster: Cluster) -> Iterator[Sight]:
+    """Silent about hosts whose own name got no answer: NET-005."""
+    known = {f.host for f in cluster.hosts if f.net.resolver_silent}
+    if bad := [p for p in cluster.peers if p.resolved == ()]:
+        yield Sight(f"{_targets(bad)} unknown on {_sources(bad)}")
+    if bad := [p for p in cluster.peers if p.unanswered and p.source not in known]:
+        yield Sight(
+            f"asked for {_targets(bad)}, the name servers gave no answer on {_sources(bad)}",
+            title=_SILENT,
+            why=_SILENT_WHY,
+            fix=do("put all hosts into /etc/hosts of each") | _NAME_SERVERS,
+        )
+
+
+def _targets(peers: Iterable[Peer]) -> str:
+    return fold({p.target: 0 for p in peers})
+
+
+def _sources(peers: Iterable[Peer]) -> str:
+    return fold({p.source: 0 for p in peers})
+
+
+_SILENT = "name resolution does not answer"
+_SILENT_WHY = (
+    "Each lookup waits for seconds and then fails (Temporary failure in name resolution): mpirun "
+    "and gloo by hand, pip, and downloads of models and data. `ipexctl run` hands out addresses."
+)
+_NAME_SERVERS = do(
+    "see which name servers are asked, and whether they can be reached: ",
+    command("cat /etc/resolv.conf"),
+    ", ",
+    command("getent hosts example.org"),
+)
 
 
 @cluster_check(

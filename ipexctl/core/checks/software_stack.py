@@ -208,19 +208,26 @@ def gloo_bf16(facts: Facts) -> Iterator[Sight]:
     "SOFT-008",
     title="this IPEX needs a newer processor",
     severity=ALL,
-    seen="IPEX 1.8 to 1.10 without AVX-512, or IPEX 1.12.0 on AVX2",
-    why="Wheels up to 1.10 hold AVX-512 code alone, and 1.12.0 uses it by mistake: `Illegal "
-    "instruction`, or `extension binary is AVX512 while current machine does not`.",
+    seen="IPEX 1.8 to 1.10 without AVX-512, IPEX 1.12.0 on AVX2, or any IPEX below AVX2",
+    why="IPEX ends below AVX2 (`instruction sets equal or newer than AVX2`). Wheels up to 1.10 "
+    "hold AVX-512 code alone, and 1.12.0 uses it by mistake: `Illegal instruction`, or `extension "
+    "binary is AVX512 while current machine does not`.",
     fix=do("use IPEX 1.12.100 or newer: ", INSTALL, PROVED),
 )
 def ipex_isa(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, _: Version | None) -> str | None:
-        ipex = version(prefix.version(IPEX))
-        if not ipex or not facts.cpu.flags or "avx512f" in facts.cpu.flags:
+    def look(prefix: Prefix, _: Version | None) -> Sight | None:
+        ipex, flags = version(prefix.version(IPEX)), facts.cpu.flags
+        if not ipex or not flags or "avx512f" in flags:
             return None
-        if ipex.release[:2] > (1, 10) and ipex.base_version != "1.12.0":
+        old = ipex.release[:2] <= (1, 10) or ipex.base_version == "1.12.0"
+        if not old and "avx2" in flags:
             return None
-        return f"IPEX {ipex}, and the processor has no avx512f"
+        lacking = "avx512f" if "avx2" in flags else "avx2"
+        return Sight(
+            f"IPEX {ipex}, and the processor has no {lacking}, in {prefix.path}",
+            severity=_LEVEL.get(prefix.kind),
+            fix="" if "avx2" in flags else do(ipexctl("install", "--stack", "stock")),
+        )
 
     return _each(facts, look)
 

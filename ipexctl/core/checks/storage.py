@@ -6,7 +6,7 @@ import re
 
 from ipexctl.core.checks.cluster import GIB, MIB, Cluster, groups, hosts_by_value, size
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, scripted, sudo
 from ipexctl.core.model import DiskFacts, Facts, Severity
 
 DISK_FAIL = 1 * GIB
@@ -31,6 +31,23 @@ UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
 PATH_WHY = "MPI launchers split or misread such a path, and no run could start from it"
 PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"
 _ELSEWHERE = do("use a folder on another disk: --root /path")
+_READ_ONLY = "mounted read-only"
+_NEVER_WRITABLE = ("squashfs", "erofs", "iso9660", "cramfs", "romfs", "udf")
+
+
+def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
+    """How a file system that is mounted read-only can be written to; nothing where it never can."""
+    disk = disk or facts.disk
+    if disk.filesystem in _NEVER_WRITABLE:
+        return Fix()
+    if facts.condition.system.container:
+        return do("start the container without --read-only, or with a volume or --tmpfs there")
+    return do(
+        sudo("mount -o remount,rw", disk.point or "MOUNTPOINT"),
+        "   (if a disk error made it read-only, look first: ",
+        sudo("dmesg -T --level=err,warn"),
+        ")",
+    )
 
 
 @host_check(
@@ -44,8 +61,9 @@ _ELSEWHERE = do("use a folder on another disk: --root /path")
 def disk_not_writable(facts: Facts) -> Sight | None:
     if facts.disk.writable is not False:
         return None
-    who = facts.user or "this user"
-    return Sight(f"{_where(facts)}: no permission for {who}, or mounted read-only")
+    if facts.disk.read_only:
+        return Sight(f"{_where(facts)}: {_READ_ONLY}", fix=_ELSEWHERE | writable_again(facts))
+    return Sight(f"{_where(facts)}: no permission for {facts.user or 'this user'}")
 
 
 @host_check(
@@ -69,7 +87,7 @@ def disk_noexec(facts: Facts) -> Sight | None:
 )
 def disk_space(facts: Facts) -> Sight | None:
     free = facts.disk.free
-    if free is None or free >= DISK_WARN:
+    if free is None or free >= DISK_WARN or facts.disk.read_only:
         return None
     look = command("df -h", facts.disk.root)
     return Sight(
@@ -89,7 +107,7 @@ def disk_space(facts: Facts) -> Sight | None:
 )
 def disk_inodes(facts: Facts) -> Sight | None:
     free = facts.disk.free_inodes
-    if free is None or free >= INODES:
+    if free is None or free >= INODES or facts.disk.read_only:
         return None
     return Sight(f"{_where(facts)}: {free} inodes free")
 
@@ -174,17 +192,24 @@ def path_problem(disk: DiskFacts) -> str:
     severity=Severity.FAIL,
     seen="TMPDIR, or /tmp, is missing or cannot be written",
     why="MPI, torch and pip create files there, and end at once when they cannot.",
-    fix=do(
-        command("export TMPDIR=/a/folder/you/may/write"),
-        "   in ~/.bashrc, before it returns for non-interactive shells; or: ",
-        sudo("chmod 1777 /tmp"),
-    ),
 )
 def tmp_not_writable(facts: Facts) -> Sight | None:
     tmp = facts.tmp
     if tmp is None or (tmp.writable is not False and tmp.there is not False):
         return None
-    return Sight(f"{tmp.root}: {'not there' if tmp.there is False else 'no permission'}")
+    elsewhere = do(
+        command("export TMPDIR=/a/folder/you/may/write"),
+        "   in ~/.bashrc, before it returns for non-interactive shells",
+    )
+    if tmp.read_only:
+        text = f"{_READ_ONLY}" if tmp.there is not False else f"not there, and {_READ_ONLY}"
+        return Sight(f"{tmp.root}: {text}", fix=elsewhere | writable_again(facts, tmp))
+    if tmp.there is False:
+        make = command("mkdir -p", tmp.root) if tmp.writable else sudo("mkdir -m 1777", tmp.root)
+        return Sight(f"{tmp.root}: not there", fix=do(make) | elsewhere)
+    if tmp.root != "/tmp":
+        return Sight(f"{tmp.root}: no permission", fix=elsewhere)
+    return Sight(f"{tmp.root}: no permission", fix=elsewhere | do(sudo("chmod 1777 /tmp")))
 
 
 @host_check(
@@ -196,7 +221,7 @@ def tmp_not_writable(facts: Facts) -> Sight | None:
 )
 def tmp_full(facts: Facts) -> Sight | None:
     tmp = facts.tmp
-    if tmp is None or tmp.free is None or tmp.free >= TMP_FREE:
+    if tmp is None or tmp.free is None or tmp.free >= TMP_FREE or tmp.read_only:
         return None
     return Sight(
         f"{tmp.root}: {size(tmp.free)} free",
@@ -229,6 +254,12 @@ def home_not_writable(facts: Facts) -> Sight | None:
     home = facts.home_disk
     if home is None or (home.writable is not False and home.there is not False):
         return None
+    if home.read_only:
+        caches = command("export XDG_CACHE_HOME=/a/folder HF_HOME=/a/folder/huggingface")
+        return Sight(
+            f"{home.root}: {_READ_ONLY}",
+            fix=do("put the caches elsewhere: ", caches) | writable_again(facts, home),
+        )
     own = scripted if facts.user else sudo
     return Sight(
         f"{home.root}: {'not there' if home.there is False else 'no permission'}",

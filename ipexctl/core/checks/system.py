@@ -10,11 +10,13 @@ from ipexctl.core.checks.python_sources import fitting
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, scripted, sudo
 from ipexctl.core.facts import host_facts as of
+from ipexctl.core.facts.system_facts import Load
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Python, Severity
 from ipexctl.core.stack.version_table import Row, stock
 
 SKEW = 2.0
+PRESSURE = 10.0  # per cent
 OLDEST_PYTHON = (3, 9)  # where no version table is at hand
 OLDEST_KERNEL = (3, 10)
 
@@ -23,16 +25,49 @@ OLDEST_KERNEL = (3, 10)
     "PY-001",
     title="no Python 3",
     severity=Severity.FAIL,
-    seen="no Python 3 found",
+    seen="no Python 3 that runs: none found, or what is called python3 is something else, or hangs",
     why="The stack is installed into an environment of a Python that is already on the host.",
 )
 def no_python(facts: Facts) -> Sight | None:
     if facts.pythons:
         return None
+    found = [f"{path} does not run: {words}" for path, words in facts.tried]
+    hangs = [_hangs(path) for path in facts.hung]
     return Sight(
-        "not in PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda",
+        "; ".join(hangs + found) or f"not in {_LOOKED}",
         fix=install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3"),
     )
+
+
+_LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
+
+
+def _hangs(path: str) -> str:
+    return f"{path} hangs: it was started, and gave no answer in time"
+
+
+@host_check(
+    "PY-003",
+    title="a Python hangs",
+    severity=Severity.WARN,
+    seen="a Python was started and gave no answer; another one was used",
+    why="Each command waits for it first, and what starts it by hand hangs, too. Mostly it is a "
+    "wrapper, or a file server that does not answer.",
+)
+def hanging_python(facts: Facts) -> list[Sight]:
+    """Without another one it is PY-001."""
+    return [
+        Sight(
+            _hangs(path),
+            fix=do(
+                "see where it hangs: ",
+                command("timeout 20 strace -f", path, "-c", "1"),
+                "; until then name another one: python=PATH in the hostfile",
+            ),
+        )
+        for path in facts.hung
+        if facts.pythons
+    ]
 
 
 @cluster_check(
@@ -60,6 +95,100 @@ def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
     """The minors that some row without IPEX has packages for: those with it have ended."""
     known = {minor for row in stock(rows) for minor in row.pythons}
     return frozenset(known or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
+
+
+@cluster_check(
+    "LOAD-001",
+    title="other programs use the CPUs",
+    severity=Severity.WARN,
+    seen="the load of the last minute is at least half of the CPUs, and other programs compute now",
+    why="Ranks share their cores with these programs, and all hosts wait for this one in each "
+    "step. ipexctl's own processes are not counted.",
+    fix=do(
+        "see whose they are: ",
+        command("ps -eo pcpu,user,pid,comm --sort=-pcpu", pipe="head"),
+        "   and end them, wait, or leave this host out",
+    ),
+)
+def busy(cluster: Cluster) -> list[Sight]:
+    return [
+        Sight(_work(f.condition.load, len(f.cpu.cpus)), host=f.host)
+        for f in _alone(cluster)
+        if _is_loaded(f) and _used(f) >= len(f.cpu.cpus) / 4
+    ]
+
+
+@cluster_check(
+    "LOAD-002",
+    title="programs are stuck waiting for a disk or a file server",
+    severity=Severity.WARN,
+    seen="the load of the last minute is at least half of the CPUs, and most of it is processes in "
+    "state D",
+    why="A file server that does not answer, or a failing disk: ranks that touch it hang in the "
+    "same way, and cannot even be killed.",
+    fix=do(
+        "see what they wait for: ",
+        command("ps -eo state,wchan:24,user,pid,comm", pipe="grep ^D"),
+        "   and ",
+        sudo("dmesg -T", "--level=err,warn"),
+    ),
+)
+def stuck(cluster: Cluster) -> list[Sight]:
+    return [
+        Sight(
+            f"{load.blocked} processes wait, load {load.average[0]:g} on {len(f.cpu.cpus)} CPUs",
+            host=f.host,
+        )
+        for f in _alone(cluster)
+        if _is_loaded(f)
+        and (load := f.condition.load).blocked
+        and load.blocked >= load.average[0] / 2
+    ]
+
+
+@host_check(
+    "LOAD-003",
+    title="programs stall for lack of memory",
+    severity=Severity.WARN,
+    seen="PSI: in a tenth of the last 10 s everything waited for memory (/proc/pressure/memory)",
+    why="The kernel drops and reloads pages all the time: ranks crawl, and are killed in the end.",
+    fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
+)
+def memory_pressure(facts: Facts) -> Sight | None:
+    share = facts.condition.load.memory_pressure
+    if share is None or share < PRESSURE:
+        return None
+    return Sight(f"everything waited for memory in {share:.0f} % of the last 10 s")
+
+
+def _alone(cluster: Cluster) -> list[Facts]:
+    """Where several of the hosts are one machine, its load is also that of asking the others."""
+    machines = [f.boot_id for f in cluster.hosts]
+    return [f for f in cluster.hosts if not f.boot_id or machines.count(f.boot_id) == 1]
+
+
+def _is_loaded(facts: Facts) -> bool:
+    """Enough to take half of our CPUs, even if all others of the machine are taken first."""
+    average, online = facts.condition.load.average, len(facts.cpu.cpus)
+    ours = len(of.usable(facts) or ())
+    return bool(average and ours) and average[0] >= max(1.0, online - ours + ours / 2)
+
+
+def _used(facts: Facts) -> float:
+    """CPUs; by the load where nobody looked."""
+    load = facts.condition.load
+    return load.busy if load.busy is not None else load.average[0] - (load.blocked or 0)
+
+
+def _work(load: Load, cpus: int) -> str:
+    text = f"load {load.average[0]:g} on {cpus} CPUs (15 min: {load.average[2]:g})"
+    if load.busy is not None:
+        text += f"; other programs use {load.busy:g} CPUs now"
+    if load.top:
+        text += ": " + ", ".join(f"{name} {used:g}" for name, used in load.top)
+    if load.cpu_pressure:
+        text += f"; some waited for a CPU in {load.cpu_pressure:.0f} % of the last 10 s"
+    return text
 
 
 @host_check(

@@ -12,7 +12,8 @@ from ipexctl.core.checks.storage import network_fs
 from ipexctl.core.checks.system import pythons_of
 from ipexctl.core.doctor.suggested_fix import do
 from ipexctl.core.facts import host_facts as of
-from ipexctl.core.facts import isa
+from ipexctl.core.facts import isa, processors
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Severity
 from ipexctl.core.plan import core_pinning
 
@@ -38,7 +39,12 @@ def same_architecture(cluster: Cluster) -> Sight | None:
     fix="leave the slow ones out, or train in fp32, where they differ least",
 )
 def same_instruction_set(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, lambda f: isa.level(f.cpu)))
+    found = groups(cluster.hosts, lambda f: isa.level(f.cpu))
+    hiding = [f.host for f in cluster.hosts if processors.hidden(f.cpu)]
+    if len(found) < 2 or not hiding:
+        return _differs(found)
+    fix = f"first expose what {fold(hiding)} hides (CPU-005)"
+    return Sight(hosts_by_value(found), fix=fix)
 
 
 @cluster_check(
@@ -150,16 +156,17 @@ def same_governor(cluster: Cluster) -> Sight | None:
     "UNI-010",
     title="the hosts' amounts of memory differ",
     severity=(Severity.NOTE, Severity.WARN),
-    seen="the largest has more than a tenth more memory than the smallest (warn: more than twice)",
+    seen="the largest has more than a tenth more memory than the smallest (warn: more than twice); "
+    "a cgroup's limit counts",
     why="With equal ranks on all hosts the smallest one runs out first: its rank is killed, and "
     "the run with it.",
     fix="give the small ones fewer ranks (slots in the hostfile), or leave them out",
 )
 def same_memory(cluster: Cluster) -> Sight | None:
-    known = [f.mem.total for f in cluster.hosts if f.mem.total]
+    known = [n for n in map(of.memory, cluster.hosts) if n]
     if not known or max(known) <= 1.1 * min(known):
         return None
-    found = groups(cluster.hosts, lambda f: size(f.mem.total) if f.mem.total else None)
+    found = groups(cluster.hosts, lambda f: size(n) if (n := of.memory(f)) else None)
     return Sight(
         hosts_by_value(found), severity=Severity.WARN if max(known) > 2 * min(known) else None
     )

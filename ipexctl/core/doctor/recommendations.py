@@ -93,8 +93,8 @@ def _verdict(facts: Facts, chosen: selection.Stack | str) -> Iterator[str]:
             f"{facts.cpu.arch} is no x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel "
             "MPI (ipexctl install --mpi none)"
         )
-    elif isa.level(facts.cpu) == "sse":
-        yield "no AVX2: leave this host out"
+    elif isa.level(facts.cpu) in ("sse", "avx") and not isinstance(chosen, str):
+        yield "no AVX2: PyTorch runs, but slowly; leave this host out if the others have AVX2"
     if isinstance(chosen, str):
         yield f"no stack fits: {chosen}"
 
@@ -103,13 +103,31 @@ def _verdict(facts: Facts, chosen: selection.Stack | str) -> Iterator[str]:
 
 
 def _dtype_reason(facts: Facts, cluster: Cluster) -> str:
+    hidden = processors.hidden(facts.cpu)
+    who = "the virtual machine" if processors.is_guest(facts.cpu) else "this system"
     if not isa.bf16(facts.cpu):
-        return f"fp32: {isa.level(facts.cpu) or 'this processor'} has no fast bf16"
+        if not hidden or not hidden.bf16:
+            return f"fp32: {isa.level(facts.cpu) or 'this processor'} has no fast bf16"
+        what = "AMX" if hidden.level == "amx" else "AVX-512 BF16"
+        return (
+            f"fp32: {who} hides the {what} of its {hidden.name}; once it is exposed (CPU-005), bf16"
+        )
     unit = "AMX" if isa.level(facts.cpu) == "amx" else "AVX-512"
-    lacking = [f.host for f in cluster.hosts if not isa.bf16(f.cpu)]
-    but = f"; {fold(lacking)} lacks it: leave it out, or use fp32 on all" if lacking else ""
+    also = f"; {who} hides AMX, which is faster (CPU-005)" if hidden else ""
     return (
-        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's{but}"
+        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's"
+        f"{_without_bf16(cluster)}{also}"
+    )
+
+
+def _without_bf16(cluster: Cluster) -> str:
+    """What the others do about hosts that compute no bf16."""
+    lacking = [f for f in cluster.hosts if not isa.bf16(f.cpu)]
+    hiding = [f.host for f in lacking if (p := processors.hidden(f.cpu)) and p.bf16]
+    without = [f.host for f in lacking if f.host not in hiding]
+    text = f"; {fold(hiding)} hides it: expose it (CPU-005), or use fp32 on all" if hiding else ""
+    return text + (
+        f"; {fold(without)} lacks it: leave it out, or use fp32 on all" if without else ""
     )
 
 

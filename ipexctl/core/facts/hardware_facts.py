@@ -71,7 +71,7 @@ def nodes(raw: Any) -> tuple[Node, ...]:
 
 
 def mem(raw: Mapping[str, Any]) -> MemFacts:
-    return record(MemFacts, raw)
+    return record(MemFacts, raw, mems=cpu_list(raw.get("mems")) or None)
 
 
 def disk(raw: Mapping[str, Any]) -> DiskFacts:

@@ -65,6 +65,8 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         condition=system_facts.parse(raw.get("state")),
         home_disk=_disk(raw.get("home_disk")),
         tmp=_disk(raw.get("tmp")),
+        hung=(),
+        tried=(),
         nodes_contradict=hardware_facts.contradictory(raw.get("nodes"), nodes),
     )
 
@@ -119,6 +121,7 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
         pythons=(),
         clock=None,
         os_ids=tuple((release.get("ID", "") + " " + release.get("ID_LIKE", "")).split()),
+        tried=tuple(t for t in map(_tried, parts.get("tried", [])) if t),
     )
 
 
@@ -197,6 +200,21 @@ def usable(facts: Facts) -> frozenset[int] | None:
     return online if facts.cpu.allowed is None else online & frozenset(facts.cpu.allowed)
 
 
+def memory(facts: Facts) -> int | None:
+    """The bytes that this user's processes can have: less than the host's where a control group
+    limits them or allows the memory of some NUMA nodes only."""
+    known = (facts.mem.total, facts.mem.limit, _of_allowed_nodes(facts))
+    return min((n for n in known if n is not None), default=None)
+
+
+def _of_allowed_nodes(facts: Facts) -> int | None:
+    allowed = facts.mem.mems
+    if allowed is None or not facts.nodes or not {n.id for n in facts.nodes} - set(allowed):
+        return None
+    sizes = [n.mem_total for n in facts.nodes if n.id in allowed]
+    return sum(n or 0 for n in sizes) if sizes and None not in sizes else None
+
+
 # --- plain values --------------------------------------------------------------------------------
 
 
@@ -267,6 +285,15 @@ def _range(raw: Any) -> tuple[int, int] | None:
 
 
 # --- what plain sh printed -----------------------------------------------------------------------
+
+
+def _tried(line: str) -> tuple[str, str] | None:
+    """`127 /usr/bin/python3: what it said` -> (path, words)."""
+    code, _, rest = plain(line, 1000).partition(" ")
+    path, colon, words = rest.partition(": ")
+    if not code.isdigit() or not path.startswith("/"):
+        return None
+    return path.removesuffix(":"), words.strip() if colon else f"exit code {code}"
 
 
 def _sections(text: str) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 # Best last. A level holds when all of its flags are there.
 X86 = (
     ("sse", frozenset[str]()),
+    ("avx", frozenset(("avx",))),
     ("avx2", _AVX2),
     ("avx512", _AVX512),
     ("avx512-bf16", _AVX512 | {"avx512_bf16"}),

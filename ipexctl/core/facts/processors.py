@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ipexctl.core.facts import isa
 from ipexctl.core.facts.hardware_facts import int_of
 from ipexctl.core.model import CpuFacts
 
@@ -21,8 +22,13 @@ class Processor:
     name: str
     level: str = ""
 
+    @property
+    def bf16(self) -> bool:
+        return self.level in ("amx", "avx512-bf16")
+
 
 _OLD = Processor("before Haswell", "sse")
+_SANDY = Processor("Sandy Bridge", "avx")
 _SKYLAKE = Processor("Skylake-SP", "avx512")
 _CASCADE = Processor("Cascade Lake", "avx512")
 _COOPER = Processor("Cooper Lake", "avx512-bf16")
@@ -35,7 +41,9 @@ _CLIENT = Processor("Skylake client", "avx2")
 
 # family 6; the models of one generation
 _INTEL: dict[Processor, tuple[int, ...]] = {
-    _OLD: (15, 23, 26, 29, 30, 31, 37, 42, 44, 45, 46, 47, 58, 62),
+    _OLD: (15, 23, 26, 29, 30, 31, 37, 44, 46, 47),
+    _SANDY: (42, 45),
+    Processor("Ivy Bridge", "avx"): (58, 62),
     Processor("Haswell", "avx2"): (60, 63, 69, 70),
     Processor("Broadwell", "avx2"): (61, 71, 79, 86),
     _CLIENT: (78, 94, 142, 158, 165, 166),
@@ -99,6 +107,23 @@ def processor(cpu: CpuFacts) -> Processor:
             (p for a, b, p in _ZEN_FAMILIES.get(cpu.family, ()) if a <= cpu.model <= b), UNKNOWN
         )
     return UNKNOWN
+
+
+def hidden(cpu: CpuFacts) -> Processor | None:
+    """The processor, where /proc/cpuinfo shows less than it can compute."""
+    known, level = processor(cpu), isa.level(cpu)
+    if not known.level or not level or isa.at_least(level, known.level):
+        return None
+    return known
+
+
+def is_guest(cpu: CpuFacts) -> bool:
+    return "hypervisor" in cpu.flags
+
+
+def anonymous_guest(cpu: CpuFacts) -> bool:
+    """A guest whose hypervisor made up the processor: no product has such a name."""
+    return is_guest(cpu) and not re.search(r"\d{4}", cpu.model_name.partition(" @ ")[0])
 
 
 def _intel(cpu: CpuFacts) -> Processor:

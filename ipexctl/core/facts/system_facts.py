@@ -70,11 +70,24 @@ class System:
 
 
 @dataclass(frozen=True)
+class Load:
+    """How busy the host was with other work when it was asked."""
+
+    average: tuple[float, ...] = ()  # of 1, 5 and 15 minutes
+    busy: float | None = None  # CPUs that others used meanwhile; None: not looked, the load is low
+    top: tuple[tuple[str, float], ...] = ()  # programs and the CPUs they used
+    blocked: int | None = None  # processes that wait for a disk or a file server
+    cpu_pressure: float | None = None  # per cent of 10 s in which some had to wait for a CPU
+    memory_pressure: float | None = None  # in which all had to wait for memory
+
+
+@dataclass(frozen=True)
 class Condition:
     power: Power = Power()
     kernel: Kernel = Kernel()
     limits: Limits = Limits()
     system: System = System()
+    load: Load = Load()
 
 
 def parse(raw: Any) -> Condition:
@@ -84,7 +97,26 @@ def parse(raw: Any) -> Condition:
         kernel=record(Kernel, _map(parts.get("kernel"))),
         limits=_limits(_map(parts.get("limits"))),
         system=_system(_map(parts.get("system"))),
+        load=_load(_map(parts.get("load"))),
     )
+
+
+def _load(raw: Mapping[str, Any]) -> Load:
+    average = tuple(n for n in map(_share, listed(raw.get("average"))) if n is not None)
+    rows = [row for row in listed(raw.get("top")) if isinstance(row, list) and len(row) == 2]
+    return Load(
+        average=average if len(average) == 3 else (),
+        busy=_share(raw.get("busy")),
+        top=tuple((plain(n, 40), c) for n, cpus in rows if (c := _share(cpus)) and plain(n, 40)),
+        blocked=count_or_none(raw.get("blocked")),
+        cpu_pressure=_share(raw.get("cpu_pressure")),
+        memory_pressure=_share(raw.get("memory_pressure")),
+    )
+
+
+def _share(value: Any) -> float | None:
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < NO_LIMIT
+    return float(value) if ok else None
 
 
 def _limits(raw: Mapping[str, Any]) -> Limits:

@@ -80,7 +80,7 @@ class Part:
 
     cpus: tuple[int, ...]  # it computes there; () nobody knows the host's CPUs
     comm: tuple[int, ...]  # its communication threads run there
-    node: int | None  # all of it is in this NUMA node, which has memory
+    node: int | None  # all of it is in this NUMA node, which has memory that we may use
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,9 @@ def _node_of(facts: Facts, part: tuple[Core, ...]) -> int | None:
     node_of = {c.id: c.node for c in facts.cpu.cpus}
     found = {node_of[core[0]] for core in part}
     with_memory = {n.id for n in facts.nodes if n.mem_total}
+    allowed = with_memory if facts.mem.mems is None else with_memory & set(facts.mem.mems)
     node = found.pop()
-    return node if not found and node in with_memory else None
+    return node if not found and node in allowed else None
 
 
 def by_node(cpu: CpuFacts) -> list[tuple[Core, ...]]:

@@ -10,7 +10,7 @@ from ipexctl.core.stack.version_table import ISA, Minor, Request, Row, not_asked
 from ipexctl.errors import InputError
 
 # The doctor's words for instruction sets, as far as the table has its own.
-_LEVELS = {"sse": "x86-64-v2", "avx512-bf16": "avx512", "amx": "avx512"}
+_LEVELS = {"sse": "x86-64-v2", "avx": "x86-64-v2", "avx512-bf16": "avx512", "amx": "avx512"}
 
 _ORDER = list(ISA)
 

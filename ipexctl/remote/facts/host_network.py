@@ -111,7 +111,7 @@ class Lookup:
 
     def __init__(self, names):
         self.names = names
-        self.found = {}  # name -> addresses; () if there are none, no entry while it is unknown
+        self.found = {}  # name -> addresses; [] if there are none, no entry without an answer
         self.thread = threading.Thread(target=self.run)
         self.thread.daemon = True
         self.thread.start()
@@ -125,7 +125,9 @@ class Lookup:
             except socket.gaierror as e:
                 if e.args[0] != socket.EAI_AGAIN:
                     self.found[name] = []
-            except (OSError, UnicodeError):
+            except UnicodeError:  # no name at all
+                self.found[name] = []
+            except OSError:
                 pass
 
     def wait(self, seconds):

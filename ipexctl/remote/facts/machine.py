@@ -4,7 +4,9 @@ As little is read as will do: the first CPU's part of /proc/cpuinfo (a kernel wr
 CPU at a time), then sysfs.
 """
 
+import errno
 import os
+import sys
 
 CPUS = 8192  # more than any kernel has; a broken file can't make us count for ever
 TIMES = ("quota_us", "period_us")  # of a control group of version 1
@@ -33,6 +35,7 @@ def cpu(fs, groups, live):
         "isolated": read(base + "/isolated").strip(),
         "efficient": _efficient(fs, base, cpus),
         "simulated": _is_covered(fs, "/proc/cpuinfo"),
+        "amx_kernel": amx_kernel() if live and "amx_tile" in (first.get("flags") or "") else None,
         "affinity": sorted(os.sched_getaffinity(0)) if live else None,
         "cpuset": groups["cpuset"],
         "quota": groups["quota"],
@@ -46,6 +49,23 @@ def _is_covered(fs, path):
         if place.split()[4:5] == [path] and not kind.startswith("fuse"):
             return True
     return False
+
+
+def amx_kernel():
+    """Whether the kernel gives programs AMX when they ask; None: it does not say."""
+    if os.uname().machine != "x86_64" or sys.maxsize < 1 << 32:
+        return None
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        bits = ctypes.c_ulong(0)
+        arch_prctl, get_xcomp_supp = ctypes.c_long(158), ctypes.c_long(0x1021)
+        if libc.syscall(arch_prctl, get_xcomp_supp, ctypes.byref(bits)) == 0:
+            return True if bits.value >> 18 & 1 else None  # the flags are not this kernel's
+        return False if ctypes.get_errno() == errno.EINVAL else None  # else: a filter refuses it
+    except Exception:
+        return None  # no libffi
 
 
 def _recorded_arch(first):
@@ -202,15 +222,21 @@ def cgroup(fs, mounts):
 
     cpuset = lines("", "cpuset.cpus.effective")
     cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
-    memory = lines("", "memory.max") + lines("memory", "memory.limit_in_bytes")
-    limits = [n for n in map(number, memory) if n is not None and n < 1 << 60]
+    mems = [fields_of(read(fs + "/proc/self/status")).get("Mems_allowed_list", "")]
+    mems += lines("", "cpuset.mems.effective")
+    mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems", "mems")
+    limits = [_memory(f, "inactive_file") for f in folders("")]
+    limits += [_memory(f, "total_inactive_file") for f in folders("memory")]
+    left = [limit - used for limit, used in limits if limit is not None and used is not None]
     pids = lines("", "pids.max") + lines("pids", "pids.max")
     shares = [_share(text.split()) for text in lines("", "cpu.max")]
     shares += [_share([_first(f, ["cpu.cfs_" + n]) for n in TIMES]) for f in folders("cpu")]
     return {
         "cpuset": cpuset[0] if cpuset else "",
         "quota": min([s for s in shares if s is not None] or [None]),
-        "memory": min(limits or [None]),
+        "mems": next(filter(None, mems), ""),
+        "memory": min([limit for limit, _ in limits if limit is not None] or [None]),
+        "memory_left": max(0, min(left)) if left else None,
         "pids": min([n for n in map(number, pids) if n is not None] or [None]),
     }
 
@@ -228,6 +254,22 @@ def _first(folder, names):
         if text:
             return text
     return ""
+
+
+def _memory(folder, droppable):
+    """(limit, what is used and cannot be dropped) of one control group; None: no limit, unknown."""
+    names = ["max", "high", "limit_in_bytes"]
+    numbers = [number(read(folder + "/memory." + name)) for name in names]
+    limits = [n for n in numbers if n is not None and n < 1 << 60]
+    if not limits:
+        return None, None
+    used = number(_first(folder, ["memory.current", "memory.usage_in_bytes"]))
+    cache = 0
+    for line in read(folder + "/memory.stat").splitlines():
+        name, _, value = line.partition(" ")
+        if name == droppable:
+            cache = number(value) or 0
+    return min(limits), None if used is None else max(0, used - cache)
 
 
 def _share(words):
@@ -254,6 +296,7 @@ def mem(fs, groups, live):
     huge = number((fields.get("HugePages_Total") or "?").split()[0])
     page = of("Hugepagesize")
     shm = statvfs("/dev/shm") if live else None
+    holder = shm or (statvfs("/dev") if live else None)  # where it is, or would be made
     return {
         "total": of("MemTotal"),
         "available": of("MemAvailable"),
@@ -266,8 +309,11 @@ def mem(fs, groups, live):
         "shm_free": shm.f_bavail * shm.f_frsize if shm else None,
         "shm_there": os.path.isdir("/dev/shm") if live else None,
         "shm_writable": os.access("/dev/shm", os.W_OK | os.X_OK) if shm else None,
+        "shm_read_only": bool(holder.f_flag & os.ST_RDONLY) if holder else None,
         "shm_noexec": bool(shm.f_flag & os.ST_NOEXEC) if shm else None,
         "limit": groups["memory"],
+        "limit_left": groups["memory_left"],
+        "mems": groups["mems"],
     }
 
 

@@ -8,15 +8,19 @@ import os
 import sys
 import time
 
+# hosts/agent.py looks in the same folders for the first Python
+_CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
+
 
 def op_facts(call, args):
     """Emits the clock first, so that the controller knows how old it is; then everything."""
     call.emit({"event": "clock", "now": time.time()})
     # late: the clock does not wait until these are compiled
-    from ipexctl.remote.facts import host_network, machine
+    from ipexctl.remote.facts import host_load, host_network, machine
 
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
+    load = host_load.begin(machine.read, fs)
     names = host_network.own_names() if live else None
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
@@ -44,6 +48,7 @@ def op_facts(call, args):
         facts["software"] = installed_software.read_software(
             machine.read, home, os.path.normpath(root)
         )
+    facts["state"]["load"] = host_load.finish(machine.read, fs, load)
     if args.get("listen"):
         ports = host_network.op_listen(call, args)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
@@ -53,6 +58,7 @@ def op_facts(call, args):
         own, localhost = (names.found.get(name) for name in names.names)
         facts["net"]["hostname_addresses"] = own or []
         facts["net"]["hostname_resolves"] = None if own is None else bool(own)
+        facts["net"]["resolver_silent"] = own is None
         if localhost is not None:
             facts["net"]["localhost"] = localhost
     return facts
@@ -83,6 +89,7 @@ def _disk(statvfs, root, mounts):
         "point": best[0],
         "quota": any(o.endswith("quota") and not o.startswith("no") for o in best[2]),
         "noexec": bool(stat.f_flag & os.ST_NOEXEC) if stat else None,
+        "read_only": bool(stat.f_flag & os.ST_RDONLY) if stat else None,
         "writable": os.access(there, os.W_OK | os.X_OK),
     }
 
@@ -131,7 +138,7 @@ def _user():
 def _pythons(home):
     """[{path, version, venv}], each real file once; shims and wrappers are no interpreters."""
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
-    folders += [home + "/" + n + "/bin" for n in ("miniconda3", "miniforge3", "anaconda3")]
+    folders += [home + "/" + n + "/bin" for n in _CONDA]
     for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
         folders += [parent + "/" + n + "/bin" for n in sorted(_names(parent))]
     own = os.path.realpath(sys.executable) if sys.executable else ""

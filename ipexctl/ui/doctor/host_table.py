@@ -104,7 +104,7 @@ def _look(facts: Facts, sizes: dict[int, str]) -> Look:
     return (
         (isa.level(facts.cpu) or facts.cpu.arch) + (" (simulated)" if facts.cpu.simulated else ""),
         _cores(facts),
-        "?" if facts.mem.total is None else sizes[facts.mem.total],
+        "?" if (memory := of.memory(facts)) is None else sizes[memory],
         ", ".join(_minors(facts)),
         _nic(facts),
         _processor(facts),
@@ -116,7 +116,7 @@ def _sizes(hosts: Sequence[Facts]) -> dict[int, str]:
     """Each amount of memory in words; amounts that are nearly the same get the same words."""
     found: dict[int, str] = {}
     together: list[int] = []
-    for total in [*sorted({f.mem.total for f in hosts if f.mem.total is not None}), None]:
+    for total in [*sorted({n for n in map(of.memory, hosts) if n is not None}), None]:
         if together and (total is None or total > together[0] * (1 + _NEAR)):
             found.update(dict.fromkeys(together, f"{together[-1] / GIB:.0f} GiB"))
             together = []

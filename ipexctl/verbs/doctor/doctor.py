@@ -156,6 +156,7 @@ def connect_all(
                 error=errors.get(name, "?"),
                 in_range=errors.get(_BESIDE + name),
                 resolved=resolved.get(name),
+                unanswered=name in resolved and resolved[name] is None,
             )
             for name, address, _ in targets
         ]
@@ -171,7 +172,11 @@ def _results(done: Mapping[str, Any]) -> dict[str, str]:
     return {plain(name): plain(error) for name, error in pairs}
 
 
-def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """What the hosts' names mean there; a name without an answer in time is not in it."""
+def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...] | None]:
+    """What the hosts' names mean there; None: the resolver gave no answer."""
     rows = (row for row in listed(done.get("names")) if isinstance(row, list) and len(row) == 2)
-    return {plain(name): texts(found) for name, found in rows if isinstance(found, list)}
+    return {
+        plain(name): texts(found) if isinstance(found, list) else None
+        for name, found in rows
+        if found is None or isinstance(found, list)
+    }

@@ -1,0 +1,114 @@
+"""How busy the host is with other people's work: load averages, pressure, and who computes now.
+
+Our own processes count nowhere: an average of a minute hardly sees them, and the second look
+leaves them out.
+"""
+
+import os
+import time
+
+BUSY = 0.5  # of the CPUs, by the average of the last minute: then it is worth a look who it is
+LOOK = 0.2  # seconds between the two looks at least
+TOP = 3
+
+
+def begin(read, fs):
+    """The first look. Most hosts are idle, and pay nothing for the second one."""
+    found = [_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
+    average = [n for n in found if n is not None]
+    busy = average and not fs and average[0] >= max(1.0, BUSY * (os.cpu_count() or 1))
+    return {"average": average, "look": _look(read) if busy else None}
+
+
+def finish(read, fs, begun):
+    blocked = [n for n in read(fs + "/proc/stat").splitlines() if n.startswith("procs_blocked ")]
+    found = {
+        "average": begun["average"],
+        "blocked": int(blocked[0].split()[1]) if blocked else None,
+        "cpu_pressure": _pressure(read(fs + "/proc/pressure/cpu"), "some"),
+        "memory_pressure": _pressure(read(fs + "/proc/pressure/memory"), "full"),
+        "busy": None,
+        "top": [],
+    }
+    before = begun["look"]
+    if before:
+        time.sleep(max(0.0, before["time"] + LOOK - time.time()))
+        found["busy"], found["top"] = _between(before, _look(read))
+    return found
+
+
+def _look(read):
+    """The ticks that the machine, we and each program have computed so far."""
+    own = _own(read)
+    programs = {}  # type: dict[str, tuple[str, int]]
+    ours = 0
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        name, _, ticks = _stat(read, pid)
+        if pid in own:
+            ours += ticks
+        elif name:
+            programs[pid] = (name, ticks)
+    words = read("/proc/stat").partition("\n")[0].split()[1:]
+    numbers = [int(w) for w in words[:7] if w.isdigit()]
+    idle = sum(numbers[3:5])  # idle, and waiting for a disk
+    return {
+        "time": time.time(),
+        "busy": sum(numbers) - idle - ours,
+        "all": sum(numbers),
+        "programs": programs,
+    }
+
+
+def _own(read):
+    """We, and the sshd and shells above us."""
+    found = set()
+    pid = str(os.getpid())
+    while pid not in ("0", "1") and pid not in found:
+        found.add(pid)
+        pid = _stat(read, pid)[1]
+    return found
+
+
+def _stat(read, pid):
+    """(name, parent, ticks); a process that is gone has no name."""
+    text = read("/proc/" + pid + "/stat")
+    head, _, rest = text.rpartition(")")
+    words = rest.split()
+    if len(words) < 13:
+        return "", "0", 0
+    return head.partition("(")[2], words[1], int(words[11]) + int(words[12])
+
+
+def _between(before, after):
+    """(CPUs that others kept busy, [[program, CPUs]] of the most busy ones)."""
+    cpus = os.cpu_count() or 1
+    ticks = float(after["all"] - before["all"]) / cpus
+    if ticks <= 0:
+        return None, []
+    used = {}  # type: dict[str, int]
+    for pid, (name, now) in after["programs"].items():
+        then = before["programs"].get(pid, (name, now))
+        if then[0] == name:
+            used[name] = used.get(name, 0) + max(0, now - then[1])
+    most = sorted(used, key=lambda name: -used[name])[:TOP]
+    top = [[name, round(used[name] / ticks, 1)] for name in most if used[name] >= ticks / 10]
+    busy = min(float(cpus), max(0.0, (after["busy"] - before["busy"]) / ticks))
+    return round(busy, 1), top
+
+
+def _pressure(text, kind):
+    """The share of the last 10 s, in per cent, that programs lost; None: the kernel has no PSI."""
+    for line in text.splitlines():
+        words = line.split()
+        if words and words[0] == kind and words[1].startswith("avg10="):
+            return _decimal(words[1][6:])
+    return None
+
+
+def _decimal(text):
+    try:
+        return float(text)
+    except ValueError:
+        return None
