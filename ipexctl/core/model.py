@@ -279,6 +279,8 @@ class Peer:
     resolved: tuple[str, ...] | None = (
         None  # the target's name there; None: not asked, or no answer
     )
+    lost: bool | None = None  # 64 KiB did not arrive, though a byte did; None: not known
+    passes: int | None = None  # bytes of the largest packet that arrives, where some are lost
 
 
 # --- stack ---------------------------------------------------------------------------------------

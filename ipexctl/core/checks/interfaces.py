@@ -23,7 +23,7 @@ _VIRTUAL = re.compile(
 )
 
 
-def _peer_nic(facts: Facts) -> Nic | None:
+def peer_nic(facts: Facts) -> Nic | None:
     address = peer_address(facts)
     return next((n for n in facts.net.nics if address in n.addresses), None)
 
@@ -99,15 +99,20 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
 @cluster_check(
     "NET-013",
     title="the hosts' MTUs differ",
-    severity=Severity.WARN,
-    seen="the interfaces by which the hosts reach each other have different MTUs",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the interfaces by which the hosts reach each other have different MTUs (note: large "
+    "packets between the hosts were tried, and arrive)",
     why="Small messages pass and large ones vanish where something between them drops what is too "
     "long: a hang in the first large all_reduce.",
     fix=do(_MTU, "   # the same on all hosts, and on the switch"),
 )
 def mtu(cluster: Cluster) -> Sight | None:
-    found = groups(cluster.hosts, lambda f: nic.mtu if (nic := _peer_nic(f)) else None)
-    return Sight(hosts_by_value(found)) if len(found) > 1 else None
+    """Silent where large packets were seen to be lost."""
+    found = groups(cluster.hosts, lambda f: nic.mtu if (nic := peer_nic(f)) else None)
+    if len(found) < 2 or any(p.lost for p in cluster.peers):
+        return None
+    tried = cluster.peers and all(p.lost is False for p in cluster.peers)
+    return Sight(hosts_by_value(found), severity=Severity.NOTE if tried else None)
 
 
 @host_check(
@@ -119,7 +124,7 @@ def mtu(cluster: Cluster) -> Sight | None:
     fix=_MTU,
 )
 def small_mtu(facts: Facts) -> Sight | None:
-    nic = _peer_nic(facts)
+    nic = peer_nic(facts)
     if not nic or nic.mtu is None or nic.mtu >= 1280:
         return None
     return Sight(f"{nic.name}: {nic.mtu}", fix=scripted("ip link set", nic.name, "mtu", "1500"))
@@ -138,7 +143,7 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
     for peer in cluster.peers:
         tried.setdefault(peer.source, []).append(peer.address)
     for facts in cluster.hosts:
-        nic = _peer_nic(facts)
+        nic = peer_nic(facts)
         wrong = {
             a: ways[0]
             for a in tried.get(facts.host, ())

@@ -189,7 +189,7 @@ def broken_torch(cluster: Cluster) -> Iterator[Sight]:
     ),
 )
 def broken_link(cluster: Cluster) -> list[Sight]:
-    reached = {(p.source, p.target) for p in cluster.peers if p.ok}
+    reached = {(p.source, p.target) for p in cluster.peers if p.ok and not p.lost}
     return [
         Sight(f"to {link.target}: {link.error}", host=link.source)
         for link in cluster.measured.links

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.interfaces import FIREWALL
+from ipexctl.core.checks.interfaces import FIREWALL, peer_nic
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, command, do, write
+from ipexctl.core.doctor.suggested_fix import Fix, command, do, sudo, write
 from ipexctl.core.facts.host_facts import loopback, peer_address, public
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer, Severity
@@ -125,6 +125,64 @@ def range_closed(cluster: Cluster) -> list[Sight]:
         )
         for target, failed in closed.items()
     ]
+
+
+@cluster_check(
+    "NET-025",
+    title="large packets to or from this host are lost",
+    severity=Severity.FAIL,
+    seen="a connection opens and a byte arrives, and of 64 KiB after it nothing does; named is the "
+    "host that the failing pairs have in common",
+    why="Something between the hosts (a switch port, bridge, tunnel or VPN) has a smaller MTU than "
+    "their interfaces and drops longer packets silently. Connections open, and a training hangs in "
+    "its first large all_reduce.",
+)
+def black_hole(cluster: Cluster) -> Iterator[Sight]:
+    tried = [p for p in cluster.peers if p.lost is not None]
+    rest = [p for p in tried if p.lost]
+    for host in _in_common(tried):
+        own = [p for p in rest if host in (p.source, p.target)]
+        rest = [p for p in rest if host not in (p.source, p.target)]
+        if own:
+            yield _lost(cluster, [host], own, host)
+    if rest:
+        hosts = list(dict.fromkeys(name for p in rest for name in (p.source, p.target)))
+        sight = _lost(cluster, hosts, rest)
+        yield replace(sight, title="large packets between hosts are lost")
+
+
+def _in_common(tried: Sequence[Peer]) -> list[str]:
+    """Hosts of which two or more others get nothing, or to which nothing of two or more gets.
+
+    If that is true of all hosts, the network between them is to blame.
+    """
+    ways: dict[tuple[str, str], list[Peer]] = {}
+    for peer in tried:
+        ways.setdefault((peer.source, "sent"), []).append(peer)
+        ways.setdefault((peer.target, "got"), []).append(peer)
+    lost = {host: 0 for (host, _), way in ways.items() if len(way) > 1 and all(p.lost for p in way)}
+    return list(lost) if len(lost) < len({host for host, _ in ways}) else []
+
+
+def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: str = "") -> Sight:
+    """`hosts` are those whose interfaces are to change; `one`: the host that is to blame."""
+    nics = {nic for f in cluster.hosts if f.host in hosts and (nic := peer_nic(f))}
+    mtus = [nic.mtu for nic in nics if nic.mtu]
+    passes = min((p.passes for p in pairs if p.passes), default=None)
+    known = [f"packets of {passes} bytes arrive"] if passes else []
+    known += [f"the MTU is {', '.join(map(str, sorted(set(mtus))))}"] if mtus else []
+    others = fold({n: 0 for p in pairs for n in (p.source, p.target) if n not in hosts})
+    routes = ", ".join(f"{p.source} to {p.target}" for p in pairs[:4])
+    names = sorted({nic.name for nic in nics})
+    way = sudo("ip link set", names[0] if len(names) == 1 else "NIC", "mtu", str(passes))
+    look = do(command("tracepath -n", pairs[0].address), f"   on {pairs[0].source}: the MTU there")
+    where = "" if one else f"   on {fold(hosts)}"
+    smaller = passes is not None and all(passes < mtu for mtu in mtus)
+    return Sight(
+        "; ".join([f"with {others}" if one else routes, *known]),
+        fix=do(way, f"{where}   (or raise the MTU between the hosts)") if smaller else look,
+        host=one,
+    )
 
 
 def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:

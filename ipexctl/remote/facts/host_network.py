@@ -65,16 +65,37 @@ def listener(port=0, address=""):
 def op_connect(call, args):
     """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each.
 
-    Meanwhile the `names` are looked up: [name, addresses, or None when there was no answer].
+    Meanwhile the `names` are looked up: [name, addresses, or None when there was no answer]. Over
+    the connections to those in `large` go large packets: see packet_sizes.
     """
+    lookup = Lookup(args["names"]) if args.get("names") else None
+    seconds = args.get("timeout", 2.0)
+    end = time.monotonic() + seconds
+    results, opened = _connected(args["targets"], end, "no answer in %g s" % seconds)
+    done = {"results": results}  # type: dict[str, object]
+    large = {name: opened[name] for name in args.get("large", ()) if name in opened}
+    if large:
+        # late: install has no use for it
+        from ipexctl.remote.facts import packet_sizes
+
+        done["large"] = packet_sizes.lost(large)
+    for sock in opened.values():
+        sock.close()
+    if lookup:
+        lookup.wait(max(0.0, end - time.monotonic()))
+        done["names"] = [[n, lookup.found.get(n)] for n in lookup.names]
+    return done
+
+
+def _connected(targets, end, late):
+    """([[name, error or ""]], {name: socket} of those that opened)"""
     import errno
     import select
 
-    lookup = Lookup(args["names"]) if args.get("names") else None
     poll = select.poll()
-    waiting = {}
+    waiting, opened = {}, {}
     results = []
-    for name, address, port in args["targets"]:
+    for name, address, port in targets:
         try:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             sock = socket.socket(family, socket.SOCK_STREAM)
@@ -89,21 +110,20 @@ def op_connect(call, args):
             continue
         waiting[sock.fileno()] = (name, sock)
         poll.register(sock, select.POLLOUT)
-    end = time.monotonic() + args.get("timeout", 2.0)
     while waiting and time.monotonic() < end:
         for fd, _ in poll.poll(max(1, int((end - time.monotonic()) * 1000))):
             name, sock = waiting.pop(fd)
             poll.unregister(fd)
             error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             results.append([name, os.strerror(error) if error else ""])
-            sock.close()
+            if error:
+                sock.close()
+            else:
+                opened[name] = sock
     for name, sock in waiting.values():
-        results.append([name, "no answer in %g s" % args.get("timeout", 2.0)])
+        results.append([name, late])
         sock.close()
-    if not lookup:
-        return {"results": results}
-    lookup.wait(max(0.0, end - time.monotonic()))
-    return {"results": results, "names": [[n, lookup.found.get(n)] for n in lookup.names]}
+    return results, opened
 
 
 class Lookup:

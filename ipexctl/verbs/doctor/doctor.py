@@ -19,8 +19,9 @@ from ipexctl.core.doctor.recommendations import recommend
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import is_address, peer_address, plain
 from ipexctl.core.facts.measurements import Measured
+from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
-from ipexctl.core.values import listed, texts
+from ipexctl.core.values import count_or_none, listed, texts, truth
 from ipexctl.errors import InputError
 from ipexctl.hosts.agent import AHEAD, Agent
 from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
@@ -139,25 +140,39 @@ def connect_all(
             return []
         beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
         names = [name for name, _, _ in targets if not is_address(name) and name not in labels]
-        args = {"targets": targets + beside, "names": names, "timeout": PEER_TIMEOUT}
+        args = {
+            "targets": targets + beside,
+            "names": names,
+            "large": [name for name, _, _ in targets],
+            "timeout": PEER_TIMEOUT,
+        }
         reply = seen[host.name].agent.call(
             "facts.host_network.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
         )
-        errors, resolved = _results(reply.done), _resolved(reply.done)
-        return [
+        return _peers(host.name, targets, reply.done)
+
+    return fan_out(able, second, forks=forks)
+
+
+def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
+    errors, resolved, large = _results(done), _resolved(done), _large(done)
+    found = []
+    for name, address, _ in targets:
+        lost, passes = large.get(name, (None, None))
+        found.append(
             Peer(
-                source=host.name,
+                source=source,
                 target=name,
                 address=address,
                 ok=errors.get(name) == "",
                 error=errors.get(name, "?"),
                 in_range=errors.get(_BESIDE + name),
                 resolved=resolved.get(name),
+                lost=lost,
+                passes=passes,
             )
-            for name, address, _ in targets
-        ]
-
-    return fan_out(able, second, forks=forks)
+        )
+    return found
 
 
 def _results(done: Mapping[str, Any]) -> dict[str, str]:
@@ -166,6 +181,12 @@ def _results(done: Mapping[str, Any]) -> dict[str, str]:
         [r for r in rows if isinstance(r, list) and len(r) == 2] if isinstance(rows, list) else []
     )
     return {plain(name): plain(error) for name, error in pairs}
+
+
+def _large(done: Mapping[str, Any]) -> dict[str, tuple[bool | None, int | None]]:
+    """Whether large packets to a host are lost, and the size of those that arrive."""
+    rows = (r for r in listed(done.get("large")) if isinstance(r, list) and len(r) == 3)
+    return {plain(name): (truth(lost), count_or_none(size)) for name, lost, size in rows}
 
 
 def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
