@@ -164,6 +164,7 @@ class NetFacts:
     localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
+    open_ports: tuple[tuple[int, int], ...] = ()  # of its firewall; asked where ports are closed
     ssh_nic: str = ""  # the interface of ssh_address, where that is a link-local one
 
 

@@ -9,7 +9,7 @@ from functools import cache
 
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo
+from ipexctl.core.doctor.suggested_fix import Command, Shell, command, do, scripted, sudo
 from ipexctl.core.facts.host_facts import loopback, peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Nic, Severity
@@ -17,6 +17,7 @@ from ipexctl.core.model import Facts, Nic, Severity
 MASTER_PORT = 29500
 SEE_ADDRESSES = command("ip -br address")
 FIREWALL = sudo("nft list ruleset")
+_LEGACY = sudo("iptables-legacy-save")
 _MTU = sudo("ip link set NIC mtu 1500")
 _VIRTUAL = re.compile(
     r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy|nerdctl|cbr0|incus)"
@@ -262,13 +263,22 @@ def short_queue(facts: Facts) -> Sight | None:
     "NET-020",
     title="a firewall is on",
     severity=Severity.NOTE,
-    seen="firewalld, ufw or nftables looks switched on",
+    seen="firewalld, ufw, nftables or the old iptables looks switched on",
     why="Ranks need all TCP ports between the hosts. Whether they are open, NET-002 to NET-004 "
     "have tried.",
     fix=do("see what it lets through: ", FIREWALL),
 )
 def firewall(facts: Facts) -> Sight | None:
-    return Sight(", ".join(facts.net.firewalls)) if facts.net.firewalls else None
+    found = facts.net.firewalls
+    if not found:
+        return None
+    return Sight(", ".join(found), fix=do("see what it lets through: ", firewall_of(facts)))
+
+
+def firewall_of(facts: Facts | None) -> Command:
+    """What shows its rules: nft does not know those of the old iptables."""
+    legacy = facts is not None and "iptables" in facts.net.firewalls
+    return _LEGACY if legacy else FIREWALL
 
 
 @host_check(

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.interfaces import FIREWALL, peer_nic
+from ipexctl.core.checks.interfaces import firewall_of, peer_nic
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, command, do, sudo, write
+from ipexctl.core.doctor.suggested_fix import Fix, command, do, ipexctl, sudo, write
 from ipexctl.core.facts.host_facts import loopback, peer_address, public
+from ipexctl.core.facts.open_ports import in_common
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer, Severity
+from ipexctl.core.plan.port_plan import FEWEST
 
 FULL_MESH = 32
 OTHERS = 3
@@ -75,7 +77,7 @@ def nobody_reaches(cluster: Cluster) -> list[Sight]:
         Sight(
             f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
             host=target,
-            fix=_fix(failed[0]),
+            fix=_fix(cluster, failed[0]),
         )
         for target, failed in hidden.items()
     ]
@@ -99,7 +101,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
         for peer in failed:
             errors.setdefault(peer.error, []).append(peer.target)
         text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
-        found.append(Sight(text, host=source, fix=_fix(failed[0])))
+        found.append(Sight(text, host=source, fix=_fix(cluster, failed[0])))
     return found
 
 
@@ -121,7 +123,7 @@ def range_closed(cluster: Cluster) -> list[Sight]:
             f"{fold(p.source for p in failed)} to {failed[0].address}: "
             + ", ".join(sorted({p.in_range or "" for p in failed})),
             host=target,
-            fix=_fix(failed[0]),
+            fix=_fix(cluster, failed[0]),
         )
         for target, failed in closed.items()
     ]
@@ -197,13 +199,37 @@ def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
     }
 
 
-def _fix(peer: Peer) -> Fix:
-    return do(
+def _fix(cluster: Cluster, peer: Peer) -> Fix:
+    target = next((f for f in cluster.hosts if f.host == peer.target), None)
+    look = do(
         f"on {peer.source}: ",
         command("ip route get", peer.address),
         f"   on {peer.target}: ",
-        FIREWALL,
+        firewall_of(target),
         "   (allow all TCP between the hosts: firewall, security group)",
+    )
+    return within_open_ports(cluster) | look
+
+
+def within_open_ports(cluster: Cluster) -> Fix:
+    """What runs with the firewalls as they are: a range that the hosts with closed ports let in.
+
+    A host without rules that somebody reaches is only the other end of a closed way.
+    """
+    reached = {p.target for p in cluster.peers if p.ok}
+    closed = {p.target: 0 for p in cluster.peers if not p.ok}
+    rules = {f.host: f.net.open_ports for f in cluster.hosts if f.host in closed}
+    walled = {host: ranges for host, ranges in rules.items() if ranges or host not in reached}
+    found = in_common(walled.values(), FEWEST)
+    if not found:
+        return Fix()
+    low, high = found
+    kernel = sudo("sysctl -w", f"net.ipv4.ip_local_port_range={low} {high}")
+    return do(
+        ipexctl("run", "--ports", f"{low}-{high}", "train.py"),
+        f"   (the firewall of {fold(walled)} lets these in; gloo needs, on all hosts: ",
+        kernel,
+        ")",
     )
 
 

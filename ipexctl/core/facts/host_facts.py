@@ -250,6 +250,7 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
         default_nic=_name(raw.get("default_nic")),
         routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
         port_range=_range(raw.get("port_range")),
+        open_ports=(),
         localhost=_addresses(raw.get("localhost")) if "localhost" in raw else None,
     )
 

@@ -169,7 +169,23 @@ def firewalls():
         pass
     if os.path.exists("/etc/systemd/system/sysinit.target.wants/nftables.service"):
         found.append("nftables")
+    if _legacy_iptables():
+        found.append("iptables")
     return found
+
+
+def _legacy_iptables():
+    """Whether the filter table of iptables' old kernel interface is in use: nft does not show it.
+
+    Its name is for root alone; others see the kernel module, where it is one.
+    """
+    try:
+        with open("/proc/net/ip_tables_names") as f:
+            return "filter" in f.read().split()
+    except PermissionError:
+        return os.path.isdir("/sys/module/iptable_filter")
+    except OSError:
+        return False
 
 
 def _master_port_busy():

@@ -7,8 +7,8 @@ the level `std` a third one: what they compute and what the links carry (verbs/d
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ipexctl.core import quoting
@@ -19,6 +19,7 @@ from ipexctl.core.doctor.recommendations import recommend
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import is_address, peer_address, plain
 from ipexctl.core.facts.measurements import Measured
+from ipexctl.core.facts.open_ports import read_rules
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
 from ipexctl.core.values import count_or_none, listed, texts, truth
@@ -34,6 +35,7 @@ from ipexctl.verbs.doctor.probe_host import answer, question
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
+RULES_TIMEOUT = 20.0
 _BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
 
 
@@ -103,12 +105,32 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
     for text in other_pythons(one.agent for one in seen.values()):
         fleet.target.note(text)
     tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
+    peers = tuple(peer for found in tried.values() for peer in found)
+    seen |= _with_open_ports(fleet, seen, peers)
     measured = Measured()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
         measured = measure(fleet, alive, options.python)
     facts = tuple(one.facts for one in seen.values())
-    return facts, tuple(peer for peers in tried.values() for peer in peers), measured
+    return facts, peers, measured
+
+
+def _with_open_ports(
+    fleet: Fleet, seen: Mapping[str, Seen], peers: Iterable[Peer]
+) -> dict[str, Seen]:
+    """The hosts with ports closed to others, with what their firewalls let in."""
+    closed = {p.target for p in peers if not p.ok}
+
+    def ask(host: Host) -> Seen:
+        one = seen[host.name]
+        told = one.agent.call("facts.firewall_rules.rules", {}, timeout=RULES_TIMEOUT).done
+        rules = told.get("rules")
+        found = read_rules(rules) if isinstance(rules, str) else ()
+        return replace(one, facts=replace(one.facts, net=replace(one.facts.net, open_ports=found)))
+
+    hosts = [host for host in fleet.alive if host.name in closed]
+    found = fan_out(hosts, ask, forks=fleet.target.forks)
+    return {h.name: one for h, one in found.items() if not isinstance(one, HostDown)}
 
 
 def named(target: Target, hosts: Inventory) -> str:

@@ -1,0 +1,105 @@
+"""Firewalls: what their rules let in, and what to do where other ports are closed."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.core.facts.open_ports import in_common, read_rules
+from ipexctl.core.model import Peer
+from tests.checks.hosts import clean, findings, part, seen, three
+
+_NFT = """
+table inet filter {
+	chain input {
+		type filter hook input priority filter; policy drop;
+		ct state established,related accept
+		tcp dport 22 accept
+		ip saddr 10.0.0.0/24 tcp dport { 80, 40000-40100 } ct state new counter packets 3 accept
+		tcp dport 50000-51000 drop
+	}
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+		tcp dport 60000-61000 accept
+	}
+}
+table inet firewalld {
+	chain filter_IN_public_allow {
+		tcp dport 30000-30100 accept
+		udp dport 31000-31100 accept
+	}
+	chain filter_FWD_public_allow {
+		tcp dport 32000-32100 accept
+	}
+}
+"""
+_IPTABLES = """
+*filter
+:INPUT DROP [0:0]
+-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT
+-A INPUT -s 10.0.0.0/24 -p tcp -m multiport --dports 40000:40100,8080 -j ACCEPT
+-A INPUT -p udp -m udp --dport 5000:6000 -j ACCEPT
+-A INPUT -p tcp -m tcp --dport 50000:51000 -j REJECT
+-A FORWARD -p tcp -m tcp --dport 60000:61000 -j ACCEPT
+-A ufw-user-input -p tcp -m tcp --dport 29500:29600 -j ACCEPT
+COMMIT
+"""
+_FIREWALLD = """<?xml version="1.0" encoding="utf-8"?>
+<zone><service name="ssh"/><port port="40000-40100" protocol="tcp"/>
+  <port protocol="udp" port="5000-6000"/><port protocol="tcp" port="8080"/>
+  <source-port port="7000-7100" protocol="tcp"/></zone>
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (_NFT, ((22, 22), (80, 80), (40000, 40100), (30000, 30100))),
+        (_IPTABLES, ((22, 22), (40000, 40100), (8080, 8080), (29500, 29600))),
+        (_FIREWALLD, ((40000, 40100), (8080, 8080))),
+        ("", ()),
+        ("tcp dport 70000-99999 accept\n-A INPUT -p tcp --dport 9:1 -j ACCEPT\n<port>", ()),
+    ],
+    ids=["nft", "iptables", "firewalld", "nothing", "nonsense"],
+)
+def test_rules_of_every_kind_say_which_ports_are_let_in(rules, expected):
+    assert read_rules(rules) == expected
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ([[(22, 22), (40000, 40100)]], (40000, 40100)),
+        ([[(40000, 40100)], [(40050, 41000)]], (40050, 40100)),
+        ([[(40000, 40100)], [(40090, 41000)]], None),
+        ([[(1, 65535)], [(22, 22), (500, 2000)]], (1024, 2000)),
+        ([[(40000, 40100)], []], None),
+        ([], None),
+    ],
+)
+def test_a_range_has_to_be_open_on_all_hosts_and_to_be_wide_enough(hosts, expected):
+    assert in_common(hosts, 16) == expected
+
+
+_CLOSED = tuple(
+    Peer(a, "node02", "10.0.0.2", ok=False, error="no answer in 2 s") for a in ("node01", "node03")
+)
+
+
+def test_an_open_range_is_suggested_where_other_ports_are_closed():
+    behind = part("net", open_ports=((22, 22), (40000, 40100)))
+    (found,) = findings(*three(node02=behind), peers=_CLOSED)
+    assert (found.id, found.severity.value, found.host) == ("NET-002", "fail", "node02")
+    assert found.fix.lines == (
+        "ipexctl run --ports 40000-40100 train.py   (the firewall of node02 lets these in; gloo "
+        "needs, on all hosts: sudo sysctl -w 'net.ipv4.ip_local_port_range=40000 40100')",
+        "on node01: ip route get 10.0.0.2   on node02: sudo nft list ruleset   "
+        "(allow all TCP between the hosts: firewall, security group)",
+    )
+    assert "--ports" not in str(findings(*three(), peers=_CLOSED)[0].fix)
+
+
+def test_rules_of_the_old_iptables_are_looked_at_with_its_own_program():
+    old = part("net", firewalls=("ufw", "iptables"))
+    assert seen(old(clean())) == [("NET-020", "note", "node01", "ufw, iptables")]
+    fixes = [str(f.fix) for f in findings(*three(node02=old), peers=_CLOSED)]
+    assert ["sudo iptables-legacy-save" in fix for fix in fixes] == [True, True]
