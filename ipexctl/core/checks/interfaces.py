@@ -297,6 +297,48 @@ def ipv6_only(facts: Facts) -> Sight | None:
     return Sight(", ".join(found[:3]))
 
 
+@cluster_check(
+    "NET-026",
+    title="the host has no address of the kind by which the others are reached",
+    severity=Severity.FAIL,
+    seen="a host without IPv4 among hosts that are reached by IPv4, or without IPv6 among others",
+    why="An IPv4 address cannot connect to an IPv6 one. Its ranks would wait for the others, and "
+    "these for it.",
+)
+def other_family(cluster: Cluster) -> Iterator[Sight]:
+    usual = {f.host: family for f in cluster.hosts if (family := address_family(peer_address(f)))}
+    for facts in cluster.hosts:
+        others = {host: family for host, family in usual.items() if host != facts.host}
+        own = families(facts)
+        lacks = [family for family in others.values() if own and family not in own]
+        if 2 * len(lacks) > len(others):
+            has = " and ".join(sorted(own))
+            named = [host for host, family in others.items() if family == lacks[0]]
+            yield Sight(
+                f"it has {has} only; {fold(named)} reached by {lacks[0]}",
+                host=facts.host,
+                title=f"no {lacks[0]} address, by which the other hosts are reached",
+                fix=_one_family(cluster, lacks[0]),
+            )
+
+
+def families(facts: Facts) -> set[str]:
+    """IPv4 and IPv6, as far as one that other hosts can reach is there."""
+    found = {a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)}
+    return {address_family(a) for a in found}
+
+
+def address_family(address: str) -> str:
+    return ("IPv6" if ":" in address else "IPv4") if address else ""
+
+
+def _one_family(cluster: Cluster, lacking: str) -> str:
+    """All hosts may have addresses of another kind."""
+    shared = set.intersection(*(families(f) for f in cluster.hosts))
+    give = f"give it an {lacking} address"
+    return f"name all hosts by their {min(shared)} addresses, or {give}" if shared else give
+
+
 @host_check(
     "NET-022",
     title="no default route",

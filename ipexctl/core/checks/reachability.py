@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.interfaces import firewall_of, peer_nic
+from ipexctl.core.checks.interfaces import address_family, families, firewall_of, peer_nic
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Fix, command, do, ipexctl, sudo, write
 from ipexctl.core.facts.host_facts import loopback, peer_address, public
@@ -93,7 +93,7 @@ def nobody_reaches(cluster: Cluster) -> list[Sight]:
 def cannot_reach(cluster: Cluster) -> list[Sight]:
     """Silent about hosts that nobody reaches: they have a finding of their own."""
     hidden = _hidden(cluster)
-    bad = [p for p in cluster.peers if not p.ok and p.target not in hidden]
+    bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
     found = []
     for source in dict.fromkeys(p.source for p in bad):
         failed = [p for p in bad if p.source == source]
@@ -190,13 +190,23 @@ def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: st
 def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
     """The hosts that two or more others tried and none reached, with those attempts."""
     tried: dict[str, list[Peer]] = {}
-    for peer in cluster.peers:
+    for peer in _of_one_family(cluster):
         tried.setdefault(peer.target, []).append(peer)
     return {
         target: peers
         for target, peers in tried.items()
         if len(peers) > 1 and not any(p.ok for p in peers)
     }
+
+
+def _of_one_family(cluster: Cluster) -> list[Peer]:
+    """Without those where the source has no such address at all: of these NET-026 tells."""
+    own = {f.host: families(f) for f in cluster.hosts}
+    return [
+        p
+        for p in cluster.peers
+        if p.ok or not own.get(p.source) or address_family(p.address) in own[p.source]
+    ]
 
 
 def _fix(cluster: Cluster, peer: Peer) -> Fix:

@@ -1,12 +1,14 @@
-"""Firewalls: what their rules let in, and what to do where other ports are closed."""
+"""What stands between hosts: firewalls and their rules, and other kinds of addresses."""
 
 from __future__ import annotations
 
 import pytest
 
+from ipexctl.core.checks.interfaces import address_family, families
+from ipexctl.core.facts.host_facts import peer_address
 from ipexctl.core.facts.open_ports import in_common, read_rules
-from ipexctl.core.model import Peer
-from tests.checks.hosts import clean, findings, part, seen, three
+from ipexctl.core.model import Nic, Peer
+from tests.checks.hosts import Change, clean, findings, part, seen, three
 
 _NFT = """
 table inet filter {
@@ -96,6 +98,53 @@ def test_an_open_range_is_suggested_where_other_ports_are_closed():
         "(allow all TCP between the hosts: firewall, security group)",
     )
     assert "--ports" not in str(findings(*three(), peers=_CLOSED)[0].fix)
+
+
+def _at(*addresses: str) -> Change:
+    """Reached by the first."""
+    nics = (Nic("eth0", True, 1500, addresses),)
+    return part("net", nics=nics, ssh_address=addresses[0], hostname_addresses=addresses)
+
+
+_FOUR, _SIX = _at("10.0.0.9"), _at("fd00::9")
+_NO_ROUTE = "Network is unreachable"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"node02": _SIX},
+            [("node02", "no IPv4 address, by which the other hosts are reached",
+              "it has IPv6 only; node[01,03] reached by IPv4", "give it an IPv4 address")],
+        ),
+        (
+            {"node01": _SIX, "node02": _FOUR, "node03": _SIX},
+            [("node02", "no IPv6 address, by which the other hosts are reached",
+              "it has IPv4 only; node[01,03] reached by IPv6", "give it an IPv6 address")],
+        ),
+        (
+            {"node01": _at("fd00::1", "10.0.0.1"), "node03": _at("fd00::3", "10.0.0.3")},
+            [("node02", "no IPv6 address, by which the other hosts are reached",
+              "it has IPv4 only; node[01,03] reached by IPv6",
+              "name all hosts by their IPv4 addresses, or give it an IPv6 address")],
+        ),
+        ({"node02": _at("10.0.0.2", "fd00::2")}, []),
+        ({"node02": _at("fd00::2", "10.0.0.2")}, []),
+    ],
+)  # fmt: skip
+def test_a_host_without_the_others_kind_of_address_is_named(changes, expected):
+    hosts = three(**changes)
+    peers = tuple(
+        Peer(a.host, b.host, peer_address(b), ok=address_family(peer_address(b)) in families(a),
+             error=_NO_ROUTE)
+        for a in hosts for b in hosts if a is not b
+    )  # fmt: skip
+    found = [f for f in findings(*hosts, peers=peers) if f.severity.value != "note"]
+    told = [(f.host, f.title, f.evidence, str(f.fix)) for f in found if f.id == "NET-026"]
+    assert told == expected
+    # the others cannot reach it either, where they have its kind of address as little
+    assert {f.id for f in found} <= {"NET-026"}
 
 
 def test_rules_of_the_old_iptables_are_looked_at_with_its_own_program():
