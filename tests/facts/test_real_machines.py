@@ -19,7 +19,7 @@ from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests import made
-from tests.checks.hosts import ROWS, clean, flags, three
+from tests.checks.hosts import ROWS, both, clean, flags, part, three, two_nodes, whole
 from tests.facts.machines import AVX512
 from tests.facts.real import REAL, Real
 
@@ -98,6 +98,30 @@ def test_a_run_without_numbers_does_what_the_advice_says(facts, name):
 def test_equal_hosts_get_one_advice():
     (advice,) = recommend(Cluster(three(), rows=ROWS))
     assert advice.hosts == ("node01", "node02", "node03")
+
+
+def _half(quota: float | None):
+    return both(two_nodes(), part("cpu", quota=quota))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (_half(1.2), _half(1.9), ["1.2 CPUs fill no more", "1.9 CPUs fill no more"]),
+        (part("cpu", quota=2.5), part("cpu", quota=2.1), ["allows 2.5 CPUs", "allows 2.1 CPUs"]),
+        (
+            both(two_nodes(), whole(nodes=(), nodes_contradict=True)),
+            two_nodes(),
+            ["contradicts itself", "2 ranks per host: one per NUMA node"],
+        ),
+        (part("cpu", allowed=(0, 1, 2, 3)), part("cpu", quota=64.0), [""]),
+    ],
+)
+def test_a_reason_of_one_hosts_control_group_is_not_told_of_another(one, other, expected):
+    found = recommend(Cluster(three(node01=one, node02=other, node03=one), rows=ROWS))
+    assert len(found) == len(expected)
+    for advice, words in zip(found, expected, strict=True):
+        assert words in "; ".join(advice.why)
 
 
 def test_hosts_without_bf16_are_named_to_those_that_have_it():

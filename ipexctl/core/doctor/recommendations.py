@@ -46,10 +46,9 @@ def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
 
 
 def _kind(facts: Facts) -> object:
-    """Equal for hosts that get the same advice."""
+    """Equal for hosts that get the same advice for the same reasons."""
     cpu = facts.cpu
-    ranks = core_pinning.default_ranks(cpu)
-    shape = ranks, core_pinning.place_ranks(facts, ranks).threads, len(core_pinning.cores(cpu))
+    shape = len(core_pinning.cores(cpu)), _ranks_reason(facts), _threads_reason(facts)
     minors = frozenset(p.version[:2] for p in facts.pythons)
     system = facts.libc, minors, facts.agent
     return cpu.arch, isa.level(cpu), processors.processor(cpu).name, shape, system
