@@ -95,6 +95,38 @@ def test_a_run_without_numbers_does_what_the_advice_says(facts, name):
 # --- groups of hosts -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("vendor", "ids", "name", "expected"),
+    [
+        ("GenuineIntel", (6, 143, 8), "Intel(R) Xeon(R) Platinum 8480+", "Sapphire Rapids"),
+        ("GenuineIntel", (6, 143, 8), "Intel(R) Xeon(R) CPU Max 9480", "Xeon Max"),
+        ("GenuineIntel", (6, 207, 2), "Intel(R) Xeon(R) Processor", "Emerald Rapids"),
+        ("GenuineIntel", (6, 173, 1), "Intel(R) Xeon(R) 6980P", "Granite Rapids"),
+        ("GenuineIntel", (6, 106, 6), "Intel(R) Xeon(R) Gold 6338", "Ice Lake-SP"),
+        ("GenuineIntel", (6, 85, 7), "Intel(R) Xeon(R) Gold 6248", "Cascade Lake"),
+        ("GenuineIntel", (6, 63, 2), "Intel(R) Xeon(R) CPU E5-2680 v3", "Haswell"),
+        ("GenuineIntel", (6, 45, 7), "Intel(R) Xeon(R) CPU E5-2670", ""),
+        ("GenuineIntel", (6, 250, 0), "Intel(R) Xeon(R)", ""),
+        ("AuthenticAMD", (23, 1, 2), "AMD EPYC 7451 24-Core Processor", "EPYC Naples"),
+        ("AuthenticAMD", (23, 49, 0), "AMD EPYC 7742 64-Core Processor", "EPYC Rome"),
+        ("AuthenticAMD", (25, 1, 1), "AMD EPYC-Milan Processor", "EPYC Milan"),
+        ("AuthenticAMD", (25, 17, 1), "AMD EPYC 9654 96-Core Processor", "EPYC Genoa"),
+        ("AuthenticAMD", (25, 160, 2), "AMD EPYC 9754 128-Core Processor", "EPYC Bergamo"),
+        ("AuthenticAMD", (26, 2, 1), "AMD EPYC 9755 128-Core Processor", "EPYC Turin"),
+        ("AuthenticAMD", (26, 17, 0), "AMD EPYC 9965 192-Core Processor", "EPYC Turin Dense"),
+        ("AuthenticAMD", (25, 97, 2), "AMD Ryzen 9 7950X", "Zen 4"),
+        ("0x41", (8, 0xD4F, 1), "", "Neoverse V2"),
+        ("", (6, 143, 8), "QEMU Virtual CPU", ""),
+    ],
+)
+def test_a_processor_is_called_as_people_call_its_generation(vendor, ids, name, expected):
+    family, model, stepping = ids
+    cpu = replace(
+        made.cpu(), vendor=vendor, family=family, model=model, stepping=stepping, model_name=name
+    )
+    assert processors.generation(cpu) == expected
+
+
 def test_equal_hosts_get_one_advice():
     (advice,) = recommend(Cluster(three(), rows=ROWS))
     assert advice.hosts == ("node01", "node02", "node03")
