@@ -140,6 +140,8 @@ class Nic:
     up: bool
     mtu: int | None
     addresses: tuple[str, ...]
+    speed: int | None = None  # Mbit/s; None: not told, or not that of a cable (veth, tun)
+    duplex: str = ""  # full, half
 
 
 @dataclass(frozen=True)

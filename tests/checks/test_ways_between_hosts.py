@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.core.checks import run_all
+from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.interfaces import address_family, families
 from ipexctl.core.facts.host_facts import peer_address
+from ipexctl.core.facts.measurements import Link, Measured
 from ipexctl.core.facts.open_ports import in_common, read_rules
 from ipexctl.core.model import Nic, Peer
-from tests.checks.hosts import Change, clean, findings, part, seen, three
+from tests.checks.hosts import ROWS, Change, clean, findings, part, seen, three
 
 _NFT = """
 table inet filter {
@@ -145,6 +148,41 @@ def test_a_host_without_the_others_kind_of_address_is_named(changes, expected):
     assert told == expected
     # the others cannot reach it either, where they have its kind of address as little
     assert {f.id for f in found} <= {"NET-026"}
+
+
+def _link(speed: int | None, duplex: str = "full", number: int = 2) -> Change:
+    return part("net", nics=(Nic("eth0", True, 1500, (f"10.0.0.{number}",), speed, duplex),))
+
+
+_LINK_FIX = "ethtool eth0 | grep -E 'Speed|Duplex'"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"node02": _link(100)}, [("NET-027", "warn", "node02", "eth0: 100 Mbit/s")]),
+        (
+            {"node02": _link(100, "half"), "node01": _link(25000, number=1)},
+            [("NET-027", "warn", "node02", "eth0: 100 Mbit/s, half duplex")],
+        ),
+        ({"node02": _link(None, "half")}, [("NET-027", "warn", "node02", "eth0: half duplex")]),
+        (
+            {"node01": _link(25000, number=1), "node02": _link(2500)},
+            [("NET-028", "warn", "", "25 Gbit/s on node01; 2.5 Gbit/s on node02")],
+        ),
+        ({"node01": _link(25000, number=1), "node02": _link(25000)}, []),
+        ({"node01": _link(25000, number=1), "node02": _link(None, "")}, []),
+    ],
+)
+def test_a_link_that_is_slow_or_unlike_the_others_is_told(changes, expected):
+    assert seen(*three(**changes)) == expected
+    measured = Measured(links=(Link("node01", "node02", 1e-4, 9e9),))
+    told = run_all(Cluster(three(**changes), rows=ROWS, measured=measured))
+    assert "NET-027" not in {f.id for f in told}  # PERF-005 has measured it
+
+
+def test_one_host_alone_may_have_any_link():
+    assert seen(_link(100, number=1)(clean())) == []
 
 
 def test_rules_of_the_old_iptables_are_looked_at_with_its_own_program():

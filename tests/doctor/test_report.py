@@ -12,7 +12,8 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.doctor.recommendations import Recommendation, recommend
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.doctor.suggested_fix import do
-from ipexctl.core.model import Facts, Finding, Host, HostDown, Severity
+from ipexctl.core.facts.system_facts import Kernel
+from ipexctl.core.model import Facts, Finding, Host, HostDown, Nic, Severity
 from ipexctl.ui.doctor import show
 from tests import made
 from tests.checks.hosts import ROWS
@@ -179,6 +180,27 @@ def test_the_generation_of_the_processors_is_shown(width):
     assert "  Sapphire Rapids · bf16: AMX computes it in hardware" in shown
     assert ("Xeon Platinum 8480+, Sapphire Rapids" in shown) is (width is None)
     assert max(map(len, shown.splitlines())) <= (width or 1000)
+
+
+def test_links_uptime_and_mitigations_are_shown_when_asked():
+    def known(facts: Facts, number: int, days: int) -> Facts:
+        nics = (Nic("eth0", True, 1500, (f"10.0.0.{number}",), 25000, "full"),)
+        kernel = Kernel(uptime=days * 86400 + 7, mitigations=("mds: Vulnerable",))
+        return replace(
+            facts,
+            net=replace(facts.net, nics=nics),
+            condition=replace(facts.condition, kernel=kernel),
+        )
+
+    both = report(known(A, 1, 12), known(B, 2, 1))
+    shown = text(both, verbose=True)
+    assert (
+        "  link node[01-02]: eth0, 25 Gbit/s\n"
+        "  up node01: 12 days\n"
+        "  up node02: 1 day\n"
+        "  mitigations node[01-02]: mds: Vulnerable\n"
+    ) in shown + "\n"
+    assert "mitigations" not in text(both)
 
 
 def note(number: int, host: str) -> Finding:

@@ -9,12 +9,13 @@ from functools import cache
 
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Command, Shell, command, do, scripted, sudo
+from ipexctl.core.doctor.suggested_fix import Command, Fix, Shell, command, do, scripted, sudo
 from ipexctl.core.facts.host_facts import loopback, peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Nic, Severity
 
 MASTER_PORT = 29500
+SLOW_LINK = 1000  # Mbit/s
 SEE_ADDRESSES = command("ip -br address")
 FIREWALL = sudo("nft list ruleset")
 _LEGACY = sudo("iptables-legacy-save")
@@ -114,6 +115,56 @@ def mtu(cluster: Cluster) -> Sight | None:
         return None
     tried = cluster.peers and all(p.lost is False for p in cluster.peers)
     return Sight(hosts_by_value(found), severity=Severity.NOTE if tried else None)
+
+
+@cluster_check(
+    "NET-027",
+    title="a slow network link",
+    severity=Severity.WARN,
+    seen=f"the link by which the others reach the host has less than {SLOW_LINK:,} Mbit/s, or half "
+    "duplex (with --level std: PERF-005 says what it carries)",
+    why="Every step sends all gradients over the slowest link: at 100 Mbit/s those of a model with "
+    "100 million parameters take half a minute.",
+)
+def slow_link(cluster: Cluster) -> Iterator[Sight]:
+    for facts in cluster.hosts if len(cluster.hosts) > 1 and not cluster.measured.links else ():
+        nic = peer_nic(facts)
+        if nic and ((nic.speed and nic.speed < SLOW_LINK) or nic.duplex == "half"):
+            yield Sight(
+                f"{nic.name}: {link_speed(nic)}", host=facts.host, fix=look_at_link(nic.name)
+            )
+
+
+@cluster_check(
+    "NET-028",
+    title="the hosts' link speeds differ",
+    severity=Severity.WARN,
+    seen="the links by which the hosts reach each other have different speeds",
+    why="All hosts wait for the one with the slowest link in each step.",
+    fix=do(
+        "if the hosts have a faster network in common: name them by their addresses there (",
+        SEE_ADDRESSES,
+        ")",
+    ),
+)
+def other_speed(cluster: Cluster) -> Sight | None:
+    """Silent where the slow ones were told one by one."""
+    nics = {f.host: nic for f in cluster.hosts if (nic := peer_nic(f)) and nic.speed}
+    found = groups(cluster.hosts, lambda f: link_speed(nics[f.host]) if f.host in nics else None)
+    slow = any((nic.speed or SLOW_LINK) < SLOW_LINK for nic in nics.values())
+    return Sight(hosts_by_value(found)) if len(found) > 1 and not slow else None
+
+
+def link_speed(nic: Nic) -> str:
+    """25 Gbit/s; 100 Mbit/s, half duplex"""
+    speed = nic.speed or 0
+    text = f"{speed / 1000:g} Gbit/s" if speed >= 1000 else f"{speed} Mbit/s" if speed else ""
+    return ", ".join(filter(None, (text, "half duplex" if nic.duplex == "half" else "")))
+
+
+def look_at_link(nic: str) -> Fix:
+    look = command("ethtool", nic, pipe="grep -E Speed|Duplex")
+    return do(look, "   (cable, switch port, virtual machine's limit)")
 
 
 @host_check(

@@ -234,7 +234,7 @@ def _routes(text):
 
 
 def _nics(read):
-    """[[name, up, mtu, addresses]] of our own network namespace (/sys may show another one's)."""
+    """[[name, up, mtu, addresses, speed, duplex]] of our own network namespace."""
     import fcntl
     import struct
 
@@ -256,8 +256,35 @@ def _nics(read):
             except OSError:
                 continue
             up = struct.unpack("H", flags)[0] & 0x41 == 0x41  # IFF_UP, IFF_RUNNING
-            found.append([name, up, struct.unpack("i", mtu)[0], addresses.get(name, [])])
+            own = addresses.get(name, [])
+            found.append([name, up, struct.unpack("i", mtu)[0], own] + _own_link(name, read))
     return found
+
+
+def _own_link(name, read):
+    """/sys may show the interface of that name in another network namespace."""
+    folder = "/sys/class/net/" + name
+    try:
+        same = str(socket.if_nametoindex(name)) == read(folder + "/ifindex").strip()
+    except OSError:
+        same = False
+    return link(folder, read) if same else [None, ""]
+
+
+def link(folder, read):
+    """[Mbit/s or None, full or half or ""] of a card, or of a bond or VLAN on one.
+
+    veth and tun name a speed that means nothing.
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        names = []
+    if "device" not in names and not any(n.startswith("lower_") for n in names):
+        return [None, ""]
+    text = read(folder + "/speed").strip()
+    known = text.isdigit() and 0 < int(text) < 1 << 31  # -1, also as an unsigned number: unknown
+    return [int(text) if known else None, read(folder + "/duplex").strip()]
 
 
 def _ipv4():
