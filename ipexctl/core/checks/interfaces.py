@@ -357,20 +357,21 @@ def ipv6_only(facts: Facts) -> Sight | None:
     "these for it.",
 )
 def other_family(cluster: Cluster) -> Iterator[Sight]:
-    usual = {f.host: family for f in cluster.hosts if (family := address_family(peer_address(f)))}
+    reached = groups(cluster.hosts, lambda f: address_family(peer_address(f)))
+    if len(reached) < 2:
+        return
+    known = sum(map(len, reached.values()))
     for facts in cluster.hosts:
-        others = {host: family for host, family in usual.items() if host != facts.host}
-        own = families(facts)
-        lacks = [family for family in others.values() if own and family not in own]
-        if 2 * len(lacks) > len(others):
-            has = " and ".join(sorted(own))
-            named = [host for host, family in others.items() if family == lacks[0]]
-            yield Sight(
-                f"it has {has} only; {fold(named)} reached by {lacks[0]}",
-                host=facts.host,
-                title=f"no {lacks[0]} address, by which the other hosts are reached",
-                fix=_one_family(cluster, lacks[0]),
-            )
+        own, mine = families(facts), address_family(peer_address(facts))
+        for family in (str(f) for f in reached if own and f not in own):
+            named = reached[family]
+            if 2 * len(named) > known - bool(mine):
+                yield Sight(
+                    f"it has {' and '.join(sorted(own))} only; {fold(named)} reached by {family}",
+                    host=facts.host,
+                    title=f"no {family} address, by which the other hosts are reached",
+                    fix=_one_family(cluster, family),
+                )
 
 
 def families(facts: Facts) -> set[str]:

@@ -72,12 +72,12 @@ def own_name(cluster: Cluster) -> list[Sight]:
     why=_WHY,
 )
 def nobody_reaches(cluster: Cluster) -> list[Sight]:
-    hidden = _hidden(cluster)
+    hidden, within = _hidden(cluster), within_open_ports(cluster)
     return [
         Sight(
             f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
             host=target,
-            fix=_fix(cluster, failed[0]),
+            fix=within | _fix(cluster, failed[0]),
         )
         for target, failed in hidden.items()
     ]
@@ -94,14 +94,17 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
     """Silent about hosts that nobody reaches: they have a finding of their own."""
     hidden = _hidden(cluster)
     bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
+    within = within_open_ports(cluster)
+    by_source: dict[str, list[Peer]] = {}
+    for peer in bad:
+        by_source.setdefault(peer.source, []).append(peer)
     found = []
-    for source in dict.fromkeys(p.source for p in bad):
-        failed = [p for p in bad if p.source == source]
+    for source, failed in by_source.items():
         errors: dict[str, list[str]] = {}
         for peer in failed:
             errors.setdefault(peer.error, []).append(peer.target)
         text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
-        found.append(Sight(text, host=source, fix=_fix(cluster, failed[0])))
+        found.append(Sight(text, host=source, fix=within | _fix(cluster, failed[0])))
     return found
 
 
@@ -115,6 +118,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
 )
 def range_closed(cluster: Cluster) -> list[Sight]:
     closed: dict[str, list[Peer]] = {}
+    within = within_open_ports(cluster)
     for peer in cluster.peers:
         if peer.ok and peer.in_range:
             closed.setdefault(peer.target, []).append(peer)
@@ -123,7 +127,7 @@ def range_closed(cluster: Cluster) -> list[Sight]:
             f"{fold(p.source for p in failed)} to {failed[0].address}: "
             + ", ".join(sorted({p.in_range or "" for p in failed})),
             host=target,
-            fix=_fix(cluster, failed[0]),
+            fix=within | _fix(cluster, failed[0]),
         )
         for target, failed in closed.items()
     ]
@@ -168,7 +172,8 @@ def _in_common(tried: Sequence[Peer]) -> list[str]:
 
 def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: str = "") -> Sight:
     """`hosts` are those whose interfaces are to change; `one`: the host that is to blame."""
-    nics = {nic for f in cluster.hosts if f.host in hosts and (nic := peer_nic(f))}
+    facts = [f for name in hosts if (f := cluster.facts_of(name))]
+    nics = {nic for f in facts if (nic := peer_nic(f))}
     mtus = [nic.mtu for nic in nics if nic.mtu]
     passes = min((p.passes for p in pairs if p.passes), default=None)
     known = [f"packets of {passes} bytes arrive"] if passes else []
@@ -210,15 +215,13 @@ def _of_one_family(cluster: Cluster) -> list[Peer]:
 
 
 def _fix(cluster: Cluster, peer: Peer) -> Fix:
-    target = next((f for f in cluster.hosts if f.host == peer.target), None)
-    look = do(
+    return do(
         f"on {peer.source}: ",
         command("ip route get", peer.address),
         f"   on {peer.target}: ",
-        firewall_of(target),
+        firewall_of(cluster.facts_of(peer.target)),
         "   (allow all TCP between the hosts: firewall, security group)",
     )
-    return within_open_ports(cluster) | look
 
 
 def within_open_ports(cluster: Cluster) -> Fix:
