@@ -424,7 +424,7 @@ _DUAL = Nic("ens1", True, 1500, ("2001:db8::5", "10.1.0.5"))
     ],
 )
 def test_a_link_local_address_stands_for_another_one_of_its_interface(ssh, nics, expected):
-    rows = [[n.name, n.up, n.mtu, list(n.addresses)] for n in nics]
+    rows = [[n.name, n.up, n.mtu, list(n.addresses), n.speed, n.duplex] for n in nics]
     raw = {**_raw(), "net": {"ssh_address": ssh, "nics": rows}}
     assert of.peer_address(of.from_json("n1", raw)) == expected
 
