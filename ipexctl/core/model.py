@@ -145,6 +145,8 @@ class Nic:
     up: bool
     mtu: int | None
     addresses: tuple[str, ...]
+    speed: int | None = None  # Mbit/s; None: not told, or not that of a cable (veth, tun)
+    duplex: str = ""  # full, half
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class NetFacts:
     localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
+    open_ports: tuple[tuple[int, int], ...] = ()  # of its firewall; asked where ports are closed
     ssh_nic: str = ""  # the interface of ssh_address, where that is a link-local one
 
 
@@ -289,6 +292,8 @@ class Peer:
         None  # the target's name there; None: not asked, or no answer
     )
     unanswered: bool = False  # asked for the target's name, the resolver gave no answer
+    lost: bool | None = None  # 64 KiB did not arrive, though a byte did; None: not known
+    passes: int | None = None  # bytes of the largest packet that arrives, where some are lost
 
 
 # --- stack ---------------------------------------------------------------------------------------

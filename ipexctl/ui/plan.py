@@ -71,7 +71,9 @@ def _groups(planned: Planned) -> list[Group]:
     found: dict[object, list[tuple[HostPlan, Facts]]] = {}
     for host, facts in zip(planned.plan.hosts, planned.facts, strict=True):
         places = tuple((p.cpus, p.comm, p.node) for p in host.ranks)
-        rows = tuple((r.socket, r.node, r.signs) for r in core_map.rows(facts, host))
+        rows = tuple(
+            (r.socket, r.node, r.signs or size(r.memory or 0)) for r in core_map.rows(facts, host)
+        )
         found.setdefault((places, rows, host.nic, host.threads), []).append((host, facts))
     return list(found.values())
 
@@ -139,9 +141,9 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
     yield Text("")
     yield Text("Variables of MPI's programs, too", "bold")
     first = plan.hosts[0]
-    for name, value in first.env:
+    for name, _ in first.env:
         if name in dict(first.reasons):
-            yield from _variable(plan, name, [value] * len(plan.hosts))
+            yield from _variable(plan, name, [dict(host.env).get(name) for host in plan.hosts])
 
 
 def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iterator[Text]:

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ipexctl.core.doctor.report import Report, grouped
-from ipexctl.core.facts import isa
+from ipexctl.core.facts import isa, processors
 from ipexctl.core.facts.host_facts import memory, peer_address, plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Finding, Host, Severity
@@ -57,6 +57,7 @@ def _host(report: Report, host: Host) -> dict[str, Any]:
         "address": peer_address(facts) if facts else "",
         "state": report.state(host.name),
         "isa": isa.level(facts.cpu) if facts else "",
+        "generation": processors.generation(facts.cpu) if facts else "",
         "facts": _plain(facts) if facts else None,
         "error": asdict(down) if down else None,
         "findings": [_finding(f) for f in report.findings_of(host.name)],

@@ -152,6 +152,66 @@ def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):
     assert document["exit_code"] == 1
 
 
+def drop_large(lab: Lab, port: str, *sources: str) -> None:
+    """The switch drops what these hosts send to the port in packets of 1408 bytes and more."""
+    rules = [
+        "qdisc add dev {} root handle 1: htb default 1",
+        "class add dev {} parent 1: classid 1:1 htb rate 10gbit",
+        "class add dev {} parent 1: classid 1:2 htb rate 10gbit",
+        "qdisc add dev {} parent 1:2 pfifo limit 0",
+    ]
+    for name in sources:
+        one = [
+            "ip",
+            "link",
+            "set",
+            "eth0",
+            "gso_max_segs",
+            "1",
+        ]  # as a card cuts them: real packets
+        assert lab.run_in(name, one).returncode == 0
+        rules.append(
+            "filter add dev {} parent 1: protocol ip u32 match u16 0x0580 0xff80 at 2 match ip src "
+            f"{lab.hosts[name].address} classid 1:2"
+        )
+    for rule in rules:
+        argv = ["nsenter", "-t", str(lab._switch), "-n", "tc", *rule.format(port).split()]
+        subprocess.run(argv, check=True, capture_output=True)
+
+
+def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(make_lab):
+    """All connections open, and each interface says 1500: nothing but a try can tell."""
+    lab = make_lab(LabSpec.plain(3, name="mtu"))
+    drop_large(lab, "p1n0", "node01", "node03")
+    document = told(lab)
+    assert ids(document) == {"node01": [], "node02": ["NET-025"], "node03": []}
+    assert _grave(document["findings"]) == []
+    (found,) = (f for f in document["hosts"][1]["findings"] if f["id"] == "NET-025")
+    assert found["evidence"] == "with node[01,03]; packets of 1400 bytes arrive; the MTU is 1500"
+    fix = found["fix"].partition("   (")[0]
+    assert fix == "sudo ip link set eth0 mtu 1400"
+    assert lab.run_in("node02", fix.split()[1:]).returncode == 0
+    mended = told(lab)
+    assert (mended["exit_code"], [_grave(h["findings"]) for h in mended["hosts"]]) == (0, [[]] * 3)
+    assert _grave(mended["findings"]) == []
+
+
+def test_ports_that_a_firewall_lets_in_are_asked_of_the_host_and_suggested(make_lab):
+    """This machine has no firewall's program: a script prints what iptables-legacy-save would."""
+    lab = make_lab(LabSpec.plain(3, name="wall"))
+    rule = "-A INPUT -p tcp -m tcp --dport 40000:40100 -j ACCEPT"
+    path = "/usr/local/sbin/iptables-legacy-save"
+    script = f"printf '#!/bin/sh\\necho \"{rule}\"\\n' > {path}; chmod +x {path}"
+    assert lab.run_in("node02", ["bash", "-c", script]).returncode == 0
+    for name in ("node01", "node03"):
+        route = ["ip", "route", "add", "prohibit", lab.hosts["node02"].address]
+        assert lab.run_in(name, route).returncode == 0
+    document = told(lab)
+    (found,) = (f for f in document["hosts"][1]["findings"] if f["id"] == "NET-002")
+    assert f"ipexctl run -f {lab.hostfile}" in found["fix"].splitlines()[0]
+    assert "--ports 40000-40100" in found["fix"].splitlines()[0]
+
+
 def test_shapes_of_hosts_are_seen(make_lab):
     shapes = {
         "amx": HostSpec(isa="amx"),

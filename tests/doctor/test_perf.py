@@ -130,6 +130,13 @@ def test_one_trouble_gives_the_finding_it_deserves(measured, expected):
     assert seen(measured) == expected
 
 
+def test_a_link_that_loses_large_packets_is_told_once():
+    """NET-025 has told of it."""
+    measured = Measured(links=(Link("n1", "n2", 1e-4, error="no answer in time"),))
+    peers = (Peer("n1", "n2", "10.0.0.9", ok=True, lost=True),)
+    assert run(CHECKS, Cluster((host("n1"), host("n2")), peers, measured=measured)) == ()
+
+
 @pytest.mark.parametrize(
     ("measured", "flags", "boot"),
     [

@@ -9,14 +9,16 @@ import pytest
 
 from ipexctl.core.checks import run_all
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.doctor.recommendations import Recommendation
+from ipexctl.core.doctor.recommendations import Recommendation, recommend
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.doctor.suggested_fix import do
 from ipexctl.core.facts.software_facts import Prefix, SoftwareFacts
-from ipexctl.core.model import Facts, Finding, Host, HostDown, Severity
+from ipexctl.core.facts.system_facts import Kernel
+from ipexctl.core.model import Facts, Finding, Host, HostDown, Nic, Severity
 from ipexctl.local.training_script import training_script
 from ipexctl.ui.doctor import show
 from tests import made
+from tests.checks.hosts import ROWS
 from tests.facts.machines import AMX
 
 
@@ -203,6 +205,40 @@ def test_equal_hosts_get_one_line_of_advice(width, words):
     )
     lines = text(replace(report(A, B, C), recommendations=(advice,)), width=width).splitlines()
     assert lines[6:8] == [words, "  AMX"]
+
+
+@pytest.mark.parametrize("width", [80, None])
+def test_the_generation_of_the_processors_is_shown(width):
+    """In 80 columns the table has no room for the processor: the advice names it."""
+    cpu = replace(A.cpu, model=143, stepping=8, model_name="Intel(R) Xeon(R) Platinum 8480+")
+    facts = replace(A, cpu=cpu)
+    shown = text(
+        replace(report(facts), recommendations=recommend(Cluster((facts,), rows=ROWS))), width=width
+    )
+    assert "  Sapphire Rapids · bf16: AMX computes it in hardware" in shown
+    assert ("Xeon Platinum 8480+, Sapphire Rapids" in shown) is (width is None)
+    assert max(map(len, shown.splitlines())) <= (width or 1000)
+
+
+def test_links_uptime_and_mitigations_are_shown_when_asked():
+    def known(facts: Facts, number: int, days: int) -> Facts:
+        nics = (Nic("eth0", True, 1500, (f"10.0.0.{number}",), 25000, "full"),)
+        kernel = Kernel(uptime=days * 86400 + 7, mitigations=("mds: Vulnerable",))
+        return replace(
+            facts,
+            net=replace(facts.net, nics=nics),
+            condition=replace(facts.condition, kernel=kernel),
+        )
+
+    both = report(known(A, 1, 12), known(B, 2, 1))
+    shown = text(both, verbose=True)
+    assert (
+        "  link node[01-02]: eth0, 25 Gbit/s\n"
+        "  up node01: 12 days\n"
+        "  up node02: 1 day\n"
+        "  mitigations node[01-02]: mds: Vulnerable\n"
+    ) in shown + "\n"
+    assert "mitigations" not in text(both)
 
 
 def note(number: int, host: str) -> Finding:

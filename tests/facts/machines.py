@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,13 @@ V2 = "fpu sse sse2 ssse3 sse4_1 sse4_2 cx16 popcnt"  # x86-64-v2
 AVX2 = V2 + " avx avx2 fma f16c bmi1 bmi2"
 AVX512 = AVX2 + " avx512f avx512dq avx512bw avx512vl avx512cd avx512_vnni"
 AMX = AVX512 + " avx512_bf16 amx_bf16 amx_tile amx_int8"
+
+
+def _usual(machine: Machine, socket: int, cpus: tuple[int, ...]) -> dict[str, str]:
+    return {
+        "thread_siblings_list": ",".join(map(str, cpus)),
+        "physical_package_id": str(socket),
+    }
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Machine:
     memory: int = 512 << 20  # KiB
     arm: bool = False
     topology: bool = True
+    describe: Callable[[Machine, int, tuple[int, ...]], dict[str, str]] = _usual  # one CPU's files
     files: dict[str, str] = field(default_factory=dict)  # further ones, by path
     node_memory: dict[int, int] = field(default_factory=dict)  # KiB; 1 MiB where not told
     ids: tuple[str, int, int, int] = ("GenuineIntel", 6, 143, 8)  # vendor, family, model, stepping
@@ -38,8 +47,8 @@ class Machine:
         for socket, cpus in self.cores if self.topology else ():
             for cpu in cpus:
                 top = f"{base}/cpu/cpu{cpu}/topology"
-                self._put(root, f"{top}/thread_siblings_list", ",".join(map(str, cpus)))
-                self._put(root, f"{top}/physical_package_id", str(socket))
+                for name, text in self.describe(self, socket, cpus).items():
+                    self._put(root, f"{top}/{name}", text)
         for node, cpulist in self.nodes.items():
             size = self.node_memory.get(node, 1024)
             self._put(root, f"{base}/node/node{node}/cpulist", cpulist)

@@ -15,10 +15,11 @@ RECORDED = Path(__file__).parent.parent.parent.parent / "shared" / "machines"
 # What the probe reads of a tree: unpacking the rest takes longer than all tests together.
 _READ = frozenset(
     """cpuinfo meminfo mounts cgroup cpuset online present isolated cpus cpulist cpumap core_id
-    physical_package_id thread_siblings thread_siblings_list cpuset.cpus cpuset.cpus.effective
+    physical_package_id thread_siblings thread_siblings_list core_cpus core_cpus_list core_siblings
+    core_siblings_list package_cpus package_cpus_list die_id cpuset.cpus cpuset.cpus.effective
     cpuset.effective_cpus mems cpuset.mems.effective cpu_capacity cpuinfo_max_freq
-    scaling_max_freq scaling_governor
-    scaling_driver status no_turbo boost core_throttle_count package_throttle_count enabled
+    scaling_max_freq scaling_governor scaling_driver status no_turbo boost
+    core_throttle_count package_throttle_count enabled
     numa_balancing""".split()  # noqa: SIM905
 )
 

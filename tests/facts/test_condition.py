@@ -28,7 +28,7 @@ from ipexctl.core.facts.system_facts import (
 from ipexctl.core.model import Facts, Host
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
-from ipexctl.remote.facts import host_load, machine, machine_state
+from ipexctl.remote.facts import host_load, host_network, machine, machine_state
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.facts.machines import Machine, regular
 
@@ -78,6 +78,62 @@ def test_frequencies_and_heat_are_read_from_all_policies_and_cores(agent, tmp_pa
 def test_processors_without_intel_pstate_tell_turbo_by_boost(agent, tmp_path, boost, expected):
     facts = read(agent, tmp_path, {f"{_FREQ}/boost": boost})
     assert facts.condition.power.turbo is expected
+
+
+_NO_BOOST = {
+    f"{_FREQ}/policy0/scaling_driver": "cppc_cpufreq",
+    f"{_FREQ}/boost": "0",
+    f"{_CPU}/cpu0/acpi_cppc/highest_perf": "280",
+    f"{_CPU}/cpu0/acpi_cppc/nominal_perf": "280",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({f"{_CPU}/cpu0/acpi_cppc/highest_perf": "320"}, False),
+        ({f"{_CPU}/cpu0/acpi_cppc/highest_perf": "320", f"{_FREQ}/boost": "1"}, True),
+        ({f"{_CPU}/cpu0/acpi_cppc/nominal_perf": ""}, None),
+        ({f"{_FREQ}/policy0/scaling_driver": "acpi-cpufreq"}, False),
+    ],
+)
+def test_turbo_is_not_off_where_the_processor_has_none(agent, tmp_path, files, expected):
+    """cppc_cpufreq has its switch on every machine, most often off."""
+    power = read(agent, tmp_path, _NO_BOOST | files).condition.power
+    assert power.turbo is expected
+
+
+def test_uptime_and_mitigations_are_read(agent, tmp_path):
+    bugs = f"{_CPU}/vulnerabilities"
+    files = {
+        "proc/uptime": "93784.23 180000.11\n",
+        f"{bugs}/meltdown": "Mitigation: PTI",
+        f"{bugs}/mds": "Vulnerable",
+        f"{bugs}/l1tf": "Not affected",
+    }
+    kernel = read(agent, tmp_path, files).condition.kernel
+    assert kernel.uptime == 93784
+    assert kernel.mitigations == ("mds: Vulnerable", "meltdown: Mitigation: PTI")
+    nothing = read(agent, tmp_path / "no", {}).condition.kernel
+    assert (nothing.uptime, nothing.mitigations) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"device": "", "speed": "25000", "duplex": "full"}, [25000, "full"]),
+        ({"lower_eth0": "", "speed": "100", "duplex": "half"}, [100, "half"]),
+        ({"device": "", "speed": "-1", "duplex": "unknown"}, [None, "unknown"]),
+        ({"device": "", "speed": "4294967295"}, [None, ""]),
+        ({"device": ""}, [None, ""]),
+        ({"speed": "10000", "duplex": "full"}, [None, ""]),  # veth, tun
+    ],
+)
+def test_a_link_has_the_speed_of_its_card(tmp_path, files, expected):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text + "\n")
+    assert host_network.link(str(tmp_path), machine.read) == expected
 
 
 def test_kernel_switches_and_memory_are_read(agent, tmp_path):

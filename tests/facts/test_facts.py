@@ -22,7 +22,7 @@ from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe, probe_and_listen
 from tests import made
 from tests.checks.hosts import GIB, clean, part, two_nodes
-from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2
+from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2, Machine, regular
 
 RECORDED = Path(__file__).parents[3] / "shared" / "machines"
 
@@ -82,6 +82,83 @@ def test_every_cpu_knows_its_core_its_socket_and_its_node(agent, tmp_path):
         (0, 0, 0),
         (111, 1, 1),
     ]
+
+
+def _mask(cpus: tuple[int, ...]) -> str:
+    """As the kernel writes it: words of 32 CPUs, the highest first."""
+    return f"00000000,{sum(1 << cpu for cpu in cpus):08x}"
+
+
+def _package(machine: Machine, socket: int) -> tuple[int, ...]:
+    return tuple(sorted(c for s, cpus in machine.cores for c in cpus if s == socket))
+
+
+def _ids(machine: Machine, socket: int, cpus: tuple[int, ...]) -> dict[str, str]:
+    """Core ids that repeat in each socket and in each of its two dies."""
+    first = cpus[0] % 4
+    dies = {"die_id": str(first // 2), "core_id": str(first % 2)}
+    return {"physical_package_id": str(socket), **dies}
+
+
+def _text(cpus: tuple[int, ...]) -> str:
+    return ",".join(map(str, cpus))
+
+
+_TOPOLOGIES = {
+    "new list": lambda m, s, c: {**_ids(m, s, c), "core_cpus_list": _text(c)},
+    "new mask": lambda m, s, c: {**_ids(m, s, c), "core_cpus": _mask(c)},
+    "old list": lambda m, s, c: {**_ids(m, s, c), "thread_siblings_list": _text(c)},
+    "old mask": lambda m, s, c: {**_ids(m, s, c), "thread_siblings": _mask(c)},
+    "ids": _ids,
+    "no package id": lambda m, s, c: {
+        "core_id": str(c[0] % 4),
+        "core_cpus_list": _text(c),
+        "package_cpus_list": _text(_package(m, s)),
+    },
+    "groups alone": lambda m, s, c: {
+        "thread_siblings": _mask(c),
+        "core_siblings": _mask(_package(m, s)),
+    },
+    "unknown ids": lambda m, s, c: {
+        "physical_package_id": "-1",
+        "core_id": "-1",
+        "core_cpus": _mask(c),
+        "package_cpus": _mask(_package(m, s)),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("describe", _TOPOLOGIES.values(), ids=_TOPOLOGIES)
+def test_cores_are_counted_with_whatever_names_a_kernel_has_for_them(agent, tmp_path, describe):
+    """/proc/cpuinfo of ARM has no cores: sysfs alone can tell."""
+    machine = Machine(regular(2, 4, 2), arm=True, ids=("0x41", 8, 0xD40, 1), describe=describe)
+    facts = read(agent, machine.write(tmp_path))
+    assert counts(facts) == (16, 16, 8, 2, 0)
+    assert [c.core for c in facts.cpu.cpus] == [*range(8), *range(8)]
+
+
+_GAPS = {
+    "one CPU without topology": lambda m, s, c: {} if c[0] == 5 else _ids(m, s, c),
+    "no sockets": lambda m, s, c: {"core_id": str(c[0] % 4)},
+    "no cores": lambda m, s, c: {"physical_package_id": str(s)},
+    "unknown ids": lambda m, s, c: {"physical_package_id": "-1", "core_id": "-1"},
+}
+
+
+@pytest.mark.parametrize("describe", _GAPS.values(), ids=_GAPS)
+def test_what_sysfs_leaves_open_is_in_cpuinfo(agent, tmp_path, describe):
+    machine = Machine(regular(2, 4, 2), describe=describe)
+    facts = read(agent, machine.write(tmp_path))
+    assert counts(facts) == (16, 16, 8, 2, 0)
+    assert [c.core for c in facts.cpu.cpus] == [*range(8), *range(8)]
+
+
+def test_cores_that_nobody_tells_apart_are_not_counted_as_one(agent, tmp_path):
+    """-1 for every CPU, and no groups."""
+    unknown = {"physical_package_id": "-1", "core_id": "-1"}
+    machine = Machine(regular(2, 4, 1), arm=True, describe=lambda m, s, c: unknown)
+    facts = read(agent, machine.write(tmp_path))
+    assert ({c.core for c in facts.cpu.cpus}, of.cores(facts)) == ({None}, 8)
 
 
 def test_a_node_may_have_memory_and_no_cpu(agent, tmp_path):
@@ -381,7 +458,7 @@ _DUAL = Nic("ens1", True, 1500, ("2001:db8::5", "10.1.0.5"))
     ],
 )
 def test_a_link_local_address_stands_for_another_one_of_its_interface(ssh, nics, expected):
-    rows = [[n.name, n.up, n.mtu, list(n.addresses)] for n in nics]
+    rows = [[n.name, n.up, n.mtu, list(n.addresses), n.speed, n.duplex] for n in nics]
     raw = {**_raw(), "net": {"ssh_address": ssh, "nics": rows}}
     assert of.peer_address(of.from_json("n1", raw)) == expected
 

@@ -19,7 +19,7 @@ from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests import made
-from tests.checks.hosts import ROWS, clean, flags, three
+from tests.checks.hosts import ROWS, both, clean, flags, part, three, two_nodes, whole
 from tests.facts.machines import AVX512, V2
 from tests.facts.real import REAL, Real
 
@@ -95,12 +95,68 @@ def test_a_run_without_numbers_does_what_the_advice_says(facts, name):
 # --- groups of hosts -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("vendor", "ids", "name", "expected"),
+    [
+        ("GenuineIntel", (6, 143, 8), "Intel(R) Xeon(R) Platinum 8480+", "Sapphire Rapids"),
+        ("GenuineIntel", (6, 143, 8), "Intel(R) Xeon(R) CPU Max 9480", "Xeon Max"),
+        ("GenuineIntel", (6, 207, 2), "Intel(R) Xeon(R) Processor", "Emerald Rapids"),
+        ("GenuineIntel", (6, 173, 1), "Intel(R) Xeon(R) 6980P", "Granite Rapids"),
+        ("GenuineIntel", (6, 106, 6), "Intel(R) Xeon(R) Gold 6338", "Ice Lake-SP"),
+        ("GenuineIntel", (6, 85, 7), "Intel(R) Xeon(R) Gold 6248", "Cascade Lake"),
+        ("GenuineIntel", (6, 63, 2), "Intel(R) Xeon(R) CPU E5-2680 v3", "Haswell"),
+        ("GenuineIntel", (6, 45, 7), "Intel(R) Xeon(R) CPU E5-2670", ""),
+        ("GenuineIntel", (6, 250, 0), "Intel(R) Xeon(R)", ""),
+        ("AuthenticAMD", (23, 1, 2), "AMD EPYC 7451 24-Core Processor", "EPYC Naples"),
+        ("AuthenticAMD", (23, 49, 0), "AMD EPYC 7742 64-Core Processor", "EPYC Rome"),
+        ("AuthenticAMD", (25, 1, 1), "AMD EPYC-Milan Processor", "EPYC Milan"),
+        ("AuthenticAMD", (25, 17, 1), "AMD EPYC 9654 96-Core Processor", "EPYC Genoa"),
+        ("AuthenticAMD", (25, 160, 2), "AMD EPYC 9754 128-Core Processor", "EPYC Bergamo"),
+        ("AuthenticAMD", (26, 2, 1), "AMD EPYC 9755 128-Core Processor", "EPYC Turin"),
+        ("AuthenticAMD", (26, 17, 0), "AMD EPYC 9965 192-Core Processor", "EPYC Turin Dense"),
+        ("AuthenticAMD", (25, 97, 2), "AMD Ryzen 9 7950X", "Zen 4"),
+        ("0x41", (8, 0xD4F, 1), "", "Neoverse V2"),
+        ("", (6, 143, 8), "QEMU Virtual CPU", ""),
+    ],
+)
+def test_a_processor_is_called_as_people_call_its_generation(vendor, ids, name, expected):
+    family, model, stepping = ids
+    cpu = replace(
+        made.cpu(), vendor=vendor, family=family, model=model, stepping=stepping, model_name=name
+    )
+    assert processors.generation(cpu) == expected
+
+
 def test_equal_hosts_get_one_advice():
     (advice,) = recommend(Cluster(three(), rows=ROWS))
     assert advice.hosts == ("node01", "node02", "node03")
 
 
 _HIDDEN_AMX = flags(AVX512 + " avx512_bf16 hypervisor", model=143)
+
+
+def _half(quota: float | None):
+    return both(two_nodes(), part("cpu", quota=quota))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (_half(1.2), _half(1.9), ["1.2 CPUs fill no more", "1.9 CPUs fill no more"]),
+        (part("cpu", quota=2.5), part("cpu", quota=2.1), ["allows 2.5 CPUs", "allows 2.1 CPUs"]),
+        (
+            both(two_nodes(), whole(nodes=(), nodes_contradict=True)),
+            two_nodes(),
+            ["contradicts itself", "2 ranks per host: one per NUMA node"],
+        ),
+        (part("cpu", allowed=(0, 1, 2, 3)), part("cpu", quota=64.0), [""]),
+    ],
+)
+def test_a_reason_of_one_hosts_control_group_is_not_told_of_another(one, other, expected):
+    found = recommend(Cluster(three(node01=one, node02=other, node03=one), rows=ROWS))
+    assert len(found) == len(expected)
+    for advice, words in zip(found, expected, strict=True):
+        assert words in "; ".join(advice.why)
 
 
 def test_hosts_without_bf16_are_named_to_those_that_have_it():

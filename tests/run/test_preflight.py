@@ -46,6 +46,9 @@ CASES = {
         two(lambda f: replace(f, clock=ClockFacts(600.0, 0.01))), {}, [], ["CLOCK-001 node02"],
     ),
     "who cannot reach whom stops it": (two(), {"peers": (REFUSED,)}, ["NET-003 node01"], []),
+    "large packets that vanish stop it": (
+        two(), {"peers": (replace(REFUSED, ok=True, lost=True),)}, ["NET-025 "], [],
+    ),
     "another environment is told": (
         two(), {"prefixes": {**SAME, "node02": "/b/envs/k2"}}, [], ["SOFT-015 "],
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ipexctl.core.doctor.suggested_fix import Fix, do, scripted
 from ipexctl.core.facts.measurements import Measured
@@ -25,7 +26,14 @@ class Cluster:
     rows: tuple[Row, ...] = ()
     measured: Measured = Measured()
 
-    @property
+    def facts_of(self, host: str) -> Facts | None:
+        return self._by_name.get(host)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Facts]:
+        return {f.host: f for f in self.hosts}
+
+    @cached_property
     def ranks(self) -> int:
         """As many as `run` starts when nobody says how many."""
         return sum(core_pinning.default_ranks(facts.cpu) for facts in self.hosts)

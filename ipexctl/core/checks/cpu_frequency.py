@@ -38,7 +38,7 @@ def slow_governor(facts: Facts) -> Sight | None:
     "PWR-002",
     title="turbo is off",
     severity=Severity.WARN,
-    seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0",
+    seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0 (cppc_cpufreq: and there is a boost)",
     why="Training stays at the base frequency: 20 to 40 % slower on most processors.",
     fix=_TURBO | _BOOST,
 )

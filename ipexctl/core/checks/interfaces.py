@@ -9,21 +9,23 @@ from functools import cache
 
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Shell, command, do, scripted, sudo
+from ipexctl.core.doctor.suggested_fix import Command, Fix, Shell, command, do, scripted, sudo
 from ipexctl.core.facts.host_facts import loopback, peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Nic, Severity
 
 MASTER_PORT = 29500
+SLOW_LINK = 1000  # Mbit/s
 SEE_ADDRESSES = command("ip -br address")
 FIREWALL = sudo("nft list ruleset")
+_LEGACY = sudo("iptables-legacy-save")
 _MTU = sudo("ip link set NIC mtu 1500")
 _VIRTUAL = re.compile(
     r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy|nerdctl|cbr0|incus)"
 )
 
 
-def _peer_nic(facts: Facts) -> Nic | None:
+def peer_nic(facts: Facts) -> Nic | None:
     address = peer_address(facts)
     return next((n for n in facts.net.nics if address in n.addresses), None)
 
@@ -99,15 +101,70 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
 @cluster_check(
     "NET-013",
     title="the hosts' MTUs differ",
-    severity=Severity.WARN,
-    seen="the interfaces by which the hosts reach each other have different MTUs",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the interfaces by which the hosts reach each other have different MTUs (note: large "
+    "packets between the hosts were tried, and arrive)",
     why="Small messages pass and large ones vanish where something between them drops what is too "
     "long: a hang in the first large all_reduce.",
     fix=do(_MTU, "   # the same on all hosts, and on the switch"),
 )
 def mtu(cluster: Cluster) -> Sight | None:
-    found = groups(cluster.hosts, lambda f: nic.mtu if (nic := _peer_nic(f)) else None)
-    return Sight(hosts_by_value(found)) if len(found) > 1 else None
+    """Silent where large packets were seen to be lost."""
+    found = groups(cluster.hosts, lambda f: nic.mtu if (nic := peer_nic(f)) else None)
+    if len(found) < 2 or any(p.lost for p in cluster.peers):
+        return None
+    tried = cluster.peers and all(p.lost is False for p in cluster.peers)
+    return Sight(hosts_by_value(found), severity=Severity.NOTE if tried else None)
+
+
+@cluster_check(
+    "NET-027",
+    title="a slow network link",
+    severity=Severity.WARN,
+    seen=f"the link by which the others reach the host has less than {SLOW_LINK:,} Mbit/s, or half "
+    "duplex (with --level std: PERF-005 says what it carries)",
+    why="Every step sends all gradients over the slowest link: at 100 Mbit/s those of a model with "
+    "100 million parameters take half a minute.",
+)
+def slow_link(cluster: Cluster) -> Iterator[Sight]:
+    for facts in cluster.hosts if len(cluster.hosts) > 1 and not cluster.measured.links else ():
+        nic = peer_nic(facts)
+        if nic and ((nic.speed and nic.speed < SLOW_LINK) or nic.duplex == "half"):
+            yield Sight(
+                f"{nic.name}: {link_speed(nic)}", host=facts.host, fix=look_at_link(nic.name)
+            )
+
+
+@cluster_check(
+    "NET-028",
+    title="the hosts' link speeds differ",
+    severity=Severity.WARN,
+    seen="the links by which the hosts reach each other have different speeds",
+    why="All hosts wait for the one with the slowest link in each step.",
+    fix=do(
+        "if the hosts have a faster network in common: name them by their addresses there (",
+        SEE_ADDRESSES,
+        ")",
+    ),
+)
+def other_speed(cluster: Cluster) -> Sight | None:
+    """Silent where the slow ones were told one by one."""
+    nics = {f.host: nic for f in cluster.hosts if (nic := peer_nic(f)) and nic.speed}
+    found = groups(cluster.hosts, lambda f: link_speed(nics[f.host]) if f.host in nics else None)
+    slow = any((nic.speed or SLOW_LINK) < SLOW_LINK for nic in nics.values())
+    return Sight(hosts_by_value(found)) if len(found) > 1 and not slow else None
+
+
+def link_speed(nic: Nic) -> str:
+    """25 Gbit/s; 100 Mbit/s, half duplex"""
+    speed = nic.speed or 0
+    text = f"{speed / 1000:g} Gbit/s" if speed >= 1000 else f"{speed} Mbit/s" if speed else ""
+    return ", ".join(filter(None, (text, "half duplex" if nic.duplex == "half" else "")))
+
+
+def look_at_link(nic: str) -> Fix:
+    look = command("ethtool", nic, pipe="grep -E Speed|Duplex")
+    return do(look, "   (cable, switch port, virtual machine's limit)")
 
 
 @host_check(
@@ -119,7 +176,7 @@ def mtu(cluster: Cluster) -> Sight | None:
     fix=_MTU,
 )
 def small_mtu(facts: Facts) -> Sight | None:
-    nic = _peer_nic(facts)
+    nic = peer_nic(facts)
     if not nic or nic.mtu is None or nic.mtu >= 1280:
         return None
     return Sight(f"{nic.name}: {nic.mtu}", fix=scripted("ip link set", nic.name, "mtu", "1500"))
@@ -138,7 +195,7 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
     for peer in cluster.peers:
         tried.setdefault(peer.source, []).append(peer.address)
     for facts in cluster.hosts:
-        nic = _peer_nic(facts)
+        nic = peer_nic(facts)
         wrong = {
             a: ways[0]
             for a in tried.get(facts.host, ())
@@ -257,13 +314,22 @@ def short_queue(facts: Facts) -> Sight | None:
     "NET-020",
     title="a firewall is on",
     severity=Severity.NOTE,
-    seen="firewalld, ufw or nftables looks switched on",
+    seen="firewalld, ufw, nftables or the old iptables looks switched on",
     why="Ranks need all TCP ports between the hosts. Whether they are open, NET-002 to NET-004 "
     "have tried.",
     fix=do("see what it lets through: ", FIREWALL),
 )
 def firewall(facts: Facts) -> Sight | None:
-    return Sight(", ".join(facts.net.firewalls)) if facts.net.firewalls else None
+    found = facts.net.firewalls
+    if not found:
+        return None
+    return Sight(", ".join(found), fix=do("see what it lets through: ", firewall_of(facts)))
+
+
+def firewall_of(facts: Facts | None) -> Command:
+    """What shows its rules: nft does not know those of the old iptables."""
+    legacy = facts is not None and "iptables" in facts.net.firewalls
+    return _LEGACY if legacy else FIREWALL
 
 
 @host_check(
@@ -280,6 +346,49 @@ def ipv6_only(facts: Facts) -> Sight | None:
     if not found or any("." in a for a in found):
         return None
     return Sight(", ".join(found[:3]))
+
+
+@cluster_check(
+    "NET-026",
+    title="the host has no address of the kind by which the others are reached",
+    severity=Severity.FAIL,
+    seen="a host without IPv4 among hosts that are reached by IPv4, or without IPv6 among others",
+    why="An IPv4 address cannot connect to an IPv6 one. Its ranks would wait for the others, and "
+    "these for it.",
+)
+def other_family(cluster: Cluster) -> Iterator[Sight]:
+    reached = groups(cluster.hosts, lambda f: address_family(peer_address(f)))
+    if len(reached) < 2:
+        return
+    known = sum(map(len, reached.values()))
+    for facts in cluster.hosts:
+        own, mine = families(facts), address_family(peer_address(facts))
+        for family in (str(f) for f in reached if own and f not in own):
+            named = reached[family]
+            if 2 * len(named) > known - bool(mine):
+                yield Sight(
+                    f"it has {' and '.join(sorted(own))} only; {fold(named)} reached by {family}",
+                    host=facts.host,
+                    title=f"no {family} address, by which the other hosts are reached",
+                    fix=_one_family(cluster, family),
+                )
+
+
+def families(facts: Facts) -> set[str]:
+    """IPv4 and IPv6, as far as one that other hosts can reach is there."""
+    found = {a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)}
+    return {address_family(a) for a in found}
+
+
+def address_family(address: str) -> str:
+    return ("IPv6" if ":" in address else "IPv4") if address else ""
+
+
+def _one_family(cluster: Cluster, lacking: str) -> str:
+    """All hosts may have addresses of another kind."""
+    shared = set.intersection(*(families(f) for f in cluster.hosts))
+    give = f"give it an {lacking} address"
+    return f"name all hosts by their {min(shared)} addresses, or {give}" if shared else give
 
 
 @host_check(

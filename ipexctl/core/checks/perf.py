@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.interfaces import look_at_link
 from ipexctl.core.checks.registry import Sight, cluster_check
-from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, ipexctl
+from ipexctl.core.doctor.suggested_fix import Shell, command, do, ipexctl
 from ipexctl.core.facts import isa
 from ipexctl.core.facts.host_facts import peer_address
 from ipexctl.core.facts.measurements import HostBench, Link, median, onednn_level
@@ -22,11 +23,6 @@ FAST_LINK = 5e9  # above that one stream tells more of the hosts' processors tha
 LATENCY = 5e-3
 
 _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
-
-
-def _link_speed(nic: str) -> Fix:
-    look = command("ethtool", nic, pipe="grep -E Speed|Duplex")
-    return do(look, "   (cable, switch port, virtual machine's limit)")
 
 
 @cluster_check(
@@ -118,7 +114,7 @@ def onednn_low(cluster: Cluster) -> Iterator[Sight]:
     seen="--level std: one TCP stream below 500 Mbit/s, or below half of the other links",
     why="Every step sends all gradients over the slowest link: at 100 Mbit/s those of a model with "
     "100 million parameters take half a minute.",
-    fix=_link_speed("IFACE"),
+    fix=look_at_link("IFACE"),
 )
 def slow_link(cluster: Cluster) -> list[Sight]:
     good = [(link, link.rate) for link in cluster.measured.links if link.rate]
@@ -189,7 +185,7 @@ def broken_torch(cluster: Cluster) -> Iterator[Sight]:
     ),
 )
 def broken_link(cluster: Cluster) -> list[Sight]:
-    reached = {(p.source, p.target) for p in cluster.peers if p.ok}
+    reached = {(p.source, p.target) for p in cluster.peers if p.ok and not p.lost}
     return [
         Sight(f"to {link.target}: {link.error}", host=link.source)
         for link in cluster.measured.links
@@ -259,6 +255,6 @@ def _slow(host: str, own: Rated, hosts: Sequence[Facts]) -> Sight:
     return Sight(
         f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
         f"{_GRADIENTS / rate:.0f} s",
-        fix=_link_speed(nic or "IFACE"),
+        fix=look_at_link(nic or "IFACE"),
         host=host,
     )

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.interfaces import FIREWALL
+from ipexctl.core.checks.interfaces import address_family, families, firewall_of, peer_nic
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, command, do, write
+from ipexctl.core.doctor.suggested_fix import Fix, command, do, ipexctl, sudo, write
 from ipexctl.core.facts.host_facts import loopback, peer_address, public
+from ipexctl.core.facts.open_ports import in_common
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer, Severity
+from ipexctl.core.plan.port_plan import FEWEST
 
 FULL_MESH = 32
 OTHERS = 3
@@ -70,12 +72,12 @@ def own_name(cluster: Cluster) -> list[Sight]:
     why=_WHY,
 )
 def nobody_reaches(cluster: Cluster) -> list[Sight]:
-    hidden = _hidden(cluster)
+    hidden, within = _hidden(cluster), within_open_ports(cluster)
     return [
         Sight(
             f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
             host=target,
-            fix=_fix(failed[0]),
+            fix=within | _fix(cluster, failed[0]),
         )
         for target, failed in hidden.items()
     ]
@@ -91,15 +93,18 @@ def nobody_reaches(cluster: Cluster) -> list[Sight]:
 def cannot_reach(cluster: Cluster) -> list[Sight]:
     """Silent about hosts that nobody reaches: they have a finding of their own."""
     hidden = _hidden(cluster)
-    bad = [p for p in cluster.peers if not p.ok and p.target not in hidden]
+    bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
+    within = within_open_ports(cluster)
+    by_source: dict[str, list[Peer]] = {}
+    for peer in bad:
+        by_source.setdefault(peer.source, []).append(peer)
     found = []
-    for source in dict.fromkeys(p.source for p in bad):
-        failed = [p for p in bad if p.source == source]
+    for source, failed in by_source.items():
         errors: dict[str, list[str]] = {}
         for peer in failed:
             errors.setdefault(peer.error, []).append(peer.target)
         text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
-        found.append(Sight(text, host=source, fix=_fix(failed[0])))
+        found.append(Sight(text, host=source, fix=within | _fix(cluster, failed[0])))
     return found
 
 
@@ -113,6 +118,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
 )
 def range_closed(cluster: Cluster) -> list[Sight]:
     closed: dict[str, list[Peer]] = {}
+    within = within_open_ports(cluster)
     for peer in cluster.peers:
         if peer.ok and peer.in_range:
             closed.setdefault(peer.target, []).append(peer)
@@ -121,16 +127,75 @@ def range_closed(cluster: Cluster) -> list[Sight]:
             f"{fold(p.source for p in failed)} to {failed[0].address}: "
             + ", ".join(sorted({p.in_range or "" for p in failed})),
             host=target,
-            fix=_fix(failed[0]),
+            fix=within | _fix(cluster, failed[0]),
         )
         for target, failed in closed.items()
     ]
 
 
+@cluster_check(
+    "NET-025",
+    title="large packets to or from this host are lost",
+    severity=Severity.FAIL,
+    seen="a connection opens and a byte arrives, and of 64 KiB after it nothing does; named is the "
+    "host that the failing pairs have in common",
+    why="Something between the hosts (a switch port, bridge, tunnel or VPN) has a smaller MTU than "
+    "their interfaces and drops longer packets silently. Connections open, and a training hangs in "
+    "its first large all_reduce.",
+)
+def black_hole(cluster: Cluster) -> Iterator[Sight]:
+    tried = [p for p in cluster.peers if p.lost is not None]
+    rest = [p for p in tried if p.lost]
+    for host in _in_common(tried):
+        own = [p for p in rest if host in (p.source, p.target)]
+        rest = [p for p in rest if host not in (p.source, p.target)]
+        if own:
+            yield _lost(cluster, [host], own, host)
+    if rest:
+        hosts = list(dict.fromkeys(name for p in rest for name in (p.source, p.target)))
+        sight = _lost(cluster, hosts, rest)
+        yield replace(sight, title="large packets between hosts are lost")
+
+
+def _in_common(tried: Sequence[Peer]) -> list[str]:
+    """Hosts of which two or more others get nothing, or to which nothing of two or more gets.
+
+    If that is true of all hosts, the network between them is to blame.
+    """
+    ways: dict[tuple[str, str], list[Peer]] = {}
+    for peer in tried:
+        ways.setdefault((peer.source, "sent"), []).append(peer)
+        ways.setdefault((peer.target, "got"), []).append(peer)
+    lost = {host: 0 for (host, _), way in ways.items() if len(way) > 1 and all(p.lost for p in way)}
+    return list(lost) if len(lost) < len({host for host, _ in ways}) else []
+
+
+def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: str = "") -> Sight:
+    """`hosts` are those whose interfaces are to change; `one`: the host that is to blame."""
+    facts = [f for name in hosts if (f := cluster.facts_of(name))]
+    nics = {nic for f in facts if (nic := peer_nic(f))}
+    mtus = [nic.mtu for nic in nics if nic.mtu]
+    passes = min((p.passes for p in pairs if p.passes), default=None)
+    known = [f"packets of {passes} bytes arrive"] if passes else []
+    known += [f"the MTU is {', '.join(map(str, sorted(set(mtus))))}"] if mtus else []
+    others = fold({n: 0 for p in pairs for n in (p.source, p.target) if n not in hosts})
+    routes = ", ".join(f"{p.source} to {p.target}" for p in pairs[:4])
+    names = sorted({nic.name for nic in nics})
+    way = sudo("ip link set", names[0] if len(names) == 1 else "NIC", "mtu", str(passes))
+    look = do(command("tracepath -n", pairs[0].address), f"   on {pairs[0].source}: the MTU there")
+    where = "" if one else f"   on {fold(hosts)}"
+    smaller = passes is not None and all(passes < mtu for mtu in mtus)
+    return Sight(
+        "; ".join([f"with {others}" if one else routes, *known]),
+        fix=do(way, f"{where}   (or raise the MTU between the hosts)") if smaller else look,
+        host=one,
+    )
+
+
 def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
     """The hosts that two or more others tried and none reached, with those attempts."""
     tried: dict[str, list[Peer]] = {}
-    for peer in cluster.peers:
+    for peer in _of_one_family(cluster):
         tried.setdefault(peer.target, []).append(peer)
     return {
         target: peers
@@ -139,13 +204,45 @@ def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
     }
 
 
-def _fix(peer: Peer) -> Fix:
+def _of_one_family(cluster: Cluster) -> list[Peer]:
+    """Without those where the source has no such address at all: of these NET-026 tells."""
+    own = {f.host: families(f) for f in cluster.hosts}
+    return [
+        p
+        for p in cluster.peers
+        if p.ok or not own.get(p.source) or address_family(p.address) in own[p.source]
+    ]
+
+
+def _fix(cluster: Cluster, peer: Peer) -> Fix:
     return do(
         f"on {peer.source}: ",
         command("ip route get", peer.address),
         f"   on {peer.target}: ",
-        FIREWALL,
+        firewall_of(cluster.facts_of(peer.target)),
         "   (allow all TCP between the hosts: firewall, security group)",
+    )
+
+
+def within_open_ports(cluster: Cluster) -> Fix:
+    """What runs with the firewalls as they are: a range that the hosts with closed ports let in.
+
+    A host without rules that somebody reaches is only the other end of a closed way.
+    """
+    reached = {p.target for p in cluster.peers if p.ok}
+    closed = {p.target: 0 for p in cluster.peers if not p.ok}
+    rules = {f.host: f.net.open_ports for f in cluster.hosts if f.host in closed}
+    walled = {host: ranges for host, ranges in rules.items() if ranges or host not in reached}
+    found = in_common(walled.values(), FEWEST)
+    if not found:
+        return Fix()
+    low, high = found
+    kernel = sudo("sysctl -w", f"net.ipv4.ip_local_port_range={low} {high}")
+    return do(
+        ipexctl("run", "--ports", f"{low}-{high}", "train.py"),
+        f"   (the firewall of {fold(walled)} lets these in; gloo needs, on all hosts: ",
+        kernel,
+        ")",
     )
 
 

@@ -34,6 +34,7 @@ class Recommendation:
     threads: int  # per rank
     why: tuple[str, ...]
     verdict: str = ""
+    processor: str = ""  # its generation: Sapphire Rapids; "" where it is in no table
 
 
 def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
@@ -46,13 +47,12 @@ def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
 
 
 def _kind(facts: Facts) -> object:
-    """Equal for hosts that get the same advice."""
+    """Equal for hosts that get the same advice for the same reasons."""
     cpu = facts.cpu
-    ranks = core_pinning.default_ranks(cpu)
-    shape = ranks, core_pinning.place_ranks(facts, ranks).threads, len(core_pinning.cores(cpu))
+    shape = len(core_pinning.cores(cpu)), _ranks_reason(facts), _threads_reason(facts)
     minors = frozenset(p.version[:2] for p in facts.pythons)
     system = facts.libc, minors, facts.agent
-    return cpu.arch, isa.level(cpu), processors.processor(cpu).name, shape, system
+    return cpu.arch, isa.level(cpu), processors.generation(cpu), shape, system
 
 
 def _recommendation(
@@ -73,6 +73,7 @@ def _recommendation(
         threads=core_pinning.place_ranks(first, ranks).threads or 1,
         why=tuple([*reasons, row.reason] if row else reasons),
         verdict="; ".join(_verdict(first, chosen)),
+        processor=processors.generation(first.cpu),
     )
 
 

@@ -255,8 +255,11 @@ def _disk(raw: Any) -> DiskFacts | None:
 def _net(raw: Mapping[str, Any]) -> NetFacts:
     nics = []
     for row in _list(raw.get("nics")):
-        if isinstance(row, list) and len(row) == 4 and (name := _name(row[0])):
-            nics.append(Nic(name, row[1] is True, count_or_none(row[2]), _addresses(row[3])))
+        if isinstance(row, list) and len(row) == 6 and (name := _name(row[0])):
+            speed, duplex = count_or_none(row[4]) or None, plain(row[5], 40)
+            duplex = duplex if duplex in ("full", "half") else ""
+            mtu, addresses = count_or_none(row[2]), _addresses(row[3])
+            nics.append(Nic(name, row[1] is True, mtu, addresses, speed, duplex))
     return record(
         NetFacts,
         raw,
@@ -268,6 +271,7 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
         default_nic=_name(raw.get("default_nic")),
         routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
         port_range=_range(raw.get("port_range")),
+        open_ports=(),
         localhost=_addresses(raw.get("localhost")) if "localhost" in raw else None,
     )
 

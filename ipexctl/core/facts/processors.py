@@ -90,6 +90,16 @@ _ZEN_FAMILIES: dict[int, Iterable[tuple[int, int, Processor]]] = {
     ),
     26: ((0x00, 0x4F, _ZEN5), (0x60, 0x7F, _ZEN5)),
 }
+# (family, first model, last model): what AMD's servers of that design are sold as
+_EPYC = {
+    (23, 0x00, 0x0F): "EPYC Naples",
+    (23, 0x30, 0x3F): "EPYC Rome",
+    (25, 0x00, 0x0F): "EPYC Milan",
+    (25, 0x10, 0x1F): "EPYC Genoa",
+    (25, 0xA0, 0xAF): "EPYC Bergamo",
+    (26, 0x00, 0x0F): "EPYC Turin",
+    (26, 0x10, 0x1F): "EPYC Turin Dense",
+}
 UNKNOWN = Processor("")
 _CUT = re.compile("Pentium|Celeron")
 
@@ -124,6 +134,16 @@ def is_guest(cpu: CpuFacts) -> bool:
 def anonymous_guest(cpu: CpuFacts) -> bool:
     """A guest whose hypervisor made up the processor: no product has such a name."""
     return is_guest(cpu) and not re.search(r"\d{4}", cpu.model_name.partition(" @ ")[0])
+
+
+def generation(cpu: CpuFacts) -> str:
+    """Sapphire Rapids, EPYC Milan, Neoverse V1; "" for what is in no table, or older than that."""
+    if "EPYC" in cpu.model_name:
+        for (family, first, last), name in _EPYC.items():
+            if cpu.family == family and cpu.model is not None and first <= cpu.model <= last:
+                return name
+    found = processor(cpu)
+    return "" if found is _OLD else found.name
 
 
 def _intel(cpu: CpuFacts) -> Processor:

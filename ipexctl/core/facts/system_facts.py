@@ -34,6 +34,8 @@ class Kernel:
     overcommit: int | None = None
     swappiness: int | None = None
     core_pattern: str = ""
+    uptime: int | None = None  # seconds
+    mitigations: tuple[str, ...] = ()  # "meltdown: Mitigation: PTI"; only where it is affected
 
 
 @dataclass(frozen=True)

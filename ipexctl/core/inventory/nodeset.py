@@ -146,11 +146,12 @@ def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
     by_text: dict[_Cut, list[_Cut]] = {}
     for cut in cuts:
         by_text.setdefault(cut[::2], []).append(cut)
+    varying = {text: _varying(same) for text, same in by_text.items()}
+    padded = {text: _padded_widths(same, varying[text]) for text, same in by_text.items()}
     groups: dict[tuple[object, ...], list[_Cut]] = {}
     for cut in cuts:
-        same = by_text[cut[::2]]
-        at = _varying(same)
-        width = len(cut[at]) if at and len(cut[at]) in _padded_widths(same, at) else 0
+        at = varying[cut[::2]]
+        width = len(cut[at]) if at and len(cut[at]) in padded[cut[::2]] else 0
         shape = (cut[:at], cut[at + 1 :], at, width) if at else cut
         groups.setdefault(shape, []).append(cut)
     return list(groups.values())

@@ -65,16 +65,37 @@ def listener(port=0, address=""):
 def op_connect(call, args):
     """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each.
 
-    Meanwhile the `names` are looked up: [name, addresses, or None when there was no answer].
+    Meanwhile the `names` are looked up: [name, addresses, or None when there was no answer]. Over
+    the connections to those in `large` go large packets: see packet_sizes.
     """
+    lookup = Lookup(args["names"]) if args.get("names") else None
+    seconds = args.get("timeout", 2.0)
+    end = time.monotonic() + seconds
+    results, opened = _connected(args["targets"], end, "no answer in %g s" % seconds)
+    done = {"results": results}  # type: dict[str, object]
+    large = {name: opened[name] for name in args.get("large", ()) if name in opened}
+    if large:
+        # late: install has no use for it
+        from ipexctl.remote.facts import packet_sizes
+
+        done["large"] = packet_sizes.lost(large)
+    for sock in opened.values():
+        sock.close()
+    if lookup:
+        lookup.wait(max(0.0, end - time.monotonic()))
+        done["names"] = [[n, lookup.found.get(n)] for n in lookup.names]
+    return done
+
+
+def _connected(targets, end, late):
+    """([[name, error or ""]], {name: socket} of those that opened)"""
     import errno
     import select
 
-    lookup = Lookup(args["names"]) if args.get("names") else None
     poll = select.poll()
-    waiting = {}
+    waiting, opened = {}, {}
     results = []
-    for name, address, port in args["targets"]:
+    for name, address, port in targets:
         try:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             sock = socket.socket(family, socket.SOCK_STREAM)
@@ -89,21 +110,20 @@ def op_connect(call, args):
             continue
         waiting[sock.fileno()] = (name, sock)
         poll.register(sock, select.POLLOUT)
-    end = time.monotonic() + args.get("timeout", 2.0)
     while waiting and time.monotonic() < end:
         for fd, _ in poll.poll(max(1, int((end - time.monotonic()) * 1000))):
             name, sock = waiting.pop(fd)
             poll.unregister(fd)
             error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             results.append([name, os.strerror(error) if error else ""])
-            sock.close()
+            if error:
+                sock.close()
+            else:
+                opened[name] = sock
     for name, sock in waiting.values():
-        results.append([name, "no answer in %g s" % args.get("timeout", 2.0)])
+        results.append([name, late])
         sock.close()
-    if not lookup:
-        return {"results": results}
-    lookup.wait(max(0.0, end - time.monotonic()))
-    return {"results": results, "names": [[n, lookup.found.get(n)] for n in lookup.names]}
+    return results, opened
 
 
 class Lookup:
@@ -151,7 +171,23 @@ def firewalls():
         pass
     if os.path.exists("/etc/systemd/system/sysinit.target.wants/nftables.service"):
         found.append("nftables")
+    if _legacy_iptables():
+        found.append("iptables")
     return found
+
+
+def _legacy_iptables():
+    """Whether the filter table of iptables' old kernel interface is in use: nft does not show it.
+
+    Its name is for root alone; others see the kernel module, where it is one.
+    """
+    try:
+        with open("/proc/net/ip_tables_names") as f:
+            return "filter" in f.read().split()
+    except PermissionError:
+        return os.path.isdir("/sys/module/iptable_filter")
+    except OSError:
+        return False
 
 
 def _master_port_busy():
@@ -200,7 +236,7 @@ def _routes(text):
 
 
 def _nics(read):
-    """[[name, up, mtu, addresses]] of our own network namespace (/sys may show another one's)."""
+    """[[name, up, mtu, addresses, speed, duplex]] of our own network namespace."""
     import fcntl
     import struct
 
@@ -222,8 +258,35 @@ def _nics(read):
             except OSError:
                 continue
             up = struct.unpack("H", flags)[0] & 0x41 == 0x41  # IFF_UP, IFF_RUNNING
-            found.append([name, up, struct.unpack("i", mtu)[0], addresses.get(name, [])])
+            own = addresses.get(name, [])
+            found.append([name, up, struct.unpack("i", mtu)[0], own] + _own_link(name, read))
     return found
+
+
+def _own_link(name, read):
+    """/sys may show the interface of that name in another network namespace."""
+    folder = "/sys/class/net/" + name
+    try:
+        same = str(socket.if_nametoindex(name)) == read(folder + "/ifindex").strip()
+    except OSError:
+        same = False
+    return link(folder, read) if same else [None, ""]
+
+
+def link(folder, read):
+    """[Mbit/s or None, full or half or ""] of a card, or of a bond or VLAN on one.
+
+    veth and tun name a speed that means nothing.
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        names = []
+    if "device" not in names and not any(n.startswith("lower_") for n in names):
+        return [None, ""]
+    text = read(folder + "/speed").strip()
+    known = text.isdigit() and 0 < int(text) < 1 << 31  # -1, also as an unsigned number: unknown
+    return [int(text) if known else None, read(folder + "/duplex").strip()]
 
 
 def _ipv4():

@@ -18,8 +18,8 @@ def cpu(fs, groups, live):
     base = fs + "/sys/devices/system/cpu"
     online, offline = _online(base)
     cpus = _sysfs_cpus(base, online, _has_units(first))
-    if not any(core is not None for _, core, _ in cpus):
-        cpus = _cpuinfo_cpus(read(info)) or cpus
+    if not cpus or any(None in row for row in cpus):
+        cpus = _completed(cpus, _cpuinfo_cpus(read(info)))
     return {
         "arch": os.uname().machine if live else _recorded_arch(first),
         "vendor": first.get("vendor_id") or first.get("CPU implementer", ""),
@@ -78,14 +78,38 @@ def _has_units(first):
 
 
 def _sysfs_cpus(base, online, units):
-    """[[cpu, lowest CPU of its core, socket]] for what is online."""
+    """[[cpu, lowest CPU of its core, socket]] for what is online; None: sysfs does not say."""
     found = []
+    cores = {}  # type: dict[object, int]
     for cpu in online:
         top = "%s/cpu%d/topology/" % (base, cpu)
-        core = cpu if units else _lowest(top)
-        if core is None:
-            core = number(read(top + "core_id"))
-        found.append([cpu, core, number(read(top + "physical_package_id"))])
+        socket_id = _id(top + "physical_package_id")
+        if socket_id is None:
+            socket_id = _lowest(top, "core_siblings", "package_cpus")
+        core = cpu if units else _lowest(top, "thread_siblings", "core_cpus")
+        core_id = _id(top + "core_id") if core is None else None
+        if core_id is not None and socket_id is not None:  # core ids repeat per socket and die
+            core = cores.setdefault((socket_id, _id(top + "die_id"), core_id), cpu)
+        found.append([cpu, core, socket_id])
+    return found
+
+
+def _id(path):
+    """Kernels write -1 for what they do not know."""
+    found = number(read(path))
+    return None if found is None or found < 0 else found
+
+
+def _completed(cpus, told):
+    """What sysfs left open, as /proc/cpuinfo tells it."""
+    if not cpus:
+        return told
+    rows = {row[0]: row for row in told}
+    found = []
+    for cpu, core, socket_id in cpus:
+        _, other_core, other_socket = rows.get(cpu, (cpu, None, None))
+        core = other_core if core is None else core
+        found.append([cpu, core, other_socket if socket_id is None else socket_id])
     return found
 
 
@@ -124,16 +148,14 @@ def _efficient(fs, base, cpus):
     return [cpu for cpu, own in sorted(speed.items()) if 0 < own <= 0.85 * most]
 
 
-def _lowest(top):
-    """The lowest CPU of a core: unique on the host, where core_id repeats per socket and die."""
-    text = read(top + "thread_siblings_list").strip()
-    if text:
-        return number(text.partition(",")[0].partition("-")[0])
-    try:
-        mask = int(read(top + "thread_siblings").strip().replace(",", ""), 16)
-    except ValueError:
-        return None
-    return (mask & -mask).bit_length() - 1 if mask else None
+def _lowest(top, *names):
+    """The lowest CPU of a group: unique on the host. Kernels know the group by its old name, its
+    new one or both, and write it as a list, as a mask or both."""
+    for name in names:
+        text = read(top + name + "_list").strip() or _from_mask(read(top + name))
+        if text:
+            return number(text.partition(",")[0].partition("-")[0])
+    return None
 
 
 def _cpuinfo_cpus(text):

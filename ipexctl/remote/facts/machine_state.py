@@ -19,7 +19,7 @@ def read_state(read, fs, groups, cpus):
 
     return {
         "power": _power(fs, of, cpus),
-        "kernel": _kernel(of),
+        "kernel": _kernel(fs, of),
         "limits": _limits(groups, live),
         "system": _system(fs, of, live),
     }
@@ -40,9 +40,12 @@ def _power(fs, of, cpus):
         names = ("scaling_governor", "energy_performance_preference")
         rows.append([of(path + "/" + name) for name in names])
     status = of(base + "/intel_pstate/status") or of(base + "/amd_pstate/status")
+    driver = of(paths[0] + "/scaling_driver") if paths else ""
     no_turbo, boost = of(base + "/intel_pstate/no_turbo"), of(base + "/cpufreq/boost")
+    if driver == "cppc_cpufreq" and not _can_boost(of, base, cpus):
+        boost = ""  # the file is there all the same
     return {
-        "driver": of(paths[0] + "/scaling_driver") if paths else "",
+        "driver": driver,
         "status": status,
         "governors": sorted({r[0] for r in rows if r[0]}),
         "preferences": sorted({r[1] for r in rows if r[1]}),
@@ -51,6 +54,13 @@ def _power(fs, of, cpus):
         "hardware_khz": _number(of(paths[0] + "/cpuinfo_max_freq")) if paths else None,
         "throttled": _throttled(of, base, cpus),
     }
+
+
+def _can_boost(of, base, cpus):
+    """Whether the firmware knows a performance above the nominal one: not on most ARM servers."""
+    folder = "%s/cpu%d/acpi_cppc/" % (base, cpus[0][0] if cpus else 0)
+    highest, nominal = _number(of(folder + "highest_perf")), _number(of(folder + "nominal_perf"))
+    return highest is not None and nominal is not None and highest > nominal
 
 
 def _throttled(of, base, cpus):
@@ -73,7 +83,10 @@ def _some(items):
 # --- kernel and limits ---------------------------------------------------------------------------
 
 
-def _kernel(of):
+def _kernel(fs, of):
+    bugs = "/sys/devices/system/cpu/vulnerabilities"
+    told = [(name, of(bugs + "/" + name)) for name in sorted(_names(fs + bugs))]
+    uptime = of("/proc/uptime").partition(".")[0]
     huge = of("/sys/kernel/mm/transparent_hugepage/enabled")
     return {
         "thp": huge.partition("[")[2].partition("]")[0],
@@ -82,6 +95,8 @@ def _kernel(of):
         "overcommit": _number(of("/proc/sys/vm/overcommit_memory")),
         "swappiness": _number(of("/proc/sys/vm/swappiness")),
         "core_pattern": of("/proc/sys/kernel/core_pattern"),
+        "uptime": _number(uptime),
+        "mitigations": [n + ": " + text for n, text in told if text not in ("", "Not affected")],
     }
 
 

@@ -18,6 +18,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Severity
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.advice import advice
+from ipexctl.ui.doctor.details import details
 from ipexctl.ui.doctor.findings import blocks, downs
 from ipexctl.ui.doctor.host_table import lines
 from ipexctl.ui.doctor.measured import measured
@@ -31,6 +32,7 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
         width = console.width
     parts = [*_head(report, width), Text()]
     parts += lines(report, width, verbose=verbose)
+    parts += details(report, width) if verbose else []
     parts += advice(report, width, verbose=verbose)
     parts += measured(report, verbose=verbose)
     parts += downs(report, width, verbose=verbose)

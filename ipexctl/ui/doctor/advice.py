@@ -32,11 +32,13 @@ def _one(r: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
     if r.verdict:
         lines += labelled("but", r.verdict, width)
     if verbose:
+        lines += labelled("cpu", r.processor, width) if r.processor else []
         for reason in r.why:
             lines += labelled("why", reason, width)
     elif r.why and not r.verdict:
         # the data type's reason: the others explain themselves
-        lines.append(Text("  " + truncate(r.why[0], width - 2 if width else 160), "dim"))
+        brief = f"{r.processor} · {r.why[0]}" if r.processor else r.why[0]
+        lines.append(Text("  " + truncate(brief, width - 2 if width else 160), "dim"))
     return lines
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from ipexctl.core.checks.cluster import GIB
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts import host_facts as of
-from ipexctl.core.facts import isa
+from ipexctl.core.facts import isa, processors
 from ipexctl.core.model import Facts
 from ipexctl.ui.doctor.report_lines import STYLES, folded, truncate
 
@@ -136,9 +136,11 @@ def _cores(facts: Facts) -> str:
 
 
 def _processor(facts: Facts) -> str:
-    """Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz -> Intel Xeon E5-2680 v4"""
+    """Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz -> Xeon E5-2680 v4, Broadwell"""
     name = (facts.cpu.model_name or facts.cpu.vendor).partition(" @ ")[0]
-    return " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
+    name = " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
+    known = processors.generation(facts.cpu)
+    return f"{name.removeprefix('Intel ').removeprefix('AMD ')}, {known}" if known else name
 
 
 def _minors(facts: Facts) -> list[str]:

@@ -7,8 +7,8 @@ the level `std` a third one: what they compute and what the links carry (verbs/d
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from ipexctl.core.doctor.recommendations import recommend
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import is_address, peer_address, plain
 from ipexctl.core.facts.measurements import Measured
+from ipexctl.core.facts.open_ports import read_rules
+from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
-from ipexctl.core.values import listed, texts
+from ipexctl.core.values import count_or_none, listed, texts, truth
 from ipexctl.errors import InputError
 from ipexctl.hosts.agent import AHEAD, Agent
 from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
@@ -35,6 +37,7 @@ from ipexctl.verbs.doctor.probe_host import answer, question
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
+RULES_TIMEOUT = 20.0
 _BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
 
 
@@ -105,12 +108,32 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
     for text in other_pythons(one.agent for one in seen.values()):
         fleet.target.note(text)
     tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
+    peers = tuple(peer for found in tried.values() for peer in found)
+    seen |= _with_open_ports(fleet, seen, peers)
     measured = Measured()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
         measured = measure(fleet, alive, options.python)
     facts = tuple(one.facts for one in seen.values())
-    return facts, tuple(peer for peers in tried.values() for peer in peers), measured
+    return facts, peers, measured
+
+
+def _with_open_ports(
+    fleet: Fleet, seen: Mapping[str, Seen], peers: Iterable[Peer]
+) -> dict[str, Seen]:
+    """The hosts with ports closed to others, with what their firewalls let in."""
+    closed = {p.target for p in peers if not p.ok}
+
+    def ask(host: Host) -> Seen:
+        one = seen[host.name]
+        told = one.agent.call("facts.firewall_rules.rules", {}, timeout=RULES_TIMEOUT).done
+        rules = told.get("rules")
+        found = read_rules(rules) if isinstance(rules, str) else ()
+        return replace(one, facts=replace(one.facts, net=replace(one.facts.net, open_ports=found)))
+
+    hosts = [host for host in fleet.alive if host.name in closed]
+    found = fan_out(hosts, ask, forks=fleet.target.forks)
+    return {h.name: one for h, one in found.items() if not isinstance(one, HostDown)}
 
 
 def named(target: Target, hosts: Inventory) -> str:
@@ -142,14 +165,28 @@ def connect_all(
             return []
         beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
         names = [name for name, _, _ in targets if not is_address(name) and name not in labels]
-        args = {"targets": targets + beside, "names": names, "timeout": PEER_TIMEOUT}
+        args = {
+            "targets": targets + beside,
+            "names": names,
+            "large": [name for name, _, _ in targets],
+            "timeout": PEER_TIMEOUT,
+        }
         reply = seen[host.name].agent.call(
             "facts.host_network.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
         )
-        errors, resolved = _results(reply.done), _resolved(reply.done)
-        return [
+        return _peers(host.name, targets, reply.done)
+
+    return fan_out(able, second, forks=forks)
+
+
+def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
+    errors, resolved, large = _results(done), _resolved(done), _large(done)
+    found = []
+    for name, address, _ in targets:
+        lost, passes = large.get(name, (None, None))
+        found.append(
             Peer(
-                source=host.name,
+                source=source,
                 target=name,
                 address=address,
                 ok=errors.get(name) == "",
@@ -157,11 +194,11 @@ def connect_all(
                 in_range=errors.get(_BESIDE + name),
                 resolved=resolved.get(name),
                 unanswered=name in resolved and resolved[name] is None,
+                lost=lost,
+                passes=passes,
             )
-            for name, address, _ in targets
-        ]
-
-    return fan_out(able, second, forks=forks)
+        )
+    return found
 
 
 def _results(done: Mapping[str, Any]) -> dict[str, str]:
@@ -170,6 +207,12 @@ def _results(done: Mapping[str, Any]) -> dict[str, str]:
         [r for r in rows if isinstance(r, list) and len(r) == 2] if isinstance(rows, list) else []
     )
     return {plain(name): plain(error) for name, error in pairs}
+
+
+def _large(done: Mapping[str, Any]) -> dict[str, tuple[bool | None, int | None]]:
+    """Whether large packets to a host are lost, and the size of those that arrive."""
+    rows = (r for r in listed(done.get("large")) if isinstance(r, list) and len(r) == 3)
+    return {plain(name): (truth(lost), count_or_none(size)) for name, lost, size in rows}
 
 
 def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...] | None]:

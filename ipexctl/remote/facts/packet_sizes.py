@@ -1,0 +1,78 @@
+"""Do large packets arrive where connections open? A wrong MTU on the way drops them silently.
+
+The kernel of the other host takes what comes, and says so; no program there needs to read it.
+"""
+
+import fcntl
+import socket
+import struct
+import termios
+import time
+
+AMOUNT = 64 << 10
+SIZES = (8000, 4000, 1500, 1450, 1400, 1280)  # of packets: common MTUs, the largest first
+SECONDS = 2.0  # the kernel repeats what was lost after 0.2 s and then ever later
+SIZED = 4  # hosts to which the sizes are tried: where one link is broken, that tells enough
+
+
+def lost(opened):
+    """{name: connected socket} -> [[name, were large packets lost, the largest that arrive]]
+
+    Both are None where nobody can tell: another end that takes nothing at all is not full of us.
+    """
+    arrived = _arrive(opened, SECONDS)
+    stuck = [name for name in opened if arrived.get(name) is False]
+    sizes = {name: _largest(opened[name].getpeername()) for name in stuck[:SIZED]}
+    return [[n, None if arrived.get(n) is None else n in stuck, sizes.get(n)] for n in opened]
+
+
+def _arrive(opened, seconds):
+    """Whether more than a first small packet was taken by the other end."""
+    sent = {name: n for name, n in ((name, _send(s)) for name, s in opened.items()) if n > 1}
+    taken = {}  # type: dict[object, int]
+    end, pause = time.monotonic() + seconds, 0.001
+    while True:
+        for name in sent:
+            if taken.get(name, 0) <= 1:
+                taken[name] = sent[name] - _unanswered(opened[name], sent[name])
+        if all(n > 1 for n in taken.values()) or time.monotonic() >= end:
+            return {name: n > 1 for name, n in taken.items() if n > 0}
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def _send(sock):
+    """How many bytes went to the kernel: one in a packet of its own, then as many as fit."""
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * AMOUNT)
+        return sock.send(b".") + sock.send(bytes(AMOUNT))
+    except OSError:
+        return 0
+
+
+def _unanswered(sock, sent):
+    """Bytes that the other end has not acknowledged; all of them once the connection broke."""
+    if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        return sent
+    return struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
+
+
+def _largest(where):
+    """The largest packet of SIZES that arrives."""
+    opened = {}
+    for size in SIZES:
+        headers = 60 if ":" in where[0] else 40
+        sock = socket.socket(socket.AF_INET6 if ":" in where[0] else socket.AF_INET)
+        opened[size] = sock
+        try:
+            sock.settimeout(SECONDS)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, size - headers)
+            sock.connect(where)
+        except OSError:
+            continue
+    arrived = _arrive(opened, SECONDS)
+    for sock in opened.values():
+        sock.close()
+    return next((size for size in SIZES if arrived.get(size)), None)

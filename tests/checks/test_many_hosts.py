@@ -1,0 +1,88 @@
+"""Work that grows with the number of hosts and no faster: counted in calls, not in seconds."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.core.checks import run_all
+from ipexctl.core.checks.cluster import Cluster
+from ipexctl.core.checks.reachability import pairs
+from ipexctl.core.doctor.recommendations import recommend
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Host, Peer, Route
+from ipexctl.ui import report_formats
+from ipexctl.ui.doctor import show
+from tests.checks.hosts import ROWS, clean
+
+FEW, MANY = 64, 256
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Functions called by it, built-in ones included."""
+    count = 0
+
+    def heard(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(heard)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def cluster(count: int, **peer: object) -> Cluster:
+    routes = (Route("eth0", "10.0.0.0/16"),)
+    hosts = [clean(f"node{i:04d}", f"10.0.{i >> 8}.{i & 255}") for i in range(1, count + 1)]
+    hosts = [replace(h, net=replace(h.net, routes=routes)) for h in hosts]
+    address = {h.host: h.net.ssh_address for h in hosts}
+    good = Peer("", "", "", ok=True, lost=False)
+    peers = tuple(
+        replace(good, source=a, target=b, address=address[b], **peer)
+        for a, others in pairs(list(address)).items()
+        for b in others
+    )
+    return Cluster(tuple(hosts), peers, ROWS)
+
+
+def report(of: Cluster) -> Report:
+    return Report(
+        hosts=tuple(Host(f.host) for f in of.hosts),
+        facts=of.hosts,
+        down=(),
+        peers=of.peers,
+        findings=run_all(of),
+        seconds=1.0,
+        recommendations=recommend(of),
+    )
+
+
+WORK: dict[str, Callable[[Cluster], object]] = {
+    "checks": run_all,
+    "advice": recommend,
+    "text": lambda of: show(report(of), io.StringIO(), width=80),
+    "json": lambda of: report_formats.as_json(report(of)),
+    "names": lambda of: [fold(f.host for f in of.hosts) for _ in range(3)],
+}
+BETWEEN = {
+    "all well": {},
+    "closed": {"ok": False, "error": "no answer"},
+    "lost packets": {"lost": True, "passes": 1400},
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_four_times_the_hosts_are_not_much_more_than_four_times_the_work(work, between):
+    work(cluster(2))  # what is read once for all
+    few, many = (cluster(count, **between) for count in (FEW, MANY))
+    assert calls(lambda: work(many)) < 1.2 * MANY / FEW * calls(lambda: work(few))
