@@ -187,11 +187,13 @@ def stacks(
     request = checked(Request(torch=torch, ipex=ipex, backend=backend, stack=stack))
     query = table_view.query(python, isa, glibc, arch)
     found = table_view.offers(table(), query, request)
+    fits = any(not o.reasons for o in found)
+    near = table_view.near(table(), query, request) if torch and not fits else ()
     if json:
-        print_json(document(found))
+        print_json(document(found, near))
     else:
-        print(text(found, verbose=verbose), end="")
-    raise typer.Exit(0 if any(not o.reasons for o in found) else EXIT_NOTHING_FITS)
+        print(text(found, near, verbose=verbose), end="")
+    raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 
 def bare_ipex(args: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ipexctl.core import quoting
@@ -20,6 +21,7 @@ from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import is_address, peer_address, plain
 from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
+from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.values import listed, texts
 from ipexctl.errors import InputError
 from ipexctl.hosts.agent import AHEAD, Agent
@@ -30,6 +32,8 @@ from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.shipped_tables import table
 from ipexctl.verbs.doctor.measure import measure
 from ipexctl.verbs.doctor.probe_host import answer, question
+from ipexctl.verbs.install.install_plan import LOCK_FILE
+from ipexctl.verbs.install.lock_wheels import read_lock
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
@@ -73,7 +77,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
     gone = {d.host for d in fleet.failures}
     peers = tuple(p for p in peers if p.target not in gone)
     alive = tuple(f for f in facts if f.host not in gone)
-    cluster = Cluster(alive, peers, rows=table(), measured=measured)
+    cluster = Cluster(alive, peers, rows=table(), measured=measured, lock=_lock(fleet.target))
     return Report(
         hosts=hosts.hosts,
         facts=facts,
@@ -87,6 +91,15 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         measured=measured,
         recommendations=recommend(cluster),
     )
+
+
+def _lock(target: Target) -> Lock | None:
+    """That of the working folder, which `install` goes by."""
+    try:
+        return read_lock(Path(LOCK_FILE))
+    except InputError as e:
+        target.note(f"{e.what}: {e.why}")
+        return None
 
 
 def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:

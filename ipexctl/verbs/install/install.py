@@ -11,10 +11,10 @@ from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.core.facts.host_facts import peer_address
 from ipexctl.core.model import Facts, Host, Python
 from ipexctl.core.run import mpi
-from ipexctl.core.stack import selection as stacks
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import between
 from ipexctl.core.stack.refusals import folded
+from ipexctl.core.stack.stack_decision import decide
 from ipexctl.errors import HostFailed, NothingFits
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_store import Room, default_store
@@ -39,7 +39,6 @@ from ipexctl.verbs.install.install_plan import (
     Work,
 )
 from ipexctl.verbs.install.lock_wheels import bytes_to_fetch, lock_for, read_lock, write_lock
-from ipexctl.verbs.install.wanted_stack import decide
 
 
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
@@ -101,12 +100,12 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
     """The files to install, whether ipexctl.lock does not name them yet, and bytes fetched."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
-    wanted = decide(work.asked.wanted, old, folder)
+    wanted = work.asked.wanted
     python, fetched = carried_python.python_to_carry(work, facts, old)
-    facts = carried_python.only(facts, python)
     if bundle:
-        return from_bundle.resolve_from_bundle(facts, wanted, bundle), bundle.new_lock, fetched
-    found, new_lock = lock_for(work, stacks.choose(facts, wanted, table()), old)
+        found = from_bundle.resolve_from_bundle(facts, wanted, python, bundle)
+        return found, bundle.new_lock, fetched
+    found, new_lock = lock_for(work, decide(facts, wanted, old, table(), python).candidates, old)
     return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python, fetched
 
 

@@ -37,10 +37,19 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     found = resolver.resolve(candidates, indexes, environment(), extra)
     requirement_files.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
-    found = replace(found, lock=lock)
+    found = replace(found, lock=lock, stack=_told_python(found.stack, candidates))
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
         raise _only_cuda(found, bytes_to_fetch(lock))
     return found, True
+
+
+def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
+    """Why it is not the Python that `doctor` names: the newest that all hosts have."""
+    newer = [s.python_text for s in candidates[: candidates.index(stack)]]
+    if not newer:
+        return stack
+    why = f"Python {stack.python_text}: the indexes lack a CPU build, or one of the packages, for "
+    return replace(stack, reason=f"{stack.reason}; {why}{' and '.join(newer)}")
 
 
 def _only_cuda(found: Resolved, lacking: int) -> InputError:
@@ -48,10 +57,13 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
     lock = found.lock
     size = f"{human(lock.size)} for every host"
     size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
+    stock = "--stack stock   # without IPEX, which is discontinued\n" * bool(found.stack.row.ipex)
     return InputError(
         f"torch {lock.torch} can only be had as a CUDA build: {size}",
-        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.",
-        hint=f"--allow-cuda   # takes it; or --find-links FOLDER   # with torch {lock.torch}+cpu",
+        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.\n"
+        f"{found.stack.title} because: {found.stack.reason}",
+        hint=f"{stock}--allow-cuda   # takes it; or --find-links FOLDER   # with torch "
+        f"{lock.torch}+cpu",
     )
 
 
