@@ -93,6 +93,7 @@ def install(
     from ipexctl.errors import InputError
     from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.install import View, ask, difference, document, question, show
+    from ipexctl.ui.install_forecast import forecast_text
     from ipexctl.verbs.install.install import install as verb
     from ipexctl.verbs.install.install_plan import Cuda, Install, Plan
 
@@ -112,7 +113,9 @@ def install(
     def agreed(plan: Plan) -> bool:
         if diff and not json:
             print(difference(plan), end="", flush=True)
-        return yes or check or ask(sys.stdin, question(plan.chosen))
+        if yes or check:
+            return True
+        return ask(sys.stdin, f"{forecast_text(plan)}\n{question(plan.chosen)}")
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(

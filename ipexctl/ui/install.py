@@ -16,9 +16,10 @@ from ipexctl.core.model import HostRecap, Recap, without_host
 from ipexctl.core.run import mpi
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack.version_table import END_OF_LIFE
-from ipexctl.errors import InputError, printable
-from ipexctl.ui.confirm import confirm
+from ipexctl.errors import printable
+from ipexctl.ui.confirm import DECLINED, confirm
 from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
+from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install_plan import Chosen, InstallReport, Plan, Progress, Step
 
 _COLOURS = {
@@ -71,12 +72,18 @@ def counts(recaps: Sequence[HostRecap]) -> Text:
 
 
 def cost(report: InstallReport) -> str:
+    if report.declined:
+        return DECLINED
+    if report.check and report.plan:
+        plan = report.plan
+        bytes_ = f"{human(plan.chosen.to_fetch)} and send {human(plan.to_send)}"
+        return f"would fetch {bytes_}; nothing was changed, {report.seconds:.1f} s"
     return (
         f"{human(report.fetched)} from indexes, {human(report.sent)} to hosts, "
         + f"{human(report.passed)} from host to host, " * bool(report.passed)
         + f"{human(report.drawn)} from a host, " * bool(report.drawn)
         + f"{report.seconds:.1f} s"
-        + " (rehearsal: nothing was changed)" * report.check
+        + ", nothing was changed" * report.check
     )
 
 
@@ -112,6 +119,8 @@ def document(report: InstallReport) -> dict[str, Any]:
         "bytes_between_hosts": report.passed,
         "fetch": report.fetch.value if report.fetch else None,
         "seconds": round(report.seconds, 3),
+        "declined": report.declined,
+        "plan": forecast_document(report.plan) if report.plan else None,
         "exit_code": report.exit_code,
     }
 
@@ -137,6 +146,8 @@ def difference(plan: Plan) -> str:
 
 def show(report: InstallReport) -> None:
     console = stdout_console()
+    if report.check and report.plan and report.plan.todo:
+        print(forecast_text(report.plan))
     print_lines(console, host_lines(report.recaps))
     print_words(console, cost(report))
 
@@ -240,12 +251,8 @@ def time_left(step: Step, there: int, seconds: float) -> str:
 
 
 def question(chosen: Chosen) -> str:
-    return "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Go on? [Y/n] "
+    return "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Install? [Y/n] "
 
 
-def ask(stdin: TextIO, question: str = "Go on? [Y/n] ") -> bool:
-    refusal = InputError(
-        "nothing was changed: nobody is there to ask",
-        hint="the same command with -y does it; with --check --diff it says what",
-    )
-    return confirm(question, stdin, refusal)
+def ask(stdin: TextIO, question: str) -> bool:
+    return confirm(question, stdin)

@@ -187,7 +187,7 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
 REFUSED = [
     ((), "name environments, or say --unused"),
     ((A, "--unused", "-y"), "name environments, or say --unused"),
-    ((A,), "nobody is there to be asked"),
+    ((A,), "cannot ask for confirmation: stdin is not a terminal (use --yes)"),
     (("../..", "-y"), "is not an environment's name"),
     ((C, "-y"), f"no host has the environment {C}"),
 ]

@@ -12,7 +12,6 @@ from ipexctl.core.doctor.fix_plan import Plan, scripts
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
-from ipexctl.errors import InputError
 from ipexctl.hosts import suggested_commands as hints
 from ipexctl.hosts.target import Target
 from ipexctl.ui.confirm import confirm
@@ -57,8 +56,7 @@ def undo_command(target: Target, root: str) -> str:
 
 def ask(plans: Sequence[Plan], stdin: TextIO, file: TextIO) -> bool:
     show_plan(plans, file)
-    refusal = InputError("nothing was changed: nobody is there to ask", hint="add -y to do this")
-    return confirm("Do this? [y/N] ", stdin, refusal, file)
+    return confirm("Do this? [y/N] ", stdin, out=file)
 
 
 def show_done(report: FixReport, file: IO[str], again: str) -> None:

@@ -14,10 +14,10 @@ from ipexctl.core.run import mpi
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import between
 from ipexctl.core.stack.refusals import folded
-from ipexctl.core.stack.stack_decision import decide
+from ipexctl.core.stack.stack_decision import decide, dtype
 from ipexctl.errors import HostFailed, NothingFits
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.blob_store import Room, default_store
+from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
 from ipexctl.local.shipped_tables import table
@@ -38,7 +38,7 @@ from ipexctl.verbs.install.install_plan import (
     Progress,
     Work,
 )
-from ipexctl.verbs.install.lock_wheels import bytes_to_fetch, lock_for, read_lock, write_lock
+from ipexctl.verbs.install.lock_wheels import lock_for, not_here, read_lock, write_lock
 
 
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
@@ -55,7 +55,7 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
             raise
     recaps = report.recaps or fleet.recaps()
     fleet.remember_recaps(recaps)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - began - work.waited[0]
     return replace(report, recaps=recaps, seconds=seconds, check=asked.check)
 
 
@@ -70,7 +70,8 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     found, new_lock, fetched = _found(work, tuple(facts.values()), bundle)
     lock, names = found.lock, tuple(host.name for host in facts)
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
-    to_fetch = 0 if bundle else bytes_to_fetch(lock)
+    lacking = () if bundle else not_here(lock)
+    to_fetch = sum(blob.size for blob in lacking)
     chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
     wanted = {p.name: p.version for p in lock.packages}
 
@@ -78,11 +79,18 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
         state = state_of(fleet, host, lock.key, own, again=work.asked.rebuild)
         changes = between(dict(state.packages), wanted)
-        address = peer_address(facts[host])
-        return HostInstall(host, state, state.complete(lock.key), changes, address)
+        address, free = peer_address(facts[host]), facts[host].disk.free
+        there = HostInstall(host, state, state.complete(lock.key), changes, address, (), free)
+        if not there.builds:
+            return there
+        blobs = [p.blob for p in lock.files]
+        return replace(there, lacking=missing_blobs(fleet.agents[host], state.root, blobs))
 
     parts = tuple(fleet.each(part).values())
-    return Plan(chosen, found, parts, work.asked.folder, _disk(lock, parts), fetched)
+    return Plan(
+        chosen, found, parts, work.asked.folder, _disk(lock, parts), fetched, lacking,
+        None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
+    )  # fmt: skip
 
 
 def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
@@ -134,10 +142,10 @@ def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
 def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> InstallReport:
     """Show the plan, and carry it out unless --check was given or the user declines."""
     work.progress.chosen(plan.chosen)
-    agreed = not plan.todo or work.progress.agreed(plan)
+    agreed = not plan.todo or work.agreed(plan)
     if work.asked.check or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
-        return InstallReport(recaps, plan.chosen, plan.fetched)
+        return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
     files = supply(work, fleet, plan, bundle)
     if plan.chosen.new_lock:
         write_lock(plan.folder / LOCK_FILE, files.lock)
@@ -145,5 +153,5 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     moved += files.moved
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
-        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed,
+        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,
     )  # fmt: skip

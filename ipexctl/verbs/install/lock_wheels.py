@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.core.model import Blob
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack import lock_file as locks
 from ipexctl.core.stack import requirements
@@ -39,7 +40,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
     found = replace(found, lock=lock, stack=_told_python(found.stack, candidates))
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
-        raise _only_cuda(found, bytes_to_fetch(lock))
+        raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
     return found, True
 
 
@@ -67,10 +68,10 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
     )
 
 
-def bytes_to_fetch(lock: Lock) -> int:
-    """Bytes that are not on this machine yet."""
+def not_here(lock: Lock) -> tuple[Blob, ...]:
+    """The files that are not on this machine yet."""
     store = default_store()
-    return sum(p.size for p in lock.files if not store.has(p.blob))
+    return tuple(p.blob for p in lock.files if not store.has(p.blob))
 
 
 def fits_stack(lock: Lock, stack: Stack) -> bool:
