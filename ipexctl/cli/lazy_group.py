@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -32,6 +33,15 @@ class Entry:
         settings = {"allow_interspersed_args": False} if self.keeps_rest else {}
         alone.command(name, short_help=self.brief, context_settings=settings)(found)
         return typer.main.get_command(alone)
+
+
+_AGAIN = "run the same command again"
+# what Ctrl-C leaves behind
+INTERRUPTED = {
+    "install": f"interrupted; the hosts keep the environment they had; {_AGAIN}",
+    "env": f"interrupted; the hosts keep the environment they had; {_AGAIN}",
+    "data": f"interrupted; the hosts keep the data they had; {_AGAIN}",
+}
 
 
 class Commands(dict[str, Any]):
@@ -66,6 +76,14 @@ class LazyGroup(TyperGroup):
         added = self.commands
         self.commands = Commands(self.entries)
         self.commands.update(added)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as e:
+            if said := str(e) or INTERRUPTED.get(ctx.invoked_subcommand, ""):
+                print(f"\r{said}" if sys.stderr.isatty() else said, file=sys.stderr)
+            raise
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

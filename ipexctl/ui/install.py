@@ -20,8 +20,18 @@ from ipexctl.errors import printable
 from ipexctl.ui.confirm import DECLINED, confirm
 from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
 from ipexctl.ui.install_forecast import forecast_document, forecast_text
-from ipexctl.verbs.install.install_plan import Chosen, InstallReport, Plan, Progress, Step
+from ipexctl.verbs.install.install_plan import (
+    BUILDING,
+    DONE,
+    PROVING,
+    Chosen,
+    InstallReport,
+    Plan,
+    Progress,
+    Step,
+)
 
+COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
 _COLOURS = {
     Recap.OK: "green",
     Recap.CHANGED: "yellow",
@@ -165,6 +175,8 @@ class View:
     clock: Callable[[], float] = time.monotonic
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
     _steps: dict[str, Step] = field(default_factory=dict)
+    _first: dict[str, float] = field(default_factory=dict)  # when a step began on any host
+    _left: dict[str, float] = field(default_factory=dict)  # the least estimate that was shown
     _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _live: Any = None
@@ -191,14 +203,18 @@ class View:
         step = replace(step, text=printable(step.text))
         with self._lock:
             if bool(next(iter(self._steps), step.host)) != bool(step.host):
-                self._steps.clear()  # this machine and the hosts take turns: that is over
+                self._forget()  # this machine and the hosts take turns: that is over
             before = self._steps.get(step.host)
             self._steps[step.host] = step
             if before is None or before.text != step.text:
                 self._began[step.host] = self.clock(), step.done
+                self._first.setdefault(step.text, self.clock())
+                self._left.pop(step.host, None)
+            elif before.total != step.total:
+                self._left.pop(step.host, None)
             if self.console.is_terminal:
                 self._update()
-            elif before is None or before.text != step.text:
+            elif (before is None or before.text != step.text) and step.text != DONE:
                 self.console.print(f"{step.host or 'here'}: {step.text}", soft_wrap=True)
 
     def _update(self) -> None:
@@ -212,21 +228,50 @@ class View:
             self._live.start()
 
     def _lines(self) -> Text:
-        width = max((len(name) for name in self._steps), default=0)
         places = {name: i for i, name in enumerate(self._order)}
         steps = sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places)))
-        return Text("\n".join(f"{s.host or 'here':{width}}  {self._doing(s)}" for s in steps))
+        groups: dict[str, list[Step]] = {}
+        for step in steps:
+            if step.text != DONE:
+                groups.setdefault(step.text if step.text in COUNTED else step.host, []).append(step)
+        lines = [(fold([s.host for s in group]) or "here", group) for group in groups.values()]
+        width = max((len(names) for names, _ in lines), default=0)
+        return Text("\n".join(f"{names:{width}}  {self._doing(group)}" for names, group in lines))
 
-    def _doing(self, step: Step) -> str:
+    def _doing(self, group: Sequence[Step]) -> str:
+        """Of one host, or of all that are at a step of which nobody can say how far it is."""
+        step = group[0]
         began, there = self._began[step.host]
-        return _counted(step) + time_left(step, there, self.clock() - began)
+        if step.text not in COUNTED:
+            return _counted(step) + self._time_left(step, there, self.clock() - began)
+        n = len(self._steps)
+        later = COUNTED[COUNTED.index(step.text) + 1 :]
+        past = sum(s.text in later for s in self._steps.values())
+        count = f" {past} of {n}" if n > 1 else ""
+        return f"{step.text}{count} · {self.clock() - self._first[step.text]:.0f} s"
+
+    def _time_left(self, step: Step, there: int, seconds: float) -> str:
+        """Never more than was said before, while the work is the same; "" where that would lie."""
+        left = seconds_left(step, there, seconds)
+        if left is None:
+            return ""
+        least = self._left.setdefault(step.host, left)
+        if left > 2 * least + 10:
+            return ""
+        self._left[step.host] = min(left, least)
+        return time_left(self._left[step.host])
+
+    def _forget(self) -> None:
+        self._steps.clear()
+        self._first.clear()
+        self._left.clear()
 
     def _stop(self) -> None:
         with self._lock:
             if self._live:
                 self._live.stop()
             self._live = None
-            self._steps.clear()
+            self._forget()
 
     def __enter__(self) -> View:
         return self
@@ -241,12 +286,15 @@ def _counted(step: Step) -> str:
     return f"{step.text} {human(step.done)}" if step.done else step.text
 
 
-def time_left(step: Step, there: int, seconds: float) -> str:
-    """At the pace so far, without the bytes that were `there` before; "" when that says nothing."""
+def seconds_left(step: Step, there: int, seconds: float) -> float | None:
+    """At the pace so far, without the bytes that were `there` before; None: it says nothing."""
     moved = step.done - there
     if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
-        return ""
-    left = (step.total - step.done) * seconds / moved
+        return None
+    return (step.total - step.done) * seconds / moved
+
+
+def time_left(left: float) -> str:
     return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
 
 

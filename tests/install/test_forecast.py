@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from ipexctl.core.stack.fetch_policy import Fetch
 from ipexctl.core.stack.selection import choose
 from ipexctl.core.stack.version_table import Request
 from ipexctl.hosts.blob_store import Room
+from ipexctl.hosts.target import Target
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages.resolver import Resolved
 from ipexctl.ui.install import chosen_text
 from ipexctl.ui.install_forecast import forecast_document, forecast_text
-from ipexctl.verbs.install.install_plan import Chosen, HostInstall, Plan, State
+from ipexctl.verbs.install.install import install
+from ipexctl.verbs.install.install_plan import Chosen, HostInstall, Install, Plan, Progress, State
 from tests.install.conftest import Shop
 from tests.install.test_choice import ready
 from tests.stack.test_lock import LOCK
@@ -161,6 +164,24 @@ def test_a_no_ends_with_1_and_says_that_nothing_was_changed(shop: Shop, said: by
     assert (done.returncode, shop.envs(), list(shop.work.iterdir())) == (1, [], [])
     assert done.stdout.splitlines()[-1] == "nothing was changed: the answer was no"
     assert "send      " in done.stderr and done.stderr.rstrip().endswith("Install? [Y/n]")
+
+
+def test_the_wait_at_the_prompt_is_no_time_of_the_install(shop: Shop) -> None:
+    waited = 3.0
+
+    def slow(plan: Plan) -> bool:
+        time.sleep(waited)  # the answer itself, not a wait for something
+        return False
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in shop.environ().items():
+            patched.setenv(name, value)
+        patched.setenv("XDG_STATE_HOME", str(shop.folder / "state"))
+        asked = Install(Request(mpi="none"), root=str(shop.root), folder=shop.work)
+        began = time.monotonic()
+        report = install(Target(), asked, Progress(agreed=slow))
+    assert report.declined
+    assert report.seconds <= time.monotonic() - began - waited
 
 
 def test_a_rebuild_is_asked_about_with_its_plan(shop: Shop) -> None:

@@ -9,13 +9,14 @@ from zipfile import BadZipFile
 
 from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.core.facts.host_facts import peer_address
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Host, Python
 from ipexctl.core.run import mpi
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import between
 from ipexctl.core.stack.refusals import folded
 from ipexctl.core.stack.stack_decision import decide, dtype
-from ipexctl.errors import HostFailed, NothingFits
+from ipexctl.errors import HostFailed, Interrupted, NothingFits
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
 from ipexctl.hosts.fleet import Fleet
@@ -52,6 +53,13 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
             report = _apply(work, fleet, plan, bundle) if plan else InstallReport()
         except NothingFits as e:
             e.why = folded(e.why)
+            raise
+        except KeyboardInterrupt:
+            if work.switched:
+                raise Interrupted(
+                    f"interrupted; {fold(work.switched)} has the new environment, the other hosts "
+                    "keep the one they had; run the same command again"
+                ) from None
             raise
     recaps = report.recaps or fleet.recaps()
     fleet.remember_recaps(recaps)

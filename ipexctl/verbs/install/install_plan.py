@@ -26,6 +26,7 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 
 LOCK_FILE = "ipexctl.lock"
+BUILDING, PROVING, DONE = "building", "proving", "done"  # of which nobody can say how far they are
 
 
 class Cuda(Enum):
@@ -205,11 +206,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Work:
-    """The request of one install and its progress callbacks. `waited`: seconds for an answer."""
+    """The request of one install and its progress callbacks.
+
+    `waited`: seconds for an answer. `switched`: the hosts that have the new environment by now.
+    """
 
     asked: Install
     progress: Progress
     waited: list[float] = field(default_factory=lambda: [0.0])
+    switched: list[str] = field(default_factory=list)
 
     def agreed(self, plan: Plan) -> bool:
         began = time.monotonic()
