@@ -36,11 +36,13 @@ class Entry:
 
 
 _AGAIN = "run the same command again"
-# what Ctrl-C leaves behind
+_PUSHED = f"interrupted; the hosts keep the data they had; {_AGAIN}: it goes on where it stopped"
+# what Ctrl-C leaves behind, by the first words of the command
 INTERRUPTED = {
-    "install": f"interrupted; the hosts keep the environment they had; {_AGAIN}",
-    "env": f"interrupted; the hosts keep the environment they had; {_AGAIN}",
-    "data": f"interrupted; the hosts keep the data they had; {_AGAIN}",
+    ("install",): f"interrupted; the hosts keep the environment they had; {_AGAIN}",
+    ("env", "rm"): f"interrupted; environments that are not removed yet are whole; {_AGAIN}",
+    ("data", "push"): _PUSHED,
+    ("data", "rm"): f"interrupted; data that is not removed yet is whole; {_AGAIN}",
 }
 
 
@@ -81,7 +83,8 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as e:
-            if said := str(e) or INTERRUPTED.get(ctx.invoked_subcommand, ""):
+            known = (INTERRUPTED.get(tuple(sys.argv[1:n])) for n in (2, 3))
+            if said := str(e) or next(filter(None, known), ""):
                 print(f"\r{said}" if sys.stderr.isatty() else said, file=sys.stderr)
             raise
 
