@@ -21,8 +21,11 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
+from ipexctl.local.environment import environment
 from ipexctl.local.shipped_tables import table
+from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.resolver import Resolved
+from ipexctl.packages.unpacked_size import unpacked
 from ipexctl.verbs.doctor.probe_host import probe
 from ipexctl.verbs.install import carried_python, from_bundle
 from ipexctl.verbs.install.fetch_wheels import supply
@@ -39,7 +42,7 @@ from ipexctl.verbs.install.install_plan import (
     Progress,
     Work,
 )
-from ipexctl.verbs.install.lock_wheels import lock_for, not_here, read_lock, write_lock
+from ipexctl.verbs.install.lock_wheels import indexes_of, lock_for, not_here, read_lock, write_lock
 
 
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
@@ -95,8 +98,9 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         return replace(there, lacking=missing_blobs(fleet.agents[host], state.root, blobs))
 
     parts = tuple(fleet.each(part).values())
+    disk = _disk(lock, parts) or _unpacked(work, found, parts)
     return Plan(
-        chosen, found, parts, work.asked.folder, _disk(lock, parts), fetched, lacking,
+        chosen, found, parts, work.asked.folder, disk, fetched, lacking,
         None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
     )  # fmt: skip
 
@@ -142,6 +146,17 @@ def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
         return disk_needed(lock, lock.packages)
     except (OSError, BadZipFile):
         return None
+
+
+def _unpacked(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
+    """For the question, of files that are still on the indexes."""
+    lock = found.lock
+    if not (work.asked.foresee and found.urls and any(p.builds for p in parts)):
+        return None
+    opener = Opener(indexes_of(work), environment())
+    room = unpacked(lock.packages, found.urls, default_store(), opener.open)
+    carried = disk_needed(lock, ()) if room else Room()
+    return room and Room(room.bytes + carried.bytes, room.files + carried.files)
 
 
 # --- apply ---------------------------------------------------------------------------------------
