@@ -82,8 +82,6 @@ def counts(recaps: Sequence[HostRecap]) -> Text:
 
 
 def cost(report: InstallReport) -> str:
-    if report.declined:
-        return DECLINED
     if report.check and report.plan:
         plan = report.plan
         bytes_ = f"{human(plan.chosen.to_fetch)} and send {human(plan.to_send)}"
@@ -156,6 +154,9 @@ def difference(plan: Plan) -> str:
 
 def show(report: InstallReport) -> None:
     console = stdout_console()
+    if report.declined:
+        print_words(console, DECLINED)
+        return
     if report.check and report.plan and report.plan.todo:
         print(forecast_text(report.plan))
     print_lines(console, host_lines(report.recaps))
