@@ -14,7 +14,7 @@ from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.hosts import suggested_commands as hints
 from ipexctl.hosts.target import Target
-from ipexctl.ui.confirm import confirm
+from ipexctl.ui.confirm import DECLINED, confirm
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.report_lines import command
 from ipexctl.verbs.doctor.apply_fixes import FixReport
@@ -73,7 +73,7 @@ def show_done(report: FixReport, file: IO[str], again: str) -> None:
         for line in command("fix", down.hint):
             console.print(line, soft_wrap=True)
     if not any(d.done or d.failed for d in report.done) and not report.down:
-        words = "nothing was changed" if not report.agreed else "nothing to mend without root"
+        words = DECLINED if not report.agreed else "nothing to mend without root"
         console.print(Text(words if again else "nothing to take back"))
     elif again and any(d.done for d in report.done):
         console.print(Text(f"take it back: {again}"), soft_wrap=True)
