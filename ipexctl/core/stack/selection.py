@@ -129,7 +129,8 @@ def _other_torch(request: Request, rows: Sequence[Row]) -> str:
     without, near = nearest(stock(rows), request.torch), nearest(rows, request.torch)
     words = [f"ipexctl install --torch {without.torch}   # the nearest"] if without else []
     if near and near.ipex:
-        words += [f"ipexctl install --stack ipex --torch {near.torch}   # with IPEX: discontinued"]
+        torch = request.torch if is_version(near.torch, request.torch) else near.torch
+        words += [f"ipexctl install --stack ipex --torch {torch}   # with IPEX: discontinued"]
     return "\n".join(words)
 
 
