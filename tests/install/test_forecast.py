@@ -146,13 +146,15 @@ def test_check_shows_the_plan(shop: Shop) -> None:
     assert "; nothing was changed" in shown
 
 
-def answered(shop: Shop, said: bytes, *words: str) -> subprocess.CompletedProcess[str]:
+def answered(
+    shop: Shop, said: bytes, *words: str, root: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     ours, theirs = pty.openpty()
     os.write(ours, said)
     try:
         return subprocess.run(
-            [sys.executable, "-m", "ipexctl", *words, "--root", str(shop.root)], cwd=shop.work,
-            env=shop.environ(), stdin=theirs, capture_output=True, text=True,
+            [sys.executable, "-m", "ipexctl", *words, "--root", str(root or shop.root)],
+            cwd=shop.work, env=shop.environ(), stdin=theirs, capture_output=True, text=True,
         )  # fmt: skip
     finally:
         os.close(ours)
