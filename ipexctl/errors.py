@@ -69,6 +69,10 @@ def is_shown(letter: str) -> bool:
     return unicodedata.category(letter)[0] != "C"
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what it means for the hosts."""
+
+
 class InputError(IpexctlError):
     slug = "input"
     exit_code = EXIT_INPUT

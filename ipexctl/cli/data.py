@@ -67,22 +67,22 @@ def rm(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
+    check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     json: Json = False,
 ) -> None:
     """Remove data from the hosts. What a run is using stays."""
-    from ipexctl.errors import InputError
+    from ipexctl.ui.confirm import confirm, needs_terminal
     from ipexctl.ui.data import removed_document, show_going, show_removed
-    from ipexctl.ui.install import ask
     from ipexctl.verbs.data import remove
 
-    if not (yes or sys.stdin.isatty()):
-        raise InputError("nobody is there to be asked", hint="-y removes without a question")
+    if not (yes or check):
+        needs_terminal(sys.stdin)
 
     def agreed(going: Listed) -> bool:
         if not yes:
             show_going(going)
-        return yes or ask(sys.stdin, "Remove this? [y/N] ")
+        return yes or confirm("Remove this? [y/N] ", sys.stdin)
 
-    done = remove(target, name, agreed, root)
+    done = remove(target, name, None if check else agreed, root)
     end(done, removed_document, show_removed, json=json)

@@ -117,19 +117,19 @@ def rm(
 ) -> None:
     """Remove environments, and wheels that none needs. Current and previous always stay."""
     from ipexctl.errors import InputError
+    from ipexctl.ui.confirm import confirm, needs_terminal
     from ipexctl.ui.env import removed_document, show_going, show_removed
-    from ipexctl.ui.install import ask
     from ipexctl.verbs.env import Removal, remove
 
     if bool(keys) == unused:
         raise InputError("name environments, or say --unused", hint="ipexctl env ls")
-    if not (yes or check or sys.stdin.isatty()):
-        raise InputError("nobody is there to be asked", hint="-y removes without a question")
+    if not (yes or check):
+        needs_terminal(sys.stdin)
 
     def agreed(removals: Sequence[Removal]) -> bool:
-        if not (yes or check):
+        if not yes:
             show_going(removals)
-        return not check and (yes or ask(sys.stdin, "Remove this? [y/N] "))
+        return yes or confirm("Remove this? [y/N] ", sys.stdin)
 
-    done = remove(target, keys or (), agreed, root)
+    done = remove(target, keys or (), None if check else agreed, root)
     end(done, removed_document, show_removed, json=json)

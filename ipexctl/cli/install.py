@@ -93,6 +93,7 @@ def install(
     from ipexctl.errors import InputError
     from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.install import View, ask, difference, document, question, show
+    from ipexctl.ui.install_forecast import forecast_text
     from ipexctl.verbs.install.install import install as verb
     from ipexctl.verbs.install.install_plan import Cuda, Install, Plan
 
@@ -112,7 +113,9 @@ def install(
     def agreed(plan: Plan) -> bool:
         if diff and not json:
             print(difference(plan), end="", flush=True)
-        return yes or check or ask(sys.stdin, question(plan.chosen))
+        if yes or check:
+            return True
+        return ask(sys.stdin, f"{forecast_text(plan)}\n{question(plan.chosen)}")
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(
@@ -128,6 +131,7 @@ def install(
         python_from=python_from,
         fetch=parse_fetch(fetch),
         relay=relay,
+        foresee=check or not yes,
     )
     if rollback:
         _rollback(target, root, check=check, json=json)
@@ -187,11 +191,13 @@ def stacks(
     request = checked(Request(torch=torch, ipex=ipex, backend=backend, stack=stack))
     query = table_view.query(python, isa, glibc, arch)
     found = table_view.offers(table(), query, request)
+    fits = any(not o.reasons for o in found)
+    near = table_view.near(table(), query, request) if torch and not fits else ()
     if json:
-        print_json(document(found))
+        print_json(document(found, near))
     else:
-        print(text(found, verbose=verbose), end="")
-    raise typer.Exit(0 if any(not o.reasons for o in found) else EXIT_NOTHING_FITS)
+        print(text(found, near, verbose=verbose), end="")
+    raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 
 def bare_ipex(args: list[str]) -> list[str]:

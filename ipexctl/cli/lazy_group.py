@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -32,6 +33,17 @@ class Entry:
         settings = {"allow_interspersed_args": False} if self.keeps_rest else {}
         alone.command(name, short_help=self.brief, context_settings=settings)(found)
         return typer.main.get_command(alone)
+
+
+_AGAIN = "run the same command again"
+_PUSHED = f"interrupted; the hosts keep the data they had; {_AGAIN}: it goes on where it stopped"
+# what Ctrl-C leaves behind, by the first words of the command
+INTERRUPTED = {
+    ("install",): f"interrupted; the hosts keep the environment they had; {_AGAIN}",
+    ("env", "rm"): f"interrupted; environments that are not removed yet are whole; {_AGAIN}",
+    ("data", "push"): _PUSHED,
+    ("data", "rm"): f"interrupted; data that is not removed yet is whole; {_AGAIN}",
+}
 
 
 class Commands(dict[str, Any]):
@@ -66,6 +78,15 @@ class LazyGroup(TyperGroup):
         added = self.commands
         self.commands = Commands(self.entries)
         self.commands.update(added)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as e:
+            known = (INTERRUPTED.get(tuple(sys.argv[1:n])) for n in (2, 3))
+            if said := str(e) or next(filter(None, known), ""):
+                print(f"\r{said}" if sys.stderr.isatty() else said, file=sys.stderr)
+            raise
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

@@ -119,7 +119,7 @@ class Agent:
             self.calls.pop(call.number, None)
 
     def end(self):
-        for action in self.at_end:
+        for action in reversed(self.at_end):  # first what was started last
             try:
                 action()
             except Exception as e:

@@ -8,6 +8,7 @@ from typing import Any
 from ipexctl.core.inventory import fold
 from ipexctl.core.run.dataset_rules import Held, variable
 from ipexctl.core.run.project_files import amount
+from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.data import Listed, Pushed, Removed
@@ -37,12 +38,13 @@ def pushed_document(pushed: Pushed) -> dict[str, Any]:
     }
 
 
-def listed_text(listed: Listed, push: str = "ipexctl data push") -> str:
+def listed_text(listed: Listed, push: str = "ipexctl data push", *, paths: bool = False) -> str:
     """Hosts that have the same version of the same are said once."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for host, held in listed.hosts:
         for one in held:
-            groups.setdefault((one.name, one.version, _what(one)), []).append(host)
+            what = _what(one) + f", in {one.path}" * (paths and bool(one.path))
+            groups.setdefault((one.name, one.version, what), []).append(host)
     if not groups:
         return f"no data on these hosts; {push} DIR puts some there\n"
     width = max(len(name) for name, _, _ in groups)
@@ -74,14 +76,20 @@ def listed_document(listed: Listed) -> dict[str, Any]:
 
 
 def show_going(listed: Listed) -> None:
-    stderr_console().print(f"to be removed:\n{listed_text(listed)}", end="", soft_wrap=True)
+    stderr_console().print(
+        f"to be removed:\n{listed_text(listed, paths=True)}", end="", soft_wrap=True
+    )
 
 
 def show_removed(removed: Removed) -> None:
-    if removed.done:
+    if removed.declined:
+        print(DECLINED)
+    elif removed.done:
         print_lines(stdout_console(), host_lines(removed.recaps))
     else:
-        print("nothing was removed")
+        print(
+            f"nothing was removed; it would be:\n{listed_text(removed.going, paths=True)}", end=""
+        )
 
 
 def removed_document(removed: Removed) -> dict[str, Any]:
@@ -89,6 +97,8 @@ def removed_document(removed: Removed) -> dict[str, Any]:
         "schema_version": 1,
         "name": removed.name,
         "done": removed.done,
+        "declined": removed.declined,
+        "plan": listed_document(removed.going)["hosts"],
         "hosts": host_documents(removed.recaps),
         "exit_code": removed.exit_code,
     }

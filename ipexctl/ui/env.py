@@ -10,6 +10,7 @@ from ipexctl.core.sizes import human
 from ipexctl.core.stack.env_changes import Drift, most_common_env
 from ipexctl.core.stack.env_list import Env, Shelf
 from ipexctl.core.stack.package_changes import between
+from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.env import Back, Compared, Kept, Removal, Removed
@@ -151,8 +152,15 @@ def removal_text(removals: Sequence[Removal]) -> str:
 
 
 def _removal_lines(r: Removal) -> list[str]:
-    lines = [f"{human(r.bytes)}" if r.removed or r.blobs else "nothing"]
-    lines += [f"  {key}  {human(size):>9}" for key, size in r.removed]
+    if not r.removed and not r.blobs:
+        lines = ["nothing"]
+    else:
+        use = f"; {r.current} stays in use" if r.current else ""
+        lines = [f"{human(r.bytes)} in {r.root}{use}"]
+    titles = dict(r.titles)
+    lines += [
+        f"  {key}  {human(size):>9}  {titles.get(key, '')}".rstrip() for key, size in r.removed
+    ]
     lines += [f"  {r.blobs} wheels that no environment needs  {human(r.blob_bytes)}"] * bool(
         r.blobs
     )
@@ -164,8 +172,11 @@ def show_going(removals: Sequence[Removal]) -> None:
 
 
 def show_removed(removed: Removed) -> None:
-    title = "removed:" if removed.done else "nothing was removed; it would be:"
-    print(f"{title}\n{removal_text(removed.removals)}", end="")
+    if removed.declined:
+        print(DECLINED)
+    else:
+        title = "removed:" if removed.done else "nothing was removed; it would be:"
+        print(f"{title}\n{removal_text(removed.removals)}", end="")
     print_lines(stdout_console(), host_lines(removed.recaps) if removed.recaps else [])
 
 
@@ -173,9 +184,12 @@ def removed_document(removed: Removed) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "done": removed.done,
+        "declined": removed.declined,
         "hosts": [
             {
                 "host": r.host,
+                "root": r.root or None,
+                "current": r.current or None,
                 "environments": [{"key": key, "bytes": size} for key, size in r.removed],
                 "kept": [{"key": key, "why": why} for key, why in r.kept],
                 "blobs": r.blobs,

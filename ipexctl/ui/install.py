@@ -16,11 +16,22 @@ from ipexctl.core.model import HostRecap, Recap, without_host
 from ipexctl.core.run import mpi
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack.version_table import END_OF_LIFE
-from ipexctl.errors import InputError, printable
-from ipexctl.ui.confirm import confirm
+from ipexctl.errors import printable
+from ipexctl.ui.confirm import DECLINED, confirm
 from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
-from ipexctl.verbs.install.install_plan import Chosen, InstallReport, Plan, Progress, Step
+from ipexctl.ui.install_forecast import forecast_document, forecast_text
+from ipexctl.verbs.install.install_plan import (
+    BUILDING,
+    DONE,
+    PROVING,
+    Chosen,
+    InstallReport,
+    Plan,
+    Progress,
+    Step,
+)
 
+COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
 _COLOURS = {
     Recap.OK: "green",
     Recap.CHANGED: "yellow",
@@ -71,12 +82,16 @@ def counts(recaps: Sequence[HostRecap]) -> Text:
 
 
 def cost(report: InstallReport) -> str:
+    if report.check and report.plan:
+        plan = report.plan
+        bytes_ = f"{human(plan.chosen.to_fetch)} and send {human(plan.to_send)}"
+        return f"would fetch {bytes_}; nothing was changed, {report.seconds:.1f} s"
     return (
         f"{human(report.fetched)} from indexes, {human(report.sent)} to hosts, "
         + f"{human(report.passed)} from host to host, " * bool(report.passed)
         + f"{human(report.drawn)} from a host, " * bool(report.drawn)
         + f"{report.seconds:.1f} s"
-        + " (rehearsal: nothing was changed)" * report.check
+        + ", nothing was changed" * report.check
     )
 
 
@@ -112,6 +127,8 @@ def document(report: InstallReport) -> dict[str, Any]:
         "bytes_between_hosts": report.passed,
         "fetch": report.fetch.value if report.fetch else None,
         "seconds": round(report.seconds, 3),
+        "declined": report.declined,
+        "plan": forecast_document(report.plan) if report.plan else None,
         "exit_code": report.exit_code,
     }
 
@@ -137,6 +154,11 @@ def difference(plan: Plan) -> str:
 
 def show(report: InstallReport) -> None:
     console = stdout_console()
+    if report.declined:
+        print_words(console, DECLINED)
+        return
+    if report.check and report.plan and report.plan.todo:
+        print(forecast_text(report.plan))
     print_lines(console, host_lines(report.recaps))
     print_words(console, cost(report))
 
@@ -154,6 +176,8 @@ class View:
     clock: Callable[[], float] = time.monotonic
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
     _steps: dict[str, Step] = field(default_factory=dict)
+    _first: dict[str, float] = field(default_factory=dict)  # when a step began on any host
+    _left: dict[str, float] = field(default_factory=dict)  # the least estimate that was shown
     _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _live: Any = None
@@ -180,14 +204,18 @@ class View:
         step = replace(step, text=printable(step.text))
         with self._lock:
             if bool(next(iter(self._steps), step.host)) != bool(step.host):
-                self._steps.clear()  # this machine and the hosts take turns: that is over
+                self._forget()  # this machine and the hosts take turns: that is over
             before = self._steps.get(step.host)
             self._steps[step.host] = step
             if before is None or before.text != step.text:
                 self._began[step.host] = self.clock(), step.done
+                self._first.setdefault(step.text, self.clock())
+                self._left.pop(step.host, None)
+            elif before.total != step.total:
+                self._left.pop(step.host, None)
             if self.console.is_terminal:
                 self._update()
-            elif before is None or before.text != step.text:
+            elif (before is None or before.text != step.text) and step.text != DONE:
                 self.console.print(f"{step.host or 'here'}: {step.text}", soft_wrap=True)
 
     def _update(self) -> None:
@@ -201,21 +229,50 @@ class View:
             self._live.start()
 
     def _lines(self) -> Text:
-        width = max((len(name) for name in self._steps), default=0)
         places = {name: i for i, name in enumerate(self._order)}
         steps = sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places)))
-        return Text("\n".join(f"{s.host or 'here':{width}}  {self._doing(s)}" for s in steps))
+        groups: dict[str, list[Step]] = {}
+        for step in steps:
+            if step.text != DONE:
+                groups.setdefault(step.text if step.text in COUNTED else step.host, []).append(step)
+        lines = [(fold([s.host for s in group]) or "here", group) for group in groups.values()]
+        width = max((len(names) for names, _ in lines), default=0)
+        return Text("\n".join(f"{names:{width}}  {self._doing(group)}" for names, group in lines))
 
-    def _doing(self, step: Step) -> str:
+    def _doing(self, group: Sequence[Step]) -> str:
+        """Of one host, or of all that are at a step of which nobody can say how far it is."""
+        step = group[0]
         began, there = self._began[step.host]
-        return _counted(step) + time_left(step, there, self.clock() - began)
+        if step.text not in COUNTED:
+            return _counted(step) + self._time_left(step, there, self.clock() - began)
+        n = len(self._steps)
+        later = COUNTED[COUNTED.index(step.text) + 1 :]
+        past = sum(s.text in later for s in self._steps.values())
+        count = f" {past} of {n}" if n > 1 else ""
+        return f"{step.text}{count} · {self.clock() - self._first[step.text]:.0f} s"
+
+    def _time_left(self, step: Step, there: int, seconds: float) -> str:
+        """Never more than was said before, while the work is the same; "" where that would lie."""
+        left = seconds_left(step, there, seconds)
+        if left is None:
+            return ""
+        least = self._left.setdefault(step.host, left)
+        if left > 2 * least + 10:
+            return ""
+        self._left[step.host] = min(left, least)
+        return time_left(self._left[step.host])
+
+    def _forget(self) -> None:
+        self._steps.clear()
+        self._first.clear()
+        self._left.clear()
 
     def _stop(self) -> None:
         with self._lock:
             if self._live:
                 self._live.stop()
             self._live = None
-            self._steps.clear()
+            self._forget()
 
     def __enter__(self) -> View:
         return self
@@ -230,22 +287,21 @@ def _counted(step: Step) -> str:
     return f"{step.text} {human(step.done)}" if step.done else step.text
 
 
-def time_left(step: Step, there: int, seconds: float) -> str:
-    """At the pace so far, without the bytes that were `there` before; "" when that says nothing."""
+def seconds_left(step: Step, there: int, seconds: float) -> float | None:
+    """At the pace so far, without the bytes that were `there` before; None: it says nothing."""
     moved = step.done - there
     if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
-        return ""
-    left = (step.total - step.done) * seconds / moved
+        return None
+    return (step.total - step.done) * seconds / moved
+
+
+def time_left(left: float) -> str:
     return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
 
 
 def question(chosen: Chosen) -> str:
-    return "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Go on? [Y/n] "
+    return "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Install? [Y/n] "
 
 
-def ask(stdin: TextIO, question: str = "Go on? [Y/n] ") -> bool:
-    refusal = InputError(
-        "nothing was changed: nobody is there to ask",
-        hint="the same command with -y does it; with --check --diff it says what",
-    )
-    return confirm(question, stdin, refusal)
+def ask(stdin: TextIO, question: str) -> bool:
+    return confirm(question, stdin)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ipexctl.core.stack.table_view import Offer, span
+from ipexctl.core.stack.table_view import Offer, first_choice, span
 from ipexctl.core.stack.version_table import END_OF_LIFE, NEVER_RUN, Row
 
 _HEAD = ("NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE")
@@ -14,20 +14,28 @@ _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
 _WIDTH = 80
 
 
-def text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
-    """The newest torch first; a star at the row that `install` takes: the first in the table.
+def text(offers: Sequence[Offer], near: Sequence[Row] = (), *, verbose: bool = False) -> str:
+    """The newest torch first; a star at the row that `install` takes without further options.
 
-    `verbose`: also what was not tested about each row.
+    `near`: the rows nearest to a torch that no row has. `verbose`: also what was not tested about
+    each row.
     """
     fitting = [o for o in offers if not o.reasons]
     others = [o for o in offers if o.reasons]
-    lines = _table(fitting, verbose=verbose) if fitting else ["nothing fits"]
+    lines = _table(fitting, verbose=verbose) if fitting else ["nothing fits", *_near_lines(near)]
     lines += _legend(fitting, verbose=verbose) if fitting else []
     lines += ["", "does not fit:"] if others else []
     width = max((len(o.row.name) for o in others), default=0)
     for o in sorted(others, key=_newest):
         lines += _wrapped(f"  {o.row.name:{width}}  {'; '.join(o.reasons)}", width + 4)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _near_lines(near: Sequence[Row]) -> list[str]:
+    return [
+        f"{'nearest' if row is near[0] else 'nearest without IPEX'}: {row.name} ({row.title})"
+        for row in near
+    ]
 
 
 def _newest(offer: Offer) -> tuple[tuple[int, ...], ...]:
@@ -40,7 +48,7 @@ def _table(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
     rows = [_SHOWN, *(_shown(o.row, verbose=verbose) for o in sorted(offers, key=_newest))]
     used = [i for i, _ in enumerate(_SHOWN) if any(row[i] not in ("", "-") for row in rows[1:])]
     widths = [max(len(row[i]) for row in rows) for i in used]
-    star = offers[0].row.name
+    star = getattr(first_choice(offers), "name", None)
     return [
         ("* " if row[0] == star else "  ")
         + "  ".join(f"{row[i]:{w}}" for i, w in zip(used, widths, strict=True)).rstrip()
@@ -55,7 +63,10 @@ def _shown(row: Row, *, verbose: bool) -> tuple[str, ...]:
 
 
 def _legend(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
-    lines = ["", "* the first choice of `ipexctl install`"]
+    star = first_choice(offers)
+    lines = ["", "* the first choice of `ipexctl install`"] if star else [""]
+    if not star:
+        lines += _wrapped("`ipexctl install` takes these only with --stack ipex", 2)
     if any(o.row.oneccl for o in offers):
         lines += ["ONECCL: with these bindings the backend is ccl, else gloo"]
     if any(o.row.ipex for o in offers):
@@ -88,7 +99,7 @@ def _wrapped(line: str, indent: int) -> list[str]:
 
 def _cells(offer: Offer) -> tuple[str, ...]:
     row = offer.row
-    life = "ended" if row.ipex else "maintained"
+    life = "ended" if row.ipex else "stock"
     return (
         row.name, row.torch, row.ipex or "-", row.oneccl or "-", row.backend, span(row), row.isa,
         f"{row.glibc[0]}.{row.glibc[1]}", life + " ?" * bool(row.doubts),
@@ -119,10 +130,14 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def document(offers: Sequence[Offer]) -> dict[str, Any]:
+def document(offers: Sequence[Offer], near: Sequence[Row] = ()) -> dict[str, Any]:
     """For --json."""
-    first = next((o for o in offers if not o.reasons), None)
-    return {"schema_version": 1, "stacks": [_entry(o, first=o is first) for o in offers]}
+    first = first_choice(offers)
+    return {
+        "schema_version": 1,
+        "stacks": [_entry(o, first=o.row is first) for o in offers],
+        "nearest": [row.name for row in near],
+    }
 
 
 def _entry(offer: Offer, *, first: bool) -> dict[str, Any]:

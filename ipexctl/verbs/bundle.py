@@ -9,9 +9,9 @@ from pathlib import Path
 from ipexctl.core.run import mpi
 from ipexctl.core.stack import bundle_format as core
 from ipexctl.core.stack import lock_file as locks
-from ipexctl.core.stack import selection as stacks
 from ipexctl.core.stack import table_view
 from ipexctl.core.stack.lock_file import Lock
+from ipexctl.core.stack.stack_decision import decide
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import default_store
@@ -21,7 +21,6 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.verbs.install import carried_python
 from ipexctl.verbs.install.install_plan import LOCK_FILE, Cuda, Install, Progress, Work
 from ipexctl.verbs.install.lock_wheels import fetch, lock_for, read_lock, write_lock
-from ipexctl.verbs.install.wanted_stack import decide
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,8 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     work = Work(options, progress)
     host = table_view.as_host(table_view.query(hosts.python, "", hosts.glibc, hosts.arch))
     python, carried = carried_python.python_to_carry(work, [host], old)
-    there = carried_python.only([host], python)
-    candidates = stacks.choose(there, decide(options.wanted, old, asked.folder), table())
-    found = carried_python.in_lock(lock_for(work, candidates, old)[0], python)
+    decision = decide([host], options.wanted, old, table(), python)
+    found = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], python)
     carried_python.check_here(found.lock)
     lock, fetched = fetch(work, found)
     if lock != old:

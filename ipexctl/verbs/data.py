@@ -13,7 +13,7 @@ from ipexctl.core.run import dataset_rules as core
 from ipexctl.core.run.dataset_rules import Held
 from ipexctl.core.run.project_files import Ignore
 from ipexctl.core.sizes import human
-from ipexctl.errors import HostFailed, InputError
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, HostFailed, InputError, worst_exit
 from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.fleet import Fleet, reading
@@ -47,9 +47,17 @@ class Listed(PerHost):
 
 @dataclass(frozen=True)
 class Removed(PerHost):
+    """`going`: what the hosts have of it. `done` False: only shown. `declined`: by the user."""
+
     name: str
     recaps: tuple[HostRecap, ...]
     done: bool = True
+    going: Listed = Listed((), ())
+    declined: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([super().exit_code, EXIT_FAILED if self.declined else EXIT_OK])
 
 
 def push(
@@ -119,9 +127,9 @@ def listed(target: Target, root: str = ROOT) -> Listed:
 
 
 def remove(
-    target: Target, name: str, agreed: Callable[[Listed], bool], root: str = ROOT
+    target: Target, name: str, agreed: Callable[[Listed], bool] | None, root: str = ROOT
 ) -> Removed:
-    """`agreed` sees first what would go. A data set that a run uses stays, and is told."""
+    """`agreed` sees first what would go; None removes nothing. A data set that a run uses stays."""
     core.checked_name(name)
     with Fleet(target, root) as fleet:
         found = fleet.each(lambda host: _there(fleet, host))
@@ -130,14 +138,15 @@ def remove(
         )
         if not any(held for _, held in having) and not fleet.downs:
             raise InputError(f"no host has data called {name}", hint="ipexctl data ls")
-        if not agreed(Listed(having, fleet.recaps())):
-            return Removed(name, (), done=False)
+        going = Listed(having, fleet.recaps())
+        if agreed is None or not agreed(going):
+            return Removed(name, going.recaps, False, going, agreed is not None)
         recaps = fleet.each(
             lambda host: _removed(
                 host, fleet.call(host, "files.datasets.remove", total=LONG, name=name)
             )
         )
-        return Removed(name, fleet.recaps(recaps))
+        return Removed(name, fleet.recaps(recaps), going=going)
 
 
 def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:

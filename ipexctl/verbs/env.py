@@ -51,13 +51,19 @@ class Compared(PerHost):
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes (or went) from one host: (key, bytes), what stays and why, and idle blobs."""
+    """What goes (or went) from one host: (key, bytes), what stays and why, and idle blobs.
+
+    `titles`: of its environments, by key; `current`: the one that stays in use.
+    """
 
     host: str
     removed: tuple[tuple[str, int], ...]
     kept: tuple[tuple[str, str], ...]
     blobs: int
     blob_bytes: int
+    root: str = ""
+    current: str = ""
+    titles: tuple[tuple[str, str], ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -66,11 +72,16 @@ class Removal:
 
 @dataclass(frozen=True)
 class Removed(PerHost):
-    """`done` False: only shown."""
+    """`done` False: only shown. `declined`: the user said no."""
 
     removals: tuple[Removal, ...]
     recaps: tuple[HostRecap, ...]
     done: bool
+    declined: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([super().exit_code, EXIT_FAILED if self.declined else EXIT_OK])
 
 
 def list_envs(target: Target, root: str = ROOT) -> Kept:
@@ -145,10 +156,11 @@ def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> H
 def remove(
     target: Target,
     keys: Sequence[str],
-    agreed: Callable[[Sequence[Removal]], bool],
+    agreed: Callable[[Sequence[Removal]], bool] | None,
     root: str = ROOT,
 ) -> Removed:
-    """Without keys: all that is neither current nor previous. `agreed` sees first what would go."""
+    """Without keys: all that is neither current nor previous. `agreed` sees first what would go;
+    None removes nothing."""
     for key in keys:
         if not core.is_key(key):
             raise InputError(f"{key!r} is not an environment's name", hint="ipexctl env ls")
@@ -164,16 +176,20 @@ def remove(
             if not shelf.envs and not shelf.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
             going = _going(shelf, keys)
-            return _removal(
+            removed = _removal(
                 host.name,
                 fleet.call(host, "install.root_upkeep.remove", total=LONG, keys=going, check=check),
             )
+            titles = tuple((env.key, env.title) for env in shelf.envs)
+            return replace(removed, root=shelf.root, current=shelf.current, titles=titles)
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())
-        done = any(r.removed or r.blobs for r in found) and agreed(found)
+        if agreed is None or not any(r.removed or r.blobs for r in found):
+            return Removed(found, fleet.recaps(), done=False)
+        done = agreed(found)
         if done:
             found = tuple(fleet.each(lambda host: one(host, check=False)).values())
-        return Removed(found, fleet.recaps(), done)
+        return Removed(found, fleet.recaps(), done, declined=not done)
 
 
 def _going(shelf: Shelf, keys: Sequence[str]) -> list[str]:

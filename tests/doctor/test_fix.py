@@ -182,6 +182,8 @@ def test_every_host_is_mended_and_taken_back_in_its_own_root(tmp_path, monkeypat
             pytest.skip("a training left files in this machine's own /dev/shm")
         return True
 
+    declined = apply_fixes(target, lambda plans: False, str(roots[1]))
+    assert (declined.exit_code, declined.done) == (1, ())
     mended = apply_fixes(target, only_modes, str(roots[1]))
     assert [(d.host, Path(d.record).parent.parent) for d in mended.done] == [
         ("n1", roots[0]),

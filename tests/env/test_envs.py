@@ -21,6 +21,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from tests.install.conftest import Builder, Outcome, Shop, make_wheel
+from tests.install.test_forecast import answered
 
 A, B, C = "a" * 16, "b" * 16, "c" * 16
 TORCH = "torch-2.13.0+cpu-py3-none-any.whl"
@@ -187,7 +188,7 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
 REFUSED = [
     ((), "name environments, or say --unused"),
     ((A, "--unused", "-y"), "name environments, or say --unused"),
-    ((A,), "nobody is there to be asked"),
+    ((A,), "cannot ask for confirmation: stdin is not a terminal (use --yes)"),
     (("../..", "-y"), "is not an environment's name"),
     ((C, "-y"), f"no host has the environment {C}"),
 ]
@@ -199,6 +200,16 @@ def test_rm_refuses_what_is_not_clear(shop: Shop, words: tuple[str, ...], said: 
     refused = shop.ipexctl("env", "rm", *words, "--root", str(root))
     assert (refused.code, said in refused.err) == (2, True), refused.err
     assert sorted(p for p in os.listdir(root / "envs") if p != ".lock") == [A, B]
+
+
+def test_rm_asks_with_a_plan_and_a_no_ends_with_1(shop: Shop) -> None:
+    root = made_up(shop.folder / "asked", A, B, current=B)
+    done = answered(shop, b"n\n", "env", "rm", A, root=root)
+    assert (done.returncode, done.stdout) == (1, "nothing was changed: the answer was no\n")
+    assert f" in {root}; {B} stays in use\n  {A} " in done.stderr
+    assert sorted(p for p in os.listdir(root / "envs") if p != ".lock") == [A, B]
+    would = shop.ipexctl("env", "rm", A, "--root", str(root), "--check", "--json").document
+    assert (would["exit_code"], would["declined"], would["hosts"][0]["current"]) == (0, False, B)
 
 
 def test_wheels_stay_while_an_old_environment_does_not_say_which_it_needs(shop: Shop) -> None:

@@ -185,7 +185,8 @@ LOOK = Look("a", "/opt/env", (3, 11, 4), {"torch": "2.13.0+cpu"}, False)
 OLD = {"torch": "2.8.0+cpu", "intel-extension-for-pytorch": "2.8.0"}
 ROWS = [
     (LOOK, "torch-2.13", ""),
-    (replace(LOOK, packages={"torch": "2.8.0+cpu"}), "", "here is none"),
+    (replace(LOOK, packages={"torch": "2.8.0+cpu"}), "torch-2.8", ""),
+    (replace(LOOK, packages={"torch": "2.7.0+cpu"}), "", "here is none"),
     (replace(LOOK, packages=OLD), "ipex-2.8.0", ""),
     (replace(LOOK, packages={"torch": "1.2.0"}), "", "the version table has no torch 1.2.0"),
     (replace(LOOK, python=(3, 6, 8)), "", "torch-2.13: Python 3."),

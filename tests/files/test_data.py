@@ -334,13 +334,13 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     root = str(tmp_path / "root")
     made(tmp_path / "set", x=b"123")
 
-    def run(*words: str, stdin: int = subprocess.DEVNULL) -> str:
+    def run(*words: str, stdin: int = subprocess.DEVNULL, code: int = 0) -> str:
         argv = [sys.executable, "-m", "ipexctl", "data", *words, "--root", root]
         env = {**os.environ, "PYTHONPATH": str(REPO)}
         done = subprocess.run(
             argv, capture_output=True, text=True, cwd=tmp_path, env=env, stdin=stdin
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == code, done.stderr
         return done.stdout
 
     push = f"ipexctl data push --root {root} DIR"
@@ -353,7 +353,12 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     for typed in (b"\n", b"\x04"):
         ours, theirs = pty.openpty()
         os.write(ours, typed)
-        assert run("rm", "small", stdin=theirs) == "nothing was removed\n"
+        said = run("rm", "small", stdin=theirs, code=1)
+        assert said == "nothing was changed: the answer was no\n"
         os.close(ours)
         os.close(theirs)
+    would = run("rm", "small", "--check")
+    assert (would.splitlines()[0], f"{root}/data/small" in would) == (
+        "nothing was removed; it would be:", True,
+    )  # fmt: skip
     assert "removed" in run("rm", "small", "-y")

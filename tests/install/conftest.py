@@ -128,9 +128,7 @@ exec {find_uv(os.environ)} "$@"
         return self.ipexctl(*self._install(options), **environ)
 
     def _install(self, options: tuple[str, ...]) -> tuple[str, ...]:
-        words = ("install", "--root", str(self.root), "-y", "--mpi", "none", "--json", *options)
-        told = "--stack" in options or "--ipex" in options
-        return words if told else (*words, "--stack", "stock")  # no code in the folder says it
+        return ("install", "--root", str(self.root), "-y", "--mpi", "none", "--json", *options)
 
     def ipexctl(self, *words: str, before: tuple[str, ...] = (), **environ: str) -> Outcome:
         """In this process; in one of its own where a program stands before it."""

@@ -210,13 +210,15 @@ def test_a_row_from_its_indexes_to_an_environment_in_use(
 
 # options, and what is said of which row
 REFUSED = [
-    (("--torch", "2.7", "--python", "3.99"), "ipex-2.7.0", "needed is 3.99"),
+    (("--torch", "2.7", "--stack", "ipex", "--python", "3.99"), "ipex-2.7.0", "needed is 3.99"),
+    (("--torch", "1.10"), "ipex-1.10.0", "it has IPEX, which only --stack ipex brings"),
     (("--torch", "2.8", "--backend", "ccl"), "ipex-2.8.0", "it has no oneCCL bindings"),
     (("--torch", "1.12.1", "--ipex", "1.12.0"), "ipex-1.12.300",
      "it has another IPEX than 1.12.0"),
 ]  # fmt: skip
 if sys.version_info >= (3, 11):  # the Python of the tests is also the one that is asked for
-    REFUSED.append((("--torch", "1.13"), "ipex-1.13.100", "needed is 3.7 to 3.10"))
+    options = ("--torch", "1.13", "--stack", "ipex")
+    REFUSED.append((options, "ipex-1.13.100", "needed is 3.7 to 3.10"))
 
 
 @pytest.mark.parametrize(("options", "name", "why"), REFUSED, ids=lambda v: str(v)[:40])
@@ -252,7 +254,7 @@ def test_a_host_without_avx512_is_refused_by_name_and_the_others_are_not(
     lab = make_lab(LabSpec(name="isas", hosts=(HostSpec(isa="avx512"), HostSpec(isa="avx2"))))
     reach = ("-f", str(lab.hostfile), "-F", str(lab.ssh_config), "--mpi", "none", "--check")
     for torch, name in (("1.10", "ipex-1.10.100"), ("1.12.0", "ipex-1.12.0")):
-        refused = world.install("--torch", torch, *reach)
+        refused = world.install("--torch", torch, "--stack", "ipex", *reach)
         assert refused.code == 3
         why = why_not(refused.err, name)
         assert "node02: the CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl" in why

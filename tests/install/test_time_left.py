@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from ipexctl.ui.install import View, time_left
+from ipexctl.ui.install import View, seconds_left, time_left
 from ipexctl.verbs.install.install_plan import Step
 
 # done, total, what an earlier try had left, seconds -> the words
@@ -27,7 +27,49 @@ CASES = [
 def test_time_left_is_told_at_the_pace_of_this_try(
     done: int, total: int, there: int, seconds: float, words: str
 ) -> None:
-    assert time_left(Step("a", "sending", done, total), there, seconds) == words
+    left = seconds_left(Step("a", "sending", done, total), there, seconds)
+    assert ("" if left is None else time_left(left)) == words
+
+
+def view_at(clock: list[float]) -> View:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    return View(console, clock=lambda: clock[0])
+
+
+def test_an_estimate_does_not_grow_while_the_work_shrinks() -> None:
+    clock = [0.0]
+    view, seen = view_at(clock), []
+    view.step(Step("a", "sending", 0, 1000))
+    for second, done in ((10, 500), (13, 510), (14, 560), (60, 600), (61, 990)):
+        clock[0] = second
+        view.step(Step("a", "sending", done, 1000))
+        seen.append(str(view._lines()).partition(", ")[2])
+    view._stop()
+    # 12 s and 11 s by the pace; then one that fell so far that no estimate holds
+    assert seen == ["10 s left", "10 s left", "10 s left", "", "1 s left"]
+
+
+def test_building_and_proving_show_how_many_hosts_are_past_it_and_a_clock() -> None:
+    clock = [0.0]
+    view, hosts = view_at(clock), ("a1", "a2", "a3")
+    view._order = hosts
+    for host in hosts:
+        view.step(Step(host, "building"))
+    clock[0] = 5.0
+    assert str(view._lines()) == "a[1-3]  building 0 of 3 · 5 s"
+    view.step(Step("a1", "proving"))
+    view.step(Step("a2", "proving"))
+    clock[0] = 19.0
+    view.step(Step("a1", "done"))
+    assert str(view._lines()).splitlines() == [
+        "a2  proving 1 of 3 · 14 s",
+        "a3  building 2 of 3 · 19 s",
+    ]
+    view._stop()
+    view.step(Step("a1", "proving"))
+    clock[0] = 21.0
+    assert str(view._lines()) == "a1  proving · 2 s"
+    view._stop()
 
 
 def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_their_order() -> None:

@@ -33,8 +33,6 @@ name = "old"
 torch = "2.8.0"
 pythons = ["3.9", "3.10", "3.11"]
 isa = "avx2"
-ipex = "2.8.0"
-links = "https://links.invalid/"
 """)
 
 
@@ -101,7 +99,7 @@ def test_a_row_that_is_passed_over_is_the_reason_for_the_next() -> None:
     avx2 = V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma"}
     stack = choose([host("a", "3.9.2", flags=avx2)], Request(), ROWS)[0]
     assert (stack.title, stack.reason) == (
-        "torch 2.8.0 + IPEX 2.8.0",
+        "torch 2.8.0",
         "new does not fit: a: Python 3.9.2, needed is 3.10 to 3.12",
     )
 

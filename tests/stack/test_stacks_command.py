@@ -80,7 +80,7 @@ def test_the_question_of_the_handbook_names_two_rows_and_refuses_each_other_one(
 
 def test_json_has_the_same_answer() -> None:
     rows = json.loads(stacks(*ASKED, "--json").stdout)["stacks"]
-    assert [r["name"] for r in rows if r["first_choice"]] == ["ipex-1.12.300"]
+    assert [r["name"] for r in rows if r["first_choice"]] == []  # only --stack ipex brings it
     assert [r["name"] for r in rows if r["fits"]] == ["ipex-1.12.300", "ipex-1.12.100"]
     first = next(r for r in rows if r["fits"])
     assert (first["oneccl_distribution"], first["oneccl_module"], first["ended"]) == (
@@ -90,13 +90,14 @@ def test_json_has_the_same_answer() -> None:
 
 QUERIES = [
     (("3.11", "amx", "", ""), Request(backend="ccl"), "ipex-2.7.0"),
-    (("3.11", "avx512", "2.17", ""), Request(), "ipex-2.5.0"),
+    (("3.11", "avx512", "2.17", ""), Request(), "torch-2.5"),
+    (("3.11", "avx512", "2.17", ""), Request(stack="ipex"), "ipex-2.5.0"),
     (("3.6", "avx512", "", ""), Request(), "ipex-1.10.100"),
-    (("3.9", "sse", "", ""), Request(), None),
+    (("3.9", "sse", "", ""), Request(), "torch-2.8"),
     (("3.6", "avx2", "", ""), Request(), None),
     (("3.12", "", "", "aarch64"), Request(), "torch-2.13"),
     (("3.12", "", "", "aarch64"), Request(stack="ipex"), None),
-    (("3.11.4", "", "", ""), Request(torch="2.7", backend="gloo"), "ipex-2.7.0-gloo"),
+    (("3.11.4", "", "", ""), Request(torch="2.7", backend="gloo"), "torch-2.7"),
 ]
 
 
@@ -106,6 +107,25 @@ def test_the_first_row_that_fits(
 ) -> None:
     found = offers(table(), query(*words), request_)
     assert next((o.row.name for o in found if not o.reasons), None) == first
+
+
+NEAR = [
+    ("1.13.1", ["ipex-1.13.100", "torch-2.0"]),
+    ("2.7.2", ["torch-2.7"]),
+    ("3.0", ["torch-2.15"]),
+]
+
+
+@pytest.mark.parametrize(("torch", "names"), NEAR)
+def test_a_torch_that_no_row_has_names_the_nearest_rows(torch: str, names: list[str]) -> None:
+    asked = stacks("--torch", torch)
+    document = json.loads(stacks("--torch", torch, "--json").stdout)
+    lines = asked.stdout.splitlines()[: len(names) + 1]
+    assert (asked.returncode, lines[0], document["nearest"]) == (3, "nothing fits", names)
+    heads = ["nearest: ", "nearest without IPEX: "]
+    assert [line.split(" (")[0] for line in lines[1:]] == [
+        head + name for head, name in zip(heads, names, strict=False)
+    ]
 
 
 def test_where_nothing_fits_the_command_ends_with_3() -> None:

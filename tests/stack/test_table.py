@@ -46,7 +46,9 @@ IPEX_ROWS = [
 # torch, and the first and the last minor of Python 3
 STOCK_ROWS = [
     ("2.13.0", 10, 14), ("2.15.0", 11, 15), ("2.14.1", 10, 14), ("2.12.1", 10, 14),
-    ("2.11.0", 10, 14), ("2.10.0", 10, 14), ("2.9.1", 10, 14),
+    ("2.11.0", 10, 14), ("2.10.0", 10, 14), ("2.9.1", 10, 14), ("2.8.0", 9, 13), ("2.7.1", 9, 13),
+    ("2.6.0", 9, 13), ("2.5.1", 9, 12), ("2.4.1", 8, 12), ("2.3.1", 8, 12), ("2.2.2", 8, 12),
+    ("2.1.2", 8, 11), ("2.0.1", 8, 11),
 ]  # fmt: skip
 
 
@@ -73,7 +75,8 @@ def test_a_row_with_ipex(expected: tuple[object, ...]) -> None:
 def test_a_row_of_stock_pytorch(expected: tuple[object, ...]) -> None:
     (r,) = [r for r in stock(table()) if r.torch == expected[0]]
     assert (r.torch, r.pythons[0][1], r.pythons[-1][1]) == expected
-    assert (r.backend, r.oneccl, r.links, r.glibc) == ("gloo", "", "", (2, 28))
+    glibc = (2, 17) if r.torch < "2.6" and r.torch[3] == "." else (2, 28)
+    assert (r.backend, r.oneccl, r.links, r.glibc) == ("gloo", "", "", glibc)
 
 
 def test_no_other_rows_are_there_and_each_has_a_name_of_its_own() -> None:
@@ -129,26 +132,28 @@ def test_what_nobody_proved_is_marked() -> None:
 
 TRAPS = [
     ("IPEX 1.12.0 crashes without AVX-512; 1.12.300 does not",
-     AVX2, "3.8.1", Request(torch="1.12"), "ipex-1.12.300"),
+     AVX2, "3.8.1", Request(torch="1.12", stack="ipex"), "ipex-1.12.300"),
     ("the bindings 1.12.0 fail with torch 1.12.1, which has its own",
      AVX512, "3.8.1", Request(torch="1.12.1", backend="ccl"), "ipex-1.12.300"),
     ("torch 1.12.0 has the bindings 1.12.0",
-     AVX512, "3.8.1", Request(torch="1.12.0"), "ipex-1.12.0"),
+     AVX512, "3.8.1", Request(torch="1.12.0", backend="ccl"), "ipex-1.12.0"),
     ("1.12.1 is not the beginning of 1.12.100",
      AVX512, "3.8.1", Request(ipex="1.12"), "ipex-1.12.300"),
-    ("1.10 on AVX-512", AVX512, "3.6.8", Request(torch="1.10"), "ipex-1.10.100"),
+    ("1.10 on AVX-512", AVX512, "3.6.8", Request(torch="1.10", stack="ipex"), "ipex-1.10.100"),
     ("the newest bindings for CPUs are 2.7's",
      AVX512, "3.11.2", Request(backend="ccl"), "ipex-2.7.0"),
     ("the newest IPEX has none", AVX512, "3.11.2", Request(ipex=NEWEST), "ipex-2.8.0"),
     ("Python 3.8 ends with 2.4", AVX512, "3.8.1", Request(stack="ipex"), "ipex-2.4.0"),
     ("Python 3.7 ends with 1.13", AVX512, "3.7.1", Request(stack="ipex"), "ipex-1.13.100"),
-    ("Python 3.11 begins with 2.0", AVX512, "3.11.1", Request(torch="2.0"), "ipex-2.0.100"),
-    ("torch_ccl is the module of 1.11 and before",
-     AVX2, "3.9.1", Request(imports=(OLD,)), "ipex-1.11.200"),
-    ("code that tries both names gets the newest row",
-     AVX2, "3.9.1", Request(imports=(OLD, NEW)), "ipex-2.7.0"),
+    ("Python 3.11 begins with 2.0",
+     AVX512, "3.11.1", Request(torch="2.0", stack="ipex"), "ipex-2.0.100"),
     ("for gloo the bindings stay out",
-     AVX2, "3.9.1", Request(torch="2.7", backend="gloo"), "ipex-2.7.0-gloo"),
+     AVX2, "3.9.1", Request(torch="2.7", stack="ipex", backend="gloo"), "ipex-2.7.0-gloo"),
+    ("a torch that IPEX was built for is stock PyTorch unless IPEX is asked for",
+     AVX512, "3.11.2", Request(torch="2.8"), "torch-2.8"),
+    ("gloo alone asks for no IPEX", AVX512, "3.11.2", Request(torch="2.7", backend="gloo"),
+     "torch-2.7"),
+    ("stock PyTorch for an old Python", AVX512, "3.8.1", Request(), "torch-2.4"),
     ("Python 3.13 begins with 2.6", AVX2, "3.13.0", Request(ipex="2.6"), "ipex-2.6.0"),
     ("Python 3.12 cannot take 2.5, and the newest with bindings is 2.7's",
      AVX2, "3.12.1", Request(backend="ccl"), "ipex-2.7.0"),
@@ -168,11 +173,12 @@ def test_a_trap_is_walked_around(
 
 
 DEAD_ENDS = [
-    ("IPEX 1.12.0 on AVX2", AVX2, "3.8.1", Request(torch="1.12.0"), "ipex-1.12.0",
+    ("IPEX 1.12.0 on AVX2", AVX2, "3.8.1", Request(torch="1.12.0", stack="ipex"),
+     "ipex-1.12.0",
      "a: the CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl"),
-    ("1.10 on AVX2", AVX2, "3.8.1", Request(torch="1.10"), "ipex-1.10.100",
+    ("1.10 on AVX2", AVX2, "3.8.1", Request(torch="1.10", stack="ipex"), "ipex-1.10.100",
      "a: the CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl"),
-    ("2.7 below AVX2", V2, "3.11.1", Request(torch="2.7"), "ipex-2.7.0",
+    ("2.7 below AVX2", V2, "3.11.1", Request(torch="2.7", stack="ipex"), "ipex-2.7.0",
      "a: the CPU lacks avx, avx2, bmi1, bmi2, f16c, fma"),
     ("IPEX 1.12.0 with torch 1.12.1", AVX512, "3.8.1", Request(torch="1.12.1", ipex="1.12.0"),
      "ipex-1.12.300", "it has IPEX 1.12.300, 1.12.0 was asked for"),
@@ -182,20 +188,24 @@ DEAD_ENDS = [
      "torch-2.13", "it has no oneCCL bindings"),
     ("IPEX after 2.8", AVX512, "3.11.1", Request(torch="2.13", stack="ipex"), "torch-2.13",
      "it has no IPEX"),
-    ("a patch of torch that IPEX was not built for", AVX512, "3.11.1", Request(torch="2.7.1"),
+    ("a patch of torch that IPEX was not built for", AVX512, "3.11.1",
+     Request(torch="2.7.1", stack="ipex"),
      "ipex-2.7.0", "it is torch 2.7.0, 2.7.1 was asked for"),
     ("torch 1.13.1, which nobody tried with the bindings 1.13.0", AVX512, "3.8.1",
      Request(torch="1.13.1"), "ipex-1.13.100", "it is torch 1.13.0, 1.13.1 was asked for"),
-    ("IPEX 2.5 on Python 3.12", AVX512, "3.12.1", Request(torch="2.5"), "ipex-2.5.0",
+    ("IPEX 2.5 on Python 3.12", AVX512, "3.12.1", Request(torch="2.5", stack="ipex"),
+     "ipex-2.5.0",
      "a: Python 3.12.1, needed is 3.9 to 3.11"),
-    ("2.0 on Python 3.7", AVX512, "3.7.1", Request(torch="2.0.0"), "ipex-2.0.0",
+    ("2.0 on Python 3.7", AVX512, "3.7.1", Request(torch="2.0.0", stack="ipex"), "ipex-2.0.0",
      "a: Python 3.7.1, needed is 3.8 to 3.11"),
     ("the bindings 2.3.100, which are for GPUs", AVX512, "3.9.1",
      Request(torch="2.3.1", backend="ccl"), "ipex-2.3.100",
      "it is torch 2.3.0, 2.3.1 was asked for"),
-    ("stock before 2.9", AVX512, "3.11.1", Request(torch="2.8", stack="stock"), "ipex-2.8.0",
-     "it has IPEX 2.8.0, stock PyTorch was asked for"),
-    ("2.8 on glibc 2.17", AVX512, "3.11.1", Request(torch="2.8"), "ipex-2.8.0", None),
+    ("stock before 2.0", AVX512, "3.8.1", Request(torch="1.13", stack="stock"), "ipex-1.13.100",
+     "it has IPEX 1.13.100, stock PyTorch was asked for"),
+    ("IPEX that nobody asked for", AVX512, "3.8.1", Request(torch="1.13"), "ipex-1.13.100",
+     "it has IPEX, which only --stack ipex brings"),
+    ("2.8 on glibc 2.17", AVX512, "3.11.1", Request(torch="2.8"), "torch-2.8", None),
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Peer
 from ipexctl.core.plan import core_pinning
+from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.version_table import Row
 
 GIB = 1 << 30
@@ -19,12 +20,13 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Cluster:
-    """The hosts that answered, who could reach whom, and the version table."""
+    """The hosts that answered, who could reach whom, the version table, and the folder's lock."""
 
     hosts: tuple[Facts, ...]
     peers: tuple[Peer, ...] = ()
     rows: tuple[Row, ...] = ()
     measured: Measured = Measured()
+    lock: Lock | None = None
 
     def facts_of(self, host: str) -> Facts | None:
         return self._by_name.get(host)

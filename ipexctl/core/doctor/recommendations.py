@@ -13,9 +13,10 @@ from ipexctl.core.facts import isa, processors
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts
 from ipexctl.core.plan import core_pinning
-from ipexctl.core.stack import selection
-from ipexctl.core.stack.version_table import Request, stock
-from ipexctl.errors import NothingFits
+from ipexctl.core.stack import stack_decision
+from ipexctl.core.stack.stack_decision import Decision
+from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import InputError, NothingFits
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Recommendation:
 
 def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
     """One for each group of equal hosts, in the order of the hosts."""
-    together = _choose(cluster.hosts, cluster)
+    together = _decide(cluster.hosts, cluster)
     alike: dict[object, list[Facts]] = {}
     for facts in cluster.hosts:
         alike.setdefault(_kind(facts), []).append(facts)
@@ -56,39 +57,44 @@ def _kind(facts: Facts) -> object:
 
 
 def _recommendation(
-    hosts: Sequence[Facts], cluster: Cluster, together: selection.Stack | str
+    hosts: Sequence[Facts], cluster: Cluster, together: Decision | str
 ) -> Recommendation:
     first = hosts[0]
     ranks = core_pinning.default_ranks(first.cpu)
-    chosen = together if isinstance(together, selection.Stack) else _choose(hosts, cluster)
-    row = chosen if isinstance(chosen, selection.Stack) else None
-    reasons = [_dtype_reason(first, cluster), _ranks_reason(first), _threads_reason(first)]
+    chosen = together if isinstance(together, Decision) else _decide(hosts, cluster)
+    dtype = chosen.dtype if isinstance(chosen, Decision) else stack_decision.dtype(hosts)
+    row = chosen.stack if isinstance(chosen, Decision) else None
+    reasons = [_dtype_reason(first, cluster, dtype), _ranks_reason(first), _threads_reason(first)]
+    reasons += _stack_reasons(chosen) if isinstance(chosen, Decision) else ()
     return Recommendation(
         hosts=tuple(f.host for f in hosts),
         row=row.row.name if row else "",
         title=row.title if row else "",
         python=row.python_text if row else "",
-        dtype="bf16" if isa.bf16(first.cpu) else "fp32",
+        dtype=dtype,
         ranks=ranks,
         threads=core_pinning.place_ranks(first, ranks).threads or 1,
-        why=tuple([*reasons, row.reason] if row else reasons),
+        why=tuple(reasons),
         verdict="; ".join(_verdict(first, chosen)),
         processor=processors.generation(first.cpu),
     )
 
 
-def _choose(hosts: Sequence[Facts], cluster: Cluster) -> selection.Stack | str:
-    """The stack that `install` would take first, or why there is none."""
+def _decide(hosts: Sequence[Facts], cluster: Cluster) -> Decision | str:
+    """As `install` decides in this folder without options, or why nothing fits."""
     if not hosts or not cluster.rows:
         return "no version table at hand"
-    mpi = "intel" if all(isa.is_x86(f.cpu) for f in hosts) else "none"
+    lock = cluster.lock
+    carried = lock.cpython if lock else None
     try:
-        return selection.choose(hosts, Request(mpi=mpi), stock(cluster.rows))[0]
+        return stack_decision.decide(hosts, Request(mpi=""), lock, cluster.rows, carried)
     except NothingFits as none:
         return none.why.partition("\n")[0]
+    except InputError as e:
+        return e.what
 
 
-def _verdict(facts: Facts, chosen: selection.Stack | str) -> Iterator[str]:
+def _verdict(facts: Facts, chosen: Decision | str) -> Iterator[str]:
     if not isa.is_x86(facts.cpu):
         yield (
             f"{facts.cpu.arch} is no x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel "
@@ -103,7 +109,16 @@ def _verdict(facts: Facts, chosen: selection.Stack | str) -> Iterator[str]:
 # --- why -----------------------------------------------------------------------------------------
 
 
-def _dtype_reason(facts: Facts, cluster: Cluster) -> str:
+def _stack_reasons(decision: Decision) -> Iterator[str]:
+    yield decision.stack.reason
+    if others := [stack.python_text for stack in decision.candidates[1:]]:
+        yield (
+            f"Python {decision.stack.python_text}: the newest on all hosts; `install` takes "
+            f"{' or '.join(others)} where the index has no CPU build of torch for it"
+        )
+
+
+def _dtype_reason(facts: Facts, cluster: Cluster, dtype: str) -> str:
     hidden = processors.hidden(facts.cpu)
     who = "the virtual machine" if processors.is_guest(facts.cpu) else "this system"
     if not isa.bf16(facts.cpu):
@@ -114,22 +129,24 @@ def _dtype_reason(facts: Facts, cluster: Cluster) -> str:
             f"fp32: {who} hides the {what} of its {hidden.name}; once it is exposed (CPU-005), bf16"
         )
     unit = "AMX" if isa.level(facts.cpu) == "amx" else "AVX-512"
+    if dtype == stack_decision.FP32:
+        return (
+            f"fp32: all ranks train in one dtype, and {_without_bf16(cluster)}; "
+            f"else bf16, which {unit} computes here"
+        )
     also = f"; {who} hides AMX, which is faster (CPU-005)" if hidden else ""
     return (
-        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's"
-        f"{_without_bf16(cluster)}{also}"
+        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's{also}"
     )
 
 
 def _without_bf16(cluster: Cluster) -> str:
-    """What the others do about hosts that compute no bf16."""
     lacking = [f for f in cluster.hosts if not isa.bf16(f.cpu)]
     hiding = [f.host for f in lacking if (p := processors.hidden(f.cpu)) and p.bf16]
     without = [f.host for f in lacking if f.host not in hiding]
-    text = f"; {fold(hiding)} hides it: expose it (CPU-005), or use fp32 on all" if hiding else ""
-    return text + (
-        f"; {fold(without)} lacks it: leave it out, or use fp32 on all" if without else ""
-    )
+    parts = [f"{fold(hiding)} hides bf16 (CPU-005 exposes it)"] if hiding else []
+    parts += [f"{fold(without)} has no fast bf16"] if without else []
+    return " and ".join(parts)
 
 
 def _ranks_reason(facts: Facts) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ipexctl.core.inventory import fold
 from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
 from ipexctl.core.script.source import Import, Source
-from ipexctl.core.stack.project_imports import BINDINGS, IPEX
 
 # distributions that are not called as what they bring is
 DISTRIBUTIONS = {
@@ -34,15 +33,17 @@ class Ended:
     install: str
 
 
-_BOUND = Ended(
-    ("oneccl-bind-pt", "torch-ccl"), 'the backend "gloo"', "ipexctl install --backend ccl"
-)
-_IPEX = Ended(
-    ("intel-extension-for-pytorch",),
-    "torch.autocast and torch.compile",
-    "ipexctl install --stack ipex",
-)
-_ENDED = {**dict.fromkeys(BINDINGS, _BOUND), **dict.fromkeys(IPEX, _IPEX)}
+_BINDINGS = ("oneccl-bind-pt", "torch-ccl")
+_GLOO = 'the backend "gloo"'
+_ENDED = {
+    "oneccl_bindings_for_pytorch": Ended(_BINDINGS, _GLOO, "ipexctl install --backend ccl"),
+    "torch_ccl": Ended(_BINDINGS, _GLOO, "ipexctl install --ipex 1.11"),  # the last with that name
+    "intel_extension_for_pytorch": Ended(
+        ("intel-extension-for-pytorch",),
+        "torch.autocast and torch.compile",
+        "ipexctl install --stack ipex",
+    ),
+}
 
 
 @dataclass(frozen=True)

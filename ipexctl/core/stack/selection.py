@@ -22,9 +22,12 @@ from ipexctl.core.stack.version_table import (
     Minor,
     Request,
     Row,
+    brings_ipex,
     is_version,
+    nearest,
     not_asked,
     offered,
+    stock,
     to_minor,
 )
 from ipexctl.errors import InputError, NothingFits
@@ -81,7 +84,7 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
     refused: list[Refused] = []
     passed_over: list[Refused] = []  # what was asked for, and the hosts cannot take
     for row in offered(rows, request):
-        if other := not_asked(row, request):
+        if other := not_asked(row, request) or brings_ipex(row, request):
             refused.append((row, (other,)))
             continue
         reasons = tuple(_reasons(row, facts, request))
@@ -112,9 +115,23 @@ def _hint(request: Request, rows: Sequence[Row]) -> str:
         return f"ipexctl install --backend ccl   # torch {bound[0]}: the newest with the bindings"
     if request.stack == "ipex":
         return "ipexctl install --stack stock   # without IPEX; or: ipexctl stacks"
+    if request.torch and (other := _other_torch(request, rows)):
+        return other
     if request.names_a_stack or request.python:
         return "ipexctl stacks   # the whole table; without these options it decides"
     return "ipexctl doctor   # what each host has"
+
+
+def _other_torch(request: Request, rows: Sequence[Row]) -> str:
+    """Where no row without IPEX has this torch: the nearest that has, and IPEX's own."""
+    if any(is_version(row.torch, request.torch) for row in stock(rows)):
+        return ""
+    without, near = nearest(stock(rows), request.torch), nearest(rows, request.torch)
+    words = [f"ipexctl install --torch {without.torch}   # the nearest"] if without else []
+    if near and near.ipex:
+        torch = request.torch if is_version(near.torch, request.torch) else near.torch
+        words += [f"ipexctl install --stack ipex --torch {torch}   # with IPEX: discontinued"]
+    return "\n".join(words)
 
 
 def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ipexctl.core.model import CpuFacts, DiskFacts, Facts, MemFacts, NetFacts, Python
-from ipexctl.core.stack.version_table import ISA, Minor, Request, Row, not_asked, offered, to_minor
+from ipexctl.core.stack.version_table import (
+    ISA,
+    Minor,
+    Request,
+    Row,
+    brings_ipex,
+    nearest,
+    not_asked,
+    offered,
+    stock,
+    to_minor,
+)
 from ipexctl.errors import InputError
 
 # The doctor's words for instruction sets, as far as the table has its own.
@@ -27,15 +38,31 @@ class Query:
 
 @dataclass(frozen=True)
 class Offer:
-    """`reasons` empty: it fits."""
+    """`reasons` empty: it fits. `taken`: `install` takes it without being asked for IPEX."""
 
     row: Row
     reasons: tuple[str, ...]
+    taken: bool = True
 
 
 def offers(rows: Sequence[Row], query: Query, request: Request) -> tuple[Offer, ...]:
     """Every row of the table, in its order."""
-    return tuple(Offer(row, tuple(_against(row, query, request))) for row in offered(rows, request))
+    return tuple(
+        Offer(row, tuple(_against(row, query, request)), not brings_ipex(row, request))
+        for row in offered(rows, request)
+    )
+
+
+def first_choice(offers: Sequence[Offer]) -> Row | None:
+    """What `install` takes."""
+    return next((o.row for o in offers if not o.reasons and o.taken), None)
+
+
+def near(rows: Sequence[Row], query: Query, request: Request) -> tuple[Row, ...]:
+    """For a torch that no row has: the nearest row for such hosts, and the nearest stock one."""
+    fitting = [o.row for o in offers(rows, query, replace(request, torch="")) if not o.reasons]
+    found = [nearest(some, request.torch) for some in (fitting, stock(fitting))]
+    return tuple(dict.fromkeys(row for row in found if row))
 
 
 def query(python: str, isa: str, glibc: str, arch: str) -> Query:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from ipexctl.core import toml
 
@@ -80,8 +81,7 @@ class Row:
 class Request:
     """What the user asked for; "" leaves it to the table. `python`: "3.11" or a path.
 
-    The rest is not from flags: `row` is the lock's, `imports` are modules of which the row must
-    have one, `because` is why there is a request at all.
+    The rest is not from flags: `row` is the lock's, `because` is why there is a request at all.
     """
 
     torch: str = ""
@@ -91,12 +91,16 @@ class Request:
     backend: str = ""  # ccl or gloo
     stack: str = ""  # ipex or stock
     row: str = ""
-    imports: tuple[str, ...] = ()
     because: str = ""
 
     @property
     def names_a_stack(self) -> bool:
         return bool(self.torch or self.ipex or self.backend or self.stack)
+
+    @property
+    def names_ipex(self) -> bool:
+        """IPEX is discontinued, with known security issues: only who asks for it gets it."""
+        return bool(self.ipex or self.row) or self.stack == "ipex" or self.backend == "ccl"
 
 
 def parse_table(text: str) -> tuple[Row, ...]:
@@ -157,10 +161,26 @@ def not_asked(row: Row, request: Request) -> str:
         return f"it has IPEX {row.ipex}, {request.ipex} was asked for"
     if request.backend == "ccl" and not row.oneccl:
         return "it has no oneCCL bindings"
-    if request.imports and row.oneccl_import not in request.imports:
-        have = row.oneccl_import or "no oneCCL bindings"
-        return f"it has {have}, the code imports {' or '.join(request.imports)}"
     return ""
+
+
+def brings_ipex(row: Row, request: Request) -> str:
+    """Why a row that is what was asked for is not taken all the same, "" if it is."""
+    return "it has IPEX, which only --stack ipex brings" * bool(row.ipex and not request.names_ipex)
+
+
+def nearest(rows: Iterable[Row], torch: str) -> Row | None:
+    """The row whose torch is nearest to that version; the first of several. None: no version."""
+    try:
+        wanted = _number(torch)
+    except InvalidVersion:
+        return None
+    return min(rows, key=lambda row: abs(_number(row.torch) - wanted), default=None)
+
+
+def _number(version: str) -> int:
+    v = Version(version)
+    return v.major * 1_000_000 + v.minor * 1000 + v.micro
 
 
 def is_version(version: str, wanted: str) -> bool:

@@ -211,6 +211,15 @@ def build(call, env, tools, store, carried):
     envs = os.path.dirname(env)
     work = os.path.join(envs, ".work-%d" % os.getpid())
     remove_old_work(envs)
+
+    def undo():
+        """The controller is gone: what is not whole must not stay."""
+        if not os.path.exists(os.path.join(env, env_marks.OK)):
+            for _ in range(3):  # the builder's own thread may be at it, too
+                remove(env)
+                remove(work)
+
+    call.agent.at_end.append(undo)
     try:
         remove(env)
         os.mkdir(work, 0o700)
@@ -240,6 +249,7 @@ def build(call, env, tools, store, carried):
         raise
     finally:
         remove(work)
+        call.agent.at_end.remove(undo)
 
 
 def make_runnable(folder):

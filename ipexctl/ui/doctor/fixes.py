@@ -12,10 +12,9 @@ from ipexctl.core.doctor.fix_plan import Plan, scripts
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
-from ipexctl.errors import InputError
 from ipexctl.hosts import suggested_commands as hints
 from ipexctl.hosts.target import Target
-from ipexctl.ui.confirm import confirm
+from ipexctl.ui.confirm import DECLINED, confirm
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.report_lines import command
 from ipexctl.verbs.doctor.apply_fixes import FixReport
@@ -57,8 +56,7 @@ def undo_command(target: Target, root: str) -> str:
 
 def ask(plans: Sequence[Plan], stdin: TextIO, file: TextIO) -> bool:
     show_plan(plans, file)
-    refusal = InputError("nothing was changed: nobody is there to ask", hint="add -y to do this")
-    return confirm("Do this? [y/N] ", stdin, refusal, file)
+    return confirm("Do this? [y/N] ", stdin, out=file)
 
 
 def show_done(report: FixReport, file: IO[str], again: str) -> None:
@@ -75,7 +73,7 @@ def show_done(report: FixReport, file: IO[str], again: str) -> None:
         for line in command("fix", down.hint):
             console.print(line, soft_wrap=True)
     if not any(d.done or d.failed for d in report.done) and not report.down:
-        words = "nothing was changed" if not report.agreed else "nothing to mend without root"
+        words = DECLINED if not report.agreed else "nothing to mend without root"
         console.print(Text(words if again else "nothing to take back"))
     elif again and any(d.done for d in report.done):
         console.print(Text(f"take it back: {again}"), soft_wrap=True)

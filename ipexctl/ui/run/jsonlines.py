@@ -19,6 +19,7 @@ STATUS_EVERY = 5.0
 
 class JsonView:
     lossy = False
+    as_data = True
 
     def __init__(self) -> None:
         self._told = 0.0

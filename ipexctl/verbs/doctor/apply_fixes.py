@@ -25,7 +25,7 @@ class FixReport:
     @property
     def exit_code(self) -> int:
         codes = [d.state.exit_code for d in self.down]
-        failed = any(d.failed for d in self.done)
+        failed = any(d.failed for d in self.done) or not self.agreed
         return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
 
 

@@ -23,6 +23,7 @@ from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.facts.open_ports import read_rules
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
+from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.values import count_or_none, listed, texts, truth
 from ipexctl.errors import InputError
 from ipexctl.hosts.agent import AHEAD, Agent
@@ -34,6 +35,8 @@ from ipexctl.local.shipped_tables import table
 from ipexctl.local.training_script import training_script
 from ipexctl.verbs.doctor.measure import measure
 from ipexctl.verbs.doctor.probe_host import answer, question
+from ipexctl.verbs.install.install_plan import LOCK_FILE
+from ipexctl.verbs.install.lock_wheels import read_lock
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
@@ -78,7 +81,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
     gone = {d.host for d in fleet.failures}
     peers = tuple(p for p in peers if p.target not in gone)
     alive = tuple(f for f in facts if f.host not in gone)
-    cluster = Cluster(alive, peers, rows=table(), measured=measured)
+    cluster = Cluster(alive, peers, rows=table(), measured=measured, lock=_lock(fleet.target))
     return Report(
         hosts=hosts.hosts,
         facts=facts,
@@ -93,6 +96,15 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         measured=measured,
         recommendations=recommend(cluster),
     )
+
+
+def _lock(target: Target) -> Lock | None:
+    """That of the working folder, which `install` goes by."""
+    try:
+        return read_lock(Path(LOCK_FILE))
+    except InputError as e:
+        target.note(f"{e.what}: {e.why}")
+        return None
 
 
 def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ipexctl.core.model import Facts, Python
+from ipexctl.core.model import Facts
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.version_table import is_version
 from ipexctl.errors import InputError
@@ -42,17 +42,6 @@ def python_to_carry(
     locked = old.cpython if old else None
     suits = locked and (not version or is_version(locked.version, version))
     return locked if suits else None, 0
-
-
-def only(facts: Sequence[Facts], package: Package | None) -> tuple[Facts, ...]:
-    """Every host gets this Python and no other, so that all ranks have the same one.
-
-    A host that runs no Python at all cannot run our agent either.
-    """
-    if not package:
-        return tuple(facts)
-    there = (Python("", tuple(int(n) for n in package.version.split("."))),)
-    return tuple(replace(f, pythons=there if f.agent == "python" else ()) for f in facts)
 
 
 def in_lock(found: Resolved, package: Package | None) -> Resolved:

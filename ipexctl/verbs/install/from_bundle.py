@@ -12,9 +12,9 @@ from ipexctl.core.model import Facts
 from ipexctl.core.run import mpi
 from ipexctl.core.stack import bundle_format as core
 from ipexctl.core.stack import lock_file as locks
-from ipexctl.core.stack import selection as stacks
 from ipexctl.core.stack.fetch_policy import Fetch
-from ipexctl.core.stack.lock_file import Lock
+from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.core.stack.stack_decision import decide
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.hosts.blob_store import default_store
@@ -94,16 +94,18 @@ def _parsed(path: Path, text: bytes) -> Lock:
     return locks.parse(text.decode("utf-8", "replace"), f"the lock in {path}")
 
 
-def resolve_from_bundle(facts: Sequence[Facts], wanted: Request, bundle: Bundle) -> Resolved:
+def resolve_from_bundle(
+    facts: Sequence[Facts], wanted: Request, python: Package | None, bundle: Bundle
+) -> Resolved:
     """What a bundle has is not asked for again by options."""
-    asked = replace(wanted, mpi=mpi.word_of(bundle.lock.mpi), because="the bundle has it")
+    asked = replace(wanted, mpi=mpi.word_of(bundle.lock.mpi))
     try:
-        candidates = stacks.choose(facts, asked, table())
+        candidates = decide(facts, asked, bundle.lock, table(), python).candidates
     except NothingFits as e:
         raise NothingFits(e.what, why=e.why, hint=_ANEW) from None
     for stack in candidates:
         if fits_stack(bundle.lock, stack):
-            return Resolved(stack, bundle.lock, {})
+            return Resolved(replace(stack, reason="the bundle has it"), bundle.lock, {})
     have = " or ".join(stack.python_text for stack in candidates)
     raise NothingFits(
         f"the bundle does not fit these hosts: it is for Python {bundle.lock.python}, "

@@ -21,7 +21,17 @@ from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
 from ipexctl.packages.cpython_builds import PYTHON_FILES, unpacked_size
 from ipexctl.verbs.install.fetch_wheels import Supply
-from ipexctl.verbs.install.install_plan import HostInstall, Plan, State, Step, Work, read_state
+from ipexctl.verbs.install.install_plan import (
+    BUILDING,
+    DONE,
+    PROVING,
+    HostInstall,
+    Plan,
+    State,
+    Step,
+    Work,
+    read_state,
+)
 
 
 def state_of(fleet: Fleet, host: Host, key: str, own: str = "", *, again: bool = False) -> State:
@@ -69,6 +79,8 @@ def on_hosts(
             moved[host] = steps.bring(room)
             built = steps.build(fresh=part.state.stale)
         proved, switched = steps.proved(), steps.switch()
+        work.switched.append(host.name)
+        steps.tell(DONE)
         state = Recap.CHANGED if built or switched else Recap.OK
         return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
 
@@ -110,7 +122,7 @@ class EnvOnHost:
 
     def prove(self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool) -> str:
         """Returns what was proved, in words. `system`: `starter` is the host's own MPI."""
-        self.tell("proving")
+        self.tell(PROVING)
         done = self.call(
             "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
@@ -168,7 +180,7 @@ class _InstallOnHost(EnvOnHost):
 
     def build(self, *, fresh: bool) -> bool:
         """False: another install had built it meanwhile."""
-        self.tell("building")
+        self.tell(BUILDING)
         done = self.call(
             "install.environments.build",
             python=self._stack.interpreter(self.host),

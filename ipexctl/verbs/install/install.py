@@ -9,19 +9,23 @@ from zipfile import BadZipFile
 
 from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.core.facts.host_facts import peer_address
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Host, Python
 from ipexctl.core.run import mpi
-from ipexctl.core.stack import selection as stacks
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import between
 from ipexctl.core.stack.refusals import folded
-from ipexctl.errors import HostFailed, NothingFits
+from ipexctl.core.stack.stack_decision import decide, dtype
+from ipexctl.errors import HostFailed, Interrupted, NothingFits
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.blob_store import Room, default_store
+from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
+from ipexctl.local.environment import environment
 from ipexctl.local.shipped_tables import table
+from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.resolver import Resolved
+from ipexctl.packages.unpacked_size import unpacked
 from ipexctl.verbs.doctor.probe_host import probe
 from ipexctl.verbs.install import carried_python, from_bundle
 from ipexctl.verbs.install.fetch_wheels import supply
@@ -38,8 +42,7 @@ from ipexctl.verbs.install.install_plan import (
     Progress,
     Work,
 )
-from ipexctl.verbs.install.lock_wheels import bytes_to_fetch, lock_for, read_lock, write_lock
-from ipexctl.verbs.install.wanted_stack import decide
+from ipexctl.verbs.install.lock_wheels import indexes_of, lock_for, not_here, read_lock, write_lock
 
 
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
@@ -54,9 +57,16 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
         except NothingFits as e:
             e.why = folded(e.why)
             raise
+        except KeyboardInterrupt:
+            if work.switched:
+                raise Interrupted(
+                    f"interrupted; {fold(work.switched)} has the new environment, the other hosts "
+                    "keep the one they had; run the same command again"
+                ) from None
+            raise
     recaps = report.recaps or fleet.recaps()
     fleet.remember_recaps(recaps)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - began - work.waited[0]
     return replace(report, recaps=recaps, seconds=seconds, check=asked.check)
 
 
@@ -71,7 +81,8 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     found, new_lock, fetched = _found(work, tuple(facts.values()), bundle)
     lock, names = found.lock, tuple(host.name for host in facts)
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
-    to_fetch = 0 if bundle else bytes_to_fetch(lock)
+    lacking = () if bundle else not_here(lock)
+    to_fetch = sum(blob.size for blob in lacking)
     chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
     wanted = {p.name: p.version for p in lock.packages}
 
@@ -79,11 +90,19 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
         state = state_of(fleet, host, lock.key, own, again=work.asked.rebuild)
         changes = between(dict(state.packages), wanted)
-        address = peer_address(facts[host])
-        return HostInstall(host, state, state.complete(lock.key), changes, address)
+        address, free = peer_address(facts[host]), facts[host].disk.free
+        there = HostInstall(host, state, state.complete(lock.key), changes, address, (), free)
+        if not there.builds:
+            return there
+        blobs = [p.blob for p in lock.files]
+        return replace(there, lacking=missing_blobs(fleet.agents[host], state.root, blobs))
 
     parts = tuple(fleet.each(part).values())
-    return Plan(chosen, found, parts, work.asked.folder, _disk(lock, parts), fetched)
+    disk = _disk(lock, parts) or _unpacked(work, found, parts)
+    return Plan(
+        chosen, found, parts, work.asked.folder, disk, fetched, lacking,
+        None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
+    )  # fmt: skip
 
 
 def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
@@ -101,12 +120,12 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
     """The files to install, whether ipexctl.lock does not name them yet, and bytes fetched."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
-    wanted = decide(work.asked.wanted, old, folder)
+    wanted = work.asked.wanted
     python, fetched = carried_python.python_to_carry(work, facts, old)
-    facts = carried_python.only(facts, python)
     if bundle:
-        return from_bundle.resolve_from_bundle(facts, wanted, bundle), bundle.new_lock, fetched
-    found, new_lock = lock_for(work, stacks.choose(facts, wanted, table()), old)
+        found = from_bundle.resolve_from_bundle(facts, wanted, python, bundle)
+        return found, bundle.new_lock, fetched
+    found, new_lock = lock_for(work, decide(facts, wanted, old, table(), python).candidates, old)
     return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python, fetched
 
 
@@ -129,16 +148,27 @@ def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
         return None
 
 
+def _unpacked(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
+    """For the question, of files that are still on the indexes."""
+    lock = found.lock
+    if not (work.asked.foresee and found.urls and any(p.builds for p in parts)):
+        return None
+    opener = Opener(indexes_of(work), environment())
+    room = unpacked(lock.packages, found.urls, default_store(), opener.open)
+    carried = disk_needed(lock, ()) if room else Room()
+    return room and Room(room.bytes + carried.bytes, room.files + carried.files)
+
+
 # --- apply ---------------------------------------------------------------------------------------
 
 
 def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> InstallReport:
     """Show the plan, and carry it out unless --check was given or the user declines."""
     work.progress.chosen(plan.chosen)
-    agreed = not plan.todo or work.progress.agreed(plan)
+    agreed = not plan.todo or work.agreed(plan)
     if work.asked.check or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
-        return InstallReport(recaps, plan.chosen, plan.fetched)
+        return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
     files = supply(work, fleet, plan, bundle)
     if plan.chosen.new_lock:
         write_lock(plan.folder / LOCK_FILE, files.lock)
@@ -146,5 +176,5 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     moved += files.moved
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
-        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed,
+        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,
     )  # fmt: skip

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from ipexctl.core.host_answer import Answer
-from ipexctl.core.model import Host, HostRecap, PerHost
+from ipexctl.core.model import Blob, Host, HostRecap, PerHost
 from ipexctl.core.stack.fetch_policy import Fetch
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
-from ipexctl.core.stack.selection import Stack
+from ipexctl.core.stack.selection import Stack, requirements
 from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
 from ipexctl.hosts.blob_store import Room
 from ipexctl.hosts.fleet import reading
 from ipexctl.hosts.target import ROOT
@@ -21,6 +26,7 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 
 LOCK_FILE = "ipexctl.lock"
+BUILDING, PROVING, DONE = "building", "proving", "done"  # of which nobody can say how far they are
 
 
 class Cuda(Enum):
@@ -48,6 +54,7 @@ class Install:
     python_from: str = ""  # where a CPython is that is carried to the hosts
     fetch: Fetch = Fetch.CONTROLLER
     relay: bool = True  # hosts give each other what one of them was sent
+    foresee: bool = False  # the plan is shown: ask the indexes what it does not need to know
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ class State:
 class HostInstall:
     """The part of a plan for one host. `address`: where other hosts reach it; "" if unknown.
 
-    `changes`: from the packages of its current environment to those of the lock.
+    `changes`: from the packages of its current environment to those of the lock. `lacking`: the
+    files that are sent to it. `free`: on its disk.
     """
 
     host: Host
@@ -101,10 +109,17 @@ class HostInstall:
     complete: bool
     changes: tuple[Change, ...] = ()
     address: str = ""
+    lacking: tuple[Blob, ...] = ()
+    free: int | None = field(default=None, compare=False)
 
     @property
     def builds(self) -> bool:
         return not self.state.built or self.state.stale
+
+    @property
+    def to_send(self) -> int:
+        """Bytes, of the files whose size is known."""
+        return sum(blob.size for blob in self.lacking)
 
 
 @dataclass(frozen=True)
@@ -112,7 +127,8 @@ class Plan:
     """What an install will do. Making it changes nothing; --check ends with it.
 
     `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
-    `fetched`: bytes downloaded to make the plan.
+    `fetched`: bytes downloaded to make the plan. `lacking`: files that are not on this machine yet.
+    `fetch`: who fetches them; None: they are in a bundle.
     """
 
     chosen: Chosen
@@ -121,6 +137,18 @@ class Plan:
     folder: Path
     disk: Room | None = None
     fetched: int = 0
+    lacking: tuple[Blob, ...] = ()
+    fetch: Fetch | None = Fetch.CONTROLLER
+    relay: bool = True
+    dtype: str = ""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The packages that the stack and -r name; all others come with them."""
+        chosen = self.chosen
+        wanted = ("torch", *requirements(chosen.stack), *chosen.lock.requirements)
+        named = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in wanted)
+        return tuple(name for name in named if chosen.lock.version(name))
 
     @property
     def todo(self) -> tuple[HostInstall, ...]:
@@ -133,9 +161,8 @@ class Plan:
 
     @property
     def to_send(self) -> int:
-        """Upper bound in bytes: hosts that build may have some files already."""
-        size = sum(package.size for package in self.chosen.lock.files)
-        return size * sum(part.builds for part in self.todo)
+        """Bytes to all hosts, of the files whose size is known."""
+        return sum(part.to_send for part in self.todo)
 
 
 @dataclass(frozen=True)
@@ -159,6 +186,12 @@ class InstallReport(PerHost):
     fetch: Fetch | None = None  # who did; None: there was nothing to bring
     drawn: int = 0  # bytes from the host that fetched for all
     passed: int = 0  # bytes from host to host
+    plan: Plan | None = None
+    declined: bool = False  # the user said no
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([super().exit_code, EXIT_FAILED if self.declined else EXIT_OK])
 
 
 @dataclass(frozen=True)
@@ -174,10 +207,22 @@ class Progress:
 
 @dataclass(frozen=True)
 class Work:
-    """The request of one install and its progress callbacks."""
+    """The request of one install and its progress callbacks.
+
+    `waited`: seconds for an answer. `switched`: the hosts that have the new environment by now.
+    """
 
     asked: Install
     progress: Progress
+    waited: list[float] = field(default_factory=lambda: [0.0])
+    switched: list[str] = field(default_factory=list)
+
+    def agreed(self, plan: Plan) -> bool:
+        began = time.monotonic()
+        try:
+            return self.progress.agreed(plan)
+        finally:
+            self.waited[0] += time.monotonic() - began
 
     def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
         """Report progress; thread-safe if the callback is. `host` "" means this machine."""

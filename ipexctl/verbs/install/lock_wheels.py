@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.core.model import Blob
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack import lock_file as locks
 from ipexctl.core.stack import requirements
@@ -37,10 +38,19 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     found = resolver.resolve(candidates, indexes, environment(), extra)
     requirement_files.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
-    found = replace(found, lock=lock)
+    found = replace(found, lock=lock, stack=_told_python(found.stack, candidates))
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
-        raise _only_cuda(found, bytes_to_fetch(lock))
+        raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
     return found, True
+
+
+def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
+    """Why it is not the Python that `doctor` names: the newest that all hosts have."""
+    newer = [s.python_text for s in candidates[: candidates.index(stack)]]
+    if not newer:
+        return stack
+    why = f"Python {stack.python_text}: the indexes lack a CPU build, or one of the packages, for "
+    return replace(stack, reason=f"{stack.reason}; {why}{' and '.join(newer)}")
 
 
 def _only_cuda(found: Resolved, lacking: int) -> InputError:
@@ -48,17 +58,20 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
     lock = found.lock
     size = f"{human(lock.size)} for every host"
     size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
+    stock = "--stack stock   # without IPEX, which is discontinued\n" * bool(found.stack.row.ipex)
     return InputError(
         f"torch {lock.torch} can only be had as a CUDA build: {size}",
-        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.",
-        hint=f"--allow-cuda   # takes it; or --find-links FOLDER   # with torch {lock.torch}+cpu",
+        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.\n"
+        f"{found.stack.title} because: {found.stack.reason}",
+        hint=f"{stock}--allow-cuda   # takes it; or --find-links FOLDER   # with torch "
+        f"{lock.torch}+cpu",
     )
 
 
-def bytes_to_fetch(lock: Lock) -> int:
-    """Bytes that are not on this machine yet."""
+def not_here(lock: Lock) -> tuple[Blob, ...]:
+    """The files that are not on this machine yet."""
     store = default_store()
-    return sum(p.size for p in lock.files if not store.has(p.blob))
+    return tuple(p.blob for p in lock.files if not store.has(p.blob))
 
 
 def fits_stack(lock: Lock, stack: Stack) -> bool:

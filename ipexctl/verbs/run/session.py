@@ -211,6 +211,7 @@ class Session:
             self.deadline = self.now
             return
         self.state.interrupted = True
+        self.painter.interrupted()
         self._ask_to_end(self.interrupts.last, " Another Ctrl-C kills them now.")
 
     def _heed_time(self) -> None:
@@ -301,6 +302,7 @@ class Session:
                 if self.painter.missed(rank):  # a flood, but its last words are shown
                     last = self.state.tails.get(rank, [])
                 self.painter.output(name, rank, last, 0)
+                self.painter.ended(name, rank)
                 self._settle(name, rank)
             case run_events.Sample():
                 self.health.sample(name, event)

@@ -1,0 +1,160 @@
+"""What an install will cost: shown before the question and by --check, and data under --json."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.model import Blob
+from ipexctl.core.sizes import human
+from ipexctl.core.stack.fetch_policy import Fetch
+from ipexctl.hosts.blob_relay import LEAST
+from ipexctl.verbs.install.install_plan import HostInstall, Plan
+
+WIDTH = 80
+GROUPS = 5  # of equal hosts; 24 lines hold so many beside the choice
+
+
+def forecast_text(plan: Plan) -> str:
+    """80 columns wide; equal hosts are one entry."""
+    lines = [
+        *_wrapped("packages", _packages(plan)),
+        *_wrapped("fetch", _fetch(plan)),
+        *_wrapped("send", _send(plan)),
+    ]
+    groups: dict[tuple[str, ...], list[HostInstall]] = {}
+    for part in plan.parts:
+        groups.setdefault(_kind(plan, part), []).append(part)
+    shown = list(groups.items())[:GROUPS]
+    for (today, *then), parts in shown:
+        lines += _wrapped("", f"{_names(parts)}: {today}", "")
+        for line in (*then, *_disk(plan, parts)):
+            lines += _wrapped("", line, "  ")
+    if more := len(groups) - len(shown):
+        lines.append(f"… and {more} more groups of hosts: --check --json")
+    return "\n".join(lines)
+
+
+def _wrapped(label: str, text: str, indent: str = "          ") -> list[str]:
+    first = f"{label:10}" if label else indent
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=indent if label else indent + "  ",
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
+
+
+def _names(parts: Sequence[HostInstall]) -> str:
+    return textwrap.shorten(fold([p.host.name for p in parts]), WIDTH // 2, placeholder="…")
+
+
+def _packages(plan: Plan) -> str:
+    asked = plan.asked
+    added = len(plan.chosen.lock.packages) - len(asked)
+    text = f"{len(asked)} asked for ({', '.join(asked)})"
+    return f"{text}, {added} more that they need" if added else text
+
+
+def _fetch(plan: Plan) -> str:
+    if plan.fetch is None:
+        return "nothing: everything is in the bundle"
+    if not plan.lacking:
+        return "nothing: this machine has every file"
+    size = _bytes(plan.lacking)
+    if plan.fetch is Fetch.CONTROLLER:
+        return f"{size} to this machine"
+    return f"{size}, by whom --fetch {plan.fetch.value} says"
+
+
+def _send(plan: Plan) -> str:
+    hosts = [part for part in plan.todo if part.lacking]
+    if not hosts:
+        return "nothing: the hosts have every file"
+    n = len(hosts)
+    most = max(hosts, key=lambda part: part.to_send)
+    each = len({part.to_send for part in hosts}) == 1
+    text = _bytes(most.lacking)
+    if n > 1:
+        text = f"{text} to each of {n} hosts" if each else f"up to {text} to each of {n} hosts"
+        if plan.relay and most.to_send >= LEAST:
+            text += "; from here once, then from host to host"
+    return text
+
+
+def _bytes(blobs: Iterable[Blob]) -> str:
+    known, unknown = [b.size for b in blobs if b.size], sum(not b.size for b in blobs)
+    if not unknown:
+        return human(sum(known))
+    files = f"{unknown} file{'s' * (unknown != 1)} of unknown size"
+    return f"{human(sum(known))} and {files}" if known else files
+
+
+def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
+    """What the host has, and what becomes of it: equal for hosts in one entry."""
+    key, state = plan.chosen.lock.key, part.state
+    place = f"{state.root}/envs/{key}"
+    has = f"has {today(part) or 'no environment'}"
+    if part.complete:
+        return (f"{has}, which is this one: nothing to do",)
+    if not part.builds:
+        return has, f"switches to {place}, which is built there"
+    words = "is built again" if state.built else "is built"
+    changes = ": it was changed by hand" * bool(state.changed)
+    send = f", {_bytes(part.lacking)} to send" if part.lacking else ", nothing to send"
+    return has, f"{words}{changes}{send}, in {place}"
+
+
+def today(part: HostInstall) -> str:
+    """Its current environment, "" for none."""
+    state = part.state
+    torch = dict(state.packages).get("torch")
+    return f"{state.current} (torch {torch})" if state.current and torch else state.current
+
+
+def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
+    if not parts[0].builds:
+        return
+    needed, exact = disk_needed(plan, parts[0])
+    known = [part.free for part in parts if part.free is not None]
+    free = f"{'at least ' * (len(known) > 1)}{human(min(known))} free" if known else "free: unknown"
+    little = ": too little" * bool(known and needed > min(known))
+    about = "" if exact else "more than "
+    unpacked = "" if exact else " (the unpacked size is unknown until all is fetched)"
+    yield f"disk: {about}{human(needed)} needed{unpacked}, {free}{little}"
+
+
+def disk_needed(plan: Plan, part: HostInstall) -> tuple[int, bool]:
+    """Bytes, and whether that is all: what nobody has fetched has no known size unpacked."""
+    unsized = any(not blob.size for blob in part.lacking)
+    unpacked = plan.disk.bytes if plan.disk else 0
+    return part.to_send + unpacked, bool(plan.disk) and not unsized
+
+
+def forecast_document(plan: Plan) -> dict[str, Any]:
+    """For --json. Bytes are of the files whose size is known; null: unknown."""
+    asked = plan.asked
+    return {
+        "packages_asked": list(asked),
+        "packages_added": len(plan.chosen.lock.packages) - len(asked),
+        "dtype": plan.dtype,
+        "bytes_to_fetch": plan.chosen.to_fetch,
+        "files_to_fetch_of_unknown_size": sum(not blob.size for blob in plan.lacking),
+        "bytes_to_send": plan.to_send,
+        "hosts": [_host_document(plan, part) for part in plan.parts],
+    }
+
+
+def _host_document(plan: Plan, part: HostInstall) -> dict[str, Any]:
+    needed, exact = disk_needed(plan, part)
+    return {
+        "host": part.host.name,
+        "folder": f"{part.state.root}/envs/{plan.chosen.lock.key}",
+        "today": part.state.current or None,
+        "complete": part.complete,
+        "builds": part.builds,
+        "bytes_to_send": part.to_send,
+        "files_to_send_of_unknown_size": sum(not blob.size for blob in part.lacking),
+        "disk_bytes_needed": needed if exact and part.builds else None,
+        "disk_bytes_free": part.free,
+    }

@@ -1,0 +1,205 @@
+"""The plan before the question: what it says, that it is right, and what a no does."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core.model import Blob, Host
+from ipexctl.core.stack.fetch_policy import Fetch
+from ipexctl.core.stack.selection import choose
+from ipexctl.core.stack.version_table import Request
+from ipexctl.hosts.blob_store import Room
+from ipexctl.hosts.target import Target
+from ipexctl.local.shipped_tables import table
+from ipexctl.packages.resolver import Resolved
+from ipexctl.ui.install import chosen_text
+from ipexctl.ui.install_forecast import forecast_document, forecast_text
+from ipexctl.verbs.install.install import install
+from ipexctl.verbs.install.install_plan import Chosen, HostInstall, Install, Plan, Progress, State
+from tests.install.conftest import Shop
+from tests.install.test_choice import ready
+from tests.stack.test_lock import LOCK
+
+MB = 1_000_000
+FILES = (Blob("torch.whl", "a" * 64, 200 * MB), Blob("numpy.whl", "b" * 64, 20 * MB))
+NONE = State("/home/ann/.ipexctl", built=False, proved=False, current="")
+OLD = replace(NONE, current="0123456789abcdef", packages=(("torch", "2.12.1+cpu"),))
+BUILT = replace(NONE, built=True, proved=True, current=LOCK.key)
+GB = 1000 * MB
+
+
+def part(name: str, state: State, lacking: tuple[Blob, ...] = FILES, free: int = 9 * GB) -> Any:
+    sent = () if state.built else lacking
+    return HostInstall(Host(name), state, state.complete(LOCK.key), (), "", sent, free)
+
+
+def plan(*parts: Any, **changes: Any) -> Plan:
+    stack = choose([ready()], Request(row="torch-2.13"), table())[0]
+    names = tuple(p.host.name for p in parts)
+    lacking = changes.get("lacking", FILES)
+    chosen = Chosen(stack, LOCK, names, True, "", sum(b.size for b in lacking))
+    made = Plan(chosen, Resolved(stack, LOCK, {}), parts, Path(), Room(GB, 9), lacking=lacking)
+    return replace(made, **changes)
+
+
+def test_it_says_what_is_fetched_sent_and_needed_and_what_each_host_has() -> None:
+    three = plan(part("node1", NONE), part("node2", OLD, free=500 * MB), part("node3", BUILT))
+    place = f"/home/ann/.ipexctl/envs/{LOCK.key}"
+    assert forecast_text(three).splitlines() == [
+        "packages  2 asked for (torch, numpy)",
+        "fetch     220.0 MB to this machine",
+        "send      220.0 MB to each of 2 hosts; from here once, then from host to host",
+        "node1: has no environment",
+        f"  is built, 220.0 MB to send, in {place}",
+        "  disk: 1.2 GB needed, 9.0 GB free",
+        "node2: has 0123456789abcdef (torch 2.12.1+cpu)",
+        f"  is built, 220.0 MB to send, in {place}",
+        "  disk: 1.2 GB needed, 500.0 MB free: too little",
+        f"node3: has {LOCK.key}, which is this one: nothing to do",
+    ]
+
+
+def test_what_nobody_knows_is_said_as_unknown() -> None:
+    unsized = (FILES[0], Blob("odd.whl", "c" * 64, 0))
+    text = forecast_text(plan(part("node1", NONE, unsized), lacking=unsized, disk=None))
+    assert "fetch     200.0 MB and 1 file of unknown size to this machine" in text
+    assert "disk: more than 200.0 MB needed (the unpacked size is unknown until all is" in text
+    document = forecast_document(plan(part("node1", NONE, unsized), lacking=unsized, disk=None))
+    assert document["files_to_fetch_of_unknown_size"] == 1
+    (host,) = document["hosts"]
+    assert (host["files_to_send_of_unknown_size"], host["disk_bytes_needed"]) == (1, None)
+
+
+OTHERS = [
+    ({"lacking": ()}, "fetch     nothing: this machine has every file"),
+    ({"fetch": None}, "fetch     nothing: everything is in the bundle"),
+    ({"fetch": Fetch.EACH}, "fetch     220.0 MB, by whom --fetch each says"),
+    ({"relay": False}, "send      220.0 MB to each of 2 hosts"),
+]
+
+
+@pytest.mark.parametrize(("changes", "line"), OTHERS)
+def test_another_way_to_fetch_is_another_line(changes: dict[str, Any], line: str) -> None:
+    text = forecast_text(plan(part("a", NONE), part("b", NONE), **changes))
+    assert line in text.splitlines()
+
+
+FLEETS = [
+    [part(f"node{i:02}", state) for i, state in enumerate((NONE, OLD, BUILT), 1)],
+    [part(f"node{i:02}", NONE, free=(9 + i) * GB) for i in range(64)],
+    [part(f"node{i:02}", OLD if i % 2 else NONE) for i in range(64)],
+    [part(f"node{i:02}.cluster.example.org", replace(NONE, root=f"/r{i}")) for i in range(64)],
+]
+
+
+@pytest.mark.parametrize("parts", FLEETS, ids=["3 hosts", "64", "64 of two kinds", "64 kinds"])
+def test_it_fits_a_terminal_with_the_choice_above_and_the_question_below(parts: list[Any]) -> None:
+    shown = plan(*parts)
+    lines = forecast_text(shown).splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    above = sum(-(-len(line) // 80) for line in chosen_text(shown.chosen).splitlines())
+    assert above + len(lines) + 1 <= 24
+
+
+def test_equal_hosts_are_one_entry_with_the_least_free() -> None:
+    text = forecast_text(plan(*FLEETS[1]))
+    assert "node[00-63]: has no environment" in text
+    assert "at least 9.0 GB free" in text
+
+
+# --- with the real command -----------------------------------------------------------------------
+
+
+def test_check_predicts_the_bytes(shop: Shop) -> None:
+    predicted = shop.install("--check").document
+    done = shop.install().document
+    (host,) = predicted["plan"]["hosts"]
+    assert (predicted["plan"]["bytes_to_send"], host["bytes_to_send"]) == (done["bytes_sent"],) * 2
+    assert predicted["plan"]["bytes_to_fetch"] == done["bytes_sent"] > 0
+    assert (host["today"], host["folder"]) == (None, f"{shop.root}/envs/{done['environment']}")
+    assert (host["disk_bytes_free"] > 0, predicted["plan"]["packages_asked"]) == (
+        True, ["torch", "numpy"],
+    )  # fmt: skip
+    again = shop.install("--check", "--rebuild").document["plan"]
+    assert (again["bytes_to_fetch"], again["bytes_to_send"]) == (0, 0)
+    unpacked = again["hosts"][0]["disk_bytes_needed"]  # of the files that are here now
+    assert host["disk_bytes_needed"] == unpacked + done["bytes_sent"] > 0
+
+
+def test_check_shows_the_plan(shop: Shop) -> None:
+    words = ("install", "--root", str(shop.root), "--mpi", "none", "--check")
+    shown = subprocess.run(
+        [sys.executable, "-m", "ipexctl", *words], cwd=shop.work, env=shop.environ(),
+        capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert "packages  2 asked for (torch, numpy)" in shown
+    assert "localhost: has no environment" in shown
+    assert "; nothing was changed" in shown
+
+
+def answered(
+    shop: Shop, said: bytes, *words: str, root: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    ours, theirs = pty.openpty()
+    os.write(ours, said)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "ipexctl", *words, "--root", str(root or shop.root)],
+            cwd=shop.work, env=shop.environ(), stdin=theirs, capture_output=True, text=True,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("said", [b"n\n", b"\x04"])
+def test_a_no_ends_with_1_and_says_that_nothing_was_changed(shop: Shop, said: bytes) -> None:
+    done = answered(shop, said, "install", "--mpi", "none")
+    assert (done.returncode, shop.envs(), list(shop.work.iterdir())) == (1, [], [])
+    assert done.stdout.splitlines()[-1] == "nothing was changed: the answer was no"
+    assert "send      " in done.stderr and done.stderr.rstrip().endswith("Install? [Y/n]")
+
+
+def test_the_wait_at_the_prompt_is_no_time_of_the_install(shop: Shop) -> None:
+    waited = 3.0
+
+    def slow(plan: Plan) -> bool:
+        time.sleep(waited)  # the answer itself, not a wait for something
+        return False
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in shop.environ().items():
+            patched.setenv(name, value)
+        patched.setenv("XDG_STATE_HOME", str(shop.folder / "state"))
+        asked = Install(Request(mpi="none"), root=str(shop.root), folder=shop.work)
+        began = time.monotonic()
+        report = install(Target(), asked, Progress(agreed=slow))
+    assert report.declined
+    assert report.seconds <= time.monotonic() - began - waited
+
+
+def test_a_rebuild_is_asked_about_with_its_plan(shop: Shop) -> None:
+    shop.install()
+    before = shop.current
+    done = answered(shop, b"n\n", "install", "--mpi", "none", "--rebuild")
+    assert (done.returncode, shop.current) == (1, before)
+    assert "is built again, nothing to send, in" in done.stderr
+    assert f"localhost: has {before.removeprefix('envs/')} (torch 2.13.0+cpu)" in done.stderr
+
+
+def test_without_a_terminal_the_question_is_refused(shop: Shop) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ipexctl", "install", "--mpi", "none", "--root", str(shop.root)],
+        cwd=shop.work, env=shop.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, shop.envs()) == (2, [])
+    assert "cannot ask for confirmation: stdin is not a terminal (use --yes)" in done.stderr
