@@ -331,8 +331,8 @@ def connect(
                 raise HostFailed(
                     f"{host.name}: the Pythons there hang: {', '.join(h.path for h in hung)}",
                     why=f"each was started, and gave no answer in {timeout:.0f} s",
-                    hint=f"ssh {host.name} {e.hung.path} -c 1   # should end at once; "
-                    "or name another one: --python PATH",
+                    hint=login_command.ssh(host, f"{e.hung.path} -c 1")
+                    + "   # should end at once; or name another one: --python PATH",
                 ) from None
 
 
@@ -454,7 +454,8 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         raise HostFailed(
             f"{host.name}: {trying} ended (exit {status}) and did not run what it was told to",
             why=tail(channel) or "it is no Python, or a wrapper that swallows its arguments",
-            hint=f"ssh {host.name} {trying} --version   # or name another one: --python PATH",
+            hint=login_command.ssh(host, f"{trying} --version")
+            + "   # or name another one: --python PATH",
         )
     if not data:
         status = channel.exit_status(1.0)

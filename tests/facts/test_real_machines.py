@@ -105,7 +105,7 @@ def test_a_run_without_numbers_does_what_the_advice_says(facts, name):
         ("GenuineIntel", (6, 106, 6), "Intel(R) Xeon(R) Gold 6338", "Ice Lake-SP"),
         ("GenuineIntel", (6, 85, 7), "Intel(R) Xeon(R) Gold 6248", "Cascade Lake"),
         ("GenuineIntel", (6, 63, 2), "Intel(R) Xeon(R) CPU E5-2680 v3", "Haswell"),
-        ("GenuineIntel", (6, 45, 7), "Intel(R) Xeon(R) CPU E5-2670", ""),
+        ("GenuineIntel", (6, 45, 7), "Intel(R) Xeon(R) CPU E5-2670", "Sandy Bridge"),
         ("GenuineIntel", (6, 250, 0), "Intel(R) Xeon(R)", ""),
         ("AuthenticAMD", (23, 1, 2), "AMD EPYC 7451 24-Core Processor", "EPYC Naples"),
         ("AuthenticAMD", (23, 49, 0), "AMD EPYC 7742 64-Core Processor", "EPYC Rome"),
@@ -163,7 +163,7 @@ def test_hosts_without_bf16_are_named_to_those_that_have_it():
     hosts = three(node02=flags(AVX512))
     first, second = recommend(Cluster(hosts, rows=ROWS))
     assert (first.hosts, first.dtype) == (("node01", "node03"), "fp32")  # one for all ranks
-    assert "node02 has no fast bf16; without it bf16, which AMX computes here" in first.why[0]
+    assert "node02 has no fast bf16; else bf16, which AMX computes here" in first.why[0]
     assert (second.hosts, second.dtype) == (("node02",), "fp32")
 
 
@@ -176,7 +176,7 @@ def test_a_guest_that_hides_bf16_is_not_told_that_its_processor_lacks_it():
         "(CPU-005), bf16",
     )
     first, _ = recommend(Cluster(three(node02=guest), rows=ROWS))
-    assert "node02 hides it: expose it (CPU-005), or use fp32 on all" in first.why[0]
+    assert "node02 hides bf16 (CPU-005 exposes it); else bf16" in first.why[0]
 
 
 def test_a_guest_that_hides_amx_alone_trains_in_bf16_and_is_told_what_it_misses():
