@@ -15,12 +15,13 @@ from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import default_store
+from ipexctl.local.project_lock import LOCK_FILE, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages import bundle_archive
 from ipexctl.packages.indexes import Indexes
 from ipexctl.verbs.install import carried_python
-from ipexctl.verbs.install.install_plan import LOCK_FILE, Cuda, Install, Progress, Work
-from ipexctl.verbs.install.lock_wheels import fetch, lock_for, read_lock, write_lock
+from ipexctl.verbs.install.install_plan import Cuda, Install, Progress, Work
+from ipexctl.verbs.install.lock_wheels import fetch, lock_for, write_lock
 from ipexctl.verbs.install.wanted_stack import decide
 
 

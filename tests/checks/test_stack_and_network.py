@@ -103,6 +103,10 @@ CASES = [
         "2 unfinished in /home/trainer/.ipexctl/envs",
     ),
     Case(
+        "SOFT-026", "warn", software(current=Current("", False, None, 0, (), "a" * 16)),
+        "no aaaaaaaaaaaaaaaa in /home/trainer/.ipexctl/envs",
+    ),
+    Case(
         "SOFT-025", "warn",
         software(current=Current(ENV, True, True, 0, (NUMPY,))),
         f"numpy 2.0 -> 1.26, in {ENV}",

@@ -42,7 +42,7 @@ def op_facts(call, args):
         from ipexctl.remote.facts import installed_software
 
         facts["software"] = installed_software.read_software(
-            machine.read, home, os.path.normpath(root)
+            machine.read, home, os.path.normpath(root), args.get("environment", "")
         )
     if args.get("listen"):
         ports = host_network.op_listen(call, args)

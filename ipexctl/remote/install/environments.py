@@ -19,6 +19,7 @@ from ipexctl.remote.install import (
     env_drift,
     env_marks,
     env_proof,
+    env_users,
     setvars_script,
     standalone_pythons,
     wheel_cache,
@@ -85,7 +86,7 @@ def op_prove(call, header):
 
 
 def op_switch(call, header):
-    """{root, key} -> {changed, previous}. From now on `current` is this environment."""
+    """{root, key, project} -> {changed, previous}. From now on `current` is this environment."""
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     with RootLock(call, root):
@@ -98,6 +99,7 @@ def op_switch(call, header):
                 "another command removed it, or built it anew",
                 "run the same command again",
             )
+        env_users.ask(root, header["key"], header.get("project"))
         before = env_marks.current(root)
         if before == header["key"]:
             return {"changed": False, "previous": before}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import is_address, peer_address, plain
 from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
+from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.core.values import listed, texts
 from ipexctl.errors import InputError
 from ipexctl.hosts.agent import AHEAD, Agent
@@ -28,6 +29,7 @@ from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
 from ipexctl.hosts.suggested_commands import options as options_of
 from ipexctl.hosts.suggested_commands import other_pythons, with_options
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.project_lock import choice_here
 from ipexctl.local.shipped_tables import table
 from ipexctl.local.training_script import training_script
 from ipexctl.verbs.doctor.measure import measure
@@ -45,6 +47,7 @@ class Options:
     root: str = ROOT
     level: str = "quick"
     python: str = ""
+    env: EnvChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Seen:
 def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
     """Raises InputError for hosts that cannot be named; all else is in the report."""
     fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
-    report = examine_hosts(fleet, options)
+    report = examine_hosts(fleet, replace(options or Options(root), env=choice_here()))
     fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
     return report
 
@@ -89,16 +92,17 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         script=training_script(Path.cwd()),
         measured=measured,
         recommendations=recommend(cluster),
+        env=options.env,
     )
 
 
 def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:
     """One round trip for the facts of a host: the question goes with the agent."""
-    several = len(fleet.hosts.hosts) > 1
+    several, env = len(fleet.hosts.hosts) > 1, options.env.key if options.env else ""
 
     def first(host: Host) -> Seen:
         root = fleet.root_of(host)
-        agent = fleet.connect(host, ahead=question(root, listen=several))
+        agent = fleet.connect(host, ahead=question(root, listen=several, env=env))
         return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
 
     seen = {host.name: one for host, one in fleet.each(first).items()}
@@ -108,7 +112,7 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
     measured = Measured()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
-        measured = measure(fleet, alive, options.python)
+        measured = measure(fleet, alive, options.python, env)
     facts = tuple(one.facts for one in seen.values())
     return facts, tuple(peer for peers in tried.values() for peer in peers), measured
 

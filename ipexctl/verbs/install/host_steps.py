@@ -11,6 +11,7 @@ from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.run import mpi
 from ipexctl.core.stack import oneccl_setvars
 from ipexctl.core.stack import selection as stacks
+from ipexctl.core.stack.env_choice import Project
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.oneccl_setvars import Pairs
 from ipexctl.core.stack.package_changes import describe_changes
@@ -19,14 +20,17 @@ from ipexctl.hosts.blob_carriers import Moved
 from ipexctl.hosts.blob_store import Room, default_store, room_for
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
+from ipexctl.local.project_lock import project_of
 from ipexctl.packages.cpython_builds import PYTHON_FILES, unpacked_size
 from ipexctl.verbs.install.fetch_wheels import Supply
 from ipexctl.verbs.install.install_plan import HostInstall, Plan, State, Step, Work, read_state
 
 
-def state_of(fleet: Fleet, host: Host, key: str, own: str = "", *, again: bool = False) -> State:
+def state_of(
+    fleet: Fleet, host: Host, key: str, project: Project, own: str = "", *, again: bool = False
+) -> State:
     """What the host has of an environment. `own`: "system" if it uses the host's own MPI."""
-    done = fleet.call(host, "install.env_marks.state", key=key, mpi=own)
+    done = fleet.call(host, "install.env_marks.state", key=key, mpi=own, project=project.id)
     return read_state(host.name, done, again=again)
 
 
@@ -63,6 +67,8 @@ def on_hosts(
             fleet.agents[host], part.state.root, plan, supply, work.progress.step
         )
         if part.complete:
+            if not part.state.asked:
+                steps.ask()
             return steps.recap(Recap.OK, "nothing to do")
         if part.builds:
             steps.make_room(part.state)
@@ -96,11 +102,14 @@ Modules = Sequence[tuple[str, str, str]]  # name, distribution, version
 class EnvOnHost:
     """An environment on one host: prove it, switch to it, report it. Raises HostFailed."""
 
-    def __init__(self, agent: Agent, root: str, key: str, step: Callable[[Step], None]) -> None:
+    def __init__(
+        self, agent: Agent, root: str, key: str, project: Project, step: Callable[[Step], None]
+    ) -> None:
         self.host = agent.host.name
         self.prefix = f"{root}/envs/{key}"
         self._agent = agent
         self._ours = {"root": root, "key": key}
+        self.project = project
         self._step = step
         self._began = time.monotonic()
 
@@ -131,7 +140,12 @@ class EnvOnHost:
 
     def switch(self) -> bool:
         """Make it current. False if it already was."""
-        return self.call("install.environments.switch").flag("changed")
+        asked = self.call("install.environments.switch", project=self.project.document())
+        return asked.flag("changed")
+
+    def ask(self) -> None:
+        """Note that this project wants the environment, which is current already."""
+        self.call("install.env_users.ask", project=self.project.document())
 
     def recap(
         self, state: Recap, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
@@ -152,7 +166,7 @@ class _InstallOnHost(EnvOnHost):
     def __init__(
         self, agent: Agent, root: str, plan: Plan, supply: Supply, step: Callable[[Step], None]
     ) -> None:
-        super().__init__(agent, root, supply.lock.key, step)
+        super().__init__(agent, root, supply.lock.key, project_of(plan.folder), step)
         self._root = root
         self._stack = plan.chosen.stack
         self._lock = supply.lock

@@ -20,15 +20,15 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_store import Room, default_store
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
+from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages.resolver import Resolved
 from ipexctl.verbs.doctor.probe_host import probe
-from ipexctl.verbs.install import carried_python, from_bundle
+from ipexctl.verbs.install import carried_python, fleet_locks, from_bundle
 from ipexctl.verbs.install.fetch_wheels import supply
 from ipexctl.verbs.install.from_bundle import Bundle
 from ipexctl.verbs.install.host_steps import disk_needed, dry_run_recaps, on_hosts, state_of
 from ipexctl.verbs.install.install_plan import (
-    LOCK_FILE,
     Chosen,
     Cuda,
     HostInstall,
@@ -38,7 +38,7 @@ from ipexctl.verbs.install.install_plan import (
     Progress,
     Work,
 )
-from ipexctl.verbs.install.lock_wheels import bytes_to_fetch, lock_for, read_lock, write_lock
+from ipexctl.verbs.install.lock_wheels import bytes_to_fetch, lock_for, write_lock
 from ipexctl.verbs.install.wanted_stack import decide
 
 
@@ -73,17 +73,38 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
     to_fetch = 0 if bundle else bytes_to_fetch(lock)
     chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
-    wanted = {p.name: p.version for p in lock.packages}
 
     def part(host: Host) -> HostInstall:
-        own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
-        state = state_of(fleet, host, lock.key, own, again=work.asked.rebuild)
-        changes = between(dict(state.packages), wanted)
-        address = peer_address(facts[host])
-        return HostInstall(host, state, state.complete(lock.key), changes, address)
+        return _part(work, fleet, host, lock, peer_address(facts[host]))
 
     parts = tuple(fleet.each(part).values())
     return Plan(chosen, found, parts, work.asked.folder, _disk(lock, parts), fetched)
+
+
+def _part(work: Work, fleet: Fleet, host: Host, lock: Lock, address: str) -> HostInstall:
+    own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
+    project = project_of(work.asked.folder)
+    state = state_of(fleet, host, lock.key, project, own, again=work.asked.rebuild)
+    changes = between(dict(state.packages), {p.name: p.version for p in lock.packages})
+    return HostInstall(host, state, state.complete(lock.key), changes, address)
+
+
+def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
+    """Another install may have changed hosts since the plan was made. What it has built anew is
+    not built again."""
+    parts = {part.host: part for part in plan.parts}
+    lock = plan.chosen.lock
+
+    def part(host: Host) -> HostInstall:
+        before = parts[host]
+        found = _part(work, fleet, host, lock, before.address)
+        if not found.state.again or found.state.mark == before.state.mark:
+            return found
+        state = replace(found.state, again=False)
+        return replace(found, state=state, complete=state.complete(lock.key))
+
+    there = [host for host in parts if host not in fleet.downs]
+    return replace(plan, parts=tuple(fleet.each(part, there).values()))
 
 
 def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
@@ -140,10 +161,14 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan.chosen, plan.fetched)
     files = supply(work, fleet, plan, bundle)
+    if plan.todo:
+        fleet_locks.hold(fleet, project_of(plan.folder), work.step)
+        plan = _seen_again(work, fleet, plan)
     if plan.chosen.new_lock:
         write_lock(plan.folder / LOCK_FILE, files.lock)
     found, moved = on_hosts(work, fleet, plan, files)
     moved += files.moved
+    by_lock_again(plan.folder)
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
         moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed,

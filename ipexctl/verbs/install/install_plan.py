@@ -20,8 +20,6 @@ from ipexctl.hosts.target import ROOT
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 
-LOCK_FILE = "ipexctl.lock"
-
 
 class Cuda(Enum):
     """What to do where torch can only be had as a CUDA build."""
@@ -69,7 +67,8 @@ class Chosen:
 @dataclass(frozen=True)
 class State:
     """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
-    built; `again`: it is to be built anew even so; `mark`: which build it is.
+    built; `again`: it is to be built anew even so; `mark`: which build it is; `asked`: this project
+    has asked for it before.
     """
 
     root: str
@@ -80,6 +79,7 @@ class State:
     again: bool = False
     packages: tuple[tuple[str, str], ...] = ()  # of `current`
     mark: str = ""
+    asked: bool = False
 
     @property
     def stale(self) -> bool:
@@ -193,4 +193,5 @@ def read_state(host: str, done: Answer, *, again: bool) -> State:
     return State(
         done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
         again, tuple((name, version) for name, version in packages), done.text("mark"),
+        done.flag("asked"),
     )  # fmt: skip

@@ -13,7 +13,6 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import default_store
-from ipexctl.local import bounded_read
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
@@ -73,15 +72,6 @@ def fits_stack(lock: Lock, stack: Stack) -> bool:
 def indexes_of(work: Work) -> Indexes:
     own = merged(work.asked.options, from_pip(environment()), environment())
     return requirement_files.with_indexes(own, requirement_files.needed(work.asked.needs, None))
-
-
-def read_lock(path: Path) -> Lock | None:
-    try:
-        return locks.parse(bounded_read.read_file(path).decode(), str(path))
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path}", why=str(e)) from None
 
 
 def write_lock(path: Path, lock: Lock) -> None:

@@ -19,6 +19,7 @@ from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.project_folder import Listing, Reader, Walk, left_out
+from ipexctl.local.project_lock import git_root
 
 Confirm = Callable[[str], bool]
 
@@ -96,7 +97,7 @@ class InPlace:
 def project_of(script: Path, cwd: Path) -> Project:
     """The git work tree around the script's folder, or that folder. Ranks start in `cwd` if it is
     in there, else beside the script. Raises InputError for folders nobody means to send."""
-    root = _git_root(script)
+    root = git_root(script)
     notes: tuple[str, ...] = ()
     if root and root != script and (why := why_refused(root)):
         notes = (f"{root} is not sent whole, since {why}; only {script} is",)
@@ -156,11 +157,6 @@ def always(question: str) -> bool:
 def always_no(question: str) -> bool:
     """The answer of nobody."""
     return False
-
-
-def _git_root(folder: Path) -> Path | None:
-    """Of a work tree of its own, or of one beside others, where .git is a file."""
-    return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
 
 
 def why_refused(folder: Path) -> str:
