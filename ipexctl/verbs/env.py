@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ipexctl.core.host_answer import Answer
@@ -177,7 +177,9 @@ def remove(
     agreed: Callable[[Sequence[Removal]], bool],
     root: str = ROOT,
 ) -> Removed:
-    """Without keys: all that is neither current nor previous. `agreed` sees first what would go."""
+    """Without keys: all that is neither current nor previous, and that no other project asked for.
+    `agreed` sees first what would go."""
+    choice = choice_here()
     for key in keys:
         if not core.is_key(key):
             raise InputError(f"{key!r} is not an environment's name", hint="ipexctl env ls")
@@ -192,11 +194,12 @@ def remove(
             shelf = shelves[host]
             if not shelf.envs and not shelf.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
-            going = _going(shelf, keys)
-            return _removal(
-                host.name,
-                fleet.call(host, "install.root_upkeep.remove", total=LONG, keys=going, check=check),
+            spared = {} if keys else core.spared(shelf, choice)
+            going = [key for key in keys or shelf.unused if shelf.env(key) and key not in spared]
+            done = fleet.call(
+                host, "install.root_upkeep.remove", total=LONG, keys=going, check=check
             )
+            return _removal(host.name, done, spared)
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())
         done = any(r.removed or r.blobs for r in found) and agreed(found)
@@ -205,11 +208,8 @@ def remove(
         return Removed(found, fleet.recaps(), done)
 
 
-def _going(shelf: Shelf, keys: Sequence[str]) -> list[str]:
-    return [key for key in keys if shelf.env(key)] if keys else list(shelf.unused)
-
-
-def _removal(host: str, done: Answer) -> Removal:
+def _removal(host: str, done: Answer, spared: Mapping[str, str] | None = None) -> Removal:
     removed = tuple((key, size) for key, size in done.rows("removed", str, int))
     stays = tuple((key, why) for key, why in done.rows("kept", str, str))
+    stays += tuple((spared or {}).items())
     return Removal(host, removed, stays, done.whole("blobs"), done.whole("bytes"))

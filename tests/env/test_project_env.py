@@ -167,6 +167,25 @@ def test_after_a_rollback_run_uses_what_the_project_had_before(projects: Project
     assert projects.prefix(a)[0] == second
 
 
+def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Projects) -> None:
+    a, b, c = (projects.make(name) for name in ("alpha", "beta", "gamma"))
+    keys = [projects.install(folder) for folder in (a, b, c)]
+    make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    (c / "ipexctl.lock").unlink()
+    newest = projects.install(c)
+    projects.install(b)  # current; newest is previous
+    would = projects.call(a, "env", "rm", "--unused", "--check", "--json")
+    (host,) = would.document["hosts"]
+    kept = {k["key"]: k["why"] for k in host["kept"]}
+    assert kept[keys[0]] == "ipexctl.lock here names it"
+    assert "asked for by gamma (" in kept[keys[2]] and "last used 20" in kept[keys[2]]
+    assert host["environments"] == []
+    done = projects.call(c, "env", "rm", "--unused", "-y")
+    assert f"{keys[0]}  stays: asked for by alpha (" in done.out
+    left = {path.name for path in (projects.shop.root / "envs").iterdir()} - {".lock"}
+    assert left == {keys[0], keys[1], newest}  # its own older one went
+
+
 def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_path: Path) -> None:
     top = tmp_path / "top"
     below = top / "project" / "src"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.stack.env_choice import EnvUser, read_date, read_users
+from ipexctl.core.stack.env_choice import EnvChoice, EnvUser, read_date, read_users
 from ipexctl.core.stack.package_changes import Change, read_changes
 from ipexctl.core.stack.selection import IPEX
 
@@ -50,6 +50,19 @@ class Shelf:
     @property
     def unused(self) -> tuple[str, ...]:
         return tuple(e.key for e in self.envs if e.key not in (self.current, self.previous))
+
+
+def spared(shelf: Shelf, choice: EnvChoice) -> dict[str, str]:
+    """Unused environments that somebody still wants, and who."""
+    found = {}
+    for env in (e for e in shelf.envs if e.key in shelf.unused):
+        others = [u for u in env.users if u.project.id != choice.project.id]
+        if env.key in (choice.key, choice.locked):
+            found[env.key] = "ipexctl.lock here names it"
+        elif others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            found[env.key] = f"asked for by {others[0]}{more}"
+    return found
 
 
 def is_key(text: str) -> bool:
