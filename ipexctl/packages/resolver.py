@@ -213,17 +213,56 @@ def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
     if way.index:
         # the default index's builds of the others cannot load beside a CPU build of torch
         beside = [name for name in ("torchvision", "torchaudio") if extra.names(name)]
-        pins = {**intel, **dict.fromkeys(["torch", *beside], way.index)}
+        pins: Pins = {**intel, **dict.fromkeys(["torch", *beside], way.index)}
     else:
         pins = {**intel, **(_home_of_torch(uv, way.torch) if way.last else {})}
         # uv heeds a pin only for what is asked for by its name
         named = (name for name in pins if name not in ("torch", *intel))
     wanted = (way.torch, *named, *requirements(uv.stack), *extra.requirements)
     found = uv.compile(wanted, pins, constraints=extra.constraints)
+    if other_builds(found, uv.stack.arch):
+        wanted, pins, found = _of_one_build(uv, way, wanted, pins, extra, found)
     stray = unpinned_reserved((f.package for f in found), uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
         raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
     return _Solved(uv, way, wanted, pins, tuple(found), extra.constraints)
+
+
+def other_builds(found: Sequence[Found], arch: str) -> list[str]:
+    """Of torchvision and torchaudio what is built for another torch: its operators are missing
+    when it is used. For aarch64 all builds are CPU builds, under two names."""
+    builds = {f.package.name: f.package.version.partition("+")[2].partition(".")[0] for f in found}
+    if arch != "x86_64" or "torch" not in builds:
+        return []
+    torch = builds["torch"]
+    return [n for n in ("torchvision", "torchaudio") if builds.get(n, torch) != torch]
+
+
+def _of_one_build(
+    uv: Uv, way: _Way, wanted: tuple[str, ...], pins: Pins, extra: Extra, before: Sequence[Found]
+) -> tuple[tuple[str, ...], Pins, list[Found]]:
+    """The same with torchvision and torchaudio that are built for this torch: as +cpu from where
+    torch is, else from the table's index. uv heeds both only for what is asked for by its name."""
+    versions = {f.package.name: f.package.version for f in before}
+    names = other_builds(before, uv.stack.arch)
+    index = way.index or of_torch(uv.stack.row)
+    tries: list[tuple[tuple[str, ...], Pins]] = []
+    if versions["torch"].endswith("+cpu"):
+        exact = (f"{name}=={versions[name].partition('+')[0]}+cpu" for name in names)
+        tries.append(((*wanted, *exact), pins))
+        if not (index.flat or uv.indexes.no_index):
+            tries.append(((*wanted, *names), {**pins, **dict.fromkeys(names, index)}))
+    for asked, sources in tries:
+        try:
+            found = uv.compile(asked, sources, constraints=extra.constraints)
+        except Unresolved:
+            continue
+        if not other_builds(found, uv.stack.arch):
+            return asked, sources, found
+    what = " and ".join(f"{name} {versions[name]}" for name in names)
+    raise Unresolved(
+        f"{what} and torch {versions['torch']} are different builds and do not load together"
+    )
 
 
 def _home_of_torch(uv: Uv, torch: str) -> dict[str, Pin]:
@@ -297,7 +336,7 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
     uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
     there: dict[str, Found] = {}  # by sha256
     reasons: list[str] = []
-    for pins, options in _places_of(uv, lock, reasons):
+    for pins, options in _sourcesof(uv, lock, reasons):
         for asked, files in ((uv, lock.packages), (tools, (lock.uv,))):
             try:
                 lacking = [p for p in files if p.sha256 not in there]
@@ -316,7 +355,7 @@ def _offered(uv: Uv, files: Sequence[Package], pins: Pins, options: Sequence[str
     return uv.wheels(exact, kept, ALONE, *options) if files else []
 
 
-def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
+def _sourcesof(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
     """Where the lock says that they were, then wherever else they could be."""
     try:
         intel = intel_pins(uv, ())

@@ -133,7 +133,7 @@ def test_two_installs_at_once_build_once_and_both_succeed(shop: Shop) -> None:
 
 def _waits_for_lock(root: Path) -> bool:
     """Two processes have the lock file open: its holder and one who waits."""
-    lock = root / "envs" / ".lock"
+    lock = root / "install.lock"
     holders = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:

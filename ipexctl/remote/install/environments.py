@@ -71,11 +71,13 @@ def op_setvars(call, header):
 
 
 def op_prove(call, header):
-    """{root, key, mpi, mpirun, modules, env: [[name, value], ...]} -> {torch, ranks, step, modules}
+    """{root, key, mpi, mpirun, modules, requested, env: [[name, value], ...]}
+    -> {torch, ranks, step, modules, imported}
 
     `modules` ([[module, distribution, version], ...]) are compared with the lock and imported in
-    order, torch first. The processes that `mpirun` (words; none: just one process) starts train a
-    step and add up their numbers. `mpi` is "system" where that mpirun is the host's own.
+    order, torch first, then those of the distributions that are `requested`. The processes that
+    `mpirun` (words; none: just one process) starts train a step and add up their numbers. `mpi` is
+    "system" where that mpirun is the host's own.
     """
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])

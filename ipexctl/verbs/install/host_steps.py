@@ -15,6 +15,7 @@ from ipexctl.core.stack.env_choice import Project
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.oneccl_setvars import Pairs
 from ipexctl.core.stack.package_changes import describe_changes
+from ipexctl.core.values import texts
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Moved
 from ipexctl.hosts.blob_store import Room, default_store, room_for
@@ -117,17 +118,25 @@ class EnvOnHost:
         header = {**self._ours, **asked}
         return self._agent.call(op, header, timeout=SILENCE, total=LONG, on_event=self._hear).done
 
-    def prove(self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool) -> str:
-        """Returns what was proved, in words. `system`: `starter` is the host's own MPI."""
+    def prove(
+        self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
+        requested: Sequence[tuple[str, str]] = (),
+    ) -> str:  # fmt: skip
+        """Returns what was proved, in words. `system`: `starter` is the host's own MPI.
+        `requested`: distributions and their versions, imported after `modules`."""
         self.tell("proving")
         done = self.call(
             "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
             mpirun=mpi.single_host_command(starter, 2) if starter else [],
             modules=[list(row) for row in modules],
+            requested=[list(row) for row in requested],
             env=[list(pair) for pair in (*env, *mpi.single_host_vars(starter))],
         )
-        return stacks.proved_text(done)
+        names = texts(done.get("imported"))
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        also = f", imports {', '.join(names[:3])}{more}" if names else ""
+        return stacks.proved_text(done) + also
 
     def own_mpi(self, **asked: object) -> Mpi:
         """The host's mpirun."""
@@ -200,7 +209,7 @@ class _InstallOnHost(EnvOnHost):
         script, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
         modules = stacks.modules(self._stack.row, self._lock.version)
         return (
-            self.prove(starter, env, modules, system=own)
+            self.prove(starter, env, modules, system=own, requested=self._lock.requested)
             + f" with this host's {starter}" * own
             + ", setvars.sh sourced" * bool(script)
         )
