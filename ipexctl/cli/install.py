@@ -75,6 +75,9 @@ def install(
     use_env: Annotated[
         str, typer.Option("--use-env", help="A venv or conda folder on the hosts, as it is.")
     ] = "",
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Resolve again and take the newest versions that fit.")
+    ] = False,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Build anew, also what is whole.")
     ] = False,
@@ -101,7 +104,7 @@ def install(
             "--rollback cannot go with options that choose a stack",
             why="it goes back to the environment that the hosts had before",
         )
-    chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda)
+    chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda, upgrade)
     if use_env and (any(chosen) or fetch != "controller" or bundle or rollback or rebuild):
         raise InputError(
             "--use-env cannot go with options that choose what is installed",
@@ -123,6 +126,7 @@ def install(
         cuda=Cuda.TAKE if allow_cuda else can_ask,
         needs=tuple(needs or ()),
         rebuild=rebuild,
+        upgrade=upgrade,
         bundle=bundle,
         lock_sha256=lock_sha256,
         python_from=python_from,

@@ -18,9 +18,9 @@ from ipexctl.core.stack.requirements import NOTHING, Extra
 from ipexctl.core.stack.selection import Stack, requirements
 from ipexctl.core.stack.version_table import of_intel
 from ipexctl.errors import InputError
-from ipexctl.packages import index_logins
+from ipexctl.packages import index_failure
 from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, unpinned_reserved
-from ipexctl.packages.indexes import CERT_HINT, Indexes, plain
+from ipexctl.packages.indexes import Indexes, plain
 from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
 
 Urls = Mapping[str, str]
@@ -68,12 +68,14 @@ def resolve(
     indexes: Indexes,
     environ: Mapping[str, str],
     extra: Extra = NOTHING,
+    preferred: Mapping[str, str] | None = None,
 ) -> Resolved:
-    """The first candidate that torch can be had for, a CPU build before a CUDA build.
+    """The first candidate that torch can be had for, a CPU build before a CUDA build. `preferred`:
+    versions, by name, of the lock before.
 
     Raises InputError with what each way of getting torch answered.
     """
-    search = _Search([Uv(stack, indexes, environ) for stack in candidates], extra)
+    search = _Search([Uv(stack, indexes, environ, preferred) for stack in candidates], extra)
     solved = search.solved()
     stack = solved.uv.stack
     with ThreadPoolExecutor(1) as pool:
@@ -310,21 +312,19 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     )
     if row.ipex:
         hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
-    if "401 Unauthorized" in why:
-        hint = index_logins.HINT.format("HOST")
-    elif "invalid peer certificate" in why:
-        hint = CERT_HINT.format("HOST")
+    hint = index_failure.hint(why) or hint
     return InputError(f"{title} cannot be had for {stack.platform}", why=why, hint=hint)
 
 
 def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:
     """`found`: the same without what -r asks for."""
     stack = found.uv.stack
+    why = "\n".join(why for asked, why in reasons if asked == found.way.text)
+    hint = "change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
     return InputError(
         f"what -r asks for does not go with {stack.title} on Python {stack.python_text}",
-        why="\n".join(why for asked, why in reasons if asked == found.way.text),
-        hint="change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
-        "then --find-links FOLDER",
+        why=why,
+        hint=index_failure.hint(why) or hint + "then --find-links FOLDER",
     )
 
 
@@ -381,7 +381,8 @@ def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str])
     others = [p for p in lock.files if p.sha256 not in there and p.name in names]
     if not others:
         what = "what ipexctl.lock names cannot be had from your indexes"
-        return InputError(what, why="\n".join(dict.fromkeys(reasons)), hint=hint)
+        why = "\n".join(dict.fromkeys(reasons))
+        return InputError(what, why=why, hint=index_failure.hint(why) or hint)
     return InputError(
         f"your indexes have another {others[0].file} than ipexctl.lock",
         why=f"nothing there has sha256 {others[0].sha256}",

@@ -250,3 +250,15 @@ def test_an_index_without_uv_is_told_as_such(shop: Shop) -> None:
     done = shop.install()
     assert done.code == 2
     assert "hosts need uv to build an environment" in done.err
+
+
+def test_a_new_lock_keeps_versions_and_upgrade_takes_new_ones(shop: Shop) -> None:
+    shop.install()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    make_wheel(shop.wheels, "extra", "1.0", {"extra.py": b""})
+    (shop.work / "needs.txt").write_text("extra\n")
+    assert shop.install("-r", "needs.txt").states == ["changed"]
+    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
+    assert shop.install("--upgrade").states == ["changed"]
+    lock = parse((shop.work / "ipexctl.lock").read_text(), "")
+    assert (lock.version("numpy"), lock.requirements) == ("2.1", ("extra",))

@@ -44,7 +44,7 @@ def accepted(asked: Install) -> Bundle | None:
         if asked.lock_sha256:
             raise InputError("--lock-sha256 is about a bundle", hint="--bundle FILE")
         return None
-    if asked.wanted.names_a_stack or asked.python_from or asked.needs:
+    if asked.wanted.names_a_stack or asked.python_from or asked.needs or asked.upgrade:
         raise InputError(
             "--bundle cannot go with options that choose a stack", why="the lock in it has chosen"
         )

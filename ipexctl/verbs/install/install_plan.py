@@ -41,6 +41,7 @@ class Install:
     cuda: Cuda = Cuda.REFUSE
     needs: tuple[Path, ...] = ()  # requirements files of the user's own
     rebuild: bool = False  # also where nothing is to do
+    upgrade: bool = False  # resolve again, without the lock's versions
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
     python_from: str = ""  # where a CPython is that is carried to the hosts

@@ -24,16 +24,18 @@ from ipexctl.verbs.install.install_plan import Cuda, Work
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
-    """The lock in the folder if it is for one of these, else a fresh one (True)."""
+    """The lock in the folder if it is for one of these, else a fresh one (True), which keeps the
+    versions of the old one as far as they fit. With --upgrade none is kept."""
     extra = requirement_files.needed(work.asked.needs, old)
     requirements.check(extra, candidates)
-    for stack in candidates if old else ():
+    for stack in candidates if old and not work.asked.upgrade else ():
         if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):
             requirement_files.check_hashes(old, extra)
             return Resolved(stack, old, {}), False
     work.step("", "resolving")
     indexes = indexes_of(work)
-    found = resolver.resolve(candidates, indexes, environment(), extra)
+    kept = {p.name: p.version for p in old.packages} if old and not work.asked.upgrade else None
+    found = resolver.resolve(candidates, indexes, environment(), extra, kept)
     requirement_files.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
     found = replace(found, lock=lock)
