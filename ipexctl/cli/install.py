@@ -26,6 +26,10 @@ IndexUrl = Annotated[str, typer.Option("--index-url", help="Instead of the defau
 ExtraIndexUrl = Annotated[
     list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
 ]
+Needs = Annotated[
+    list[Path] | None,
+    typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
+]
 AllowCuda = Annotated[
     bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
 ]
@@ -54,10 +58,7 @@ def install(
     find_links: FindLinks = None,
     index_url: IndexUrl = "",
     extra_index_url: ExtraIndexUrl = None,
-    needs: Annotated[
-        list[Path] | None,
-        typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
-    ] = None,
+    needs: Needs = None,
     fetch: Annotated[
         str,
         typer.Option("--fetch", help="Who fetches: controller, each (host), node0 for all, auto."),

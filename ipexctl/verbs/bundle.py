@@ -45,6 +45,7 @@ class Bundling:
     folder: Path = Path()
     cuda: Cuda = Cuda.REFUSE
     python_from: str = ""
+    needs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     options = Install(
         replace(asked.wanted, mpi=word, python=asked.hosts.python), options=asked.options,
         folder=asked.folder, cuda=asked.cuda, python_from=asked.python_from,
+        needs=asked.needs,
     )  # fmt: skip
     work = Work(options, progress)
     host = table_view.as_host(table_view.query(hosts.python, "", hosts.glibc, hosts.arch))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import secrets
 import shutil
 import sys
@@ -44,6 +45,7 @@ from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
+from ipexctl.local.import_roots import import_roots
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import env_choice_of, own_git_root
 from ipexctl.local.shipped_tables import failures
@@ -286,6 +288,7 @@ def request_of(options: RunOptions, script: Script) -> RunRequest:
     return RunRequest(
         script.argv, options.n, options.ppn, options.env, options.ports,
         tuple(name for name, _ in options.secret), script.frameworks or Frameworks(),
+        script.roots,
     )  # fmt: skip
 
 
@@ -300,6 +303,7 @@ class Script:
     frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
     sources: tuple[Source, ...] = ()
     env: EnvChoice | None = None
+    roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
 
     def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
         if options.send:
@@ -324,7 +328,9 @@ def script_of(options: RunOptions) -> Script:
         return found
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
     used = frameworks.of_run(sources, found.argv, dict(options.env))
-    return replace(found, frameworks=used, sources=sources)
+    folder, cwd = found.project.folder, found.project.cwd or "."
+    roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
+    return replace(found, frameworks=used, sources=sources, roots=roots)
 
 
 def _script_of(options: RunOptions) -> Script:
