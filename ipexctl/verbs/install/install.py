@@ -72,7 +72,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     lock, names = found.lock, tuple(host.name for host in facts)
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
     to_fetch = 0 if bundle else bytes_to_fetch(lock)
-    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
+    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch, found.notes)
 
     def part(host: Host) -> HostInstall:
         return _part(work, fleet, host, lock, peer_address(facts[host]))

@@ -63,6 +63,7 @@ class Chosen:
     new_lock: bool
     no_cpu_build: str = ""
     to_fetch: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
