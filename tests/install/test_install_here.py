@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 from pathlib import Path
@@ -15,6 +17,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local.shipped_tables import table
+from ipexctl.verbs.install import fleet_locks
 from tests.install.conftest import Shop, finish, make_wheel, until
 
 
@@ -262,3 +265,23 @@ def test_a_new_lock_keeps_versions_and_upgrade_takes_new_ones(shop: Shop) -> Non
     assert shop.install("--upgrade").states == ["changed"]
     lock = parse((shop.work / "ipexctl.lock").read_text(), "")
     assert (lock.version("numpy"), lock.requirements) == ("2.1", ("extra",))
+
+
+def test_an_install_that_holds_a_host_too_long_is_named_and_nothing_is_changed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_locks, "WAIT", 0.3)
+    shop.install()
+    before = shop.current
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    said = {"install": "x", "who": "beta (ann@laptop)", "since": 0}
+    with open(shop.root / "install.lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (shop.root / "install.holder").write_text(json.dumps(said))
+        held = shop.install("--upgrade")
+    assert held.code == 1
+    assert "another install, of beta (ann@laptop), since" in held.err
+    assert "nothing was changed on any host" in held.err
+    assert shop.current == before
+    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
+    assert shop.install("--upgrade").states == ["changed"]

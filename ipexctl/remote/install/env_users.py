@@ -35,7 +35,10 @@ def ask(root, key, project):
         return
     root_folder.subfolder(root, "projects", key)
     mark = {name: str(project.get(name, ""))[:200] for name in TEXT}
-    env_marks.write_mark(path, dict(mark, asked=int(time.time())))
+    try:
+        env_marks.write_mark(path, dict(mark, asked=int(time.time())))
+    except OSError as e:
+        raise root_folder.write_failure(e, root, 0) from None
 
 
 def used(root, key, project):
