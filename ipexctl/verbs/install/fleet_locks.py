@@ -41,12 +41,14 @@ def hold(fleet: Fleet, project: Project, say: Say) -> None:
     if all(one.held for one in tries.values()):
         return
     _release(fleet, tries)
-    began, held = monotonic(), dict[Host, _Try]()
+    deadline, held = monotonic() + WAIT, dict[Host, _Try]()
+
+    def take(host: Host) -> _Try:
+        return _take(fleet, host, asked, max(0.0, deadline - monotonic()), say)
+
     for host in sorted(tries, key=lambda host: tries[host].name):
-        left = max(0.0, WAIT - (monotonic() - began))
-        one = fleet.each(lambda host: _take(fleet, host, asked, left, say), [host])  # noqa: B023
-        held |= one
-        if any(not found.held for found in one.values()):
+        held |= fleet.each(take, [host])
+        if host in held and not held[host].held:
             _release(fleet, held)
             raise HostFailed(
                 f"{host.name}: another install, of {held[host].holder}, has held it for too long",
@@ -71,13 +73,12 @@ def _take(fleet: Fleet, host: Host, asked: Mapping[str, str], wait: float, say: 
 
 
 def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
-    for host, one in tries.items():
-        if one.held and host not in fleet.downs:
-            fleet.each(lambda host, n=one.number: _feed(fleet, host, n), [host])  # type: ignore[misc]
+    numbers = {h: one.number for h, one in tries.items() if one.held and h not in fleet.downs}
 
+    def release(host: Host) -> None:
+        fleet.agents[host].feed(numbers[host], {"release": True})
 
-def _feed(fleet: Fleet, host: Host, number: int) -> None:
-    fleet.agents[host].feed(number, {"release": True})
+    fleet.each(release, list(numbers))
 
 
 def _holder(said: Mapping[str, object]) -> str:
