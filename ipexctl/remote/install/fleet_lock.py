@@ -4,7 +4,6 @@ ROOT/install.lock is locked; it holds a random name. An install takes the locks 
 order of these names, so that two installs never wait for each other.
 """
 
-import fcntl
 import os
 import queue
 import time
@@ -34,6 +33,7 @@ def op_hold(call, header):
                 call.emit(dict(lock.holder(), event="waiting"))
             if is_over(call, 0.2):
                 return dict(lock.holder(), held=False, name=lock.name)
+        call.agent.at_end.append(lock.unmark)  # an agent that ends leaves its threads no time
         call.emit({"event": "held", "name": lock.name})
         while not is_over(call, ALIVE):
             call.emit({"event": "alive"})
@@ -84,11 +84,14 @@ class HostLock:
         seconds = max(0, int(time.time()) - since) if isinstance(since, int) else 0
         return {"who": str(said.get("who", "")), "since": seconds}
 
-    def release(self):
+    def unmark(self):
         if self.locked:
             blobs.unlink(self.place)
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
-        os.close(self.fd)
+
+    def release(self):
+        self.unmark()
+        self.locked = False
+        os.close(self.fd)  # and so unlocked
 
 
 def make(path):
