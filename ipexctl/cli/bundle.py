@@ -14,6 +14,7 @@ from ipexctl.cli.install import (
     FindLinks,
     IndexUrl,
     Ipex,
+    Needs,
     PythonFrom,
     StackName,
     Torch,
@@ -37,6 +38,7 @@ def bundle(
     find_links: FindLinks = None,
     index_url: IndexUrl = "",
     extra_index_url: ExtraIndexUrl = None,
+    needs: Needs = None,
     allow_cuda: AllowCuda = False,
     json: Json = False,
 ) -> None:
@@ -56,6 +58,7 @@ def bundle(
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         out=out,
         python_from=python_from,
+        needs=tuple(needs or ()),
         cuda=Cuda.TAKE if allow_cuda else Cuda.REFUSE,
     )
     with View(quiet=json) as view:

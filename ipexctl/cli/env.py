@@ -107,7 +107,7 @@ def shell(
 @on_hosts(names=False)
 def rm(
     keys: Annotated[list[str] | None, typer.Argument(metavar="KEYS")] = None,
-    unused: Annotated[bool, typer.Option("--unused", help="All but current and previous.")] = False,
+    unused: Annotated[bool, typer.Option("--unused", help="All that no project needs.")] = False,
     *,
     target: Any,
     root: Root = "~/.ipexctl",

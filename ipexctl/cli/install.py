@@ -26,6 +26,10 @@ IndexUrl = Annotated[str, typer.Option("--index-url", help="Instead of the defau
 ExtraIndexUrl = Annotated[
     list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
 ]
+Needs = Annotated[
+    list[Path] | None,
+    typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
+]
 AllowCuda = Annotated[
     bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
 ]
@@ -54,10 +58,7 @@ def install(
     find_links: FindLinks = None,
     index_url: IndexUrl = "",
     extra_index_url: ExtraIndexUrl = None,
-    needs: Annotated[
-        list[Path] | None,
-        typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
-    ] = None,
+    needs: Needs = None,
     fetch: Annotated[
         str,
         typer.Option("--fetch", help="Who fetches: controller, each (host), node0 for all, auto."),
@@ -75,6 +76,9 @@ def install(
     use_env: Annotated[
         str, typer.Option("--use-env", help="A venv or conda folder on the hosts, as it is.")
     ] = "",
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Resolve again and take the newest versions that fit.")
+    ] = False,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Build anew, also what is whole.")
     ] = False,
@@ -102,7 +106,7 @@ def install(
             "--rollback cannot go with options that choose a stack",
             why="it goes back to the environment that the hosts had before",
         )
-    chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda)
+    chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda, upgrade)
     if use_env and (any(chosen) or fetch != "controller" or bundle or rollback or rebuild):
         raise InputError(
             "--use-env cannot go with options that choose what is installed",
@@ -126,6 +130,7 @@ def install(
         cuda=Cuda.TAKE if allow_cuda else can_ask,
         needs=tuple(needs or ()),
         rebuild=rebuild,
+        upgrade=upgrade,
         bundle=bundle,
         lock_sha256=lock_sha256,
         python_from=python_from,

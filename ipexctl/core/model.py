@@ -11,6 +11,7 @@ from enum import Enum
 from ipexctl.core.doctor.suggested_fix import Fix
 from ipexctl.core.facts.software_facts import Mpi, SoftwareFacts
 from ipexctl.core.facts.system_facts import Condition
+from ipexctl.core.stack.env_choice import EnvUsed
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UNREACHABLE, worst_exit
 
 # --- who -----------------------------------------------------------------------------------------
@@ -325,6 +326,7 @@ class Prepared:
     borrowed: bool = False  # nothing is installed; this is the user's own on this machine
     accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
     modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
+    environment: EnvUsed | None = None  # None: not one of ipexctl's
 
 
 @dataclass(frozen=True)
@@ -366,6 +368,7 @@ class LaunchPlan:
     mpi: str = ""  # the row of core/run/mpi.py; "": our agents start the ranks
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
+    environment: EnvUsed | None = None
 
     @property
     def world_size(self) -> int:

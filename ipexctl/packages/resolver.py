@@ -18,10 +18,11 @@ from ipexctl.core.stack.requirements import NOTHING, Extra
 from ipexctl.core.stack.selection import Stack, requirements
 from ipexctl.core.stack.version_table import of_intel
 from ipexctl.errors import InputError
-from ipexctl.packages import index_logins
+from ipexctl.packages import index_failure, step_backs
+from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, unpinned_reserved
-from ipexctl.packages.indexes import CERT_HINT, Indexes, plain
-from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
+from ipexctl.packages.indexes import Indexes, plain
+from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Origins, Unresolved, Uv
 
 Urls = Mapping[str, str]
 TOOLS_PYTHON = (3, 9)
@@ -38,6 +39,7 @@ class Resolved:
     lock: Lock
     urls: Urls
     no_cpu_build: str = ""
+    notes: tuple[str, ...] = ()  # versions far behind the newest ones
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,20 @@ def resolve(
     indexes: Indexes,
     environ: Mapping[str, str],
     extra: Extra = NOTHING,
+    preferred: Mapping[str, str] | None = None,
 ) -> Resolved:
-    """The first candidate that torch can be had for, a CPU build before a CUDA build.
+    """The first candidate that torch can be had for, a CPU build before a CUDA build. `preferred`:
+    versions, by name, of the lock before.
 
     Raises InputError with what each way of getting torch answered.
     """
-    search = _Search([Uv(stack, indexes, environ) for stack in candidates], extra)
+    search = _Search([Uv(stack, indexes, environ, preferred) for stack in candidates], extra)
     solved = search.solved()
     stack = solved.uv.stack
     with ThreadPoolExecutor(1) as pool:
         tools = pool.submit(lambda: _labelled(_tool(stack, indexes, environ)))
-        found, (tool,) = _labelled(solved), tools.result()
+        homes = _origins(solved)
+        found, (tool,) = _labelled(solved, homes), tools.result()
     lock = Lock(
         row=stack.row.name,
         torch=stack.row.torch,
@@ -91,7 +96,30 @@ def resolve(
         constraints=extra.constraints,
     )
     urls = {f.package.sha256: f.url for f in (*found, tool)}
-    return Resolved(stack, lock, urls, search.no_cpu_build() if lock.cuda else "")
+    no_cpu_build = search.no_cpu_build() if lock.cuda else ""
+    return Resolved(stack, lock, urls, no_cpu_build, _step_backs(solved, homes, environ, extra))
+
+
+def _step_backs(
+    solved: _Solved, homes: Origins, environ: Mapping[str, str], extra: Extra
+) -> tuple[str, ...]:
+    uv = solved.uv
+    if not extra.requirements or uv.indexes.no_index:
+        return ()
+
+    def why_not(requirement: str) -> str:
+        try:
+            wanted = (*solved.wanted, requirement)
+            uv.compile(wanted, solved.pins, constraints=solved.constraints)
+        except Unresolved as e:
+            return str(e)
+        return "it fits, too: ipexctl install --upgrade takes it"
+
+    chosen = {f.package.name: f.package.version for f in solved.found}
+    indexes = {name: url for name, url in homes.each.items() if url in homes.indexes}
+    opener = Opener(uv.indexes, environ)
+    found = step_backs.notes(chosen, extra, indexes, uv.stack.python_text, opener, why_not)
+    return tuple(found)
 
 
 def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved:
@@ -108,9 +136,13 @@ def _for_tools(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Uv
     return Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON), patch=None), indexes, environ)
 
 
-def _labelled(solved: _Solved) -> list[Found]:
+def _origins(solved: _Solved) -> Origins:
+    return solved.uv.origins(solved.wanted, solved.pins, constraints=solved.constraints)
+
+
+def _labelled(solved: _Solved, origins: Origins | None = None) -> list[Found]:
     """Each package with the kind of index that it came from."""
-    origins = solved.uv.origins(solved.wanted, solved.pins, constraints=solved.constraints)
+    origins = origins or _origins(solved)
     row = solved.uv.stack.row
     known = {plain(row.torch_index): "pytorch", plain(row.links): "intel"}
 
@@ -213,17 +245,56 @@ def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
     if way.index:
         # the default index's builds of the others cannot load beside a CPU build of torch
         beside = [name for name in ("torchvision", "torchaudio") if extra.names(name)]
-        pins = {**intel, **dict.fromkeys(["torch", *beside], way.index)}
+        pins: Pins = {**intel, **dict.fromkeys(["torch", *beside], way.index)}
     else:
         pins = {**intel, **(_home_of_torch(uv, way.torch) if way.last else {})}
         # uv heeds a pin only for what is asked for by its name
         named = (name for name in pins if name not in ("torch", *intel))
     wanted = (way.torch, *named, *requirements(uv.stack), *extra.requirements)
     found = uv.compile(wanted, pins, constraints=extra.constraints)
+    if other_builds(found, uv.stack.arch):
+        wanted, pins, found = _of_one_build(uv, way, wanted, pins, extra, found)
     stray = unpinned_reserved((f.package for f in found), uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
         raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
     return _Solved(uv, way, wanted, pins, tuple(found), extra.constraints)
+
+
+def other_builds(found: Sequence[Found], arch: str) -> list[str]:
+    """Of torchvision and torchaudio what is built for another torch: its operators are missing
+    when it is used. For aarch64 all builds are CPU builds, under two names."""
+    builds = {f.package.name: f.package.version.partition("+")[2].partition(".")[0] for f in found}
+    if arch != "x86_64" or "torch" not in builds:
+        return []
+    torch = builds["torch"]
+    return [n for n in ("torchvision", "torchaudio") if builds.get(n, torch) != torch]
+
+
+def _of_one_build(
+    uv: Uv, way: _Way, wanted: tuple[str, ...], pins: Pins, extra: Extra, before: Sequence[Found]
+) -> tuple[tuple[str, ...], Pins, list[Found]]:
+    """The same with torchvision and torchaudio that are built for this torch: as +cpu from where
+    torch is, else from the table's index. uv heeds both only for what is asked for by its name."""
+    versions = {f.package.name: f.package.version for f in before}
+    names = other_builds(before, uv.stack.arch)
+    index = way.index or of_torch(uv.stack.row)
+    tries: list[tuple[tuple[str, ...], Pins]] = []
+    if versions["torch"].endswith("+cpu"):
+        exact = (f"{name}=={versions[name].partition('+')[0]}+cpu" for name in names)
+        tries.append(((*wanted, *exact), pins))
+        if not (index.flat or uv.indexes.no_index):
+            tries.append(((*wanted, *names), {**pins, **dict.fromkeys(names, index)}))
+    for asked, sources in tries:
+        try:
+            found = uv.compile(asked, sources, constraints=extra.constraints)
+        except Unresolved:
+            continue
+        if not other_builds(found, uv.stack.arch):
+            return asked, sources, found
+    what = " and ".join(f"{name} {versions[name]}" for name in names)
+    raise Unresolved(
+        f"{what} and torch {versions['torch']} are different builds and do not load together"
+    )
 
 
 def _home_of_torch(uv: Uv, torch: str) -> dict[str, Pin]:
@@ -271,21 +342,19 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     )
     if row.ipex:
         hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
-    if "401 Unauthorized" in why:
-        hint = index_logins.HINT.format("HOST")
-    elif "invalid peer certificate" in why:
-        hint = CERT_HINT.format("HOST")
+    hint = index_failure.hint(why) or hint
     return InputError(f"{title} cannot be had for {stack.platform}", why=why, hint=hint)
 
 
 def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:
     """`found`: the same without what -r asks for."""
     stack = found.uv.stack
+    why = "\n".join(why for asked, why in reasons if asked == found.way.text)
+    hint = "change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
     return InputError(
         f"what -r asks for does not go with {stack.title} on Python {stack.python_text}",
-        why="\n".join(why for asked, why in reasons if asked == found.way.text),
-        hint="change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
-        "then --find-links FOLDER",
+        why=why,
+        hint=index_failure.hint(why) or hint + "then --find-links FOLDER",
     )
 
 
@@ -297,7 +366,7 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
     uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
     there: dict[str, Found] = {}  # by sha256
     reasons: list[str] = []
-    for pins, options in _places_of(uv, lock, reasons):
+    for pins, options in _sourcesof(uv, lock, reasons):
         for asked, files in ((uv, lock.packages), (tools, (lock.uv,))):
             try:
                 lacking = [p for p in files if p.sha256 not in there]
@@ -316,7 +385,7 @@ def _offered(uv: Uv, files: Sequence[Package], pins: Pins, options: Sequence[str
     return uv.wheels(exact, kept, ALONE, *options) if files else []
 
 
-def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
+def _sourcesof(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
     """Where the lock says that they were, then wherever else they could be."""
     try:
         intel = intel_pins(uv, ())
@@ -342,7 +411,8 @@ def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str])
     others = [p for p in lock.files if p.sha256 not in there and p.name in names]
     if not others:
         what = "what ipexctl.lock names cannot be had from your indexes"
-        return InputError(what, why="\n".join(dict.fromkeys(reasons)), hint=hint)
+        why = "\n".join(dict.fromkeys(reasons))
+        return InputError(what, why=why, hint=index_failure.hint(why) or hint)
     return InputError(
         f"your indexes have another {others[0].file} than ipexctl.lock",
         why=f"nothing there has sha256 {others[0].sha256}",

@@ -28,6 +28,9 @@ ALONE = "--no-deps"
 _NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer")
 _LOGIN = re.compile(r"://[^\s/]*@")
 _REFUSED = re.compile(r"An index[^(\n]* \(([^)\s]+)\).*\b(401 Unauthorized|403 Forbidden)")
+_OPTIONS = re.compile(
+    r"\s*\((?:i\.e\.|e\.g\.|try:)[^)]*`-[^)]*\)|[^.;]*(?:tool\.uv|`--)[^.;]*[.;]?"
+)
 _NAMED = re.compile(r"([a-z0-9-]+)==")
 
 
@@ -59,9 +62,15 @@ class Unresolved(Exception):
 
 
 class Uv:
-    def __init__(self, stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> None:
+    """`preferred`: name -> version of what is taken while it fits, though there is a newer one."""
+
+    def __init__(
+        self, stack: Stack, indexes: Indexes, environ: Mapping[str, str],
+        preferred: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.stack = stack
         self.indexes = indexes
+        self._preferred = preferred or {}
         self._binary = find_uv(environ)
         self._environ = {**environ, **indexes.environ()}
         if indexes.cert:
@@ -125,6 +134,8 @@ class Uv:
         make_private(above)
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
             Path(folder, "pyproject.toml").write_text(text, "utf-8")
+            if self._preferred:
+                Path(folder, out).write_text(_earlier(out, self._preferred), "utf-8")
             command = (
                 self._binary, "pip", "compile", "pyproject.toml", "--output-file", out,
                 "--quiet", "--no-header", "--only-binary", ":all:",
@@ -145,6 +156,17 @@ class Uv:
             if done.returncode:
                 raise Unresolved(_last_words(done.stderr))
             return Path(folder, out).read_text("utf-8")
+
+
+def _earlier(out: str, versions: Mapping[str, str]) -> str:
+    """An output of an earlier time, as uv takes its preferences from."""
+    if out.endswith(".txt"):
+        return "".join(f"{name}=={version}\n" for name, version in versions.items())
+    tables = (
+        f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
+        for name, version in versions.items()
+    )
+    return 'lock-version = "1.0"\ncreated-by = "ipexctl"\n' + "".join(tables)
 
 
 def find_uv(environ: Mapping[str, str]) -> str:
@@ -196,7 +218,7 @@ def _file_url(path: str) -> str:
 
 
 def _last_words(stderr: str) -> str:
-    # uv's hints are about its own options, and not every uv stars passwords in addresses
+    # not every uv stars passwords in addresses
     told, _, hints = _LOGIN.sub("://", stderr).partition("\nhint: ")
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     starts = [i for i, line in enumerate(lines) if line.startswith(("error:", "× "))]
@@ -207,4 +229,10 @@ def _last_words(stderr: str) -> str:
     text = text.replace("ipexctl-environment depends on", "this stack needs")
     text = text.partition(", we can conclude that your requirements are unsatisfiable")[0]
     refused = "".join(f"; {url} answered {words}" for url, words in _REFUSED.findall(hints))
-    return text[:600] + refused[:300] or "uv failed without a word"
+    return text[:600] + (refused or _hints(hints))[:300] or "uv failed without a word"
+
+
+def _hints(text: str) -> str:
+    """uv's, in one line, without what is about options of its own."""
+    found = (" ".join(hint.split()) for hint in text.split("\nhint: "))
+    return "".join(f" (uv: {_OPTIONS.sub('', hint)})" for hint in found if hint)

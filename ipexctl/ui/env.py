@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ipexctl.core.inventory import fold
+from ipexctl.core.model import Recap
 from ipexctl.core.sizes import human
 from ipexctl.core.stack.env_changes import Drift, most_common_env
 from ipexctl.core.stack.env_list import Env, Shelf
@@ -37,7 +38,15 @@ def _env_line(shelf: Shelf, env: Env) -> str:
     use = {shelf.previous: "previous", shelf.current: "current"}.get(env.key, "unused")
     state = ("proved" if env.proved else "not proved") if env.whole else "not whole"
     state = "changed" if env.changed else state
-    return f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
+    line = f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
+    return f"{line}\n    {_users(env)}"
+
+
+def _users(env: Env) -> str:
+    built = f"built {env.built[:10]}" if env.built else ""
+    return "; ".join(
+        filter(None, [built, *(map(str, env.users) if env.users else ["project unknown"])])
+    )
 
 
 def _folded(
@@ -68,7 +77,17 @@ def _shelf_document(shelf: Shelf) -> dict[str, Any]:
         "current": shelf.current or None,
         "previous": shelf.previous or None,
         "environments": [
-            {"key": e.key, "whole": e.whole, "proved": e.proved, "bytes": e.size, "title": e.title}
+            {
+                "key": e.key,
+                "whole": e.whole,
+                "proved": e.proved,
+                "bytes": e.size,
+                "title": e.title,
+                "built": e.built or None,
+                "projects": [
+                    {**u.project.document(), "asked": u.asked, "used": u.used} for u in e.users
+                ],
+            }
             for e in shelf.envs
         ],
         "blob_bytes": shelf.blobs,
@@ -207,8 +226,8 @@ def removed_document(removed: Removed) -> dict[str, Any]:
 
 def show_back(back: Back) -> None:
     print_lines(stdout_console(), host_lines(back.recaps))
-    if back.key and not back.check:
-        print("ipexctl.lock stays what it is: the next install goes by it")
+    if back.key and not back.check and any(r.state is not Recap.FAILED for r in back.recaps):
+        print("`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock stays")
 
 
 def back_document(back: Back) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def chosen_text(chosen: Chosen) -> str:
     lines += [END_OF_LIFE] if stack.row.ipex else []
     lines += [f"not proved: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
     lines += _cuda_lines(chosen) if lock.cuda else []
+    lines += [f"warning: {note}" for note in chosen.notes]
     made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"
     lines.append(f"environment {lock.key} ({made}), torch {lock.version('torch')}")
     return "\n  ".join(lines)
@@ -117,6 +118,7 @@ def document(report: InstallReport) -> dict[str, Any]:
         "cuda": bool(chosen and chosen.lock.cuda),
         "python": chosen.lock.python if chosen else None,
         "reason": chosen.stack.reason if chosen else None,
+        "warnings": list(chosen.notes) if chosen else [],
         "hosts": [
             {**host, "bytes_sent": recap.sent}
             for host, recap in zip(host_documents(report.recaps), report.recaps, strict=True)

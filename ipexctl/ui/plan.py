@@ -46,6 +46,8 @@ def lines(planned: Planned) -> Iterator[Text]:
     master = plan.master
     started = mpi.title(plan.mpi)
     yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
+    if plan.environment:
+        yield from map(Text, _wrapped(str(plan.environment), "", "  "))
     signs = set[str]()
     for group in _groups(planned):
         yield Text("")
@@ -192,6 +194,7 @@ def document(planned: Planned) -> dict[str, Any]:
         "backend": plan.backend,
         "master": {"address": plan.master_addr, "port": plan.master_port},
         "mpi": plan.mpi,
+        "environment": plan.environment.document() if plan.environment else None,
         "mpirun": list(plan.mpirun),
         "hosts": [_host_document(host) for host in plan.hosts],
         "notes": list(plan.notes),

@@ -27,6 +27,7 @@ def document(report: Report) -> dict[str, Any]:
         "command": "doctor",
         "level": report.level,
         "hosts": [_host(report, host) for host in report.hosts],
+        "lock": report.env.lock or None if report.env else None,
         "findings": [_finding(f) for f in report.findings_of("")],
         "peers": [_plain(p) for p in report.peers],
         "recommendations": [_plain(r) for r in report.recommendations],

@@ -15,12 +15,13 @@ from ipexctl.core.stack.stack_decision import decide
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import default_store
+from ipexctl.local.project_lock import LOCK_FILE, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages import bundle_archive
 from ipexctl.packages.indexes import Indexes
 from ipexctl.verbs.install import carried_python
-from ipexctl.verbs.install.install_plan import LOCK_FILE, Cuda, Install, Progress, Work
-from ipexctl.verbs.install.lock_wheels import fetch, lock_for, read_lock, write_lock
+from ipexctl.verbs.install.install_plan import Cuda, Install, Progress, Work
+from ipexctl.verbs.install.lock_wheels import fetch, lock_for, write_lock
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Bundling:
     folder: Path = Path()
     cuda: Cuda = Cuda.REFUSE
     python_from: str = ""
+    needs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     options = Install(
         replace(asked.wanted, mpi=word, python=asked.hosts.python), options=asked.options,
         folder=asked.folder, cuda=asked.cuda, python_from=asked.python_from,
+        needs=asked.needs,
     )  # fmt: skip
     work = Work(options, progress)
     host = table_view.as_host(table_view.query(hosts.python, "", hosts.glibc, hosts.arch))

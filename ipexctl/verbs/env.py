@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ipexctl.core.host_answer import Answer
@@ -10,6 +10,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.stack import env_list as core
 from ipexctl.core.stack.env_changes import Drift, read_drift
+from ipexctl.core.stack.env_choice import Project
 from ipexctl.core.stack.env_list import Shelf
 from ipexctl.core.stack.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
@@ -17,6 +18,8 @@ from ipexctl.hosts.agent import LONG
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import command
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.project_lock import choice_here, choose_instead
+from ipexctl.verbs.install import fleet_locks
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,15 @@ def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:
 
 
 def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
-    """The current environments, against their builds and each other. `full`: read every file."""
+    """The project's environments, else the current ones, against their builds and each other.
+    `full`: read every file."""
+    key = choice_here().key
     with Fleet(target, root) as fleet:
 
         def one(host: Host) -> Drift:
             fleet.connect(host)
-            done = fleet.call(host, "install.env_drift.compare", total=LONG, full=full)
+            asked = {"full": full, "environment": key}
+            done = fleet.call(host, "install.env_drift.compare", total=LONG, **asked)
             with reading(host.name, "its environment"):
                 return read_drift(host.name, done)
 
@@ -125,27 +131,50 @@ def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
 
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
-    """`current` and `previous` swap, on the hosts where that leads to the same environment."""
+    """Back to the environment that this project had before. Without a lock here `current` and
+    `previous` swap, on the hosts where that leads to the same environment."""
+    choice = choice_here()
     with Fleet(target, root) as fleet:
         shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
-        key = core.way_back(list(shelves.values()))
-        recaps = fleet.recaps(
-            fleet.each(lambda host: _back(fleet, host, shelves[host], key, check=check))
-        )
+        seen = list(shelves.values())
+        own = core.project_before(seen, choice.project.id, choice.key) if choice.key else ""
+        key = own or core.way_back(seen)
+        way = _Way(key, choice.project, bool(own), check)
+        if key and not check:
+            fleet_locks.hold(
+                fleet, choice.project, lambda host, text: target.note(f"{host}: {text}")
+            )
+        recaps = fleet.recaps(fleet.each(lambda host: _back(fleet, host, shelves[host], way)))
     if not check:
+        if any(recap.state is Recap.CHANGED for recap in recaps):
+            choose_instead(choice, key, "install --rollback")
         fleet.remember_recaps(recaps)
     return Back(key, recaps, check)
 
 
-def _back(fleet: Fleet, host: Host, shelf: Shelf, key: str, *, check: bool) -> HostRecap:
+@dataclass(frozen=True)
+class _Way:
+    """`own`: by the project's own marks; `key` need not be the host's previous one."""
+
+    key: str
+    project: Project
+    own: bool
+    check: bool
+
+
+def _back(fleet: Fleet, host: Host, shelf: Shelf, way: _Way) -> HostRecap:
+    key, check = way.key, way.check
     env = shelf.env(key)
     if env and key == shelf.current:
         return HostRecap(host.name, Recap.OK, f"is {key} already, {env.title}")
-    if why := core.not_back(shelf, key):
+    if why := core.not_back(shelf, key, of_project=way.own):
         stays = shelf.current or "nothing"
         return HostRecap(host.name, Recap.FAILED, why, notes=(f"current stays {stays}",))
-    if not check:
+    if not check and shelf.previous == key:
         fleet.call(host, "install.root_upkeep.rollback", total=LONG, key=key)
+    elif not check:
+        project = way.project.document()
+        fleet.call(host, "install.environments.switch", total=LONG, key=key, project=project)
     now = "would be" if check else "is"
     before = shelf.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
@@ -159,8 +188,9 @@ def remove(
     agreed: Callable[[Sequence[Removal]], bool] | None,
     root: str = ROOT,
 ) -> Removed:
-    """Without keys: all that is neither current nor previous. `agreed` sees first what would go;
-    None removes nothing."""
+    """Without keys: all that is neither current nor previous, and that no other project asked for.
+    `agreed` sees first what would go; None removes nothing."""
+    choice = choice_here()
     for key in keys:
         if not core.is_key(key):
             raise InputError(f"{key!r} is not an environment's name", hint="ipexctl env ls")
@@ -175,11 +205,12 @@ def remove(
             shelf = shelves[host]
             if not shelf.envs and not shelf.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
-            going = _going(shelf, keys)
-            removed = _removal(
-                host.name,
-                fleet.call(host, "install.root_upkeep.remove", total=LONG, keys=going, check=check),
+            spared = {} if keys else core.spared(shelf, choice)
+            going = [key for key in keys or shelf.unused if shelf.env(key) and key not in spared]
+            done = fleet.call(
+                host, "install.root_upkeep.remove", total=LONG, keys=going, check=check
             )
+            removed = _removal(host.name, done, spared)
             titles = tuple((env.key, env.title) for env in shelf.envs)
             return replace(removed, root=shelf.root, current=shelf.current, titles=titles)
 
@@ -192,11 +223,8 @@ def remove(
         return Removed(found, fleet.recaps(), done, declined=not done)
 
 
-def _going(shelf: Shelf, keys: Sequence[str]) -> list[str]:
-    return [key for key in keys if shelf.env(key)] if keys else list(shelf.unused)
-
-
-def _removal(host: str, done: Answer) -> Removal:
+def _removal(host: str, done: Answer, spared: Mapping[str, str] | None = None) -> Removal:
     removed = tuple((key, size) for key, size in done.rows("removed", str, int))
     stays = tuple((key, why) for key, why in done.rows("kept", str, str))
+    stays += tuple((spared or {}).items())
     return Removal(host, removed, stays, done.whole("blobs"), done.whole("bytes"))

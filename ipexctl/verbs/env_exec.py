@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.run import launch_plan
 from ipexctl.core.run.run_state import Lines
+from ipexctl.core.stack.env_choice import EnvChoice, asked_env
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.project_lock import choice_here
 
 Hear = Callable[[str, str, bool], None]  # host, line, is it from stderr; from many threads
 
@@ -27,18 +29,25 @@ class Ran(PerHost):
 
 def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT) -> Ran:
     """`argv` reaches each host as it is; no shell reads it."""
-    one_at_a_time = threading.Lock()
+    one_at_a_time, choice, noted = threading.Lock(), choice_here(), set[str]()
 
     def say(host: str, line: str, err: bool) -> None:
         with one_at_a_time:
             hear(host, line, err)
+
+    def note(text: str) -> None:
+        """Hosts with the same environment say it once."""
+        with one_at_a_time:
+            if text not in noted:
+                noted.add(text)
+                target.note(text)
 
     with Fleet(target, root) as fleet:
 
         def one(host: Host) -> int:
             fleet.connect(host)
             try:
-                return _on_host(fleet, host, argv, say)
+                return _on_host(fleet, host, argv, say, choice, note)
             finally:
                 fleet.disconnect(host)
 
@@ -50,11 +59,17 @@ def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT
     return Ran(tuple((host.name, code) for host, code in codes.items()), fleet.recaps(recaps))
 
 
-def _on_host(fleet: Fleet, host: Host, argv: Sequence[str], say: Hear) -> int:
+def _on_host(
+    fleet: Fleet, host: Host, argv: Sequence[str], say: Hear, choice: EnvChoice,
+    note: Callable[[str], None],
+) -> int:  # fmt: skip
     name, agent = host.name, fleet.agents[host]
-    done = fleet.call(host, "run.run_environment.find", run_id="exec")
+    done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
     with reading(name, "what it says of itself"):
-        env = launch_plan.read_prepared(done).mpi_env
+        prepared = launch_plan.read_prepared(done, choice)
+    if prepared.environment and not choice.key:
+        note(str(prepared.environment))
+    env = prepared.mpi_env
     streams = {"out": Lines(), "err": Lines()}
 
     def told(frame: Frame) -> None:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from ipexctl.core import quoting
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.run import launch_plan
+from ipexctl.core.stack.env_choice import asked_env
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import options
 from ipexctl.hosts.target import Target, all_hosts
+from ipexctl.local.project_lock import choice_here
 
 Env = Sequence[tuple[str, str]]
 _PREPENDED = ("PATH", "LD_LIBRARY_PATH")
@@ -40,7 +42,7 @@ def attend(
         )
     host = find(target, name)
     with Fleet(target, root, Inventory((host,), name)) as fleet:
-        line = remote_line(installed(fleet, host, note), command)
+        line = remote_line(installed(fleet, host, note, told=not command), command)
         if not host.local:
             return fleet.attend(host, line, pty=terminal)
         code = subprocess.call(("/bin/sh", "-c", line))
@@ -72,17 +74,24 @@ def find(target: Target, name: str) -> Host:
     return found[0]
 
 
-def installed(fleet: Fleet, host: Host, note: Callable[[str], None] | None) -> Env:
-    """The variables of the environment in use there; none where nothing is installed."""
+def installed(
+    fleet: Fleet, host: Host, note: Callable[[str], None] | None, *, told: bool = False
+) -> Env:
+    """The variables of the environment in use there; none where nothing is installed. `told`: a
+    note says which environment that is."""
     agent = fleet.connect(host)
     try:
         if agent.hello.kind != "python" and note:
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
-        asked = {"root": fleet.root_of(host), "run_id": "shell"}
+        choice = choice_here()
+        asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
         done = agent.call("run.run_environment.find", asked, total=60.0).done
         with reading(host.name, "what it says of itself"):
-            return launch_plan.read_prepared(done).mpi_env
+            prepared = launch_plan.read_prepared(done, choice)
+        if told and note and prepared.environment:
+            note(str(prepared.environment))
+        return prepared.mpi_env
     except HostFailed as e:
         if e.slug != "not-installed" or not note:
             raise

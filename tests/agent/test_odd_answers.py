@@ -162,7 +162,7 @@ KEY = "0123456789abcdef"
 HELD = {"name": "set", "version": KEY, "path": "/d", "hub": "", "files": 1, "bytes": 1}
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     lambda a: read_state("h", a, again=False): {
-        "root": "/r", "built": True, "proved": True, "current": KEY, "mark": "m",
+        "root": "/r", "built": True, "proved": True, "current": KEY, "mark": "m", "asked": True,
         "changed": [["torch", "1", "2"]], "packages": {"torch": "2.8.0"},
     },
     lambda a: _removal("h", a): {
@@ -183,6 +183,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "prefix": "/p", "path": "/bin", "port": 1, "packages": {"impi-rt": "2021.1"},
         "system": {"bin": "/b", "says": "mpirun (Open MPI) 4.1"}, "setvars": {"A": "b"},
         "preload": ["/p/x"],
+        "environment": {"key": KEY, "built": "", "users": [["1", "n", "b", "", ""]]},
     },
     judged: {
         "path": "/p", "python": [3, 11, 1], "mpirun": True,

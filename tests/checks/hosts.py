@@ -151,3 +151,8 @@ def findings(*hosts: Facts, peers: tuple[Peer, ...] = ()) -> tuple[Finding, ...]
 
 def seen(*hosts: Facts, peers: tuple[Peer, ...] = ()) -> list[tuple[str, str, str, str]]:
     return [(f.id, f.severity.value, f.host, f.evidence) for f in findings(*hosts, peers=peers)]
+
+
+def peer(source: str, target: str, **rest: Any) -> Peer:
+    number = int(target.removeprefix("node"))
+    return Peer(source, target, f"10.0.0.{number}", ok=True, **rest)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from ipexctl.core.model import Nic, Peer
-from tests.checks.hosts import part, seen, three
+from ipexctl.core.model import Nic
+from tests.checks.hosts import part, peer, seen, three
 from tests.checks.test_stack_and_network import second
-
-
-def peer(source: str, target: str, **rest: Any) -> Peer:
-    number = int(target.removeprefix("node"))
-    return Peer(source, target, f"10.0.0.{number}", ok=True, **rest)
 
 
 def test_names_that_resolve_rightly_or_were_not_asked_are_fine():

@@ -11,7 +11,7 @@ from ipexctl.core.checks import catalogue
 from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
 from ipexctl.core.model import Facts, Nic, Route
 from ipexctl.core.stack import package_changes
-from tests.checks.hosts import Change, clean, flags, part, seen, three
+from tests.checks.hosts import Change, clean, flags, part, peer, seen, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2, V2
 
@@ -101,6 +101,10 @@ CASES = [
     Case(
         "SOFT-013", "note", software(current=Current(ENV, True, True, 2)),
         "2 unfinished in /home/trainer/.ipexctl/envs",
+    ),
+    Case(
+        "SOFT-026", "warn", software(current=Current("", False, None, 0, (), "a" * 16)),
+        "no aaaaaaaaaaaaaaaa in /home/trainer/.ipexctl/envs",
     ),
     Case(
         "SOFT-025", "warn",

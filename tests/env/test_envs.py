@@ -112,6 +112,8 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     assert listed.code == 0, listed.err
     head, *lines = listed.out.splitlines()
     assert head.endswith(f": 3 environments in {root}, 3.0 kB of wheels")
+    lines, marks = lines[::2], lines[1::2]
+    assert [mark.endswith("project unknown") for mark in marks] == [True] * 3
     assert [line.split() for line in lines] == [
         [A, "previous", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
         [B, "current", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
@@ -395,7 +397,7 @@ def test_rollback_over_ssh_on_all_hosts_at_once(shop: Shop, lab3) -> None:
         assert (back.code, back.states) == (0, ["changed"] * 3), back.err
         listed = shop.ipexctl("env", "ls", *where).out.splitlines()
         assert listed[0].startswith("node[01-03]: 2 environments in /home/trainer/upkeep")
-        assert [line.split()[:2] for line in listed[1:]] == [[A, "current"], [B, "previous"]]
+        assert [line.split()[:2] for line in listed[1::2]] == [[A, "current"], [B, "previous"]]
     finally:
         for host in lab3.hosts:
             lab3.run_in(host, ["sh", "-c", "rm -rf ~trainer/upkeep"])

@@ -199,3 +199,37 @@ def test_no_rank_waits_for_one_that_failed(
     assert (done.returncode != 0, ended) == (True, [said.format(rank=rank)])
     why = "undefined symbol: _ZN2at" if "ImportError" in broken else "Illegal instruction"
     assert why in done.stderr
+
+
+MODEL = "import torch\ntorch.vision = 1\n"
+NMS = "raise RuntimeError('operator torchvision::nms does not exist')\n"
+
+
+def with_vision(shop: Shop, **sources: str) -> None:
+    files = {f"{name}/__init__.py": text.encode() for name, text in sources.items()}
+    make_wheel(shop.wheels, "torchvision", "0.28.0+cpu", files)
+    (shop.work / "needs.txt").write_text("torchvision\n")
+
+
+def test_the_proof_imports_what_the_user_asked_for(shop: Shop) -> None:
+    with_vision(shop, torchvision=NMS)
+    done = shop.install("-r", "needs.txt")
+    assert (done.code, done.states) == (1, ["failed"])
+    assert "failed its proof at: import torchvision" in done.detail
+    assert "operator torchvision::nms does not exist" in done.detail
+    assert shop.current == ""
+    with_vision(shop, torchvision=MODEL, tests=NMS, other=NMS, _private=NMS)
+    (shop.work / "ipexctl.lock").unlink()
+    done = shop.install("-r", "needs.txt")
+    assert (done.code, done.detail) == (0, "torch 2.13.0+cpu, imports torchvision")
+
+
+def test_modules_are_known_by_the_record_and_not_by_the_name(shop: Shop) -> None:
+    """One module of another name, a namespace, and a distribution without any."""
+    make_wheel(shop.wheels, "scikit_model", "1.0", {"skmodel/__init__.py": b"import torch\n"})
+    files = {"goo/cloud/thing/__init__.py": b"", "goo/cloud/thing/deep/__init__.py": b"1/0"}
+    make_wheel(shop.wheels, "goo_cloud_thing", "1.0", files)
+    make_wheel(shop.wheels, "only_data", "1.0", {"only_data-1.0.data/data/share/x": b""})
+    (shop.work / "needs.txt").write_text("scikit-model\ngoo-cloud-thing\nonly-data\n")
+    done = shop.install("-r", "needs.txt")
+    assert (done.code, done.detail) == (0, "torch 2.13.0+cpu, imports goo.cloud.thing, skmodel")

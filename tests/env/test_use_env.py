@@ -61,7 +61,7 @@ def test_it_becomes_current_proved_and_untouched_and_a_second_run_changes_nothin
     assert (again.code, again.states, again.detail) == (0, ["ok"], "nothing to do")
     listed = ipexctl(shop, "env", "ls").out
     assert listed.splitlines()[1].split()[1:3] == ["current", "proved"]
-    assert listed.rstrip().endswith(f"used from {path}")
+    assert listed.splitlines()[1].endswith(f"used from {path}")
 
 
 def test_check_says_what_would_be_and_makes_nothing(shop: Shop) -> None:

@@ -46,7 +46,10 @@ def test_each_line_stands_behind_its_hosts_name_and_a_failure_ends_with_1(shop: 
     done = env_exec(shop, "sh", "-c", SHOW, "x", "", "", "3")
     host = done.out.partition(":")[0]
     assert (done.code, done.out.splitlines()[0]) == (1, f"{host}: x||")
-    assert done.err.splitlines() == [
+    which, *said = done.err.splitlines()
+    assert which.startswith(f"ipexctl: note: environment {A} (project unknown, 20")
+    assert f", the hosts' current one: no ipexctl.lock in {shop.work}" in which
+    assert said == [
         f"{host}: wrong",
         f"{host}  failed       exit 3",
         "ok=0 changed=0 unreachable=0 failed=1 skipped=0",

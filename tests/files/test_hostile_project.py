@@ -17,7 +17,7 @@ from ipexctl.core.run.project_files import Ignore, without_backtracking
 from ipexctl.errors import InputError
 from ipexctl.local import bounded_read
 from ipexctl.local.project_folder import Walk
-from ipexctl.verbs.install.lock_wheels import read_lock
+from ipexctl.local.project_lock import read_lock
 from ipexctl.verbs.install.requirement_files import needed
 from ipexctl.verbs.run.script_sources import _text
 from ipexctl.verbs.run.send_project import project_of

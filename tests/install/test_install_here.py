@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 from pathlib import Path
@@ -15,6 +17,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local.shipped_tables import table
+from ipexctl.verbs.install import fleet_locks
 from tests.install.conftest import Shop, finish, make_wheel, until
 
 
@@ -133,7 +136,7 @@ def test_two_installs_at_once_build_once_and_both_succeed(shop: Shop) -> None:
 
 def _waits_for_lock(root: Path) -> bool:
     """Two processes have the lock file open: its holder and one who waits."""
-    lock = root / "envs" / ".lock"
+    lock = root / "install.lock"
     holders = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -250,3 +253,35 @@ def test_an_index_without_uv_is_told_as_such(shop: Shop) -> None:
     done = shop.install()
     assert done.code == 2
     assert "hosts need uv to build an environment" in done.err
+
+
+def test_a_new_lock_keeps_versions_and_upgrade_takes_new_ones(shop: Shop) -> None:
+    shop.install()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    make_wheel(shop.wheels, "extra", "1.0", {"extra.py": b""})
+    (shop.work / "needs.txt").write_text("extra\n")
+    assert shop.install("-r", "needs.txt").states == ["changed"]
+    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
+    assert shop.install("--upgrade").states == ["changed"]
+    lock = parse((shop.work / "ipexctl.lock").read_text(), "")
+    assert (lock.version("numpy"), lock.requirements) == ("2.1", ("extra",))
+
+
+def test_an_install_that_holds_a_host_too_long_is_named_and_nothing_is_changed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_locks, "WAIT", 0.3)
+    shop.install()
+    before = shop.current
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    said = {"install": "x", "who": "beta (ann@laptop)", "since": 0}
+    with open(shop.root / "install.lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        (shop.root / "install.holder").write_text(json.dumps(said))
+        held = shop.install("--upgrade")
+    assert held.code == 1
+    assert "another install, of beta (ann@laptop), since" in held.err
+    assert "nothing was changed on any host" in held.err
+    assert shop.current == before
+    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
+    assert shop.install("--upgrade").states == ["changed"]

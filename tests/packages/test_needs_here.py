@@ -96,6 +96,9 @@ def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop
     assert [shop.install().states, shop.install("-r", "requirements.txt").states] == [["ok"]] * 2
     assert place.read_text() == text
     file.write_text("mine\n")
+    assert shop.install("-r", "requirements.txt").states == ["ok"]  # it keeps what fits
+    assert parse(place.read_text(), "").version("mine") == "1.0"
+    file.write_text("mine>=1.1\n")
     assert shop.install("-r", "requirements.txt").states == ["changed"]
     assert parse(place.read_text(), "").version("mine") == "1.1"
 

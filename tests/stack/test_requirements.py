@@ -61,7 +61,7 @@ def test_is_read(case: str) -> None:
 
 
 REFUSED = [
-    ({"r.txt": "foo\n-e .\n"}, "r.txt:2: -e is not understood here"),
+    ({"r.txt": "foo\n-e ../other\n"}, "r.txt:2: -e is not understood here"),
     ({"r.txt": "./wheels/foo-1-py3-none-any.whl"}, "r.txt:1: './wheels/foo"),
     ({"r.txt": "git+https://git.invalid/foo"}, "r.txt:1: 'git+https"),
     ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a place, not a package's name"),

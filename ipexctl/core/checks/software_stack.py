@@ -354,12 +354,28 @@ def by_hand(facts: Facts) -> Sight | None:
 )
 def leftover(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
-    if not current or (current.prefix and not current.left):
+    if not current or ((current.prefix or current.wanted) and not current.left):
         return None
     where = f"{facts.disk.root}/envs"
     if current.left:
         return Sight(f"{current.left} unfinished in {where}")
     return Sight(f"environments in {where}, and no {facts.disk.root}/current")
+
+
+@host_check(
+    "SOFT-026",
+    title="the environment of ipexctl.lock is not installed",
+    severity=Severity.WARN,
+    seen="the host has environments, and not the one that this folder's ipexctl.lock names",
+    why="`ipexctl run` uses the environment of the project's own lock, and stops before it starts "
+    "anything where a host does not have it.",
+    fix=INSTALL,
+)
+def lock_not_installed(facts: Facts) -> Sight | None:
+    current = facts.software.current if facts.software else None
+    if not current or not current.wanted:
+        return None
+    return Sight(f"no {current.wanted} in {facts.disk.root}/envs")
 
 
 @cluster_check(

@@ -10,6 +10,7 @@ from ipexctl.core.doctor.recommendations import Recommendation
 from ipexctl.core.doctor.suggested_fix import Fix
 from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Peer, Severity
+from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
 
 
@@ -31,6 +32,7 @@ class Report:
     script: str = "SCRIPT"
     measured: Measured = Measured()
     recommendations: tuple[Recommendation, ...] = ()
+    env: EnvChoice | None = None
 
     @property
     def trust(self) -> str:
@@ -52,6 +54,17 @@ class Report:
     def findings_of(self, host: str) -> tuple[Finding, ...]:
         """Of one host; those about the cluster for ""."""
         return self._findings.get(host, ())
+
+    @property
+    def environments(self) -> dict[str, list[str]]:
+        """What `run` would use, in words, and the hosts that have it."""
+        found: dict[str, list[str]] = {}
+        for f in self.facts:
+            current = f.software.current if f.software else None
+            if current and current.environment:
+                text = str(current.environment.of(self.env) if self.env else current.environment)
+                found.setdefault(text, []).append(f.host)
+        return found
 
     def state(self, host: str) -> str:
         """unreachable, failed, fail, warn or ok: what the host's row says."""

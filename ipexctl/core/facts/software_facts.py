@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.stack.env_choice import EnvUsed, read_used
 from ipexctl.core.stack.package_changes import Change
 from ipexctl.core.values import count_or_none, listed, plain, record, texts
 
@@ -66,6 +67,8 @@ class Current:
     whole: bool | None  # None: not one of ipexctl's own
     left: int  # builds that were broken off
     changed: tuple[Change, ...] = ()  # packages, by hand, since it was built
+    wanted: str = ""  # the key of ipexctl.lock, where the host has no such environment
+    environment: EnvUsed | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,15 @@ def _current(raw: Any) -> Current | None:
         prefix=plain(raw.get("link")),
         left=count_or_none(raw.get("left")) or 0,
         changed=_changes(raw.get("changed")),
+        environment=_environment(raw.get("environment")),
     )
+
+
+def _environment(raw: Any) -> EnvUsed | None:
+    try:
+        return read_used(raw)
+    except ValueError:
+        return None
 
 
 def _changes(raw: Any) -> tuple[Change, ...]:

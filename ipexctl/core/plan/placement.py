@@ -65,7 +65,8 @@ def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
 
 
 def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
-    return rank_env_vars.merged(rank_env_vars.planned_vars(site), dict(request.env))
+    made = (*rank_env_vars.planned_vars(site), *rank_env_vars.of_project(request.roots))
+    return rank_env_vars.merged(made, dict(request.env))
 
 
 def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:

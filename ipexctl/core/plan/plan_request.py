@@ -19,6 +19,7 @@ class RunRequest:
     ports: Ports | None = None  # None: any
     secret: tuple[str, ...] = ()  # names of --secret-env
     frameworks: Frameworks = Frameworks()  # what the script's code uses
+    roots: tuple[str, ...] = ()  # where its own packages lie, from where ranks start
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,14 @@ def _others(site: Site) -> Iterator[Variable]:
     yield Variable("PYTHONUNBUFFERED", "1", "lines come when they are written")
 
 
+ROOTS_WHY = "the packages of your project"
+
+
+def of_project(roots: Sequence[str]) -> tuple[Variable, ...]:
+    """Python takes these from where it starts, as the ranks do."""
+    return (Variable("PYTHONPATH", ":".join(roots), ROOTS_WHY),) if roots else ()
+
+
 def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
     """The user's words win, but for what differs in each rank. What only the user has set comes
     last, without a reason."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostPlan, LaunchPlan, Prepared
 from ipexctl.core.plan import interface_choice, port_plan, secret_env
 from ipexctl.core.plan.placement import (
@@ -20,6 +22,7 @@ from ipexctl.core.plan.rank_env_vars import Site
 from ipexctl.core.plan.rank_share import share_out as share_out
 from ipexctl.core.run import mpi
 from ipexctl.core.stack import oneccl_setvars
+from ipexctl.core.stack.env_choice import EnvChoice, EnvUsed, read_used
 from ipexctl.core.values import texts
 from ipexctl.errors import RunFailed
 
@@ -59,10 +62,11 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         mpi=starter,
         secret=request.secret,
         run_id=run_id,
+        environment=_environment(nodes),
     )
 
 
-def read_prepared(done: Mapping[str, Any]) -> Prepared:
+def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> Prepared:
     """What a host says it would run with. Raises ValueError."""
     prefix, path, port, found = (done.get(k) for k in ("prefix", "path", "port", "packages"))
     if not isinstance(prefix, str) or not prefix.startswith("/"):
@@ -77,7 +81,9 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
     ours = mpi.env_vars(prefix, starter)
     env = oneccl_setvars.merged(ours, oneccl_setvars.checked(done.get("setvars")))
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
-    listed = done.get("modules")
+    listed, used = done.get("modules"), read_used(done.get("environment"))
+    if choice and choice.key and (not used or used.key != choice.key):
+        raise ValueError("another environment than it was asked for")
     return Prepared(
         prefix,
         tuple(found.items()),
@@ -89,7 +95,24 @@ def read_prepared(done: Mapping[str, Any]) -> Prepared:
         borrowed=done.get("borrowed") is True,
         accelerators=texts(done.get("accelerators")),
         modules=frozenset(texts(listed)) if isinstance(listed, list) else None,
+        environment=replace(used, choice=choice) if used else None,
     )
+
+
+def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
+    """The one that all hosts have; None where it is not one of ipexctl's. Raises RunFailed."""
+    found = [node.prepared.environment for node in nodes]
+    hosts: dict[str, list[str]] = {}
+    for node, used in zip(nodes, found, strict=True):
+        if used:
+            hosts.setdefault(f"{used.key} (project {used.project})", []).append(node.host.name)
+    if len(hosts) > 1:
+        raise RunFailed(
+            "the hosts' current environments are not the same",
+            why="; ".join(f"{what} on {fold(names)}" for what, names in hosts.items()),
+            hint="ipexctl install   # in your project: `run` then uses the one of its ipexctl.lock",
+        )
+    return found[0]
 
 
 def _mpi(nodes: Sequence[Node]) -> str:

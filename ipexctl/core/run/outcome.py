@@ -228,6 +228,7 @@ def plan_document(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
         "run_id": run_id,
         "world_size": plan.world_size,
         "master": plan.master,
+        "environment": plan.environment.document() if plan.environment else None,
         "hosts": hosts,
     }
 

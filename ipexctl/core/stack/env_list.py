@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.stack.env_choice import EnvChoice, EnvUser, read_date, read_users
 from ipexctl.core.stack.package_changes import Change, read_changes
 from ipexctl.core.stack.selection import IPEX
 
@@ -28,6 +29,8 @@ class Env:
     size: int
     title: str
     changed: tuple[Change, ...] = ()  # by hand
+    built: str = ""  # the date; "" unknown
+    users: tuple[EnvUser, ...] = ()  # that asked for it; () unknown
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,19 @@ class Shelf:
     @property
     def unused(self) -> tuple[str, ...]:
         return tuple(e.key for e in self.envs if e.key not in (self.current, self.previous))
+
+
+def spared(shelf: Shelf, choice: EnvChoice) -> dict[str, str]:
+    """Unused environments that somebody still wants, and who."""
+    found = {}
+    for env in (e for e in shelf.envs if e.key in shelf.unused):
+        others = [u for u in env.users if u.project.id != choice.project.id]
+        if env.key in (choice.key, choice.locked):
+            found[env.key] = "ipexctl.lock here names it"
+        elif others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            found[env.key] = f"asked for by {others[0]}{more}"
+    return found
 
 
 def is_key(text: str) -> bool:
@@ -83,7 +99,7 @@ def _env(raw: Mapping[str, Any]) -> Env:
     title = f"used from {use}" if used else _title(wheels if isinstance(wheels, list) else [])
     return Env(
         key, raw.get("whole") is True, raw.get("proved") is True, read_count(raw, "size"), title,
-        read_changes(raw.get("changed")),
+        read_changes(raw.get("changed")), read_date(raw.get("built")), read_users(raw.get("users")),
     )  # fmt: skip
 
 
@@ -98,6 +114,18 @@ def _title(wheels: Sequence[object]) -> str:
     found = [_WHEEL.match(w) for w in wheels if isinstance(w, str)]
     versions = {m[1]: m[2] for m in found if m}
     return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
+
+
+def project_before(shelves: Sequence[Shelf], project: str, key: str) -> str:
+    """The environment that this project asked for last besides `key`, "" if there is none."""
+    found = [
+        (user.asked, env.key)
+        for shelf in shelves
+        for env in shelf.envs
+        for user in env.users
+        if env.whole and env.key != key and user.project.id == project
+    ]
+    return max(found)[1] if found else ""
 
 
 def way_back(shelves: Sequence[Shelf]) -> str:
@@ -117,8 +145,12 @@ def _can_go_back(shelf: Shelf) -> bool:
     return bool(before and before.whole and shelf.previous != shelf.current)
 
 
-def not_back(shelf: Shelf, key: str) -> str:
-    """Why this host cannot be switched back to `key`, "" if it can."""
+def not_back(shelf: Shelf, key: str, *, of_project: bool = False) -> str:
+    """Why this host cannot be switched back to `key`, "" if it can. `of_project`: it need not be
+    the previous one of the host."""
+    if of_project:
+        env = shelf.env(key)
+        return "" if env and env.whole else f"the environment {key} is not here"
     if not shelf.previous or shelf.previous == shelf.current:
         return "there is no previous environment"
     if shelf.previous != key:

@@ -90,6 +90,13 @@ class Lock:
         return (*self.packages, self.uv, *([self.cpython] if self.cpython else []))
 
     @property
+    def requested(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of each package that -r asked for and these hosts get."""
+        names = [canonicalize_name(Requirement(text).name) for text in self.requirements]
+        found = ((name, self.version(name)) for name in dict.fromkeys(names))
+        return tuple((name, version) for name, version in found if version)
+
+    @property
     def size(self) -> int:
         return sum(p.size for p in self.packages)
 

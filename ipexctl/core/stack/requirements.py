@@ -24,6 +24,7 @@ Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) ->
 _HASH = re.compile(r"\s--hash[= ]sha256:([0-9a-f]{64})(?!\S)")
 _OPTION = re.compile(r"(--?[a-z-]+)(?:[ =]+(.*))?\Z")
 _PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # no name begins so
+_OWN = re.compile(r"(?:(?:-e|--editable)(?: +|=))?\./?(?:\[([\w\s,.-]+)\])?")  # this project
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # what pip takes for one
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _INDEXES = {
@@ -102,7 +103,9 @@ def _lines(
         return
     for place, line in _logical(text, path):
         option = _OPTION.match(line)
-        if not option:
+        if own := _OWN.fullmatch(line):
+            yield from _own(path, kind, own[1] or "", reader)
+        elif not option:
             yield _requirement(place, kind, line)
         elif option[1] in _FILES:
             word = _FILES[option[1]] if kind == "-r" else "-c"
@@ -111,6 +114,27 @@ def _lines(
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
             raise InputError(f"{place}: {option[1]} is not understood here", hint=_hint(line))
+
+
+def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
+    """`-e .`: the code travels with `run`; what it needs is in the pyproject.toml beside the file,
+    if that says it."""
+    try:
+        text, path = reader("pyproject.toml", asker)
+        project = toml.loads(text).get("project")
+    except (InputError, ValueError):
+        return
+    project = project if isinstance(project, dict) else {}
+    optional = project.get("optional-dependencies")
+    lists = [project.get("dependencies")]
+    for extra in filter(None, map(str.strip, extras.split(","))):
+        known = optional if isinstance(optional, dict) else {}
+        if extra not in known:
+            raise InputError(f"{asker}: {path} has no optional-dependencies named {extra}")
+        lists.append(known[extra])
+    for found in lists:
+        for one in found if isinstance(found, list) else []:
+            yield _requirement(path, kind, str(one))
 
 
 def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
@@ -127,7 +151,9 @@ def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
 
 def _hint(line: str) -> str:
     if line.startswith(("-e", "--editable")):
-        return "install your own code with `ipexctl run`: it brings the project's folder along"
+        return (
+            "-e . alone; `ipexctl run` sends the whole project: --env PYTHONPATH=FOLDER for others"
+        )
     return ""
 
 

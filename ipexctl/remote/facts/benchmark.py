@@ -117,11 +117,13 @@ os._exit(0)
 
 
 def op_host(call, args):
-    """{root, python, threads, timeout} -> what the child told; status says how far it came."""
+    """{root, environment, python, threads, timeout} -> what the child told, and how far it came."""
     root = os.path.expanduser(args.get("root", "~/.ipexctl"))
     python = args.get("python") or sys.executable
     if not args.get("python") and os.path.isdir(root):
-        installed = os.path.join(root_folder.checked(root), "current", "bin", "python")
+        used = args.get("environment")
+        place = os.path.join("envs", os.path.basename(used)) if used else "current"
+        installed = os.path.join(root_folder.checked(root), place, "bin", "python")
         python = installed if os.path.exists(installed) else python
     env = dict(os.environ)
     env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(args.get("threads") or 1)))

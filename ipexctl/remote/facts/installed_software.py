@@ -35,11 +35,16 @@ RUNNABLE = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_bstrap_proxy", "hydra_p
 SHADOWS = ("libstdc++.so.6", "libgomp.so.1", "libmpi.so.12", "libmpi.so.40", "libfabric.so.1")
 
 
-def read_software(read, home, root):
+KEY = re.compile(r"[0-9a-f]{16}\Z")
+
+
+def read_software(read, home, root, key=""):
+    """`key`: of the environment that `run` would use; "": the current one."""
     env = environment()
-    found = prefixes(home, root, env)
+    used = root + ("/envs/" + key if KEY.match(key) else "/current")
+    found = prefixes(home, used, env)
     return {
-        "current": current(root),
+        "current": current(root, used),
         "prefixes": found,
         "mpis": mpis(read, env, [p["path"] for p in found]),
         "env": env,
@@ -158,13 +163,15 @@ def devices():
 # --- environments of Python ----------------------------------------------------------------------
 
 
-def current(root):
-    """{link, exists, whole, left, changed}: what `ipexctl run` would use; None without any."""
-    link = root + "/current"
+def current(root, link):
+    """{link, exists, whole, left, changed, environment}: what `ipexctl run` would use; None without
+    any. `wanted`: that environment is not here, and others may be."""
     envs = names(root + "/envs")
     left = sum(n.startswith(".work-") for n in envs)
-    if not os.path.islink(link):
-        return {"link": "", "exists": False, "whole": None, "left": left} if envs else None
+    if not os.path.lexists(link):
+        wanted = "" if link == root + "/current" else os.path.basename(link)
+        nothing = {"link": "", "exists": False, "whole": None, "left": left, "wanted": wanted}
+        return nothing if envs else None
     prefix = os.path.realpath(link)
     ours = os.path.dirname(prefix) == os.path.realpath(root + "/envs")
     return {
@@ -173,7 +180,15 @@ def current(root):
         "whole": os.path.exists(prefix + "/.ipexctl-ok") if ours else None,
         "left": left,
         "changed": changed_by_hand(prefix) if ours else [],
+        "environment": marks(os.path.realpath(root), prefix) if ours else None,
     }
+
+
+def marks(root, prefix):
+    # late: as below
+    from ipexctl.remote.install import env_users
+
+    return env_users.summary(root, prefix)
 
 
 def changed_by_hand(prefix):
@@ -183,9 +198,9 @@ def changed_by_hand(prefix):
     return env_drift.changed(prefix)
 
 
-def prefixes(home, root, env):
+def prefixes(home, used, env):
     """What there is in each Python environment; the ones a run would use come first."""
-    where = [("ipexctl", os.path.realpath(root + "/current"))]
+    where = [("ipexctl", os.path.realpath(used))]
     where += [("active", env[n]) for n in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(n)]
     where += [("active", p) for p in python_in(env["PATH"])]
     conda = [home + "/" + n for n in ("miniconda3", "miniforge3", "anaconda3", "mambaforge")]

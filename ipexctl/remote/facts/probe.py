@@ -46,7 +46,7 @@ def op_facts(call, args):
         from ipexctl.remote.facts import installed_software
 
         facts["software"] = installed_software.read_software(
-            machine.read, home, os.path.normpath(root)
+            machine.read, home, os.path.normpath(root), args.get("environment", "")
         )
     facts["state"]["load"] = host_load.finish(machine.read, fs, load)
     if args.get("listen"):

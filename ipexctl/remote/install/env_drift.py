@@ -24,8 +24,9 @@ BEAT = 5.0
 
 
 def op_compare(call, header):
-    """{root, full} -> {root, current, packages, changed, files, more, looked, read}
+    """{root, full, environment} -> {root, current, packages, changed, files, more, looked, read}
 
+    `environment`: its key; "" for the current one.
     `files`: [[path in the environment, what is wrong with it], ...], at most MOST, `more` of them
     are not told. A file is read if it is younger than the build, with `full` in any case.
     """
@@ -36,7 +37,8 @@ def op_compare(call, header):
     if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
         return no_drift(text)
     root = root_folder.checked(text)
-    env = os.path.realpath(os.path.join(root, "current"))
+    key = os.path.basename(header.get("environment", ""))
+    env = os.path.realpath(os.path.join(root, *(["envs", key] if key else ["current"])))
     if not os.path.exists(os.path.join(env, OK)):
         return no_drift(root)
     look = Comparison(call, env, header["full"] is True)

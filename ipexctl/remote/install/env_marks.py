@@ -20,7 +20,10 @@ LINKS = ("current", "previous")
 
 
 def op_state(call, header):
-    """{root, key, mpi} -> {root, built, mark, proved, current, changed}: what is here of it."""
+    """{root, key, mpi, project} -> {root, built, mark, proved, current, changed, packages, asked}
+
+    What is here of it; `asked`: the project with that id has asked for it.
+    """
     root = root_folder.checked(header["root"])
     env = env_folder(root, header["key"])
     built = os.path.exists(os.path.join(env, OK))
@@ -32,6 +35,9 @@ def op_state(call, header):
         "current": current(root),
         "changed": env_drift.changed(env) if built else [],
         "packages": env_drift.packages(os.path.realpath(os.path.join(root, "current"))),
+        "asked": os.path.exists(
+            os.path.join(root, "projects", header["key"], header.get("project", ""))
+        ),
     }
 
 
@@ -51,6 +57,29 @@ def current(root, name="current"):
     except OSError:
         return ""
     return key if KEY.match(key) else ""
+
+
+def locate(root, key):
+    """The environment KEY, or the `current` one for "". One that is being built anew stays usable
+    under another name; "" where there is none."""
+    if not key:
+        return os.path.realpath(os.path.join(root, "current"))
+    env = env_folder(root, key)
+    if os.path.exists(os.path.join(env, OK)):
+        return os.path.realpath(env)
+    for name in (current(root, name) for name in LINKS):
+        aside = env_folder(root, name) if name else ""
+        if aside and (read_mark(os.path.join(aside, ASIDE)) or {}).get("was") == key:
+            return os.path.realpath(aside)
+    return ""
+
+
+def key_of(root, env):
+    """The key of an environment below the root, also of one that is aside; "" for others."""
+    if os.path.dirname(env) != os.path.realpath(os.path.join(root, "envs")):
+        return ""
+    key = (read_mark(os.path.join(env, ASIDE)) or {}).get("was", os.path.basename(env))
+    return key if isinstance(key, str) and KEY.match(key) else ""
 
 
 def is_aside(root, key):

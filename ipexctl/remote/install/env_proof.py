@@ -9,7 +9,11 @@ import tempfile
 
 from ipexctl.remote import child_processes
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import env_drift
 
+NOT_MEANT = frozenset(
+    ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks")
+)
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 DIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\Z")
@@ -17,7 +21,8 @@ MARK = "ipexctl-proof:"
 TIMEOUT = 180
 BF16 = frozenset(("avx512bw", "avx512dq", "avx512vl"))  # what IPEX asks for before it takes bf16
 
-# Read by the environment's own Python, which can be 3.6. argv: rendezvous, dtype, modules.
+# Read by the environment's own Python, which can be 3.6. argv: rendezvous, dtype, modules, then
+# after "--" what the user asked for besides; "?" before what may fail.
 PROOF = """
 import faulthandler, gc, importlib, json, os, sys
 faulthandler.enable()  # a crash names its signal, and the line that imported what crashed
@@ -77,9 +82,18 @@ def prove():
         threading.Thread(target=end_with_others, args=(rank, size), daemon=True).start()
     if rank:
         wait_for_bytecode(sys.argv[1] + ".loaded")
-    for name in sys.argv[3:]:
+    words = sys.argv[3:]
+    cut = words.index("--") if "--" in words else len(words)
+    for name in words[:cut]:
         at("import " + name)
         loaded[name] = importlib.import_module(name)
+    for name in [] if rank else words[cut + 1:]:
+        at("import " + name.lstrip("?"))
+        try:
+            importlib.import_module(name.lstrip("?"))
+        except Exception:
+            if name[0] != "?":
+                raise
     if not rank:
         open(sys.argv[1] + ".loaded", "w").close()
     torch = loaded["torch"]
@@ -135,15 +149,20 @@ os._exit(0)  # torch's threads can abort an interpreter that ends; that would pr
 
 
 def prove(call, env, header, variables):
-    """{mpirun, modules} -> {torch, ranks, step, modules}; what fails is named."""
+    """{mpirun, modules, requested} -> {torch, ranks, step, modules, imported}; what fails is named.
+
+    `requested`: [[distribution, version], ...] whose modules are imported, too.
+    """
     modules = checked_modules(header["modules"])
-    for _, dist, version in modules:
+    requested = checked_distributions(header.get("requested", []))
+    for dist, version in [row[1:] for row in modules] + requested:
         require_version(env, dist, version)
+    known = [name for name, _, _ in modules]
+    others = [n for dist, _ in requested for n in import_names(env, dist) if n not in known]
     folder = tempfile.mkdtemp(prefix="ipexctl-proof-")
     try:
-        names = [name for name, _, _ in modules]
         place = os.path.join(folder, "rendezvous")
-        command = proof_command(env, place, names, header["mpirun"])
+        command = proof_command(env, place, known + ["--"] + others, header["mpirun"])
         variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files where it is killed
         said = child_processes.run(call, command, variables, TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])
@@ -154,6 +173,7 @@ def prove(call, env, header, variables):
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     found["modules"] = [[name, version] for name, _, version in modules]
+    found["imported"] = [name for name in others if not name.startswith("?")]
     return found
 
 
@@ -168,6 +188,47 @@ def checked_modules(modules):
     if not modules or modules[0][0] != "torch":
         raise Failure("a proof begins with torch", slug="input")
     return modules
+
+
+def checked_distributions(rows):
+    for row in rows:
+        words = row if isinstance(row, list) and len(row) == 2 else ["", ""]
+        if not (DIST.match(str(words[0])) and VERSION.match(str(words[1]))):
+            raise Failure("%r is not a distribution to prove" % (row,), slug="input")
+    return rows
+
+
+def import_names(env, dist):
+    """The modules of an installed distribution, by its RECORD. The one that has its name must be
+    importable, or all of them where none has; others get a "?": they may want what is not here."""
+    names = sorted(public_modules(env, normalized_name(dist)))
+    own = [
+        name for name in names if normalized_name(name.replace(".", "-")) == normalized_name(dist)
+    ]
+    return [name if name in (own or names) else "?" + name for name in names]
+
+
+def public_modules(env, dist):
+    """The topmost packages, and modules beside them; without tests and private ones."""
+    packages, found = set(), set()
+    for info in glob.glob(os.path.join(glob.escape(env_drift.site_packages(env)), "*.dist-info")):
+        if normalized_name(os.path.basename(info).partition("-")[0]) != dist:
+            continue
+        for path, _, _ in env_drift.record_rows(info):
+            folder, _, name = path.rpartition("/")
+            if name == "__init__.py":
+                packages.add(folder.replace("/", "."))
+            elif not folder and name.endswith((".py", ".so")):
+                found.add(name.partition(".")[0])
+    for name in packages:
+        above = name.split(".")
+        if not any(".".join(above[:n]) in packages for n in range(1, len(above))):
+            found.add(name)
+    return {name for name in found if is_public(name.split("."))}
+
+
+def is_public(words):
+    return all(NAME.match(word) and word[0] != "_" and word not in NOT_MEANT for word in words)
 
 
 def require_version(env, dist, version):

@@ -19,6 +19,7 @@ from ipexctl.remote.install import (
     env_drift,
     env_marks,
     env_proof,
+    env_users,
     setvars_script,
     standalone_pythons,
     wheel_cache,
@@ -70,11 +71,13 @@ def op_setvars(call, header):
 
 
 def op_prove(call, header):
-    """{root, key, mpi, mpirun, modules, env: [[name, value], ...]} -> {torch, ranks, step, modules}
+    """{root, key, mpi, mpirun, modules, requested, env: [[name, value], ...]}
+    -> {torch, ranks, step, modules, imported}
 
     `modules` ([[module, distribution, version], ...]) are compared with the lock and imported in
-    order, torch first. The processes that `mpirun` (words; none: just one process) starts train a
-    step and add up their numbers. `mpi` is "system" where that mpirun is the host's own.
+    order, torch first, then those of the distributions that are `requested`. The processes that
+    `mpirun` (words; none: just one process) starts train a step and add up their numbers. `mpi` is
+    "system" where that mpirun is the host's own.
     """
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
@@ -85,7 +88,7 @@ def op_prove(call, header):
 
 
 def op_switch(call, header):
-    """{root, key} -> {changed, previous}. From now on `current` is this environment."""
+    """{root, key, project} -> {changed, previous}. From now on `current` is this environment."""
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     with RootLock(call, root):
@@ -98,6 +101,7 @@ def op_switch(call, header):
                 "another command removed it, or built it anew",
                 "run the same command again",
             )
+        env_users.ask(root, header["key"], header.get("project"))
         before = env_marks.current(root)
         if before == header["key"]:
             return {"changed": False, "previous": before}

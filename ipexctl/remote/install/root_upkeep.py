@@ -15,6 +15,7 @@ from ipexctl.remote.install import (
     blobs,
     env_drift,
     env_marks,
+    env_users,
     environments,
     standalone_pythons,
     wheel_cache,
@@ -34,7 +35,7 @@ def op_list(call, header):
     found = []
     for key in env_keys(root):
         call.emit({"event": "alive"})
-        found.append(env_summary(env_marks.env_folder(root, key), sizes=header["sizes"]))
+        found.append(env_summary(root, key, sizes=header["sizes"]))
     return {
         "root": root,
         "current": env_marks.current(root),
@@ -77,6 +78,7 @@ def op_remove(call, header):
             size = 0 if why else freed.by(env)
             if not why and not header["check"]:
                 environments.remove(env)
+                env_users.forget(root, key)
                 why = "it could not be removed whole" if os.path.lexists(env) else ""
             if why:
                 kept.append([key, why])
@@ -133,15 +135,18 @@ def env_keys(root):
     return sorted(name for name in found if env_marks.KEY.match(name))
 
 
-def env_summary(env, sizes):
+def env_summary(root, key, sizes):
+    env = env_marks.env_folder(root, key)
     mark = env_marks.read_mark(os.path.join(env, env_marks.OK))
     return {
-        "key": os.path.basename(env),
+        "key": key,
         "whole": mark is not None,
         "proved": os.path.exists(os.path.join(env, env_marks.PROVED)),
         "size": size_of(env) if sizes else 0,
         "wheels": (mark or {}).get("wheels", []),
         "use": (mark or {}).get("use", ""),
+        "built": env_users.built_on(env),
+        "users": env_users.users(root, key),
         "changed": [] if mark is None else env_drift.changed(env),
     }
 

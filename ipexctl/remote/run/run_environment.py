@@ -9,7 +9,7 @@ import zlib
 
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import env_marks, setvars_script
+from ipexctl.remote.install import env_marks, env_users, setvars_script
 
 # where a host's own MPI is, if not in PATH
 MPIS = (
@@ -26,10 +26,15 @@ PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 
 
 def op_find(call, h):
-    """What this host would run with: the environment's prefix and versions, a free port."""
-    root = root_folder.checked(h["root"])
-    prefix = os.path.realpath(os.path.join(root, "current"))
-    installed = os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
+    """What this host would run with: the environment's prefix and versions, a free port.
+
+    `environment`: its key, "" for the current one. `project`: who notes that it is used.
+    """
+    root, key = root_folder.checked(h["root"]), h.get("environment", "")
+    prefix = env_marks.locate(root, key)
+    installed = bool(prefix) and os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
+    if key and not installed:
+        raise no_such_environment(root, key)
     if not installed:
         prefix = prefix_with_torch(call, h.get("pythons", []))
     if not prefix:
@@ -42,6 +47,7 @@ def op_find(call, h):
     return {
         "prefix": prefix,
         "borrowed": not installed,
+        "environment": in_use(root, prefix, h.get("project")) if installed else None,
         "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
         "packages": packages(prefix),
         "modules": modules(prefix) if installed else None,
@@ -53,6 +59,23 @@ def op_find(call, h):
         "mpi": env_marks.proved_with(prefix) or "",
         "system": system_mpi(call, prefix) if env_marks.proved_with(prefix) == "system" else None,
     }
+
+
+def no_such_environment(root, key):
+    now = env_marks.current(root)
+    return Failure(
+        "the environment %s of ipexctl.lock is not installed here" % key,
+        "current is %s, which another project or lock asked for" % now if now else "",
+        "ipexctl install",
+        "not-installed",
+    )
+
+
+def in_use(root, prefix, project):
+    key = env_marks.key_of(root, prefix)
+    if key and project:
+        env_users.used(root, key, project)
+    return env_users.summary(root, prefix)
 
 
 def prefix_with_torch(call, pythons):

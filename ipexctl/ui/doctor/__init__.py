@@ -33,6 +33,9 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
     parts = [*_head(report, width), Text()]
     parts += lines(report, width, verbose=verbose)
     parts += details(report, width) if verbose else []
+    for text, hosts in report.environments.items():
+        where = "" if len(report.environments) == 1 else f"{fold(hosts)}: "
+        parts.append(Text(plain(where + text), "dim"))
     parts += advice(report, width, verbose=verbose)
     parts += measured(report, verbose=verbose)
     parts += downs(report, width, verbose=verbose)

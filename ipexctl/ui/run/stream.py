@@ -47,6 +47,8 @@ class PlainView:
         self.prefix = Prefixes(plan)
         soft = not self.console.is_terminal  # else it breaks between words
         self.console.print(Text(headline(run_id, plan)), soft_wrap=soft)
+        if plan.environment:
+            self.console.print(Text(str(plan.environment)), soft_wrap=soft)
         for text in plan.notes:
             self.note(text)
 

@@ -23,6 +23,7 @@ from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.facts.open_ports import read_rules
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
+from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.values import count_or_none, listed, texts, truth
 from ipexctl.errors import InputError
@@ -31,12 +32,11 @@ from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
 from ipexctl.hosts.suggested_commands import options as options_of
 from ipexctl.hosts.suggested_commands import other_pythons, with_options
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.project_lock import LOCK_FILE, choice_here, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.local.training_script import training_script
 from ipexctl.verbs.doctor.measure import measure
 from ipexctl.verbs.doctor.probe_host import answer, question
-from ipexctl.verbs.install.install_plan import LOCK_FILE
-from ipexctl.verbs.install.lock_wheels import read_lock
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
@@ -51,6 +51,7 @@ class Options:
     root: str = ROOT
     level: str = "quick"
     python: str = ""
+    env: EnvChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Seen:
 def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
     """Raises InputError for hosts that cannot be named; all else is in the report."""
     fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
-    report = examine_hosts(fleet, options)
+    report = examine_hosts(fleet, replace(options or Options(root), env=choice_here()))
     fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
     return report
 
@@ -95,6 +96,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         script=training_script(Path.cwd()),
         measured=measured,
         recommendations=recommend(cluster),
+        env=options.env,
     )
 
 
@@ -109,11 +111,11 @@ def _lock(target: Target) -> Lock | None:
 
 def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:
     """One round trip for the facts of a host: the question goes with the agent."""
-    several = len(fleet.hosts.hosts) > 1
+    several, env = len(fleet.hosts.hosts) > 1, options.env.key if options.env else ""
 
     def first(host: Host) -> Seen:
         root = fleet.root_of(host)
-        agent = fleet.connect(host, ahead=question(root, listen=several))
+        agent = fleet.connect(host, ahead=question(root, listen=several, env=env))
         return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
 
     seen = {host.name: one for host, one in fleet.each(first).items()}
@@ -125,7 +127,7 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
     measured = Measured()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
-        measured = measure(fleet, alive, options.python)
+        measured = measure(fleet, alive, options.python, env)
     facts = tuple(one.facts for one in seen.values())
     return facts, peers, measured
 

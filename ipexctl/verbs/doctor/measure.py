@@ -17,18 +17,21 @@ LINK_BYTES = 64 << 20
 _QUIET = 15.0  # how long a host may say nothing
 
 
-def measure(fleet: Fleet, facts: Mapping[Host, Facts], python: str) -> Measured:
+def measure(fleet: Fleet, facts: Mapping[Host, Facts], python: str, env: str) -> Measured:
     """Compute first, links after: each would disturb the other."""
     able = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
-    return Measured(_computed(fleet, able, python), _linked(fleet, able))
+    return Measured(_computed(fleet, able, python, env), _linked(fleet, able))
 
 
-def _computed(fleet: Fleet, able: Mapping[Host, Facts], python: str) -> tuple[HostBench, ...]:
+def _computed(
+    fleet: Fleet, able: Mapping[Host, Facts], python: str, env: str
+) -> tuple[HostBench, ...]:
     waves, left = measurements.benchmark_waves(list(able.values()))
 
     def one(host: Host) -> HostBench:
         args = {
             "root": fleet.root_of(host),
+            "environment": env,
             "python": python,
             "threads": of.cores(able[host]) or 1,
             "timeout": CHILD_TIMEOUT,

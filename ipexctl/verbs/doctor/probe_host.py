@@ -17,9 +17,10 @@ def probe(agent: Agent, root: str = ROOT) -> Facts:
     return probe_and_listen(agent, root, listen=False)[0]
 
 
-def question(root: str = ROOT, *, listen: bool, fs: str = "/") -> Ahead:
-    """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests)."""
-    return "facts.probe.facts", {"root": root, "listen": listen, "fs": fs}
+def question(root: str = ROOT, *, listen: bool, fs: str = "/", env: str = "") -> Ahead:
+    """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests). `env`:
+    the key of the environment that is looked at; "": the current one."""
+    return "facts.probe.facts", {"root": root, "listen": listen, "fs": fs, "environment": env}
 
 
 def probe_and_listen(

@@ -18,11 +18,12 @@ from ipexctl.core.stack.stack_decision import decide
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.hosts.blob_store import default_store
+from ipexctl.local.project_lock import LOCK_FILE, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages import bundle_archive
 from ipexctl.packages.resolver import Resolved
-from ipexctl.verbs.install.install_plan import LOCK_FILE, Install, Work
-from ipexctl.verbs.install.lock_wheels import fits_stack, read_lock
+from ipexctl.verbs.install.install_plan import Install, Work
+from ipexctl.verbs.install.lock_wheels import fits_stack
 
 _ANEW = "ipexctl bundle   # made anew for these hosts, with their Python and glibc"
 
@@ -43,7 +44,7 @@ def accepted(asked: Install) -> Bundle | None:
         if asked.lock_sha256:
             raise InputError("--lock-sha256 is about a bundle", hint="--bundle FILE")
         return None
-    if asked.wanted.names_a_stack or asked.python_from or asked.needs:
+    if asked.wanted.names_a_stack or asked.python_from or asked.needs or asked.upgrade:
         raise InputError(
             "--bundle cannot go with options that choose a stack", why="the lock in it has chosen"
         )

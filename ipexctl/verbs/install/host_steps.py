@@ -11,14 +11,17 @@ from ipexctl.core.model import Host, HostRecap, Recap
 from ipexctl.core.run import mpi
 from ipexctl.core.stack import oneccl_setvars
 from ipexctl.core.stack import selection as stacks
+from ipexctl.core.stack.env_choice import Project
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.oneccl_setvars import Pairs
 from ipexctl.core.stack.package_changes import describe_changes
+from ipexctl.core.values import texts
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Moved
 from ipexctl.hosts.blob_store import Room, default_store, room_for
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
+from ipexctl.local.project_lock import project_of
 from ipexctl.packages.cpython_builds import PYTHON_FILES, unpacked_size
 from ipexctl.verbs.install.fetch_wheels import Supply
 from ipexctl.verbs.install.install_plan import (
@@ -34,9 +37,11 @@ from ipexctl.verbs.install.install_plan import (
 )
 
 
-def state_of(fleet: Fleet, host: Host, key: str, own: str = "", *, again: bool = False) -> State:
+def state_of(
+    fleet: Fleet, host: Host, key: str, project: Project, own: str = "", *, again: bool = False
+) -> State:
     """What the host has of an environment. `own`: "system" if it uses the host's own MPI."""
-    done = fleet.call(host, "install.env_marks.state", key=key, mpi=own)
+    done = fleet.call(host, "install.env_marks.state", key=key, mpi=own, project=project.id)
     return read_state(host.name, done, again=again)
 
 
@@ -73,6 +78,8 @@ def on_hosts(
             fleet.agents[host], part.state.root, plan, supply, work.progress.step
         )
         if part.complete:
+            if not part.state.asked:
+                steps.ask()
             return steps.recap(Recap.OK, "nothing to do")
         if part.builds:
             steps.make_room(part.state)
@@ -108,11 +115,14 @@ Modules = Sequence[tuple[str, str, str]]  # name, distribution, version
 class EnvOnHost:
     """An environment on one host: prove it, switch to it, report it. Raises HostFailed."""
 
-    def __init__(self, agent: Agent, root: str, key: str, step: Callable[[Step], None]) -> None:
+    def __init__(
+        self, agent: Agent, root: str, key: str, project: Project, step: Callable[[Step], None]
+    ) -> None:
         self.host = agent.host.name
         self.prefix = f"{root}/envs/{key}"
         self._agent = agent
         self._ours = {"root": root, "key": key}
+        self.project = project
         self._step = step
         self._began = time.monotonic()
 
@@ -120,17 +130,25 @@ class EnvOnHost:
         header = {**self._ours, **asked}
         return self._agent.call(op, header, timeout=SILENCE, total=LONG, on_event=self._hear).done
 
-    def prove(self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool) -> str:
-        """Returns what was proved, in words. `system`: `starter` is the host's own MPI."""
+    def prove(
+        self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
+        requested: Sequence[tuple[str, str]] = (),
+    ) -> str:  # fmt: skip
+        """Returns what was proved, in words. `system`: `starter` is the host's own MPI.
+        `requested`: distributions and their versions, imported after `modules`."""
         self.tell(PROVING)
         done = self.call(
             "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
             mpirun=mpi.single_host_command(starter, 2) if starter else [],
             modules=[list(row) for row in modules],
+            requested=[list(row) for row in requested],
             env=[list(pair) for pair in (*env, *mpi.single_host_vars(starter))],
         )
-        return stacks.proved_text(done)
+        names = texts(done.get("imported"))
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        also = f", imports {', '.join(names[:3])}{more}" if names else ""
+        return stacks.proved_text(done) + also
 
     def own_mpi(self, **asked: object) -> Mpi:
         """The host's mpirun."""
@@ -143,7 +161,12 @@ class EnvOnHost:
 
     def switch(self) -> bool:
         """Make it current. False if it already was."""
-        return self.call("install.environments.switch").flag("changed")
+        asked = self.call("install.environments.switch", project=self.project.document())
+        return asked.flag("changed")
+
+    def ask(self) -> None:
+        """Note that this project wants the environment, which is current already."""
+        self.call("install.env_users.ask", project=self.project.document())
 
     def recap(
         self, state: Recap, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
@@ -164,7 +187,7 @@ class _InstallOnHost(EnvOnHost):
     def __init__(
         self, agent: Agent, root: str, plan: Plan, supply: Supply, step: Callable[[Step], None]
     ) -> None:
-        super().__init__(agent, root, supply.lock.key, step)
+        super().__init__(agent, root, supply.lock.key, project_of(plan.folder), step)
         self._root = root
         self._stack = plan.chosen.stack
         self._lock = supply.lock
@@ -198,7 +221,7 @@ class _InstallOnHost(EnvOnHost):
         script, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
         modules = stacks.modules(self._stack.row, self._lock.version)
         return (
-            self.prove(starter, env, modules, system=own)
+            self.prove(starter, env, modules, system=own, requested=self._lock.requested)
             + f" with this host's {starter}" * own
             + ", setvars.sh sourced" * bool(script)
         )

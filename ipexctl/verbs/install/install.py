@@ -22,17 +22,17 @@ from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
 from ipexctl.local.environment import environment
+from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.unpacked_size import unpacked
 from ipexctl.verbs.doctor.probe_host import probe
-from ipexctl.verbs.install import carried_python, from_bundle
+from ipexctl.verbs.install import carried_python, fleet_locks, from_bundle
 from ipexctl.verbs.install.fetch_wheels import supply
 from ipexctl.verbs.install.from_bundle import Bundle
 from ipexctl.verbs.install.host_steps import disk_needed, dry_run_recaps, on_hosts, state_of
 from ipexctl.verbs.install.install_plan import (
-    LOCK_FILE,
     Chosen,
     Cuda,
     HostInstall,
@@ -42,7 +42,7 @@ from ipexctl.verbs.install.install_plan import (
     Progress,
     Work,
 )
-from ipexctl.verbs.install.lock_wheels import indexes_of, lock_for, not_here, read_lock, write_lock
+from ipexctl.verbs.install.lock_wheels import indexes_of, lock_for, not_here, write_lock
 
 
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
@@ -83,19 +83,11 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
     lacking = () if bundle else not_here(lock)
     to_fetch = sum(blob.size for blob in lacking)
-    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch)
-    wanted = {p.name: p.version for p in lock.packages}
+    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch, found.notes)
 
     def part(host: Host) -> HostInstall:
-        own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
-        state = state_of(fleet, host, lock.key, own, again=work.asked.rebuild)
-        changes = between(dict(state.packages), wanted)
         address, free = peer_address(facts[host]), facts[host].disk.free
-        there = HostInstall(host, state, state.complete(lock.key), changes, address, (), free)
-        if not there.builds:
-            return there
-        blobs = [p.blob for p in lock.files]
-        return replace(there, lacking=missing_blobs(fleet.agents[host], state.root, blobs))
+        return _part(work, fleet, host, lock, address, free)
 
     parts = tuple(fleet.each(part).values())
     disk = _disk(lock, parts) or _unpacked(work, found, parts)
@@ -103,6 +95,38 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         chosen, found, parts, work.asked.folder, disk, fetched, lacking,
         None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
     )  # fmt: skip
+
+
+def _part(
+    work: Work, fleet: Fleet, host: Host, lock: Lock, address: str, free: int | None
+) -> HostInstall:
+    own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
+    project = project_of(work.asked.folder)
+    state = state_of(fleet, host, lock.key, project, own, again=work.asked.rebuild)
+    changes = between(dict(state.packages), {p.name: p.version for p in lock.packages})
+    there = HostInstall(host, state, state.complete(lock.key), changes, address, (), free)
+    if not there.builds:
+        return there
+    blobs = [p.blob for p in lock.files]
+    return replace(there, lacking=missing_blobs(fleet.agents[host], state.root, blobs))
+
+
+def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
+    """Another install may have changed hosts since the plan was made. What it has built anew is
+    not built again."""
+    parts = {part.host: part for part in plan.parts}
+    lock = plan.chosen.lock
+
+    def part(host: Host) -> HostInstall:
+        before = parts[host]
+        found = _part(work, fleet, host, lock, before.address, before.free)
+        if not found.state.again or found.state.mark == before.state.mark:
+            return found
+        state = replace(found.state, again=False)
+        return replace(found, state=state, complete=state.complete(lock.key))
+
+    there = [host for host in parts if host not in fleet.downs]
+    return replace(plan, parts=tuple(fleet.each(part, there).values()))
 
 
 def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
@@ -170,10 +194,14 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
     files = supply(work, fleet, plan, bundle)
+    if plan.todo:
+        fleet_locks.hold(fleet, project_of(plan.folder), work.step)
+        plan = _seen_again(work, fleet, plan)
     if plan.chosen.new_lock:
         write_lock(plan.folder / LOCK_FILE, files.lock)
     found, moved = on_hosts(work, fleet, plan, files)
     moved += files.moved
+    by_lock_again(plan.folder)
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
         moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,

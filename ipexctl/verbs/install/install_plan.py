@@ -25,7 +25,6 @@ from ipexctl.hosts.target import ROOT
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 
-LOCK_FILE = "ipexctl.lock"
 BUILDING, PROVING, DONE = "building", "proving", "done"  # of which nobody can say how far they are
 
 
@@ -49,6 +48,7 @@ class Install:
     cuda: Cuda = Cuda.REFUSE
     needs: tuple[Path, ...] = ()  # requirements files of the user's own
     rebuild: bool = False  # also where nothing is to do
+    upgrade: bool = False  # resolve again, without the lock's versions
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
     python_from: str = ""  # where a CPython is that is carried to the hosts
@@ -71,12 +71,14 @@ class Chosen:
     new_lock: bool
     no_cpu_build: str = ""
     to_fetch: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class State:
     """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
-    built; `again`: it is to be built anew even so; `mark`: which build it is.
+    built; `again`: it is to be built anew even so; `mark`: which build it is; `asked`: this project
+    has asked for it before.
     """
 
     root: str
@@ -87,6 +89,7 @@ class State:
     again: bool = False
     packages: tuple[tuple[str, str], ...] = ()  # of `current`
     mark: str = ""
+    asked: bool = False
 
     @property
     def stale(self) -> bool:
@@ -238,4 +241,5 @@ def read_state(host: str, done: Answer, *, again: bool) -> State:
     return State(
         done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
         again, tuple((name, version) for name, version in packages), done.text("mark"),
+        done.flag("asked"),
     )  # fmt: skip

@@ -14,7 +14,6 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.blob_store import default_store
-from ipexctl.local import bounded_read
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
@@ -26,16 +25,18 @@ from ipexctl.verbs.install.install_plan import Cuda, Work
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
-    """The lock in the folder if it is for one of these, else a fresh one (True)."""
+    """The lock in the folder if it is for one of these, else a fresh one (True), which keeps the
+    versions of the old one as far as they fit. With --upgrade none is kept."""
     extra = requirement_files.needed(work.asked.needs, old)
     requirements.check(extra, candidates)
-    for stack in candidates if old else ():
+    for stack in candidates if old and not work.asked.upgrade else ():
         if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):
             requirement_files.check_hashes(old, extra)
             return Resolved(stack, old, {}), False
     work.step("", "resolving")
     indexes = indexes_of(work)
-    found = resolver.resolve(candidates, indexes, environment(), extra)
+    kept = {p.name: p.version for p in old.packages} if old and not work.asked.upgrade else None
+    found = resolver.resolve(candidates, indexes, environment(), extra, kept)
     requirement_files.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
     found = replace(found, lock=lock, stack=_told_python(found.stack, candidates))
@@ -86,15 +87,6 @@ def fits_stack(lock: Lock, stack: Stack) -> bool:
 def indexes_of(work: Work) -> Indexes:
     own = merged(work.asked.options, from_pip(environment()), environment())
     return requirement_files.with_indexes(own, requirement_files.needed(work.asked.needs, None))
-
-
-def read_lock(path: Path) -> Lock | None:
-    try:
-        return locks.parse(bounded_read.read_file(path).decode(), str(path))
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path}", why=str(e)) from None
 
 
 def write_lock(path: Path, lock: Lock) -> None:

@@ -10,13 +10,16 @@ from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.run import mpi
 from ipexctl.core.stack import env_match
+from ipexctl.core.stack.env_choice import Project
 from ipexctl.core.stack.env_match import Look
 from ipexctl.core.stack.version_table import Row
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.target import Target
+from ipexctl.local.project_lock import choice_here, choose_instead
 from ipexctl.local.shipped_tables import table
+from ipexctl.verbs.install import fleet_locks
 from ipexctl.verbs.install.host_steps import EnvOnHost, state_of
 from ipexctl.verbs.install.install_plan import State, Step
 
@@ -53,21 +56,28 @@ class Progress:
 
 def use_env(target: Target, asked: UseEnv, progress: Progress) -> Borrowed:
     """Raises InputError where the hosts' environments are of no use together."""
-    began = time.monotonic()
+    began, choice = time.monotonic(), choice_here()
     with Fleet(target, asked.root) as fleet:
         looks = fleet.each(lambda host: _look(fleet, host, asked.path, progress))
         found = _judged(asked, tuple(looks.values()))
         if looks:
             progress.found(found)
+        if looks and not asked.check:
+            fleet_locks.hold(
+                fleet, choice.project, lambda host, text: progress.step(Step(host, text))
+            )
 
         def one(host: Host) -> HostRecap:
-            state = state_of(fleet, host, found.key)
+            state = state_of(fleet, host, found.key, choice.project)
             if asked.check:
                 return _would(host, state, found.key)
-            return _UseOnHost(fleet.agents[host], state, asked, found, looks[host], progress).use()
+            return _UseOnHost(
+                fleet.agents[host], state, asked, found, looks[host], choice.project, progress
+            ).use()
 
         recaps = fleet.recaps(fleet.each(one))
     if not asked.check:
+        choose_instead(choice, found.key, "install --use-env")
         fleet.remember_recaps(recaps)
     return replace(found, recaps=recaps, seconds=time.monotonic() - began, check=asked.check)
 
@@ -108,9 +118,9 @@ class _UseOnHost(EnvOnHost):
 
     def __init__(
         self, agent: Agent, state: State, asked: UseEnv, found: Borrowed, look: Look,
-        progress: Progress,
+        project: Project, progress: Progress,
     ) -> None:  # fmt: skip
-        super().__init__(agent, state.root, found.key, progress.step)
+        super().__init__(agent, state.root, found.key, project, progress.step)
         self._state = state
         self._asked = asked
         self._found = found
@@ -122,6 +132,8 @@ class _UseOnHost(EnvOnHost):
         starter, system = self._mpi()
         whole = state.built and not taken and self._proved(system=system)
         if whole and state.current == found.key:
+            if not state.asked:
+                self.ask()
             return self.recap(Recap.OK, "nothing to do")
         said = "as it was proved before" if whole else self._proof(starter, system=system)
         self.switch()
@@ -129,7 +141,9 @@ class _UseOnHost(EnvOnHost):
         return self.recap(Recap.CHANGED, said, notes=notes)
 
     def _proved(self, *, system: bool) -> bool:
-        return self.call("install.env_marks.state", mpi=mpi.SYSTEM if system else "").flag("proved")
+        own = mpi.SYSTEM if system else ""
+        asked = self.call("install.env_marks.state", mpi=own, project=self.project.id)
+        return asked.flag("proved")
 
     def _proof(self, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)

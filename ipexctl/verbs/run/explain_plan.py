@@ -48,7 +48,9 @@ def planned(target: Target, options: RunOptions) -> Planned:
     run_id = new_run_id()
     with fleet:
         nodes = each(
-            fleet, lambda host: prepare_on(fleet, host, options, run_id, held), typed=options.typed
+            fleet,
+            lambda host: prepare_on(fleet, host, options, script, run_id, held),
+            typed=options.typed,
         )
         plan = plan_of(list(nodes.values()), options, script, held, run_id)
         line_filter.check(chosen, plan)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.core.model import Finding, Host, HostDown, LaunchPlan, Peer
+from ipexctl.core.plan.rank_env_vars import ROOTS_WHY
 from ipexctl.core.run import preflight_rules as core
 from ipexctl.core.run.launch_plan import Node
 from ipexctl.core.run.preflight_rules import Judged
@@ -78,7 +79,12 @@ def review_script(
     if isinstance(files, InPlace):
         return
     project, sent = files.project, {f.path for f in files.bundle.tree.files}
-    variables = {n for host in plan.hosts for n, _ in (*host.env, *host.rank_env)}
+    variables = {
+        name
+        for host in plan.hosts
+        for name, _ in (*host.env, *host.rank_env)
+        if dict(host.reasons).get(name) != ROOTS_WHY  # which files those are is known
+    }
     module = argv[0] == "-m"
     read = [source for source in sources if source.path in sent]
     beside = project.cwd if module else posixpath.dirname(sources[0].path) if sources else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import secrets
 import shutil
 import sys
@@ -37,13 +38,16 @@ from ipexctl.core.script import frameworks
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.script.launchers import refuse_launcher
 from ipexctl.core.script.source import Source
+from ipexctl.core.stack.env_choice import EnvChoice, asked_env
 from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
+from ipexctl.local.import_roots import import_roots
 from ipexctl.local.last_outcome import last_states
+from ipexctl.local.project_lock import env_choice_of, own_git_root
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.run import fetch_outputs, send_project
@@ -144,7 +148,7 @@ class _Run:
         return result
 
     def _prepare(self, host: Host) -> Node:
-        return prepare_on(self.fleet, host, self.options, self.run_id, self.held)
+        return prepare_on(self.fleet, host, self.options, self.script, self.run_id, self.held)
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
         return plan_of(nodes, self.options, self.script, self.held, self.run_id)
@@ -284,6 +288,7 @@ def request_of(options: RunOptions, script: Script) -> RunRequest:
     return RunRequest(
         script.argv, options.n, options.ppn, options.env, options.ports,
         tuple(name for name, _ in options.secret), script.frameworks or Frameworks(),
+        script.roots,
     )  # fmt: skip
 
 
@@ -297,6 +302,8 @@ class Script:
     argv: tuple[str, ...]  # what follows the interpreter
     frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
     sources: tuple[Source, ...] = ()
+    env: EnvChoice | None = None
+    roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
 
     def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
         if options.send:
@@ -314,11 +321,16 @@ class Script:
 
 def script_of(options: RunOptions) -> Script:
     found = _script_of(options)
+    start, here = found.project.start, Path.cwd()
+    top = found.project.folder if options.send else own_git_root(start) or start
+    found = replace(found, env=env_choice_of(start, top, here))
     if not options.send:
         return found
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
     used = frameworks.of_run(sources, found.argv, dict(options.env))
-    return replace(found, frameworks=used, sources=sources)
+    folder, cwd = found.project.folder, found.project.cwd or "."
+    roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
+    return replace(found, frameworks=used, sources=sources, roots=roots)
 
 
 def _script_of(options: RunOptions) -> Script:
@@ -368,19 +380,20 @@ def _states(result: RunResult) -> dict[str, str]:
 
 
 def prepare_on(
-    fleet: Fleet, host: Host, options: RunOptions, run_id: str, held: dict[str, tuple[Held, ...]]
-) -> Node:
+    fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
+    held: dict[str, tuple[Held, ...]],
+) -> Node:  # fmt: skip
     """The question for its facts goes with the agent: one round trip less."""
-    root = fleet.root_of(host)
-    agent = fleet.connect(host, ahead=question(root, listen=False))
+    root, env = fleet.root_of(host), script.env.key if script.env else ""
+    agent = fleet.connect(host, ahead=question(root, listen=False, env=env))
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
-    done = agent.call("run.run_environment.find", asked).done
+    done = agent.call("run.run_environment.find", {**asked, **asked_env(script.env)}).done
     with reading(host.name, "what it says of itself"):
-        prepared = launch_plan.read_prepared(done)
+        prepared = launch_plan.read_prepared(done, script.env)
     if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:
         raise mpi.no_mpirun(host.name, done.get("system"))
     if prepared.mpi and not done.get("mpirun") and not done.get("mpi"):

@@ -17,8 +17,10 @@ from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import Agent
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.import_roots import marked_project
 from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.project_folder import Listing, Reader, Walk, left_out
+from ipexctl.local.project_lock import git_root
 
 Confirm = Callable[[str], bool]
 
@@ -94,9 +96,10 @@ class InPlace:
 
 
 def project_of(script: Path, cwd: Path) -> Project:
-    """The git work tree around the script's folder, or that folder. Ranks start in `cwd` if it is
-    in there, else beside the script. Raises InputError for folders nobody means to send."""
-    root = _git_root(script)
+    """The git work tree around the script's folder, else the Python project around it, or that
+    folder. Ranks start in `cwd` if it is in there, else beside the script. Raises InputError for
+    folders nobody means to send."""
+    root = git_root(script)
     notes: tuple[str, ...] = ()
     if root and root != script and (why := why_refused(root)):
         notes = (f"{root} is not sent whole, since {why}; only {script} is",)
@@ -104,7 +107,8 @@ def project_of(script: Path, cwd: Path) -> Project:
     if root and (owner := foreign_owner(root) or foreign_owner(root / ".git")):
         notes = (f"ignoring the git repository {root}: owned by {owner}; only {script} is sent",)
         root = None
-    folder = root or script
+    marked = None if root else marked_project(script)
+    folder = root or (marked if marked and not why_refused(marked) else script)
     if why := why_refused(folder):
         raise InputError(
             f"{folder} is not sent to other machines: {why}",
@@ -156,11 +160,6 @@ def always(question: str) -> bool:
 def always_no(question: str) -> bool:
     """The answer of nobody."""
     return False
-
-
-def _git_root(folder: Path) -> Path | None:
-    """Of a work tree of its own, or of one beside others, where .git is a file."""
-    return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
 
 
 def why_refused(folder: Path) -> str:

@@ -1,0 +1,93 @@
+"""Where the user's own packages lie in a project: what `pip install -e .` makes importable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ipexctl.core import toml
+from ipexctl.local import bounded_read
+from ipexctl.local.ownership import foreign_owner
+
+MARKERS = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def marked_project(folder: Path) -> Path | None:
+    """The nearest folder above that has one of the files of a Python project, and is the user's."""
+    for place in (folder, *folder.parents):
+        if place in (Path.home(), Path("/")):
+            return None
+        if any((place / name).is_file() for name in MARKERS):
+            return None if foreign_owner(place) else place
+    return None
+
+
+def import_roots(project: Path) -> tuple[str, ...]:
+    """Folders below it, "." for itself; () where it is not a Python project.
+
+    The project's own folder counts only if the package named like it lies there: else any folder
+    in it could hide an installed package of its name.
+    """
+    if not any((project / name).is_file() for name in MARKERS):
+        return ()
+    said = _pyproject(project)
+    named = [name for name in dict.fromkeys(_named(said)) if _is_inside(project, name)]
+    src = ["src"] if not named and _has_modules(project / "src") else []
+    found = named or src or ["."] * _is_flat(project, said)
+    return tuple(found)
+
+
+def _named(said: dict[str, Any]) -> Iterator[str]:
+    """What the tables of the usual build backends say."""
+    tool = _table(said, "tool")
+    setuptools = _table(tool, "setuptools")
+    yield _text(_table(setuptools, "package-dir").get(""))
+    where = _table(setuptools, "packages", "find").get("where")
+    yield from map(_text, where if isinstance(where, list) else [])
+    packages = _table(tool, "hatch", "build", "targets", "wheel").get("packages")
+    for path in packages if isinstance(packages, list) else []:
+        yield _text(path).rpartition("/")[0] or "."
+    packages = _table(tool, "poetry").get("packages")
+    for one in packages if isinstance(packages, list) else []:
+        yield _text(one.get("from") if isinstance(one, dict) else "")
+    yield _text(_table(tool, "pdm", "build").get("package-dir"))
+    yield _text(_table(tool, "uv", "build-backend").get("module-root"))
+
+
+def _is_flat(project: Path, said: dict[str, Any]) -> bool:
+    name = _text(_table(said, "project").get("name")) or project.name
+    module = re.sub(r"[-.]+", "_", name).lower()
+    return (project / module / "__init__.py").is_file() or (project / f"{module}.py").is_file()
+
+
+def _has_modules(folder: Path) -> bool:
+    try:
+        return any(p.is_dir() or p.suffix == ".py" for p in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _is_inside(project: Path, name: str) -> bool:
+    """A plain folder of the project, whose name can stand in PYTHONPATH."""
+    place = (project / name).resolve()
+    inside = place == project.resolve() or project.resolve() in place.parents
+    return bool(name) and ":" not in name and inside and place.is_dir()
+
+
+def _pyproject(project: Path) -> dict[str, Any]:
+    try:
+        return toml.loads(bounded_read.read_file(project / "pyproject.toml").decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return {}  # whoever installs from it says what is wrong with it
+
+
+def _table(value: Any, *names: str) -> dict[str, Any]:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value.rstrip("/") if isinstance(value, str) else ""

@@ -1,0 +1,128 @@
+"""The project around a folder: its ipexctl.lock, and so the environment that commands act in."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ipexctl.core.stack import lock_file
+from ipexctl.core.stack.env_choice import EnvChoice, Project
+from ipexctl.core.stack.lock_file import Lock
+from ipexctl.errors import InputError, NotHere
+from ipexctl.local import bounded_read
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.ownership import foreign_owner
+from ipexctl.local.user_dirs import make_private, state_dir
+
+LOCK_FILE = "ipexctl.lock"
+
+
+def read_lock(path: Path) -> Lock | None:
+    try:
+        return lock_file.parse(bounded_read.read_file(path).decode(), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read {path}", why=str(e)) from None
+
+
+def choice_here() -> EnvChoice:
+    """For commands that send no project."""
+    here = Path.cwd()
+    return env_choice_of(here, own_git_root(here) or here)
+
+
+def env_choice_of(start: Path, top: Path, here: Path | None = None) -> EnvChoice:
+    """By the lock nearest to `start`, up to `top`, the project's folder. A script without Git is
+    its folder alone; then the lock may lie above it, up to `here`."""
+    for folder in _folders(start, top, here):
+        if lock := read_lock(folder / LOCK_FILE):
+            place = str(folder / LOCK_FILE)
+            chosen = EnvChoice(project_of(folder), lock.key, place)
+            return _instead(chosen) or chosen
+    return EnvChoice(project_of(top), looked=str(start))
+
+
+def _folders(start: Path, top: Path, here: Path | None) -> Iterator[Path]:
+    last = here if here and here in top.parents else top
+    for folder in (start, *start.parents):
+        yield folder
+        if folder == last:
+            return
+
+
+def git_root(folder: Path) -> Path | None:
+    """Of a work tree of its own, or of one beside others, where .git is a file."""
+    return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
+
+
+def own_git_root(folder: Path) -> Path | None:
+    """The same, if no other user owns it."""
+    root = git_root(folder)
+    foreign = root and (foreign_owner(root) or foreign_owner(root / ".git"))
+    return None if foreign else root
+
+
+def project_of(folder: Path) -> Project:
+    folder = folder.resolve()
+    by = f"{_user()}@{platform.node()}"
+    words = f"{_machine()}\0{_user()}\0{folder}"
+    return Project(hashlib.sha256(words.encode()).hexdigest()[:12], folder.name or "/", by)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _machine() -> str:
+    with suppress(OSError):
+        return Path("/etc/machine-id").read_text("ascii", "replace").strip()
+    return platform.node()
+
+
+# --- another environment than the lock's ---------------------------------------------------------
+
+
+def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
+    """From now on `key` counts in this project, until its lock changes or is installed."""
+    if not choice.lock:
+        return
+    if key == choice.locked:
+        by_lock_again(Path(choice.lock).parent)
+        return
+    path = _state(choice.project)
+    make_private(path.parent)
+    said = {"lock": choice.locked or choice.key, "key": key, "command": command}
+    try:
+        write_atomic(path, json.dumps(said))
+    except OSError as e:
+        raise NotHere(f"cannot write {path}", why=str(e)) from None
+
+
+def by_lock_again(folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        _state(project_of(folder)).unlink()
+
+
+def _instead(choice: EnvChoice) -> EnvChoice | None:
+    try:
+        said = json.loads(_state(choice.project).read_text("utf-8"))
+        if said["lock"] != choice.key or said["key"] == choice.key:
+            return None
+        key, command = str(said["key"]), str(said["command"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return EnvChoice(choice.project, key, choice.lock, command, choice.key)
+
+
+def _state(project: Project) -> Path:
+    return state_dir() / "environments" / f"{project.id}.json"

@@ -1,0 +1,32 @@
+"""What to do about a package index, by what it answered."""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.packages import index_logins
+from ipexctl.packages.indexes import CERT_HINT
+
+_ANSWERED = re.compile(r"https?://([^/\s:]+)\S* answered (401|403)")
+_STATUS = re.compile(r"\((5\d\d|429) [^)]*\) for url \(https?://([^/\s)]+)")
+_NO_ANSWER = re.compile(r"timed out|gave no answer")
+_UNREACHED = re.compile(r"Failed to fetch: \S*?//([^/\s`]+)")
+
+
+def hint(why: str) -> str:
+    """The next step for a failure in uv's words; "" where the index is not the reason."""
+    if refused := _ANSWERED.search(why):
+        host, status = refused.groups()
+        allowed = "; or ask its owner for access" * (status == "403")
+        return index_logins.HINT.format(host) + allowed
+    if "invalid peer certificate" in why:
+        site = _UNREACHED.search(why)
+        return CERT_HINT.format(site[1].partition(":")[0] if site else "HOST")
+    if busy := _STATUS.search(why):
+        return f"run the same command again later: {busy[2]} answers {busy[1]} now"
+    if _NO_ANSWER.search(why):
+        return "run the same command again; UV_HTTP_TIMEOUT=120 waits longer for a slow index"
+    if site := _UNREACHED.search(why):
+        reached = "look at the address, the proxy (HTTPS_PROXY) and firewalls"
+        return f"curl -I https://{site[1]}/   # {reached}; or --index-url URL"
+    return ""

@@ -1,0 +1,110 @@
+"""Which projects asked for an environment, and when they last ran in it: ROOT/projects/KEY/ID.
+
+The file's content is written when a project asks for the environment; its time of change is the
+last run. It lies outside the environment, so that a rebuild does not lose it.
+"""
+
+import os
+import re
+import shutil
+import time
+
+from ipexctl.remote import root_folder
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import env_marks
+
+ID = re.compile(r"[0-9a-f]{12}\Z")
+TEXT = ("name", "by")
+MOST = 64  # projects told about
+
+
+def op_ask(call, header):
+    """{root, key, project: {id, name, by}} -> {}: the project wants this environment."""
+    root = root_folder.checked(header["root"])
+    env_marks.env_folder(root, header["key"])
+    ask(root, header["key"], header["project"])
+    return {}
+
+
+def ask(root, key, project):
+    """Nothing where nobody says for which project."""
+    if not project:
+        return
+    path = path_of(root, key, checked_id(project))
+    if os.path.exists(path):
+        return
+    root_folder.subfolder(root, "projects", key)
+    mark = {name: str(project.get(name, ""))[:200] for name in TEXT}
+    try:
+        env_marks.write_mark(path, dict(mark, asked=int(time.time())))
+    except OSError as e:
+        raise root_folder.write_failure(e, root, 0) from None
+
+
+def used(root, key, project):
+    """A run starts. What cannot be noted must not stop it."""
+    try:
+        ask(root, key, project)
+        os.utime(path_of(root, key, checked_id(project)))
+    except (OSError, Failure):
+        pass
+
+
+def forget(root, key):
+    shutil.rmtree(folder_of(root, key), ignore_errors=True)
+
+
+def users(root, key):
+    """[[id, name, by, asked, used], ...]; the one who used it last comes first."""
+    found = []
+    for name in names(folder_of(root, key)):
+        path = path_of(root, key, name)
+        mark = env_marks.read_mark(path)
+        try:
+            last = os.stat(path).st_mtime
+            asked = float((mark or {}).get("asked", last))
+            row = [name] + [str((mark or {}).get(word, "")) for word in TEXT]
+            found.append((last, row + [date(asked), date(last)]))
+        except (OSError, TypeError, ValueError, OverflowError):
+            continue
+    return [row for _, row in sorted(found, key=lambda one: -one[0])][:MOST]
+
+
+def summary(root, env):
+    """{key, built, users}; None for an environment that is not one of ours."""
+    key = env_marks.key_of(root, env)
+    return {"key": key, "built": built_on(env), "users": users(root, key)} if key else None
+
+
+def built_on(env):
+    """The time of its mark, "" if it has none."""
+    try:
+        return date(os.stat(os.path.join(env, env_marks.OK)).st_mtime)
+    except OSError:
+        return ""
+
+
+def date(seconds):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def checked_id(project):
+    name = project.get("id") if isinstance(project, dict) else None
+    if not isinstance(name, str) or not ID.match(name):
+        raise Failure("%r is not a project" % (project,), slug="input")
+    return name
+
+
+def folder_of(root, key):
+    return os.path.join(root, "projects", key)
+
+
+def path_of(root, key, name):
+    return os.path.join(folder_of(root, key), name)
+
+
+def names(folder):
+    try:
+        return sorted(name for name in os.listdir(folder) if ID.match(name))
+    except OSError:
+        return []

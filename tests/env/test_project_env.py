@@ -1,0 +1,205 @@
+"""One project = one environment: which one run, env exec and shell act in, and what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.stack.env_choice import read_used
+from ipexctl.local.project_lock import env_choice_of
+from tests.cli import ipexctl
+from tests.install.conftest import Outcome, Shop, make_wheel
+
+SCRIPT = "import sys; print(sys.prefix)\n"
+
+
+@dataclass
+class Projects:
+    """Folders with a script each, whose locks differ by one package."""
+
+    shop: Shop
+
+    def make(self, name: str) -> Path:
+        folder = self.shop.folder / name
+        folder.mkdir(exist_ok=True)
+        (folder / "train.py").write_text(SCRIPT)
+        make_wheel(self.shop.wheels, f"only_{name}", "1.0", {f"only_{name}.py": b""})
+        (folder / "needs.txt").write_text(f"only-{name}\n")
+        return folder
+
+    def call(self, folder: Path, *words: str) -> Outcome:
+        n = 2 if words[0] == "env" else 1
+        asked = (*words[:n], "--root", str(self.shop.root), *words[n:])
+        done = ipexctl(*asked, cwd=folder, env=self.environ())
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def environ(self) -> dict[str, str]:
+        return {**self.shop.environ(), "XDG_STATE_HOME": str(self.shop.folder / "state")}
+
+    def install(self, folder: Path, *words: str) -> str:
+        """The key of its environment."""
+        asked = ("install", "-y", "--mpi", "none", "--json", "--stack", "stock")
+        needs = ("-r", "needs.txt") if (folder / "needs.txt").exists() else ()
+        done = self.call(folder, *asked, *needs, *words)
+        assert done.code == 0, done.err + done.out
+        return str(done.document["environment"])
+
+    def run(self, folder: Path, *words: str) -> Outcome:
+        return self.call(folder, "run", "-n", "1", "--force", *words)
+
+    def prefix(self, folder: Path) -> tuple[str, dict]:
+        """The key of the environment that a run's script saw, and the run's plan."""
+        done = self.run(folder, "--json", "train.py")
+        assert done.code == 0, done.err + done.out
+        events = [json.loads(line) for line in done.out.splitlines()]
+        plan = next(e for e in events if e["event"] == "plan")
+        seen = next(e["text"] for e in events if e["event"] == "line")
+        return os.path.basename(os.path.realpath(seen)), plan
+
+    @property
+    def current(self) -> str:
+        return os.path.basename(os.readlink(self.shop.root / "current"))
+
+
+@pytest.fixture
+def projects(shop: Shop) -> Iterator[Projects]:
+    yield Projects(shop)
+
+
+def test_each_project_runs_in_the_environment_of_its_own_lock(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    keys = {a: projects.install(a), b: projects.install(b)}
+    assert keys[a] != keys[b] == projects.current
+    for folder in (a, b, a):
+        seen, plan = projects.prefix(folder)
+        assert seen == keys[folder]
+        said = plan["environment"]
+        assert (said["key"], said["project"], said["source"]) == (
+            keys[folder], folder.name, "lock",
+        )  # fmt: skip
+        assert said["lock"] == str(folder / "ipexctl.lock")
+    assert projects.current == keys[b]  # a run switches nothing
+    text = projects.run(a, "train.py").err
+    assert f"environment {keys[a]} (project alpha, 20" in text and "from ipexctl.lock" in text
+    done = projects.call(a, "env", "exec", "--", "python", "-c", SCRIPT)
+    assert f"envs/{keys[a]}" in done.out, done.err
+
+
+def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
+    projects: Projects,
+) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    key = projects.install(a)
+    projects.install(b)
+    gone = projects.call(a, "env", "rm", "-y", key)
+    assert gone.code == 0, gone.err + gone.out
+    if (projects.shop.root / "envs" / key).exists():  # it was `previous`
+        os.unlink(projects.shop.root / "previous")
+        assert projects.call(a, "env", "rm", "-y", key).code == 0
+    done = projects.run(a, "train.py")
+    assert done.code == 123
+    assert f"the environment {key} of ipexctl.lock is not installed here" in done.err
+    assert f"try: ipexctl install --root {projects.shop.root}" in done.err
+    assert projects.call(a, "env", "exec", "--", "true").code == 1
+
+
+def test_without_a_lock_run_says_whose_environment_it_takes(projects: Projects) -> None:
+    a, c = projects.make("alpha"), projects.make("gamma")
+    key = projects.install(a)
+    seen, plan = projects.prefix(c)
+    assert (seen, plan["environment"]["source"]) == (key, "current")
+    text = projects.run(c, "train.py").err
+    (line,) = [t for t in text.splitlines() if t.startswith("environment ")]
+    assert f"{key} (project alpha, 20" in line
+    assert line.endswith(f", the hosts' current one: no ipexctl.lock in {c}")
+
+
+def test_an_environment_from_before_the_marks_is_of_an_unknown_project(projects: Projects) -> None:
+    a = projects.make("alpha")
+    key = projects.install(a)
+    (projects.shop.root / "projects" / key / next(iter(os.listdir(
+        projects.shop.root / "projects" / key
+    )))).unlink()  # fmt: skip
+    listed = projects.call(a, "env", "ls")
+    assert "project unknown" in listed.out
+    c = projects.make("gamma")
+    assert f"environment {key} (project unknown, 20" in projects.run(c, "train.py").err
+
+
+def test_two_projects_with_one_name_and_one_lock_are_both_marked(projects: Projects) -> None:
+    a = projects.make("alpha")
+    key = projects.install(a)
+    other = projects.shop.folder / "elsewhere" / "alpha"
+    other.mkdir(parents=True)
+    for name in ("needs.txt", "ipexctl.lock", "train.py"):
+        (other / name).write_text((a / name).read_text())
+    assert projects.install(other) == key
+    (host,) = projects.call(a, "env", "ls", "--json").document["hosts"]
+    (env,) = host["environments"]
+    assert [p["name"] for p in env["projects"]] == ["alpha", "alpha"]
+    assert len({p["id"] for p in env["projects"]}) == 2
+
+
+def test_after_a_rollback_run_uses_what_the_project_had_before(projects: Projects) -> None:
+    """Another project's environment, installed in between, is not gone back to."""
+    a, b = projects.make("alpha"), projects.make("beta")
+    first = projects.install(a)
+    make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    (a / "ipexctl.lock").unlink()
+    second = projects.install(a)
+    other = projects.install(b)
+    assert len({first, second, other}) == 3
+    back = projects.call(a, "install", "--rollback")
+    assert back.code == 0, back.err + back.out
+    seen, plan = projects.prefix(a)
+    assert (seen, plan["environment"]["source"]) == (first, "chosen")
+    assert "by `install --rollback`" in projects.run(a, "train.py").err
+    assert projects.prefix(b)[0] == other
+    assert projects.call(a, "install", "--rollback").code == 0
+    assert projects.prefix(a)[0] == second
+    assert projects.call(a, "install", "--rollback").code == 0
+    assert projects.install(a) == second
+    assert projects.prefix(a)[0] == second
+
+
+def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Projects) -> None:
+    a, b, c = (projects.make(name) for name in ("alpha", "beta", "gamma"))
+    keys = [projects.install(folder) for folder in (a, b, c)]
+    make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    (c / "ipexctl.lock").unlink()
+    newest = projects.install(c)
+    projects.install(b)  # current; newest is previous
+    would = projects.call(a, "env", "rm", "--unused", "--check", "--json")
+    (host,) = would.document["hosts"]
+    kept = {k["key"]: k["why"] for k in host["kept"]}
+    assert kept[keys[0]] == "ipexctl.lock here names it"
+    assert "asked for by gamma (" in kept[keys[2]] and "last used 20" in kept[keys[2]]
+    assert host["environments"] == []
+    done = projects.call(c, "env", "rm", "--unused", "-y")
+    assert f"{keys[0]}  stays: asked for by alpha (" in done.out
+    left = {path.name for path in (projects.shop.root / "envs").iterdir()} - {".lock"}
+    assert left == {keys[0], keys[1], newest}  # its own older one went
+
+
+def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    below = top / "project" / "src"
+    below.mkdir(parents=True)
+    (tmp_path / "ipexctl.lock").write_text("not a lock: nobody may read it")
+    choice = env_choice_of(below, top, tmp_path / "elsewhere")
+    assert (choice.key, choice.looked, choice.project.name) == ("", str(below), "top")
+
+
+def test_what_a_host_says_of_its_environment_is_read_or_refused() -> None:
+    good = {"key": "a" * 16, "built": "x", "users": [["1", "n", "b", "", ""], ["odd"], 3]}
+    used = read_used(good)
+    assert used is not None and (used.built, len(used.users)) == ("", 1)
+    for bad in ({"key": 3}, {"key": "../../etc"}, {}):
+        with pytest.raises(ValueError):
+            read_used(bad)
+    assert read_used(None) is None
