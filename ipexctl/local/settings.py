@@ -28,7 +28,7 @@ VARIABLES = {
 }
 _MOST = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_COMMANDS = ("doctor", "hosts", "init", "install", "run", "shell", "trust")
+_COMMANDS = ("doctor", "hosts", "init", "install", "remove", "run", "shell", "trust")
 _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 
 

@@ -19,6 +19,7 @@ from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import spare_copies
 from ipexctl.remote.install import blobs
+from ipexctl.remote.run import run_folders
 
 PACKED = 256 * 1024  # as on the controller
 MANY = 100000  # indices in one frame
@@ -272,13 +273,12 @@ def write_file(path, datas, head=b"", sync=False):
 
 
 def run_folder(h):
-    from ipexctl.remote.run import runs  # late: data sets are laid out without a run
-
-    return root_folder.subfolder(root_folder.checked(h["root"]), "runs", runs.run_id(h))
+    return root_folder.subfolder(root_folder.checked(h["root"]), "runs", run_folders.run_id(h))
 
 
 def claim_run(call, run):
     """Is it ours to make the files of this run? Else they are here."""
+    run_folders.hold(run)
     if run not in claims:
         lock = os.open(os.path.join(run, "mark"), os.O_RDWR | os.O_CREAT, 0o600)
         blobs.wait_for_lock(call, lock)

@@ -1,0 +1,74 @@
+"""remove."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Json, Root, end, on_hosts
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.remove import Agreed, Found
+
+
+@on_hosts()
+def remove(
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Environments, runs with their results, data, caches."),
+    ] = False,
+    here: Annotated[
+        bool, typer.Option("--here", help="Also remove ipexctl's files on this machine.")
+    ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also",
+            metavar="KIND",
+            help="With --here, also remove keys, settings, labs or logs (repeatable).",
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Annotated[bool, typer.Option("--check", help="Show the plan and stop.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove everything that ipexctl put on the hosts."""
+    from ipexctl.errors import InputError
+    from ipexctl.local.own_files import ASKED
+    from ipexctl.ui.install import ask
+    from ipexctl.ui.remove import removed_document, show_plan, show_removed
+    from ipexctl.verbs.remove import Agreed, remove_all
+
+    if not everything:
+        raise InputError(
+            "remove needs --all: it removes everything that ipexctl put on the hosts",
+            hint="for less: ipexctl env rm KEY, ipexctl data rm NAME, or ipexctl prune",
+        )
+    named = tuple(also or ())
+    if unknown := [kind for kind in named if kind not in ASKED]:
+        raise InputError(f"--also {unknown[0]}: not one of {', '.join(ASKED)}")
+    if named and not here:
+        raise InputError("--also needs --here", why="it names files on this machine")
+    if not (yes or check or sys.stdin.isatty()):
+        raise InputError(
+            "cannot ask for confirmation: stdin is not a terminal",
+            hint="-y removes without a question; --check shows what would be removed",
+        )
+
+    def agreed(found: Found) -> Agreed:
+        if yes:
+            return Agreed(True, named)
+        show_plan(found)
+        if not ask(sys.stdin, "Remove this? [y/N] "):
+            return Agreed(False)
+        open_kinds = [k for k in found.here if not k.goes and k.kind not in named]
+        more = [k.kind for k in open_kinds if ask(sys.stdin, f"Also remove {k.what} here? [y/N] ")]
+        return Agreed(True, (*named, *more))
+
+    done = remove_all(target, agreed, root, here=here, check=check)
+    end(done, removed_document, show_removed, json=json)
