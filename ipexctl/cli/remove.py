@@ -1,4 +1,4 @@
-"""remove."""
+"""remove and prune."""
 
 from __future__ import annotations
 
@@ -72,3 +72,40 @@ def remove(
 
     done = remove_all(target, agreed, root, here=here, check=check)
     end(done, removed_document, show_removed, json=json)
+
+
+@on_hosts()
+def prune(
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            "--runs", min=1, help="Keep only this many runs: older ones go with their results."
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Annotated[bool, typer.Option("--check", help="Show the plan and stop.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove old runs' project copies and caches over a limit. Results of runs stay."""
+    from ipexctl.errors import InputError
+    from ipexctl.ui.install import ask
+    from ipexctl.ui.remove import pruned_document, show_prune_plan, show_pruned
+    from ipexctl.verbs.prune import Pruned
+    from ipexctl.verbs.prune import prune as verb
+
+    if not (yes or check or sys.stdin.isatty()):
+        raise InputError(
+            "cannot ask for confirmation: stdin is not a terminal",
+            hint="-y removes without a question; --check shows what would be removed",
+        )
+
+    def agreed(plan: Pruned) -> bool:
+        if not yes:
+            show_prune_plan(plan)
+        return yes or ask(sys.stdin, "Remove this? [y/N] ")
+
+    done = verb(target, agreed, root, runs=runs, check=check)
+    end(done, pruned_document, show_pruned, json=json)

@@ -124,9 +124,10 @@ def _completed(
     return Brought(done, sent + sum(tree.files[i].size for i in small))
 
 
-def make_spare(agent: Agent, bundle: Bundle, root: str) -> None:
+def make_spare(agent: Agent, bundle: Bundle, root: str, most: int) -> None:
     """Has the host make a copy for the next run, and does not wait for it."""
-    agent.start("files.synced_folders.keep_spare", {"root": root, "key": bundle.tree.key})
+    asked = {"root": root, "key": bundle.tree.key, "most": most}
+    agent.start("files.synced_folders.keep_spare", asked)
 
 
 class _Missing:

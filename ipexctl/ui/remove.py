@@ -1,15 +1,17 @@
-"""What `remove --all` shows."""
+"""What `remove --all` and `prune` show."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ipexctl.core.inventory import fold
+from ipexctl.core.prune_limits import Amount, describe
 from ipexctl.core.sizes import human
 from ipexctl.errors import printable
 from ipexctl.local.own_files import Kept
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
+from ipexctl.verbs.prune import Pruned
 from ipexctl.verbs.remove import Found, OnHost, Removed
 
 
@@ -90,3 +92,44 @@ def removed_document(removed: Removed) -> dict[str, Any]:
         "hosts": host_documents(removed.recaps),
         "exit_code": removed.exit_code,
     }
+
+
+# --- prune ---------------------------------------------------------------------------------------
+
+
+def prune_text(plan: Pruned) -> str:
+    groups: dict[str, list[str]] = {}
+    for one in plan.hosts:
+        groups.setdefault(describe(one.amounts) or "nothing", []).append(one.host)
+    text = "".join(f"{fold(hosts)}: {what}\n" for what, hosts in groups.items())
+    return text + (f"this machine: {describe(plan.here)}\n" if plan.here else "")
+
+
+def show_prune_plan(plan: Pruned) -> None:
+    stderr_console().print(f"to be removed:\n{prune_text(plan)}", end="", soft_wrap=True)
+
+
+def show_pruned(pruned: Pruned) -> None:
+    if not pruned.done and not pruned.check:
+        print("nothing was removed")
+        return
+    print_lines(stdout_console(), host_lines(pruned.recaps))
+    if pruned.here:
+        what = "would be removed" if pruned.check else "removed"
+        print(f"this machine: {describe(pruned.here)} {what}")
+
+
+def pruned_document(pruned: Pruned) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "check": pruned.check,
+        "done": pruned.done,
+        "found": [{"host": one.host, "amounts": _amounts(one.amounts)} for one in pruned.hosts],
+        "here": _amounts(pruned.here),
+        "hosts": host_documents(pruned.recaps),
+        "exit_code": pruned.exit_code,
+    }
+
+
+def _amounts(amounts: tuple[Amount, ...]) -> list[dict[str, Any]]:
+    return [{"kind": a.kind, "count": a.count, "bytes": a.bytes} for a in amounts]

@@ -97,11 +97,13 @@ def op_keep_spare(call, h):
     """{root, key} -> {}: a copy of the same for the next run, made while this one computes."""
     root = root_folder.checked(h["root"])
     tree = manifest(root, h["key"], b"")
-    if tree is not None and sum(size for _, _, size, _ in tree["files"]) <= spare_copies.MOST:
+    small = small_files(tree or spare_copies.EMPTY)
+    most = h.get("most", spare_copies.MOST)
+    if small["files"] and sum(size for _, _, size, _ in tree["files"]) <= most:
         spare_copies.lowest_priority()
         packs = Packs(root)
         spare_copies.make(
-            root, h["key"], lambda path: update_folder(root, packs, path, spare_copies.EMPTY, tree)
+            root, h["key"], lambda path: update_folder(root, packs, path, spare_copies.EMPTY, small)
         )
     return {}
 
@@ -188,6 +190,7 @@ class Packs:
     def __init__(self, root):
         self.folder = root_folder.subfolder(root, "blobs", "packs")
         self.where = {}  # sha256 -> (path, offset, size)
+        self.paths = []  # of all packs
         self.files = {}  # path -> bytes
         for name in os.listdir(self.folder):
             if name.endswith(".pack"):
@@ -206,7 +209,9 @@ class Packs:
             if at + count <= length:
                 self.where[sha] = (path, at, count)
             at += count
-        if not rows:
+        if rows:
+            self.paths.append(path)
+        else:
             blobs.unlink(path)
 
     def has(self, sha, size):
@@ -296,8 +301,9 @@ def lay_out(root, run, tree, packs, h):
     part = work + b"." + os.urandom(8).hex().encode()
     try:
         os.mkdir(part, 0o700)
-        before = spare_copies.take(root, h["key"], tree, part)
-        update_folder(root, packs, part, before or spare_copies.EMPTY, tree)
+        before = spare_copies.take(root, h["key"], small_files(tree), part)
+        update_folder(root, packs, part, small_files(before or spare_copies.EMPTY), tree)
+        keep_tree(root, run, h["key"])
         os.makedirs(inside(part, h["cwd"]) if h["cwd"] else part, 0o700, exist_ok=True)
         os.pwrite(claims[run], os.urandom(8).hex().encode(), 0)
         rename_into_place(part, work)
@@ -307,6 +313,19 @@ def lay_out(root, run, tree, packs, h):
         shutil.rmtree(part, ignore_errors=True)
     os.close(claims.pop(run))
     return place_of(run, h)
+
+
+def small_files(tree):
+    """Without large files: many small ones take long, and large ones a lot of room."""
+    files = [row for row in tree["files"] if row[2] <= PACKED]
+    return tree if len(files) == len(tree["files"]) else dict(tree, files=files)
+
+
+def keep_tree(root, run, key):
+    """What the run began with: what is still like that can go once the run is over."""
+    path, kept = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
+    if not os.path.lexists(kept):
+        shutil.copyfile(path, kept)
 
 
 def rename_into_place(part, work):

@@ -137,13 +137,13 @@ def in_use(root):
     """Why nothing can be removed now: runs, installs, data in use, processes."""
     runs = run_folders.active(root)
     found = ["run %s is active" % run for run in runs]
-    if is_locked(os.path.join(root, "envs", ".lock")):
+    if run_folders.is_locked(os.path.join(root, "envs", ".lock")):
         found.append("an install is running")
     if not runs:
         for name in dataset_versions.dataset_names(root):
             top = os.path.join(root, "data", name)
             locks = [os.path.join(top, v, "lock") for v in dataset_versions.version_folders(top)]
-            if any(map(is_locked, locks)):
+            if any(map(run_folders.is_locked, locks)):
                 found.append("the dataset %s is in use" % name)
         found += ["process %s uses files in %s" % (pid, root) for pid in processes_using(root)]
     return found[:MOST]
@@ -157,22 +157,6 @@ def lock_installs(root):
     except OSError:
         return None
     return fd
-
-
-def is_locked(path):
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(fd)
-    return False
 
 
 def processes_using(root):

@@ -56,20 +56,20 @@ def age_of(folder):
 def active(root):
     """Runs that an agent on any host with this root holds, or of which a process is left here."""
     marked = marked_runs()
-    top = os.path.join(root, "runs")
-    return [name for name in run_ids(root) if name in marked or is_held(os.path.join(top, name))]
+    locks = {name: os.path.join(root, "runs", name, "lock") for name in run_ids(root)}
+    return [name for name, lock in locks.items() if name in marked or is_locked(lock)]
 
 
-def is_held(folder):
+def is_locked(path):
     try:
-        fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:
+    except OSError:  # a file system without locks
         return False
     finally:
         os.close(fd)
