@@ -15,9 +15,12 @@ from ipexctl.core.prune_limits import Amount, Limits, describe, read_limits
 from ipexctl.core.settings_file import parse_settings
 from ipexctl.errors import InputError
 from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.target import Target
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local import settings
 from ipexctl.local.cache_limit import prune_cache
+from ipexctl.verbs import data
+from ipexctl.verbs.install.install_plan import Progress
 from ipexctl.verbs.run.send_project import Project, Snapshot, always, take
 from tests.cli import ipexctl
 
@@ -133,6 +136,15 @@ def test_two_projects_do_not_take_each_others_files(tmp_path: Path) -> None:
     with closing(fresh_agent()) as agent:
         assert snapshot(one).bring(agent, str(root), "run-3").bytes == 0
         assert snapshot(two).bring(agent, str(root), "run-4").bytes == LARGE
+
+
+def test_a_large_data_set_does_not_count_as_a_project(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    run(root, folder, "run-0")
+    data.push(Target(), project(tmp_path / "set"), None, Progress(), str(root))
+    prune(root, project_mb=21)
+    with closing(fresh_agent()) as agent:
+        assert snapshot(folder).bring(agent, str(root), "run-1").bytes == 0
 
 
 def test_results_go_only_with_a_limit_for_runs_and_check_removes_nothing(tmp_path: Path) -> None:

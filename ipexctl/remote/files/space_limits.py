@@ -25,7 +25,7 @@ MB = 1000 * 1000
 PROGRAMS = ("rank.py", "bootstrap.py", "bootstrap", "hosts")  # of remote/run/runs.py
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
 SLACK = 8 << 20  # bytes in packs that may be of no use
-ALIKE = 0.5  # of its files are in a newer folder: then it is an earlier version of that
+ALIKE = 0.5  # of its files have the names of those in a newer version of it
 
 
 def op_prune(call, header):
@@ -171,17 +171,18 @@ class Pruning:
     def split_trees(self):
         """(trees that are kept, (path, tree) of those that go)"""
         kept, going, size = [], [], 0  # type: list[object], list[object], int
-        seen = set()  # type: set[str]
+        here = set(synced_folders.Packs(self.root).where)
+        here.update(os.path.basename(path) for path, _, _ in root_upkeep.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
             self.alive()
-            new = {sha: n for sha, n in contents(tree).items() if sha not in seen}
+            new = {sha: n for sha, n in contents(tree).items() if sha in here}
             size += sum(new.values())
             if kept and (size > self.limits["project_mb"] * MB or is_earlier(tree, kept)):
                 going.append((path, tree))
                 size -= sum(new.values())
             else:
                 kept.append(tree)
-                seen.update(new)
+                here.difference_update(new)
         return kept, going
 
     def packs(self, wanted):
@@ -222,7 +223,7 @@ class Folders:
 
 
 def lock_run(folder):
-    """None while the run is active, or somebody else prunes it."""
+    """None while the run is active, or another agent prunes it."""
     try:
         lock = os.path.join(folder, "lock")
         if os.path.lexists(lock):
@@ -233,11 +234,9 @@ def lock_run(folder):
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:  # it is active; or nobody can tell, on a file system without locks
         os.close(fd)
         return None
-    except OSError:  # a file system without locks
-        pass
     return fd
 
 
@@ -294,11 +293,14 @@ def contents(tree):
 
 
 def is_earlier(tree, newer):
-    names = {row[0] for row in tree["files"]}
-    return any(
-        len(names.intersection(row[0] for row in other["files"])) > ALIKE * len(names)
-        for other in newer
-    )
+    """Of a folder of which a newer version is here: most names are in it, and a file as it was."""
+    names = {row[0]: row[1] for row in tree["files"] if row[2]}
+    for other in newer:
+        shared = [row for row in other["files"] if row[0] in names]
+        same = any(names[name] == sha for name, sha, _, _ in shared)
+        if same and len(shared) > ALIKE * len(names):
+            return True
+    return False
 
 
 def wanted_by_environments(root):

@@ -19,7 +19,7 @@ from ipexctl.remote.files import dataset_versions
 from ipexctl.remote.run import run_folders
 
 OURS = (
-    "current", "previous", "runs", "data", "envs", "tools", "pythons", "fixes", "blobs",
+    "current", "previous", "runs", "data", "envs", "tools", "pythons", "projects", "fixes", "blobs",
     root_folder.MARK,
 )  # fmt: skip
 LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
