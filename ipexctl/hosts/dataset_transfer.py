@@ -30,7 +30,7 @@ from ipexctl.hosts.folder_transfer import (
 )
 
 MODULE = "files.datasets"
-CUT = 4 << 20  # bytes from which on a file is compared by chunks
+CUT, LARGEST = 4 << 20, 16 << 30  # bytes of a file that is compared by chunks
 WORTH = 0.75  # of a file: if the host lacks more, all of it travels
 PACK = 16 << 20  # bytes of small files in one pack
 ROUND = 512 << 20  # bytes of packs and chunks that a host has besides the files
@@ -165,7 +165,7 @@ class Transfer:
 
     def _joined(self, agent: Agent, root: str, file: File) -> Joined | None:
         """None: all of it has to travel."""
-        if file.size < CUT:
+        if not CUT <= file.size <= LARGEST:
             return None
         chunks = self._cut(file)
         lacking: list[int] = []

@@ -20,6 +20,7 @@ from ipexctl.remote.install import blobs
 
 SHORT = 16
 BUSY = "busy"
+COMPARED = 16 << 30  # bytes of earlier versions that are read for chunks
 SOURCES = 4  # places of one content that are tried
 parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, from op_make to op_fill
 hashes = {}  # type: dict[tuple[int, ...], str]  # what this agent has hashed, or written, by mark_of()
@@ -209,13 +210,15 @@ class Part:
         self.learn(sha, executable, path)
 
     def earlier_files(self):
-        """(path, size) of large files of other versions that are not in this one."""
-        wanted = {sha for _, sha, _, _ in self.tree["files"]}
+        """The paths of large files that only other versions have, each content once."""
+        seen, left = {sha for _, sha, _, _ in self.tree["files"]}, COMPARED
         for version in dataset_versions.complete_versions(self.top):
             files = os.fsencode(os.path.join(self.top, version, "files"))
             rows = dataset_versions.read_tree(self.top, version)["files"]
             for name, sha, size, _ in rows if version != self.version else []:
-                if size > synced_folders.PACKED and sha not in wanted:
+                if synced_folders.PACKED < size <= left and sha not in seen:
+                    seen.add(sha)
+                    left -= size
                     yield synced_folders.inside(files, name)
 
     def earlier_chunks(self, call):
