@@ -17,7 +17,7 @@ from ipexctl.local.cache_limit import prune_cache
 from ipexctl.local.settings import load
 
 OP = "files.space_limits.prune"
-SILENCE, TOTAL = 15.0, 60.0  # after a run, which its user waits for
+SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
 
 
 @dataclass(frozen=True)
