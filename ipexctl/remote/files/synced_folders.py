@@ -325,7 +325,9 @@ def keep_tree(root, run, key):
     """What the run began with: what is still like that can go once the run is over."""
     path, kept = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
     if not os.path.lexists(kept):
-        shutil.copyfile(path, kept)
+        fd = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as file, open(path, "rb") as source:
+            shutil.copyfileobj(source, file)
 
 
 def rename_into_place(part, work):
