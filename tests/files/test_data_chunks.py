@@ -167,7 +167,7 @@ def carried(lab: Lab) -> int:
 
 @pytest.mark.lab
 def test_to_many_hosts_data_travels_once_and_of_a_change_only_chunks(
-    make_lab: MakeLab, tmp_path: Path
+    full_rung: None, make_lab: MakeLab, tmp_path: Path
 ) -> None:
     lab = make_lab(LabSpec.plain(4, name="chunks"))
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)

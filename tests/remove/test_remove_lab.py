@@ -27,7 +27,9 @@ def call(shop: Shop, lab: Lab, *words: str) -> Outcome:
     return shop.ipexctl(*words[:at], *files, *words[at:])
 
 
-def test_every_host_is_as_before_the_first_install(shop: Shop, make_lab: MakeLab) -> None:
+def test_every_host_is_as_before_the_first_install(
+    full_rung: None, shop: Shop, make_lab: MakeLab
+) -> None:
     with_real_uv(shop)
     lab = make_lab(LabSpec.plain(2, name="leave"))
     before = {name: tree(lab, name) for name in lab.hosts}
@@ -48,7 +50,7 @@ def test_every_host_is_as_before_the_first_install(shop: Shop, make_lab: MakeLab
 
 
 def test_a_host_with_an_active_run_keeps_everything_and_names_the_run(
-    shop: Shop, make_lab: MakeLab
+    full_rung: None, shop: Shop, make_lab: MakeLab
 ) -> None:
     with_real_uv(shop)
     lab = make_lab(LabSpec.plain(2, name="busy"))

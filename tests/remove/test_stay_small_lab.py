@@ -39,7 +39,7 @@ def fill(folder: Path, megabytes: int) -> int:
     ("megabytes", "runs"), [(20, 5), pytest.param(200, 20, marks=pytest.mark.soak)]
 )
 def test_runs_take_twice_the_project(
-    shop: Shop, make_lab: MakeLab, megabytes: int, runs: int
+    full_rung: None, shop: Shop, make_lab: MakeLab, megabytes: int, runs: int
 ) -> None:
     with_real_uv(shop)
     lab = make_lab(LabSpec.plain(2, name=f"small{megabytes}"))
