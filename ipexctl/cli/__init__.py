@@ -52,6 +52,8 @@ class Root(LazyGroup):
         ),
         "env": Entry("env:env_app", "The environments that hosts keep."),
         "data": Entry("data:data_app", "Folders that stay on the hosts: data sets, hub caches."),
+        "prune": Entry("remove:prune", "Remove old runs' project copies and caches over a limit."),
+        "remove": Entry("remove:remove", "Remove everything that ipexctl put on the hosts."),
         "lab": Entry("lab:lab_app", "Practice hosts on this machine (Linux, root)."),
     }
 

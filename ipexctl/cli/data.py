@@ -29,6 +29,9 @@ def push(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
+    no_relay: Annotated[
+        bool, typer.Option("--no-relay", help="Send to each host from here, not from host to host.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Put a folder on every host, for `run --data NAME`. What a host has is not sent again."""
@@ -38,7 +41,7 @@ def push(
     from ipexctl.verbs.data import push as verb
 
     with View(quiet=json) as view:
-        pushed = verb(target, folder, name, view.progress(), root)
+        pushed = verb(target, folder, name, view.progress(), root, relay=not no_relay)
     end(pushed, pushed_document, lambda p: show_pushed(p, command(target, "run", root)), json=json)
 
 

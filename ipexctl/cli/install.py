@@ -96,7 +96,8 @@ def install(
     from ipexctl.core.stack.version_table import Request
     from ipexctl.errors import InputError
     from ipexctl.packages.indexes import Indexes
-    from ipexctl.ui.install import View, ask, difference, document, question, show
+    from ipexctl.ui.confirm import confirm
+    from ipexctl.ui.install import View, difference, document, question, show
     from ipexctl.ui.install_forecast import forecast_text
     from ipexctl.verbs.install.install import install as verb
     from ipexctl.verbs.install.install_plan import Cuda, Install, Plan
@@ -119,7 +120,7 @@ def install(
             print(difference(plan), end="", flush=True)
         if yes or check:
             return True
-        return ask(sys.stdin, f"{forecast_text(plan)}\n{question(plan.chosen)}")
+        return confirm(f"{forecast_text(plan)}\n{question(plan.chosen)}", sys.stdin)
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(

@@ -19,7 +19,13 @@ KINDS: dict[str, type] = {
     "run.n": int,
     "run.ppn": int,
     "run.env": dict,
+    "prune.copies": int,
+    "prune.runs": int,
+    "prune.spare_mb": int,
+    "prune.project_mb": int,
+    "prune.cache_mb": int,
 }
+SECTIONS = ("run", "prune")
 PATHS = ("hostfile", "ssh_config")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -77,8 +83,8 @@ def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """`[run]` n -> run.n"""
     flat: list[tuple[str, Any]] = []
     for key, value in document.items():
-        if key == "run" and isinstance(value, dict):
-            flat += [(f"run.{name}", inner) for name, inner in value.items()]
+        if key in SECTIONS and isinstance(value, dict):
+            flat += [(f"{key}.{name}", inner) for name, inner in value.items()]
         else:
             flat.append((key, value))
     return flat

@@ -52,8 +52,13 @@ class Relay:
     """`reached_at`: where other hosts reach those that will get files, by name; "": not known."""
 
     def __init__(
-        self, first: Carrier, reached_at: Mapping[str, str], say: Callable[[str], None]
+        self,
+        first: Carrier,
+        reached_at: Mapping[str, str],
+        say: Callable[[str], None],
+        least: int | None = None,
     ) -> None:
+        self._least = LEAST if least is None else least
         self._first = first
         self._reached_at = reached_at
         self._say = say
@@ -68,7 +73,7 @@ class Relay:
         self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
     ) -> Moved:
         missing = missing_blobs(agent, root, blobs)
-        if sum(b.size for b in missing) < LEAST:
+        if sum(b.size for b in missing) < self._least:
             with self._change:
                 self._to_come -= 1
             return self._first.bring(agent, root, blobs, tell, room) if missing else Moved()

@@ -88,6 +88,16 @@ def _bring(
     module: str,
     on_bytes: blob_store.OnBytes,
 ) -> Brought:
+    done, missing = ask_missing(agent, bundle, header, module)
+    if not missing:
+        return Brought(done)
+    return _completed(agent, bundle, header, module, on_bytes, missing)
+
+
+def ask_missing(
+    agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str
+) -> tuple[Answer, Sequence[int]]:
+    """Has the host begin with the tree. Its answer, and the indices of the files that it lacks."""
     tree = bundle.tree
     missing = _Missing(len(tree.files))
     done = agent.call(
@@ -97,10 +107,10 @@ def _bring(
         number = agent.start(f"{module}.make", header, zlib.compress(tree.manifest, 1))
         done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=missing.hear).done
     if "missing" not in done:
-        return Brought(done)
-    if missing.odd or len(missing.found) != done["missing"]:
+        return done, ()
+    if missing.odd or not missing.found or len(missing.found) != done["missing"]:
         raise done.odd("which files it lacks")
-    return _completed(agent, bundle, header, module, on_bytes, missing.found)
+    return done, missing.found
 
 
 def _completed(
@@ -112,8 +122,7 @@ def _completed(
     missing: Sequence[int],
 ) -> Brought:
     tree = bundle.tree
-    large = _distinct(tree, [i for i in missing if tree.files[i].size > PACKED])
-    small = _distinct(tree, [i for i in missing if tree.files[i].size <= PACKED])
+    large, small = split_missing(tree, missing)
     size = sum(tree.files[i].size for i in (*large, *small))
     on_bytes(tree.bytes - size)
     blobs = [Blob(f.path, f.sha256, f.size) for f in (tree.files[i] for i in large)]
@@ -124,9 +133,10 @@ def _completed(
     return Brought(done, sent + sum(tree.files[i].size for i in small))
 
 
-def make_spare(agent: Agent, bundle: Bundle, root: str) -> None:
+def make_spare(agent: Agent, bundle: Bundle, root: str, most: int) -> None:
     """Has the host make a copy for the next run, and does not wait for it."""
-    agent.start("files.synced_folders.keep_spare", {"root": root, "key": bundle.tree.key})
+    asked = {"root": root, "key": bundle.tree.key, "most": most}
+    agent.start("files.synced_folders.keep_spare", asked)
 
 
 class _Missing:
@@ -149,6 +159,12 @@ class _Missing:
 
     def _is_one(self, index: object) -> bool:
         return type(index) is int and 0 <= index < self._count
+
+
+def split_missing(tree: Tree, missing: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Large files, which are blobs, and small ones, each content once."""
+    large = _distinct(tree, [i for i in missing if tree.files[i].size > PACKED])
+    return large, _distinct(tree, [i for i in missing if tree.files[i].size <= PACKED])
 
 
 def _distinct(tree: Tree, indices: Sequence[int]) -> tuple[int, ...]:
@@ -207,8 +223,12 @@ def _frames(files: Sequence[File], content: Callable[[File], bytes]) -> Iterator
 
 
 def _frame(datas: Sequence[bytes]) -> Frame:
+    packed, body = compressed(b"".join(datas))
+    return len(datas), packed, body
+
+
+def compressed(whole: bytes) -> tuple[bool, bytes]:
     """Compressed where that helps: sources do, what is compressed already does not."""
-    whole = b"".join(datas)
     if len(zlib.compress(whole[:65536], 1)) > 0.9 * len(whole[:65536]):
-        return len(datas), False, whole
-    return len(datas), True, zlib.compress(whole, 1)
+        return False, whole
+    return True, zlib.compress(whole, 1)

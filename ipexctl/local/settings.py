@@ -28,7 +28,7 @@ VARIABLES = {
 }
 _MOST = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_COMMANDS = ("doctor", "hosts", "init", "install", "run", "shell", "trust")
+_COMMANDS = ("doctor", "hosts", "init", "install", "prune", "remove", "run", "shell", "trust")
 _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 
 
@@ -43,6 +43,13 @@ def load(
     project = project_file(folder or Path.cwd(), note)
     if project:
         own = _read(project)
+        for setting in own.values():
+            if setting.key.startswith("prune."):
+                raise InputError(
+                    f"{setting.origin}: {setting.key} does not belong in a project's file",
+                    why="it decides which results of other projects are removed",
+                    hint=f"move it to {user_file(environ)}",
+                )
         found |= {key: replace(s, project=str(project.resolve())) for key, s in own.items()}
     return found | _from_environment(environ)
 

@@ -1,8 +1,10 @@
 """The root, ipexctl's folder on a host: whose it is, who could replace it, whether it has room."""
 
 import errno
+import json
 import os
 import re
+import shutil
 import stat
 
 from ipexctl.remote.failure import Failure
@@ -13,14 +15,15 @@ FIRST_USER = 1000  # accounts below are the system's and its administrators'
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # core/checks/storage.py has the same expression and words, for doctor and install
 UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
+MARK = ".ipexctl-root"  # what ipexctl made here, for `ipexctl remove --all`
 
 
 def describe_character(character):
     return "a space" if character == " " else repr(character)
 
 
-def checked(text):
-    """The root as an absolute path that is ours alone; made when it is not there."""
+def checked(text, marks=True):
+    """The root as an absolute path that is ours alone; made and marked when it is not there."""
     if not isinstance(text, str) or not text or "\0" in text:
         raise Failure("the root folder %r is not a path" % (text,), slug="input")
     root = os.path.expanduser(text)
@@ -39,7 +42,7 @@ def checked(text):
                 slug="input",
             )
     try:
-        os.makedirs(root, 0o700, exist_ok=True)
+        make(root)
         found = os.stat(root)
     except OSError as e:
         raise Failure(
@@ -59,7 +62,53 @@ def checked(text):
         )
     for path in sorted({root, os.path.realpath(root)}):
         check_parents(path)
+    if marks and not os.path.lexists(os.path.join(root, MARK)):
+        try:
+            write_mark(root, made_here(root))
+        except OSError:  # a full or read-only disk: the operation itself reports it
+            pass
     return root
+
+
+def make(root):
+    """The folder has its mark from the first moment on."""
+    missing, path = [], root  # type: list[str], str
+    while not os.path.lexists(path):
+        missing.insert(0, path)
+        path = os.path.dirname(path)
+    if not missing:
+        os.makedirs(root, 0o700, exist_ok=True)  # fails for what is not a folder
+        return
+    os.makedirs(os.path.dirname(root), 0o700, exist_ok=True)
+    part = "%s.%s" % (root, os.urandom(8).hex())
+    os.mkdir(part, 0o700)
+    try:
+        write_mark(part, {"made": missing, "before": []})
+        os.rename(part, root)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        if not os.path.isdir(root):  # else another agent was first
+            raise
+
+
+def write_mark(root, mark):
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(os.path.join(root, MARK), flags, 0o600), "w") as file:
+        json.dump(mark, file)
+
+
+def made_here(root):
+    """{made: folders that ipexctl made, before: what was in the root before it}"""
+    try:
+        with open(os.path.join(root, MARK)) as file:
+            said = json.load(file)
+        if all(isinstance(said[key], list) for key in ("made", "before")):
+            return said
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    if os.path.isdir(os.path.join(root, "blobs", "sha256")):  # used before there was a mark
+        return {"made": [root] * (os.path.basename(root) == ".ipexctl"), "before": []}
+    return {"made": [], "before": sorted(os.listdir(root))}
 
 
 def check_parents(root):

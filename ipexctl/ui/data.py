@@ -33,6 +33,7 @@ def pushed_document(pushed: Pushed) -> dict[str, Any]:
         "files": pushed.files,
         "bytes": pushed.bytes,
         "sent_bytes": pushed.sent,
+        "bytes_between_hosts": pushed.passed,
         "hosts": host_documents(pushed.recaps),
         "exit_code": pushed.exit_code,
     }

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -17,7 +17,7 @@ from ipexctl.core.run import mpi
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack.version_table import END_OF_LIFE
 from ipexctl.errors import printable
-from ipexctl.ui.confirm import DECLINED, confirm
+from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
 from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install_plan import (
@@ -303,7 +303,3 @@ def time_left(left: float) -> str:
 
 def question(chosen: Chosen) -> str:
     return "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Install? [Y/n] "
-
-
-def ask(stdin: TextIO, question: str) -> bool:
-    return confirm(question, stdin)

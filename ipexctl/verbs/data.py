@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from ipexctl.core.facts.host_facts import peer_address
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostRecap, LaunchPlan, PerHost, Recap
 from ipexctl.core.run import dataset_rules as core
 from ipexctl.core.run.dataset_rules import Held
 from ipexctl.core.run.project_files import Ignore
 from ipexctl.core.sizes import human
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, HostFailed, InputError, worst_exit
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, HostFailed, InputError, NotHere, worst_exit
 from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import LONG, Agent
+from ipexctl.hosts.blob_carriers import Carrier, Moved, Push
+from ipexctl.hosts.blob_relay import Relay
+from ipexctl.hosts.blob_store import Room, Store, default_store
+from ipexctl.hosts.dataset_transfer import Round, Transfer
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.project_folder import Reader, Walk
+from ipexctl.local.user_dirs import make_private
+from ipexctl.verbs.doctor.probe_host import probe
 from ipexctl.verbs.install.install_plan import Progress, Step
 from ipexctl.verbs.run.send_project import why_refused
 
+LEAST = 8 << 20  # bytes; fewer are sent to every host
+T = TypeVar("T")
 WAY_OUT = "make it readable, or push a copy of the folder without it: all of a data set goes"
 
 
@@ -34,6 +46,7 @@ class Pushed(PerHost):
     files: int
     bytes: int
     sent: int
+    passed: int  # from host to host
     recaps: tuple[HostRecap, ...]
 
 
@@ -61,7 +74,13 @@ class Removed(PerHost):
 
 
 def push(
-    target: Target, folder: Path, name: str | None, progress: Progress, root: str = ROOT
+    target: Target,
+    folder: Path,
+    name: str | None,
+    progress: Progress,
+    root: str = ROOT,
+    *,
+    relay: bool = True,
 ) -> Pushed:
     """Makes the folder a data set of that name (None: as the folder is called) on every host."""
     if not os.path.isdir(folder):
@@ -79,45 +98,120 @@ def push(
         raise InputError(f"there are no files in {folder}")
     for note in found.notes():
         progress.say(note)
-    sent: dict[str, int] = {}
-    with Fleet(target, root) as fleet:
-
-        def one(host: Host) -> HostRecap:
-            asked = {"root": fleet.root_of(host), "name": name, "hub": core.hub_kind(tree)}
-            heard = _heard(host.name, tree.bytes, progress)
-            agent = fleet.connect(host)
-            brought = folder_transfer.send_folder(
-                agent, bundle, asked, module="files.datasets", on_bytes=heard
-            )
-            held = _held(host, brought.done)
-            sent[host.name] = brought.sent
-            same = brought.done.get("same") is True
-            what = _told(brought)
-            return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, f"{what}: {held.path}")
-
-        recaps = fleet.recaps(fleet.each(one))
-    return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, sum(sent.values()), recaps)
+    with Fleet(target, root) as fleet, scratch_store() as scratch:
+        asked = {"name": name, "hub": core.hub_kind(tree)}
+        work = _Push(fleet, Transfer(bundle, asked, scratch), progress, relay=relay)
+        recaps = fleet.recaps(work.to_all())
+        moved = sum(work.moved.values(), Moved())
+    return Pushed(
+        name, tree.key[:16], len(tree.files), tree.bytes, moved.sent, moved.passed, recaps
+    )
 
 
-def _told(brought: folder_transfer.Brought) -> str:
-    if brought.done.get("same") is True:
+@contextmanager
+def scratch_store() -> Iterator[Store]:
+    """Packs and chunks of this push, in the cache."""
+    above = default_store().folder
+    try:
+        make_private(above)
+        folder = tempfile.TemporaryDirectory(prefix="push-", dir=above)
+    except OSError as e:
+        raise NotHere(f"cannot write to {above}", why=e.strerror or str(e)) from None
+    with folder as name:
+        yield Store(Path(name))
+
+
+@dataclass
+class _Push:
+    """Hosts go in step: one that has the blobs of a round can give them to others till all do."""
+
+    fleet: Fleet
+    transfer: Transfer
+    progress: Progress
+    relay: bool = True
+    moved: dict[Host, Moved] = field(default_factory=dict)
+
+    def to_all(self) -> dict[Host, HostRecap]:
+        fleet, transfer = self.fleet, self.transfer
+        begun = fleet.each(lambda h: transfer.begin(fleet.connect(h), fleet.root_of(h)))
+        todo = [h for h, one in begun.items() if one.missing]
+        rounds = self._on(todo, lambda h: transfer.rounds(*self._place(h), begun[h]))
+        addresses = self._addresses(rounds)
+        for number in range(max(map(len, rounds.values()), default=0)):
+            now = {h: found[number] for h, found in rounds.items() if len(found) > number}
+            self._bring(now, addresses)
+            self._on(now, lambda h: transfer.take(*self._place(h), now[h]))  # noqa: B023
+        done = self._on(todo, lambda h: transfer.finish(*self._place(h)))
+        done |= {h: one.done for h, one in begun.items() if one.done is not None}
+        busy = [h for h, one in begun.items() if one.busy]
+        done |= self._on(busy, self._after_another)
+        return {h: self._recap(h, said) for h, said in done.items()}
+
+    def _on(self, hosts: Iterable[Host], work: Callable[[Host], T]) -> dict[Host, T]:
+        return self.fleet.each(work, [h for h in hosts if h not in self.fleet.downs])
+
+    def _place(self, host: Host) -> tuple[Agent, str]:
+        return self.fleet.agents[host], self.fleet.root_of(host)
+
+    def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
+        """Where other hosts reach those that get much."""
+        much = [
+            h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= LEAST
+        ]
+        if not self.relay or len(much) < 2:
+            return {}
+        facts = self._on(much, lambda h: probe(*self._place(h)))
+        return {h.name: peer_address(found) for h, found in facts.items()}
+
+    def _bring(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
+        there = [h for h in now if h not in self.fleet.downs]
+        carrier: Carrier = Push(self.transfer.source)
+        if addresses:
+            known = {h.name: addresses.get(h.name, "") for h in there}
+            carrier = Relay(carrier, known, self.progress.say, LEAST)
+
+        def one(host: Host) -> None:
+            def tell(what: str, done: int, total: int) -> None:
+                self.progress.step(Step(host.name, what, done, total))
+
+            agent, root = self._place(host)
+            try:
+                moved = carrier.bring(agent, root, now[host].blobs, tell, Room())
+            except BaseException:
+                self.transfer.drop(agent, root)
+                raise
+            self.moved[host] = self.moved.get(host, Moved()) + moved
+
+        self._on(there, one)
+
+    def _after_another(self, host: Host) -> Answer:
+        """The data set was being made there, by another push or by a host with the same home."""
+        agent, root = self._place(host)
+        asked = {**self.transfer.asked, "root": root}
+        brought = folder_transfer.send_folder(
+            agent, self.transfer.bundle, asked, module="files.datasets"
+        )
+        self.moved[host] = Moved(sent=brought.sent)
+        return brought.done
+
+    def _recap(self, host: Host, done: Answer) -> HostRecap:
+        held = _held(host, done)
+        same = done.get("same") is True
+        what = _told(done, self.moved.get(host, Moved()))
+        return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, f"{what}: {held.path}")
+
+
+def _told(done: Answer, moved: Moved) -> str:
+    if done.get("same") is True:
         return "was there already"
-    n = brought.done.get("mended")
+    sent = f"{human(moved.sent)} sent"
+    if moved.passed:
+        sent = f"{human(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
+    n = done.get("mended")
     if isinstance(n, int) and n > 0:
         was = "1 file was" if n == 1 else f"{n} files were"
-        return f"{was} changed or missing there, {human(brought.sent)} sent"
-    return f"{human(brought.sent)} sent"
-
-
-def _heard(host: str, total: int, progress: Progress) -> Callable[[int], None]:
-    there = 0
-
-    def hear(size: int) -> None:
-        nonlocal there
-        there += size
-        progress.step(Step(host, "sending", there, total))
-
-    return hear
+        return f"{was} changed or missing there, {sent}"
+    return sent
 
 
 def listed(target: Target, root: str = ROOT) -> Listed:

@@ -357,7 +357,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
             "run.runs.host",
             {"root_folder"}
             | {f"run.{name}" for name in ("runs", "log_follower", "health_sampler", "traffic")}
-            | {"run.rank_wrapper", "run.mpirun_bootstrap"},
+            | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders"},
         ),
         (
             "facts.benchmark.memory",

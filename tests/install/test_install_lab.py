@@ -67,8 +67,8 @@ def test_nothing_is_left_on_the_hosts_but_the_root(namespaces, installed: Instal
     for host in installed.lab.hosts:
         words = installed.lab.run_in(host, ["sh", "-c", script]).stdout.split()
         assert words == [
-            ".ipexctl", ".ipexctl/blobs", ".ipexctl/current", ".ipexctl/envs",
-            ".ipexctl/install.lock", ".ipexctl/projects", ".ipexctl/tools", "2",
+            ".ipexctl", ".ipexctl/.ipexctl-root", ".ipexctl/blobs", ".ipexctl/current",
+            ".ipexctl/envs", ".ipexctl/install.lock", ".ipexctl/projects", ".ipexctl/tools", "2",
         ]  # fmt: skip
 
 

@@ -48,7 +48,8 @@ def bring(agent: Agent, index: Served, root: Path, room: Room | None = None) -> 
 
 
 def kept(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    blobs = (p for p in (root / "blobs").rglob("*") if p.is_file())
+    return {str(p.relative_to(root)): p.read_bytes() for p in blobs}
 
 
 WHOLE = {f"blobs/sha256/{BLOB.sha256[:2]}/{BLOB.sha256}": CONTENT}

@@ -107,7 +107,8 @@ def test_the_files_of_a_run_are_sent_and_laid_out_once_and_fetched_once(shared: 
         logs = {p.name: p.read_text() for p in (here / "logs").glob("rank*")}
         assert logs == {f"rank{r:05d}.log": f"{r} {there}/work\n" for r in range(6)}
         kept = sorted(p.name for p in here.iterdir())
-        assert kept == ["bootstrap", "bootstrap.py", "hosts", "logs", "mark", "rank.py", "work"]
+        programs = ["bootstrap", "bootstrap.py", "hosts", "rank.py"]
+        assert kept == sorted([*programs, "lock", "logs", "mark", "tree", "work"])
         assert shared.left(run.run_id) == {} and shared.temporary() == before
     assert len(list((shared.place / "blobs/packs").iterdir())) == 1
 

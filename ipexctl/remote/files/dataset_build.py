@@ -11,13 +11,16 @@ import os
 import shutil
 import stat
 import time
+import zlib
 
 from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.files import dataset_versions, synced_folders
+from ipexctl.remote.files import content_chunks, dataset_versions, synced_folders
 from ipexctl.remote.install import blobs
 
 SHORT = 16
+BUSY = "busy"
+COMPARED = 16 << 30  # bytes of earlier versions that are read for chunks
 SOURCES = 4  # places of one content that are tried
 parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, from op_make to op_fill
 hashes = {}  # type: dict[tuple[int, ...], str]  # what this agent has hashed, or written, by mark_of()
@@ -27,14 +30,19 @@ def unchanged_summary(top, version):
     return dict(dataset_versions.version_summary(top, version), same=True, mended=0)
 
 
-def claim_part(call, root, top, key, tree):
-    """The version to be made or mended, ours alone; None when it is good, whoever has made it."""
+def claim_part(call, root, top, key, tree, waits=True):
+    """The version to be made or mended, ours alone; None when it is good, whoever has made it; BUSY
+    when somebody else makes it and we are not to wait."""
     while not dataset_versions.is_intact(call, top, key[:SHORT]):
         try:
             part = parts.get((top, key)) or Part(root, top, key, tree)
         except FileNotFoundError:
             continue  # its maker has just given it its name
-        blobs.wait_for_lock(call, part.lock)
+        if waits:
+            blobs.wait_for_lock(call, part.lock)
+        elif not blobs.lock(part.lock):
+            part.close()
+            return BUSY
         if part.is_named() and part.begin(call):
             parts[top, key] = part
             return part
@@ -53,6 +61,7 @@ class Part:
         self.use = None  # type: int | None  # the lock of the version that is mended
         self.unchanged = set()  # type: set[int]  # of that one, the files that need no look
         self.bad = None  # type: int | None  # how many of them were not right
+        self.chunks = None  # type: dict[str, tuple[bytes, int, int]] | None  # of earlier versions
 
     def is_named(self):
         """Whoever had it before may have finished it, or removed it."""
@@ -171,28 +180,98 @@ class Part:
 
     # --- what comes ---
 
-    def take(self, call, expected):
-        """Each into the first of its places that is free; finish() links the others."""
-        wanted = {sha for sha, _ in expected}
+    def first_places(self, wanted):
+        """Of each content the first place that is free, and whether it is executable."""
         first = {}  # type: dict[str, tuple[bytes, bool]]
         for name, sha, _, executable in self.tree["files"]:
             path = synced_folders.inside(self.files, name)
             if sha in wanted and not (sha in first or os.path.lexists(path)):
                 first[sha] = (path, bool(executable))
-        datas = synced_folders.contents(call, expected)
+        return first
+
+    def take(self, call, expected, datas):
+        """Each into its first place; finish() links the others."""
+        first = self.first_places({sha for sha, _ in expected})
         try:
             for sha, _ in expected:
                 path, executable = first[sha]
                 with open(path, "wb") as file:
                     file.write(next(datas))
-                set_mode(path, executable)
-                hashes[file_id(os.lstat(path))] = sha
-                self.learn(sha, executable, path)
+                self.placed_new(sha, path, executable)
             for _ in datas:  # its last word is for the last frame
                 pass
         except OSError as e:
             size = sum(size for _, size in expected)
             raise root_folder.write_failure(e, self.root, size) from None
+
+    def placed_new(self, sha, path, executable):
+        set_mode(path, executable)
+        hashes[file_id(os.lstat(path))] = sha
+        self.learn(sha, executable, path)
+
+    def earlier_files(self):
+        """The paths of large files that only other versions have, each content once."""
+        seen, left = {sha for _, sha, _, _ in self.tree["files"]}, COMPARED
+        for version in dataset_versions.complete_versions(self.top):
+            files = os.fsencode(os.path.join(self.top, version, "files"))
+            rows = dataset_versions.read_tree(self.top, version)["files"]
+            for name, sha, size, _ in rows if version != self.version else []:
+                if synced_folders.PACKED < size <= left and sha not in seen:
+                    seen.add(sha)
+                    left -= size
+                    yield synced_folders.inside(files, name)
+
+    def earlier_chunks(self, call):
+        """{sha256: (path, offset, size)} of what those files consist of, read once."""
+        if self.chunks is None:
+            self.chunks = {}
+            for path in self.earlier_files():
+                try:
+                    if not stat.S_ISREG(os.lstat(path).st_mode):
+                        continue
+                    with open(path, "rb") as file:
+                        offset = 0
+                        for data in content_chunks.chunks(file):
+                            call.emit({"event": "alive"})
+                            sha = hashlib.sha256(data).hexdigest()
+                            self.chunks[sha] = (path, offset, len(data))
+                            offset += len(data)
+                except OSError:
+                    continue
+        return self.chunks
+
+    def join(self, call, sha, size, chunks):
+        """A file of chunks that came, and of chunks of earlier files, into its first place."""
+        path, executable = self.first_places({sha}).get(sha, (b"", False))
+        if not path:
+            return
+        root_folder.need_space(self.root, size, 1)
+        digest = hashlib.sha256()
+        try:
+            with open(path, "wb") as file:
+                for chunk, count in chunks:
+                    data = self.chunk(chunk, count)
+                    digest.update(data)
+                    file.write(data)
+                    call.emit({"event": "alive"})
+            if digest.hexdigest() != sha:
+                os.unlink(path)
+                raise Failure(
+                    "a file could not be put together from its chunks",
+                    "nothing of it was kept", "run the same command again", "damaged",
+                )  # fmt: skip
+            self.placed_new(sha, path, executable)
+        except OSError as e:
+            clear_path(path)
+            raise root_folder.write_failure(e, self.root, size) from None
+
+    def chunk(self, sha, size):
+        path, offset = os.fsencode(blobs.path_of(self.root, sha)), 0
+        if not blobs.has(self.root, sha, size):
+            path, offset, size = (self.chunks or {}).get(sha, (path, 0, size))
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(size)
 
     def finish(self, call, hub):
         absent = [i for i in range(len(self.tree["files"])) if not self.there(i)]
@@ -251,6 +330,23 @@ class Part:
         data = json.dumps(dict(self.tree, stamps=stamps), separators=(",", ":")).encode("ascii")
         tree = os.path.join(os.path.dirname(self.files), b"tree")
         synced_folders.write_file(os.fsdecode(tree), [data], sync=True)
+
+
+def unpacked(call, root, sha, packed, expected):
+    """The contents in a blob that holds one after the other."""
+    with open(blobs.path_of(root, sha), "rb") as file:
+        data = file.read()
+    if packed:
+        data = zlib.decompress(data)
+    at = 0
+    for content, size in expected:
+        found = data[at : at + size]
+        if hashlib.sha256(found).hexdigest() != content:
+            blobs.unlink(blobs.path_of(root, sha))
+            raise synced_folders.damage_failure(blobs.path_of(root, sha))
+        call.emit({"event": "alive"})
+        yield found
+        at += size
 
 
 # --- files ---------------------------------------------------------------------------------------

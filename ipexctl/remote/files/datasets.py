@@ -25,10 +25,11 @@ held_locks = []  # type: list[int]  # the locks of the versions that the run of 
 
 
 def op_make(call, h):
-    """{root, name, key, hub}, body: the manifest, or nothing if it should be known here.
+    """{root, name, key, hub, wait}, body: the manifest, or nothing if it should be known here.
 
     -> what op_list says of it, when all is here, with {same, mended: files that were not as they
-    had been pushed}; {lacks: true}; {missing: how many}, as in synced_folders.py
+    had been pushed}; {lacks: true}; {missing: how many}, as in synced_folders.py, with {earlier:
+    true} where another version is here; without `wait` also {busy: true}: another push makes it
     """
     root = root_folder.checked(h["root"])
     top = dataset_versions.dataset_folder(root, h["name"])
@@ -37,11 +38,54 @@ def op_make(call, h):
     tree = synced_folders.manifest(root, h["key"], call.body)
     if tree is None:
         return {"lacks": True}
-    part = dataset_build.claim_part(call, root, top, h["key"], tree)
+    part = dataset_build.claim_part(call, root, top, h["key"], tree, h.get("wait", True))
+    if part == dataset_build.BUSY:
+        return {"busy": True}
     if part is None:
         return dataset_build.unchanged_summary(top, h["key"][:SHORT])
     missing = part.missing(call)
-    return synced_folders.report_missing(call, missing) if missing else part.finish(call, h["hub"])
+    if not missing:
+        return part.finish(call, h["hub"])
+    said = synced_folders.report_missing(call, missing)
+    return dict(said, earlier=True) if next(part.earlier_files(), None) else said
+
+
+def op_compare(call, h):
+    """The same arguments, and {chunks: [[sha256, size], ...]} -> {missing: [index, ...]}
+
+    Which chunks of a new file are not in the files of earlier versions that it may have replaced.
+    """
+    known = part_of(h).earlier_chunks(call)
+    wanted = blobs.wanted_blobs({"blobs": h["chunks"]})
+    missing = [i for i, (sha, size) in enumerate(wanted) if known.get(sha, [0])[-1] != size]
+    return {"missing": missing}
+
+
+def op_take(call, h):
+    """The same arguments, and {packs: [[sha256, size, packed, files], ...], joined: [[sha256, size,
+    chunks], ...]}: files, whose contents are in blobs now, get their places; those blobs go.
+
+    `files` and `chunks` are [[sha256, size], ...]: what a pack holds, and what a file consists of.
+    """
+    root, part = root_folder.checked(h["root"]), part_of(h)
+    used = []
+    for sha, size, packed, files in h["packs"]:
+        used.append((sha, size))
+        expected = blobs.wanted_blobs({"blobs": files})
+        part.take(call, expected, dataset_build.unpacked(call, root, sha, packed, expected))
+    for sha, size, chunks in h["joined"]:
+        wanted = blobs.wanted_blobs({"blobs": chunks})
+        used += wanted
+        part.join(call, blobs.checked_sha(sha), size, wanted)
+    for sha, _ in used:
+        blobs.unlink(blobs.path_of(root, sha))
+    return {}
+
+
+def part_of(h):
+    """What this agent makes."""
+    root = root_folder.checked(h["root"])
+    return dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
 
 
 def op_fill(call, h):
@@ -51,9 +95,9 @@ def op_fill(call, h):
     if tree is None:
         raise Failure("the list of files is gone", "", "run the same command again")
     expected = blobs.wanted_blobs({"blobs": h["files"]})
-    part = dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
+    part = part_of(h)
     part.missing(call)
-    part.take(call, expected)
+    part.take(call, expected, synced_folders.contents(call, expected))
     return part.finish(call, h["hub"])
 
 

@@ -15,7 +15,7 @@ import time
 from ipexctl.remote import durable, root_folder
 from ipexctl.remote.install import blobs
 
-MOST = 256 << 20  # bytes of a folder of which one is kept
+MOST = 16 * 1000 * 1000  # bytes of a folder, of whose small files a copy is kept
 COUNT = 2  # the ones used last
 SHARED = 0.5  # of a folder's files must be in a spare copy for that to be worth while
 STALE = 3600  # seconds after which an unfinished one is nobody's any more
@@ -58,12 +58,43 @@ def remove_oldest(top, key):
         elif used < time.time() - STALE:
             shutil.rmtree(path, ignore_errors=True)
     for _, _, path in sorted(found, reverse=True)[COUNT:]:
-        away = "%s.%d-gone" % (path, os.getpid())
+        remove(path)
+
+
+def beyond(root, most):
+    """(path, bytes) of the copies that are too much together, those used longest ago."""
+    found = []
+    for path in glob.glob(os.path.join(glob.escape(os.path.join(root, "blobs", "spare")), "*/*")):
         try:
-            os.rename(path, away)  # so that nobody takes half of it
+            found.append((os.lstat(path).st_mtime, path))
         except OSError:
             continue
-        shutil.rmtree(away, ignore_errors=True)
+    total = 0
+    for _, path in sorted(found, reverse=True):
+        size = disk_usage(path)
+        total += size
+        if total > most:
+            yield path, size
+
+
+def disk_usage(folder):
+    size = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(top, name)).st_blocks * 512
+            except OSError:
+                continue
+    return size
+
+
+def remove(path):
+    away = "%s.%d-gone" % (path, os.getpid())
+    try:
+        os.rename(path, away)  # so that nobody takes half of it
+    except OSError:
+        return
+    shutil.rmtree(away, ignore_errors=True)
 
 
 def take(root, key, tree, work):
@@ -86,7 +117,7 @@ def take(root, key, tree, work):
 
 def most_like(root, names, tree):
     wanted = by_path(tree)
-    best = ("", None, SHARED * len(wanted))
+    best = ("", None, max(1, SHARED * len(wanted)))
     for name in names:
         try:
             with open(os.path.join(root, "blobs", "trees", name), "rb") as file:

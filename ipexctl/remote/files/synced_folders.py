@@ -19,6 +19,7 @@ from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import spare_copies
 from ipexctl.remote.install import blobs
+from ipexctl.remote.run import run_folders
 
 PACKED = 256 * 1024  # as on the controller
 MANY = 100000  # indices in one frame
@@ -96,11 +97,13 @@ def op_keep_spare(call, h):
     """{root, key} -> {}: a copy of the same for the next run, made while this one computes."""
     root = root_folder.checked(h["root"])
     tree = manifest(root, h["key"], b"")
-    if tree is not None and sum(size for _, _, size, _ in tree["files"]) <= spare_copies.MOST:
+    small = small_files(tree or spare_copies.EMPTY)
+    most = h.get("most", spare_copies.MOST)
+    if small["files"] and sum(size for _, _, size, _ in tree["files"]) <= most:
         spare_copies.lowest_priority()
         packs = Packs(root)
         spare_copies.make(
-            root, h["key"], lambda path: update_folder(root, packs, path, spare_copies.EMPTY, tree)
+            root, h["key"], lambda path: update_folder(root, packs, path, spare_copies.EMPTY, small)
         )
     return {}
 
@@ -187,6 +190,7 @@ class Packs:
     def __init__(self, root):
         self.folder = root_folder.subfolder(root, "blobs", "packs")
         self.where = {}  # sha256 -> (path, offset, size)
+        self.paths = []  # of all packs
         self.files = {}  # path -> bytes
         for name in os.listdir(self.folder):
             if name.endswith(".pack"):
@@ -205,7 +209,9 @@ class Packs:
             if at + count <= length:
                 self.where[sha] = (path, at, count)
             at += count
-        if not rows:
+        if rows:
+            self.paths.append(path)
+        else:
             blobs.unlink(path)
 
     def has(self, sha, size):
@@ -272,13 +278,12 @@ def write_file(path, datas, head=b"", sync=False):
 
 
 def run_folder(h):
-    from ipexctl.remote.run import runs  # late: data sets are laid out without a run
-
-    return root_folder.subfolder(root_folder.checked(h["root"]), "runs", runs.run_id(h))
+    return root_folder.subfolder(root_folder.checked(h["root"]), "runs", run_folders.run_id(h))
 
 
 def claim_run(call, run):
     """Is it ours to make the files of this run? Else they are here."""
+    run_folders.hold(run)
     if run not in claims:
         lock = os.open(os.path.join(run, "mark"), os.O_RDWR | os.O_CREAT, 0o600)
         blobs.wait_for_lock(call, lock)
@@ -296,8 +301,9 @@ def lay_out(root, run, tree, packs, h):
     part = work + b"." + os.urandom(8).hex().encode()
     try:
         os.mkdir(part, 0o700)
-        before = spare_copies.take(root, h["key"], tree, part)
-        update_folder(root, packs, part, before or spare_copies.EMPTY, tree)
+        before = spare_copies.take(root, h["key"], small_files(tree), part)
+        update_folder(root, packs, part, small_files(before or spare_copies.EMPTY), tree)
+        keep_tree(root, run, h["key"])
         os.makedirs(inside(part, h["cwd"]) if h["cwd"] else part, 0o700, exist_ok=True)
         os.pwrite(claims[run], os.urandom(8).hex().encode(), 0)
         rename_into_place(part, work)
@@ -307,6 +313,21 @@ def lay_out(root, run, tree, packs, h):
         shutil.rmtree(part, ignore_errors=True)
     os.close(claims.pop(run))
     return place_of(run, h)
+
+
+def small_files(tree):
+    """Without large files: many small ones take long, and large ones a lot of room."""
+    files = [row for row in tree["files"] if row[2] <= PACKED]
+    return tree if len(files) == len(tree["files"]) else dict(tree, files=files)
+
+
+def keep_tree(root, run, key):
+    """What the run began with: what is still like that can go once the run is over."""
+    path, kept = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
+    if not os.path.lexists(kept):
+        fd = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as file, open(path, "rb") as source:
+            shutil.copyfileobj(source, file)
 
 
 def rename_into_place(part, work):

@@ -6,7 +6,7 @@ import re
 import stat
 
 from ipexctl.remote import root_folder
-from ipexctl.remote.run import runs
+from ipexctl.remote.run import run_folders, runs
 
 CHUNK = 256 * 1024
 MOST = 50000  # files
@@ -68,7 +68,7 @@ def read(fd, count, at):
 
 def work_folder(h):
     root = root_folder.checked(h["root"])
-    return os.path.realpath(os.path.join(root, "runs", runs.run_id(h), "work"))
+    return os.path.realpath(os.path.join(root, "runs", run_folders.run_id(h), "work"))
 
 
 def glob_to_regex(pattern):

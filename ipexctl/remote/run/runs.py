@@ -20,6 +20,7 @@ import time
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.run import run_folders
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -31,13 +32,6 @@ KEPT_OF_RANKS = (
 )
 SSH_FAILED = 255  # ssh could not log in, or what it ran was killed
 HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
-RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
-
-
-def run_id(h):
-    if not RUN_ID.match(h["run_id"]):
-        raise Failure("%r is not a run id" % h["run_id"])
-    return h["run_id"]
 
 
 def own(names):
@@ -66,7 +60,7 @@ def op_host(call, h):
 class HostRun:
     def __init__(self, call, h):
         self.call = call
-        # late: other modules need run_id() alone
+        # late: other modules need inside() alone
         from ipexctl.remote.run import (
             health_sampler,
             log_follower,
@@ -77,8 +71,9 @@ class HostRun:
 
         self.helpers = rank_wrapper
         self.programs = {"rank.py": rank_wrapper, "bootstrap.py": mpirun_bootstrap}
-        self.run_id = run_id(h)
+        self.run_id = run_folders.run_id(h)
         self.dir = root_folder.subfolder(root_folder.checked(h["root"]), "runs", self.run_id)
+        run_folders.hold(self.dir)
         self.logs = root_folder.subfolder(self.dir, "logs")
         self.plan = h
         self.lease = h["lease"]

@@ -22,6 +22,7 @@ from ipexctl.core.plan import rank_capacity
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.plan.port_plan import top
 from ipexctl.core.plan.rank_share import fitting
+from ipexctl.core.prune_limits import MB, Limits, read_limits
 from ipexctl.core.run import launch_plan, line_filter, mpi, retry_command
 from ipexctl.core.run.dataset_rules import Held
 from ipexctl.core.run.launch_plan import Node, RunRequest
@@ -48,7 +49,9 @@ from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import env_choice_of, own_git_root
+from ipexctl.local.settings import load
 from ipexctl.local.shipped_tables import failures
+from ipexctl.verbs import prune
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.run import fetch_outputs, send_project
 from ipexctl.verbs.run.run_folder import Record
@@ -118,6 +121,7 @@ class _Run:
     interrupts: Interrupts
     run_id: str = field(default_factory=lambda: new_run_id())
     held: dict[str, tuple[Held, ...]] = field(default_factory=dict)  # data sets of each host
+    limits: Limits = field(default_factory=lambda: read_limits(load()))
 
     def whole(self, chosen: Choice) -> RunResult:
         agents = self.fleet.agents
@@ -144,6 +148,7 @@ class _Run:
         kept = self._kept(result, plan, record, sent)
         result = replace(result, kept=kept, again=self._again(result, list(nodes.values())))
         record.keep("result.json", result_document(result, failures()))
+        self._prune(result, sent)
         self.painter.result(result)
         return result
 
@@ -183,8 +188,14 @@ class _Run:
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
             frameworks=self.script.frameworks,
             require_together=options.require_together,
-            all_up=lambda: _spare(self.files, fleet, makers),
+            all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )  # fmt: skip
+
+    def _prune(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
+        reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
+        with suppress(KeyboardInterrupt):
+            if pruned := prune.after_run(self.fleet, _apart(reachable), self.limits):
+                self.painter.note(pruned)
 
     def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
         lost = [node.host.name for node in nodes if node.host.name in result.lost]
@@ -237,11 +248,12 @@ def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
 
 
 def _spare(
-    files: send_project.Snapshot | send_project.InPlace, fleet: Fleet, hosts: Sequence[Host]
-) -> None:
+    files: send_project.Snapshot | send_project.InPlace, fleet: Fleet, hosts: Sequence[Host],
+    most: int,
+) -> None:  # fmt: skip
     for host in hosts:
         with suppress(IpexctlError):  # of a host that is lost the session hears, too
-            files.spare(fleet.agents[host], fleet.root_of(host))
+            files.spare(fleet.agents[host], fleet.root_of(host), most)
 
 
 def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:

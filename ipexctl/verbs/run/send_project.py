@@ -60,9 +60,9 @@ class Snapshot:
         brought = folder_transfer.send_folder(agent, self.bundle, asked)
         return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
 
-    def spare(self, agent: Agent, root: str) -> None:
+    def spare(self, agent: Agent, root: str, most: int) -> None:
         """For the next run; the host makes it while this one computes."""
-        folder_transfer.make_spare(agent, self.bundle, root)
+        folder_transfer.make_spare(agent, self.bundle, root, most)
 
     def told(self, sent: int) -> str:
         tree = self.bundle.tree
@@ -88,7 +88,7 @@ class InPlace:
         asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
         return Sent(agent.call("files.synced_folders.find_script", asked).done.path("cwd"))
 
-    def spare(self, agent: Agent, root: str) -> None:
+    def spare(self, agent: Agent, root: str, most: int) -> None:
         return None
 
     def told(self, sent: int) -> str:

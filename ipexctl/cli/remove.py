@@ -1,0 +1,106 @@
+"""remove and prune."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Json, Root, end, on_hosts
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.remove import Agreed, Found
+
+
+@on_hosts()
+def remove(
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Environments, runs with their results, data, caches."),
+    ] = False,
+    here: Annotated[
+        bool, typer.Option("--here", help="Also remove ipexctl's files on this machine.")
+    ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also",
+            metavar="KIND",
+            help="With --here, also remove keys, settings, labs or logs (repeatable).",
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Annotated[bool, typer.Option("--check", help="Show the plan and stop.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove everything that ipexctl put on the hosts."""
+    from ipexctl.errors import InputError
+    from ipexctl.local.own_files import ASKED
+    from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.remove import removed_document, show_plan, show_removed
+    from ipexctl.verbs.remove import Agreed, remove_all
+
+    if not everything:
+        raise InputError(
+            "remove needs --all: it removes everything that ipexctl put on the hosts",
+            hint="for less: ipexctl env rm KEY, ipexctl data rm NAME, or ipexctl prune",
+        )
+    named = tuple(also or ())
+    if unknown := [kind for kind in named if kind not in ASKED]:
+        raise InputError(f"--also {unknown[0]}: not one of {', '.join(ASKED)}")
+    if named and not here:
+        raise InputError("--also needs --here", why="it names files on this machine")
+    if not (yes or check):
+        needs_terminal(sys.stdin)
+
+    def agreed(found: Found) -> Agreed:
+        if yes:
+            return Agreed(True, named)
+        show_plan(found)
+        if not confirm("Remove this? [y/N] ", sys.stdin):
+            return Agreed(False)
+        open_kinds = [k for k in found.here if not k.goes and k.kind not in named]
+        more = [
+            k.kind for k in open_kinds if confirm(f"Also remove {k.what} here? [y/N] ", sys.stdin)
+        ]
+        return Agreed(True, (*named, *more))
+
+    done = remove_all(target, agreed, root, here=here, check=check)
+    end(done, removed_document, show_removed, json=json)
+
+
+@on_hosts()
+def prune(
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            "--runs", min=1, help="Keep only this many runs: older ones go with their results."
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Annotated[bool, typer.Option("--check", help="Show the plan and stop.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove old runs' project copies and caches over a limit. Results of runs stay."""
+    from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.remove import pruned_document, show_prune_plan, show_pruned
+    from ipexctl.verbs.prune import Pruned
+    from ipexctl.verbs.prune import prune as verb
+
+    if not (yes or check):
+        needs_terminal(sys.stdin)
+
+    def agreed(plan: Pruned) -> bool:
+        if not yes:
+            show_prune_plan(plan)
+        return yes or confirm("Remove this? [y/N] ", sys.stdin)
+
+    done = verb(target, agreed, root, runs=runs, check=check)
+    end(done, pruned_document, show_pruned, json=json)

@@ -1,0 +1,87 @@
+"""What ipexctl keeps on this machine, by kind, and removing it. Links are never followed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.errors import NotHere
+from ipexctl.local.user_dirs import cache_dir, config_dir, state_dir
+
+# what goes only if the user names it: it was made by hand, or cannot be made again
+ASKED = ("keys", "settings", "labs", "logs")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One kind of files. `goes`: without being named."""
+
+    kind: str
+    what: str
+    paths: tuple[Path, ...]
+    bytes: int
+
+    @property
+    def goes(self) -> bool:
+        return self.kind not in ASKED
+
+
+def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
+    """The kinds of which there is something. Raises NotHere where others can write the folders."""
+    cache, config, state = cache_dir(), config_dir(), state_dir()
+    known_hosts = [*_named(state, "known_hosts"), *_parts(state, "known_hosts")]
+    kinds = (
+        ("cache", "downloaded wheels, hashes of your files, resolver cache",
+         _named(cache, "blobs", "hashes", "resolve", "preflight.json")),
+        ("outcomes", "hosts of the last command, for @healthy and @last-failed",
+         _named(state, "last.json")),
+        ("choices", "environments that a rollback or --use-env chose",
+         _named(state, "environments")),
+        ("keys", "accepted host keys", known_hosts),
+        ("settings", "config.toml and accepted project settings",
+         [*_named(config, "config.toml"), *_named(state, "accepted.json")]),
+        ("labs", "files of labs that are down", [*dead_labs()]),
+        ("logs", "logs of runs that were started in folders of other users",
+         _named(state, "runs", ".gitignore")),
+    )  # fmt: skip
+    found = (Kept(kind, what, tuple(paths), _size(paths)) for kind, what, paths in kinds)
+    return tuple(one for one in found if one.paths)
+
+
+def remove(kept: Iterable[Kept]) -> None:
+    for path in (path for one in kept for path in one.paths):
+        try:
+            if path.is_symlink() or not path.is_dir():
+                path.unlink(missing_ok=True)
+            else:
+                shutil.rmtree(path)
+        except OSError as e:
+            raise NotHere(f"cannot remove {path}", why=e.strerror or str(e)) from None
+    state = state_dir()
+    for folder in (state / "labs", state, cache_dir(), config_dir()):
+        if not folder.is_symlink() and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _named(folder: Path, *names: str) -> list[Path]:
+    return [folder / name for name in names if os.path.lexists(folder / name)]
+
+
+def _parts(folder: Path, name: str) -> Iterator[Path]:
+    """Locks and unfinished copies beside a file."""
+    yield from folder.glob(f"{name}.*")
+    yield from folder.glob(f".{name}.*")
+
+
+def _size(paths: Iterable[Path]) -> int:
+    files = (p for path in paths for p in (path, *_below(path)))
+    return sum(p.lstat().st_size for p in files if p.is_file() and not p.is_symlink())
+
+
+def _below(path: Path) -> Iterator[Path]:
+    if not path.is_symlink() and path.is_dir():
+        for top, _, names in os.walk(path):
+            yield from (Path(top, name) for name in names)

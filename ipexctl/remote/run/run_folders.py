@@ -1,0 +1,89 @@
+"""The folders of runs under ROOT/runs: which are in use, and how they stay small.
+
+RUN/work    the project, and what the ranks wrote there
+RUN/tree    the sha256 of what the project consisted of
+RUN/logs    what the ranks printed
+RUN/lock    the agent of the run holds it, shared, as long as the run lasts
+"""
+
+import fcntl
+import os
+import re
+
+from ipexctl.remote.failure import Failure
+
+RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
+MARK = b"IPEXCTL_RUN_ID="
+held = {}  # type: dict[str, int]  # locks of this agent, by folder
+
+
+def run_id(h):
+    if not RUN_ID.match(h["run_id"]):
+        raise Failure("%r is not a run id" % h["run_id"])
+    return h["run_id"]
+
+
+def hold(folder):
+    """Until this agent ends, the run of this folder is active."""
+    if folder in held:
+        return
+    held[folder] = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held[folder], fcntl.LOCK_SH)
+    except OSError:  # a file system without locks
+        pass
+
+
+def run_ids(root):
+    """The oldest first."""
+    top = os.path.join(root, "runs")
+    try:
+        names = [name for name in os.listdir(top) if RUN_ID.match(name)]
+    except OSError:
+        return []
+    folders = [name for name in names if not os.path.islink(os.path.join(top, name))]
+    return sorted(folders, key=lambda name: (age_of(os.path.join(top, name)), name))
+
+
+def age_of(folder):
+    """When its first file was made."""
+    try:
+        return os.lstat(os.path.join(folder, "lock")).st_mtime
+    except OSError:
+        return 0.0
+
+
+def active(root):
+    """Runs that an agent on any host with this root holds, or of which a process is left here."""
+    marked = marked_runs()
+    locks = {name: os.path.join(root, "runs", name, "lock") for name in run_ids(root)}
+    return [name for name, lock in locks.items() if name in marked or is_locked(lock)]
+
+
+def is_locked(path):
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+def marked_runs():
+    """Ids of runs of which a process is left on this host."""
+    found = set()  # type: set[str]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/environ" % pid, "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        found.update(os.fsdecode(v[len(MARK) :]) for v in variables if v.startswith(MARK))
+    return found

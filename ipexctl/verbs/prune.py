@@ -1,0 +1,102 @@
+"""prune: removing what can be sent or made again, down to the limits of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.core.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
+from ipexctl.core.sizes import human
+from ipexctl.errors import EXIT_FAILED, IpexctlError
+from ipexctl.hosts.agent import LONG
+from ipexctl.hosts.fleet import Fleet, fan_out
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.cache_limit import prune_cache
+from ipexctl.local.settings import load
+
+OP = "files.space_limits.prune"
+SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
+
+
+@dataclass(frozen=True)
+class OnHost:
+    host: str
+    amounts: tuple[Amount, ...]
+
+
+@dataclass(frozen=True)
+class Pruned(PerHost):
+    hosts: tuple[OnHost, ...]
+    here: tuple[Amount, ...]
+    recaps: tuple[HostRecap, ...]
+    done: bool = True
+    check: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        if not self.done and not self.check:
+            return EXIT_FAILED
+        return super().exit_code
+
+
+def prune(
+    target: Target,
+    agreed: Callable[[Pruned], bool],
+    root: str = ROOT,
+    *,
+    runs: int | None = None,
+    check: bool = False,
+) -> Pruned:
+    """`runs`: how many to keep, instead of the setting. `agreed` sees the plan first."""
+    limits = read_limits(load())
+    limits = replace(limits, runs=limits.runs if runs is None else runs)
+    with Fleet(target, root) as fleet:
+
+        def one(host: Host, *, check: bool) -> OnHost:
+            if host not in fleet.agents:
+                fleet.connect(host)
+            asked = {"limits": limits.for_host(), "check": check}
+            done = fleet.call(host, OP, total=LONG, **asked)
+            return OnHost(host.name, _amounts(done.rows("found", str, int, int)))
+
+        found = fleet.each(lambda host: one(host, check=True))
+        here = prune_cache(limits.cache_mb * MB, check=True)
+        plan = Pruned(tuple(found.values()), here, fleet.recaps(), done=False, check=check)
+        if check:
+            recaps = {h: _recap(f, "would be removed") for h, f in found.items()}
+            return replace(plan, recaps=fleet.recaps(recaps))
+        if (here or any(f.amounts for f in found.values())) and not agreed(plan):
+            return replace(plan, recaps=())
+        done = fleet.each(lambda host: one(host, check=False))
+        here = prune_cache(limits.cache_mb * MB, check=False)
+        recaps = {h: _recap(f, "removed") for h, f in done.items()}
+        return Pruned(tuple(done.values()), here, fleet.recaps(recaps))
+
+
+def after_run(fleet: Fleet, hosts: Sequence[Host], limits: Limits) -> str:
+    """Applies the limits on hosts whose agents are connected. One line, "" if nothing went."""
+
+    def one(host: Host) -> tuple[Amount, ...]:
+        asked = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
+        done = fleet.agents[host].call(OP, asked, timeout=SILENCE, total=TOTAL).done
+        return _amounts(done.rows("found", str, int, int))
+
+    outcomes = fan_out(hosts, one, forks=fleet.target.forks)
+    found = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
+    with suppress(IpexctlError, OSError, RuntimeError):
+        found.append(prune_cache(limits.cache_mb * MB, check=False))
+    amounts = added(found)
+    size = sum(a.bytes for a in amounts)
+    return f"pruned {human(size)}: {describe(amounts)}" if amounts else ""
+
+
+def _amounts(rows: list[list[object]]) -> tuple[Amount, ...]:
+    return tuple(Amount(str(k), n, size) for k, n, size in rows if k in WORDS)  # type: ignore[arg-type]
+
+
+def _recap(found: OnHost, what: str) -> HostRecap:
+    if not found.amounts:
+        return HostRecap(found.host, Recap.OK, "nothing to remove")
+    return HostRecap(found.host, Recap.CHANGED, f"{describe(found.amounts)} {what}")

@@ -1,0 +1,153 @@
+"""remove --all: everything ipexctl put on the hosts, and with --here on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ipexctl.core.host_answer import Answer
+from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.core.sizes import human
+from ipexctl.errors import EXIT_FAILED
+from ipexctl.hosts.agent import LONG
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.lab import folders
+from ipexctl.lab.practice_cluster import is_up
+from ipexctl.local import own_files
+
+BUSY = "end it, or wait for it; then run the same command again"
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What `remove --all` finds on a host. `busy`: why all of it stays."""
+
+    host: str
+    root: str
+    there: bool
+    made: bool
+    bytes: int = 0
+    parts: tuple[tuple[str, int], ...] = ()
+    busy: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()  # names that ipexctl did not make
+
+    @property
+    def goes(self) -> bool:
+        return self.there and self.made and not self.busy
+
+
+@dataclass(frozen=True)
+class Found:
+    hosts: tuple[OnHost, ...]
+    here: tuple[own_files.Kept, ...]
+    recaps: tuple[HostRecap, ...]  # of hosts that could not be asked
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """The answer to the plan: is it to be done, and which kinds here go."""
+
+    go: bool
+    kinds: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Removed(PerHost):
+    found: Found
+    recaps: tuple[HostRecap, ...]
+    here: tuple[own_files.Kept, ...] = ()  # that went
+    done: bool = True
+    check: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        if not self.done and not self.check:
+            return EXIT_FAILED
+        return super().exit_code
+
+
+def remove_all(
+    target: Target,
+    agreed: Callable[[Found], Agreed],
+    root: str = ROOT,
+    *,
+    here: bool = False,
+    check: bool = False,
+) -> Removed:
+    """`agreed` sees the plan first. Hosts where something is in use keep everything."""
+    with Fleet(target, root) as fleet:
+        hosts = fleet.each(lambda host: _survey(fleet, host))
+        kept = own_files.kept_here(dead_labs) if here else ()
+        found = Found(tuple(hosts.values()), kept, fleet.recaps())
+        if check:
+            recaps = {host: _foreseen(one) for host, one in hosts.items()}
+            return Removed(found, fleet.recaps(recaps), done=False, check=True)
+        if not (any(one.goes for one in hosts.values()) or kept):
+            recaps = {host: _foreseen(one) for host, one in hosts.items()}
+            return Removed(found, fleet.recaps(recaps))
+        said = agreed(found)
+        if not said.go:
+            return Removed(found, (), done=False)
+        recaps = fleet.each(lambda host: _remove(fleet, host, hosts))
+        gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
+        own_files.remove(gone)
+        return Removed(found, fleet.recaps(recaps), gone)
+
+
+def dead_labs() -> list[Path]:
+    top = folders.state_root()
+    return [top / name for name in folders.labs_in(top) if not is_up(top / name)]
+
+
+def _survey(fleet: Fleet, host: Host) -> OnHost:
+    fleet.connect(host)
+    done = fleet.call(host, "install.root_removal.survey", total=LONG)
+    return OnHost(
+        host.name,
+        done.text("root"),
+        done.flag("there"),
+        done.flag("made"),
+        done.whole("bytes"),
+        tuple((name, size) for name, size in done.rows("parts", str, int)),
+        _texts(done, "busy"),
+        _texts(done, "stays"),
+    )
+
+
+def _remove(fleet: Fleet, host: Host, hosts: Mapping[Host, OnHost]) -> HostRecap:
+    one = hosts[host]
+    if not one.goes:
+        return _foreseen(one)
+    done = fleet.call(host, "install.root_removal.remove", total=LONG)
+    if busy := _texts(done, "busy"):
+        return _foreseen(replace(one, busy=busy))
+    if left := _texts(done, "left"):
+        what = f"{one.root} could not be removed completely"
+        return HostRecap(host.name, Recap.FAILED, what, notes=left)
+    return _recap(one, f"{human(done.whole('removed'))} removed")
+
+
+def _foreseen(one: OnHost) -> HostRecap:
+    if not one.there:
+        return HostRecap(one.host, Recap.OK, f"nothing to remove: there is no {one.root}")
+    if not one.made:
+        what = f"nothing to remove: nothing in {one.root} was made by ipexctl"
+        return HostRecap(one.host, Recap.OK, what)
+    if one.busy:
+        notes = (*one.busy, f"try: {BUSY}")
+        return HostRecap(one.host, Recap.FAILED, "nothing removed", notes=notes)
+    return _recap(one, f"{human(one.bytes)} would be removed")
+
+
+def _recap(one: OnHost, what: str) -> HostRecap:
+    stays = f"; not made by ipexctl, so kept in {one.root}: {', '.join(one.stays)}"
+    return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays))
+
+
+def _texts(done: Answer, name: str) -> tuple[str, ...]:
+    value = done[name]
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise done.odd(f"{name} is not a list of texts")
+    return tuple(value)

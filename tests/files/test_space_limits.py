@@ -1,0 +1,241 @@
+"""What stays on a host after many runs of a project: real agents on this machine, one per run."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.core.prune_limits import Amount, Limits, describe, read_limits
+from ipexctl.core.settings_file import parse_settings
+from ipexctl.errors import InputError
+from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.target import Target
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.local import settings
+from ipexctl.local.cache_limit import prune_cache
+from ipexctl.verbs import data
+from ipexctl.verbs.install.install_plan import Progress
+from ipexctl.verbs.run.send_project import Project, Snapshot, always, take
+from tests.cli import ipexctl
+
+NOBODY = {"XDG_CACHE_HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+OP = "files.space_limits.prune"
+LARGE = 2_000_000
+
+
+def fresh_agent() -> Agent:
+    return connect(LocalTransport(), Host("here", local=True))
+
+
+def project(folder: Path) -> Path:
+    """20 MB: most of it in large files, some in many small ones."""
+    (folder / "pkg").mkdir(parents=True)
+    for i in range(9):
+        (folder / f"large{i}").write_bytes(os.urandom(LARGE))
+    for i in range(40):
+        (folder / "pkg" / f"small{i}.py").write_bytes(os.urandom(50_000))
+    (folder / "link").symlink_to("pkg/small1.py")
+    return folder
+
+
+def snapshot(folder: Path) -> Snapshot:
+    return take(Project(folder), always, NOBODY)
+
+
+def used(root: Path) -> int:
+    found = {p.lstat().st_ino: p.lstat().st_blocks * 512 for p in root.rglob("*") if p.is_file()}
+    return sum(found.values())
+
+
+def prune(root: Path, *, check: bool = False, **limits: int) -> dict[str, tuple[int, int]]:
+    asked = {"root": str(root), "limits": {**Limits().for_host(), **limits}, "check": check}
+    with closing(fresh_agent()) as agent:
+        rows: Any = agent.call(OP, asked).done["found"]
+    return {kind: (count, size) for kind, count, size in rows}
+
+
+def run(root: Path, folder: Path, name: str, **written: bytes) -> Path:
+    """What a run does on a host: the project, a spare copy for the next, what ranks write; then
+    the limits."""
+    with closing(fresh_agent()) as agent:
+        sent = snapshot(folder)
+        sent.bring(agent, str(root), name)
+        asked = {"root": str(root), "key": sent.bundle.tree.key}
+        agent.call("files.synced_folders.keep_spare", asked)
+        work = root / "runs" / name / "work"
+        for path, content in written.items():
+            (work / path).write_bytes(content)
+        asked = {"root": str(root), "limits": Limits().for_host(), "check": False}
+        agent.call(OP, asked)
+    return work
+
+
+def files(work: Path) -> list[str]:
+    return sorted(str(p.relative_to(work)) for p in work.rglob("*") if not p.is_dir())
+
+
+def test_five_runs_take_twice_the_project_and_keep_what_they_wrote(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    for i in range(5):
+        run(root, folder, f"run-{i}", checkpoint=bytes([i]) * 1000, large1=b"changed by the run")
+    assert used(root) <= 2 * size + 200_000  # lists of files, what the runs wrote, half blocks
+    assert files(root / "runs/run-0/work") == ["checkpoint", "large1"]
+    assert (root / "runs/run-0/work/large1").read_bytes() == b"changed by the run"
+    assert len(files(root / "runs/run-4/work")) == 51
+    assert not (root / "runs/run-0/work/pkg").exists()
+
+
+def test_files_of_earlier_versions_of_a_project_go(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    for i in range(5):
+        (folder / "large0").write_bytes(os.urandom(LARGE))
+        (folder / "pkg/small0.py").write_bytes(os.urandom(200_000))
+        work = run(root, folder, f"run-{i}")
+    assert (work / "large0").read_bytes() == (folder / "large0").read_bytes()
+    blobs = {p.name for p in (root / "blobs/sha256").rglob("*") if p.is_file()}
+    assert len(blobs) == 9
+    with closing(fresh_agent()) as agent:  # what is left is enough: nothing is sent again
+        assert snapshot(folder).bring(agent, str(root), "again").bytes == 0
+
+
+def test_packs_that_are_mostly_of_no_use_become_one(tmp_path: Path) -> None:
+    folder, root = tmp_path / "p", tmp_path / "root"
+    folder.mkdir()
+    for i in range(60):
+        (folder / f"f{i}").write_bytes(os.urandom(250_000))
+    run(root, folder, "run-0")
+    for i in range(50):
+        (folder / f"f{i}").write_bytes(os.urandom(250_000))
+    run(root, folder, "run-1")
+    for i in range(40):
+        (folder / f"f{i}").write_bytes(os.urandom(250_000))
+    work = run(root, folder, "run-2")
+    packs = sum(p.stat().st_size for p in (root / "blobs/packs").iterdir())
+    assert packs < 2 * 60 * 250_000 + (8 << 20)
+    assert all((work / p.name).read_bytes() == p.read_bytes() for p in folder.iterdir())
+    with closing(fresh_agent()) as agent:
+        assert snapshot(folder).bring(agent, str(root), "again").bytes == 0
+
+
+def test_two_projects_do_not_take_each_others_files(tmp_path: Path) -> None:
+    one, two, root = project(tmp_path / "one"), tmp_path / "two", tmp_path / "root"
+    two.mkdir()
+    (two / "other").write_bytes(os.urandom(LARGE))
+    run(root, one, "run-0")
+    run(root, two, "run-1")
+    with closing(fresh_agent()) as agent:
+        assert snapshot(one).bring(agent, str(root), "run-2").bytes == 0
+    assert prune(root, project_mb=1)["blobs"][0] >= 1  # the one used last always stays
+    with closing(fresh_agent()) as agent:
+        assert snapshot(one).bring(agent, str(root), "run-3").bytes == 0
+        assert snapshot(two).bring(agent, str(root), "run-4").bytes == LARGE
+
+
+def test_a_large_data_set_does_not_count_as_a_project(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    run(root, folder, "run-0")
+    data.push(Target(), project(tmp_path / "set"), None, Progress(), str(root))
+    prune(root, project_mb=21)
+    with closing(fresh_agent()) as agent:
+        assert snapshot(folder).bring(agent, str(root), "run-1").bytes == 0
+
+
+def test_results_go_only_with_a_limit_for_runs_and_check_removes_nothing(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    for i in range(3):
+        run(root, folder, f"run-{i}", result=b"1")
+    before = sorted(root.rglob("*"))
+    assert prune(root, check=True, runs=1)["runs"][0] == 2
+    assert sorted(root.rglob("*")) == before
+    assert "runs" not in prune(root)
+    assert prune(root, runs=1)["runs"][0] == 2
+    assert os.listdir(root / "runs") == ["run-2"]
+
+
+def test_an_active_run_is_left_alone(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    with closing(fresh_agent()) as agent:
+        snapshot(folder).bring(agent, str(root), "active")
+        run(root, folder, "run-1")
+        assert prune(root, runs=1, project_mb=1) == {}
+        assert len(files(root / "runs/active/work")) == 50
+    assert prune(root)["copies"][0] == 1
+
+
+def test_a_link_that_a_rank_put_in_a_folders_place_is_not_followed(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    work = run(root, folder, "run-0")
+    mine = tmp_path / "mine"
+    (work / "pkg").rename(mine)
+    (work / "pkg").symlink_to(mine)
+    run(root, folder, "run-1")
+    assert len(list(mine.iterdir())) == 40
+    assert (work / "pkg").is_symlink()
+
+
+def test_no_file_of_a_run_is_shared_with_another_or_with_a_blob(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    for i in range(2):
+        work = run(root, folder, f"run-{i}")
+        assert all(p.stat().st_nlink == 1 for p in work.rglob("large*"))
+        (work / "large0").write_bytes(b"changed")
+    with closing(fresh_agent()) as agent:
+        snapshot(folder).bring(agent, str(root), "last")
+    assert (root / "runs/last/work/large0").stat().st_size == LARGE
+
+
+# --- settings, the controller's cache and the command --------------------------------------------
+
+
+def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
+    found = parse_settings("[prune]\nruns = 5\nspare_mb = 1\n", "config.toml")
+    assert read_limits(found) == Limits(runs=5, spare_mb=1)
+    assert read_limits({}) == Limits(copies=1, runs=0)
+    (tmp_path / "ipexctl.toml").write_text("[prune]\nruns = 1\n")
+    with pytest.raises(InputError, match="prune.runs does not belong in a project's file"):
+        settings.load({"XDG_CONFIG_HOME": "/nonexistent"}, tmp_path)
+
+
+def test_amounts_in_words() -> None:
+    assert describe((Amount("copies", 2, 4_000_000), Amount("spare", 1, 5))) == (
+        "2 copies of projects in old runs (4.0 MB), 1 spare copy (5 bytes)"
+    )
+
+
+def test_of_the_cache_what_was_used_longest_ago_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "ipexctl/blobs/sha256/aa"
+    folder.mkdir(parents=True)
+    for i, name in enumerate(("old", "middle", "new")):
+        (folder / name).write_bytes(bytes(1000))
+        os.utime(folder / name, (1000 + i, 1000 + i))
+    (folder / "now").write_bytes(bytes(5000))
+    assert prune_cache(7000, check=True) == (Amount("cache", 1, 1000),)
+    assert prune_cache(7000, check=False) == (Amount("cache", 1, 1000),)
+    assert sorted(os.listdir(folder)) == ["middle", "new", "now"]
+    assert prune_cache(10, check=False) == (Amount("cache", 2, 2000),)  # the other one is in use
+
+
+def test_the_command_shows_what_would_go_and_removes_it(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    for i in range(2):
+        with closing(fresh_agent()) as agent:
+            snapshot(folder).bring(agent, str(root), f"run-{i}")
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "c"), "XDG_CONFIG_HOME": str(tmp_path)}
+    words = ("prune", "--root", str(root), "--json")
+    plan = json.loads(ipexctl(*words, "--check", cwd=tmp_path, env=env).stdout)
+    assert (plan["done"], plan["found"][0]["amounts"][0]["kind"]) == (False, "copies")
+    assert ipexctl(*words, cwd=tmp_path, env=env).returncode == 2
+    done = ipexctl(*words, "-y", cwd=tmp_path, env=env)
+    assert (done.returncode, files(root / "runs/run-0/work")) == (0, [])
+    again = ipexctl("prune", "--root", str(root), "-y", cwd=tmp_path, env=env)
+    assert "nothing to remove" in again.stdout

@@ -1,0 +1,216 @@
+"""`remove --all` on this machine as the only host: the real command and a real agent."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli import ipexctl
+
+REPO = Path(__file__).parents[2]
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """With a folder of the user's own, and something to push."""
+    home = tmp_path / "home"
+    (home / "set").mkdir(parents=True)
+    (home / "set" / "x").write_bytes(b"1")
+    return home
+
+
+def environ(home: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "IPEXCTL_"))}
+    return {**kept, "HOME": str(home), "PYTHONPATH": str(REPO), "TMPDIR": str(home.parent)}
+
+
+def call(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return ipexctl(*words, cwd=home, env=environ(home))
+
+
+def remove(home: Path, *words: str, code: int = 0) -> dict:
+    done = call(home, "remove", "--all", "--json", *words)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def pushed(home: Path, *words: str) -> None:
+    assert call(home, "data", "push", "set", *words).returncode == 0
+
+
+@contextmanager
+def terminal(typed: bytes) -> Iterator[int]:
+    ours, theirs = pty.openpty()
+    os.write(ours, typed)
+    try:
+        yield theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def typed(home: Path, keys: bytes, *words: str) -> subprocess.CompletedProcess[str]:
+    with terminal(keys) as stdin:
+        return subprocess.run(
+            [sys.executable, "-m", "ipexctl", "remove", "--all", *words],
+            cwd=home, env=environ(home), stdin=stdin, capture_output=True, text=True,
+        )  # fmt: skip
+
+
+def test_what_was_made_goes_with_the_folders_above_it(home: Path) -> None:
+    before = listing(home)
+    pushed(home, "--root", f"{home}/a/b/root")
+    root = home / "a/b/root"
+    plan = remove(home, "--check", "--root", str(root))
+    assert (plan["done"], plan["exit_code"], root.is_dir()) == (False, 0, True)
+    assert plan["found"][0]["bytes"] > 0
+    done = remove(home, "-y", "--root", str(root))
+    assert (done["done"], done["hosts"][0]["state"]) == (True, "changed")
+    assert [path for path in listing(home) if not path.startswith(".cache")] == before
+    again = remove(home, "-y", "--root", str(root))
+    assert (again["hosts"][0]["state"], root.exists()) == ("ok", False)
+
+
+def test_a_folder_that_was_there_before_stays_with_its_files(home: Path) -> None:
+    root = home / "mine"
+    (root / "data" / "own").mkdir(parents=True)
+    (root / "notes.txt").write_text("mine")
+    before = listing(root)
+    untouched = remove(home, "-y", "--root", str(root))
+    assert (untouched["hosts"][0]["state"], listing(root)) == ("ok", before)
+    assert call(home, "data", "ls", "--root", str(root)).returncode == 0
+    (root / "later.txt").write_text("mine")
+    done = remove(home, "-y", "--root", str(root))
+    assert "data, later.txt, notes.txt" in done["hosts"][0]["detail"]
+    assert listing(root) == sorted([*before, "later.txt"])
+    (empty := home / "empty").mkdir()
+    pushed(home, "--root", str(empty))
+    assert (remove(home, "-y", "--root", str(empty))["exit_code"], listing(empty)) == (0, [])
+
+
+def test_links_are_removed_and_not_followed(home: Path) -> None:
+    away = home / "away"
+    (away / "target").mkdir(parents=True)
+    (away / "target" / "precious").write_text("mine")
+    (home / ".ipexctl").symlink_to(away / "target")  # the user keeps it on another disk
+    pushed(home)
+    (away / "target" / "runs").symlink_to(away)
+    (away / "target" / "data" / "set" / "link").symlink_to(home / "set")
+    assert remove(home, "-y")["exit_code"] == 0
+    assert listing(away) == ["target", "target/precious"]
+    assert (home / ".ipexctl").is_symlink()
+    assert (home / "set" / "x").read_bytes() == b"1"
+
+
+def test_read_only_folders_of_a_run_go_as_well(home: Path) -> None:
+    pushed(home)
+    work = home / ".ipexctl/runs/20260101-000000-abcdef/work"
+    work.mkdir(parents=True)
+    (work / "x").write_text("1")
+    work.chmod(0o500)
+    assert remove(home, "-y")["exit_code"] == 0
+    assert not (home / ".ipexctl").exists()
+
+
+def test_while_a_run_is_active_nothing_goes_and_the_run_is_named(home: Path) -> None:
+    pushed(home)
+    run = home / ".ipexctl/runs/20260101-000000-abcdef"
+    run.mkdir(parents=True)
+    before = listing(home)
+    with open(run / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        done = remove(home, "-y", code=1)
+        assert done["found"][0]["in_use"] == ["run 20260101-000000-abcdef is active"]
+        assert "run 20260101-000000-abcdef is active" in done["hosts"][0]["notes"]
+        assert set(before) <= set(listing(home))
+    assert remove(home, "-y")["exit_code"] == 0
+
+
+def test_a_process_of_a_run_that_lost_its_agent_keeps_it_active(home: Path) -> None:
+    pushed(home)
+    name = "20260101-000000-abcdef"
+    (home / ".ipexctl/runs" / name).mkdir(parents=True)
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, "IPEXCTL_RUN_ID": name}) as left:
+        try:
+            assert remove(home, "-y", code=1)["found"][0]["in_use"] == [f"run {name} is active"]
+        finally:
+            left.kill()
+
+
+def test_it_asks_and_no_means_exit_1(home: Path) -> None:
+    pushed(home)
+    for keys in (b"\n", b"n\n", b"\x04"):
+        done = typed(home, keys)
+        assert (done.returncode, done.stdout) == (1, "nothing was removed\n")
+        assert f"in {home}/.ipexctl (" in done.stderr
+    assert (home / ".ipexctl").is_dir()
+    done = typed(home, b"y\n")
+    assert (done.returncode, (home / ".ipexctl").exists()) == (0, False)
+    refused = call(home, "remove", "--all")
+    assert (refused.returncode, "stdin is not a terminal" in refused.stderr) == (2, True)
+    assert call(home, "remove").returncode == 2
+
+
+def files_here(home: Path) -> None:
+    for path in (
+        ".cache/ipexctl/blobs/x", ".local/state/ipexctl/last.json",
+        ".local/state/ipexctl/known_hosts", ".config/ipexctl/config.toml",
+        ".local/state/ipexctl/accepted.json",
+    ):  # fmt: skip
+        (home / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (home / path).write_text("forks = 2\n" if path.endswith("toml") else "{}")
+
+
+def test_here_the_cache_goes_and_what_cannot_be_made_again_only_if_named(home: Path) -> None:
+    files_here(home)
+    (home / ".cache/ipexctl/mine").write_text("")
+    pushed(home)
+    done = remove(home, "-y", "--here")
+    removed = {one["kind"]: one["removed"] for one in done["here"]}
+    assert removed == {"cache": True, "outcomes": True, "keys": False, "settings": False}
+    assert listing(home / ".cache/ipexctl") == ["mine"]
+    assert listing(home / ".local/state/ipexctl") == ["accepted.json", "known_hosts"]
+    done = remove(home, "-y", "--here", "--also", "keys", "--also", "settings")
+    assert not (home / ".local/state/ipexctl").exists()
+    assert not (home / ".config/ipexctl").exists()
+
+
+def test_here_it_asks_for_each_kind_that_was_not_named(home: Path) -> None:
+    files_here(home)
+    pushed(home)
+    done = typed(home, b"y\ny\nn\n", "--here")
+    assert done.returncode == 0, done.stderr
+    assert "Also remove accepted host keys here?" in done.stderr
+    assert listing(home / ".local/state/ipexctl") == ["accepted.json"]
+    assert (home / ".config/ipexctl/config.toml").exists()
+
+
+def test_what_a_killed_agent_left_in_the_temporary_folder_goes(home: Path) -> None:
+    import socket
+
+    pushed(home)
+    tmp = home.parent
+    for name in ("ipexctl-abcd1234", "ipexctl-live1234"):
+        (tmp / name).mkdir(0o700)
+    (tmp / "ipexctl-notours0").mkdir(0o700)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp / "ipexctl-abcd1234/socket"))
+    with socket.socket(socket.AF_UNIX) as live:
+        live.bind(str(tmp / "ipexctl-live1234/socket"))
+        live.listen()
+        assert remove(home, "-y")["exit_code"] == 0
+    left = sorted(p.name for p in tmp.glob("ipexctl-*"))
+    assert left == ["ipexctl-live1234", "ipexctl-notours0"]
