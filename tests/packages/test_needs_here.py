@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from ipexctl.core.stack.lock_file import Lock, Package, parse
-from ipexctl.ui.install import ask, chosen_text, question
+from ipexctl.ui.confirm import confirm
+from ipexctl.ui.install import chosen_text, question
 from ipexctl.verbs.install.install_plan import Chosen
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import chosen
@@ -69,12 +70,12 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("told", "said", "agreed"), ANSWERS)
 def test_a_cuda_build_needs_a_yes_and_all_else_a_no(told: Chosen, said: str, agreed: bool) -> None:
-    assert ask(Terminal(said + "\n"), question(told)) is agreed
+    assert confirm(question(told), Terminal(said + "\n")) is agreed
 
 
 @pytest.mark.parametrize("told", [with_cuda(), with_cuda("none")])
 def test_the_end_of_what_is_typed_is_a_no(told: Chosen) -> None:
-    assert ask(Terminal(""), question(told)) is False
+    assert confirm(question(told), Terminal("")) is False
 
 
 def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop: Shop) -> None:

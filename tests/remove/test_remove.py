@@ -154,7 +154,7 @@ def test_it_asks_and_no_means_exit_1(home: Path) -> None:
     pushed(home)
     for keys in (b"\n", b"n\n", b"\x04"):
         done = typed(home, keys)
-        assert (done.returncode, done.stdout) == (1, "nothing was removed\n")
+        assert (done.returncode, done.stdout) == (1, f"{DECLINED}\n")
         assert f"in {home}/.ipexctl (" in done.stderr
     assert (home / ".ipexctl").is_dir()
     done = typed(home, b"y\n")

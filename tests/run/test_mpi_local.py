@@ -284,7 +284,7 @@ def test_an_import_that_the_installed_environment_lacks_is_told(here):
         "train.py:2: module numpy is not installed on localhost; use `ipexctl install -r "
         "requirements.txt` with the package that has it",
         "helpers.py:1: torch_ccl is discontinued and not installed on localhost; use the backend "
-        '"gloo", or install it with `ipexctl install --backend ccl`',
+        '"gloo", or install it with `ipexctl install --ipex 1.11`',
     ]
     done = run(here, "--force", "train.py", active="")
     assert (done.returncode, [n for n in preflight(done) if n in lines]) == (1, lines)
