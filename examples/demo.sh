@@ -35,7 +35,7 @@ take_down() {
         echo
         echo "or on your own machines, in the folder of your training script:"
         echo
-        echo "    ipexctl init HOST1,HOST2      # writes a hostfile; any name that ssh knows"
+        echo "    ipexctl init HOST1 HOST2      # writes a hostfile; any name that ssh knows"
         echo "    ipexctl doctor"
         echo "    ipexctl install"
         echo "    ipexctl run train.py"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.ui.confirm import DECLINED
 from tests.cli import ipexctl
 
 REPO = Path(__file__).parents[2]
