@@ -179,7 +179,7 @@ def drop_large(lab: Lab, port: str, *sources: str) -> None:
         subprocess.run(argv, check=True, capture_output=True)
 
 
-def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(make_lab):
+def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(full_rung, make_lab):
     """All connections open, and each interface says 1500: nothing but a try can tell."""
     lab = make_lab(LabSpec.plain(3, name="mtu"))
     drop_large(lab, "p1n0", "node01", "node03")
@@ -196,7 +196,7 @@ def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(make_
     assert _grave(mended["findings"]) == []
 
 
-def test_ports_that_a_firewall_lets_in_are_asked_of_the_host_and_suggested(make_lab):
+def test_ports_that_a_firewall_lets_in_are_asked_of_the_host_and_suggested(full_rung, make_lab):
     """This machine has no firewall's program: a script prints what iptables-legacy-save would."""
     lab = make_lab(LabSpec.plain(3, name="wall"))
     rule = "-A INPUT -p tcp -m tcp --dport 40000:40100 -j ACCEPT"

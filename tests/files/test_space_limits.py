@@ -200,7 +200,7 @@ def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
     assert read_limits({}) == Limits(copies=1, runs=0)
     (tmp_path / "ipexctl.toml").write_text("[prune]\nruns = 1\n")
     with pytest.raises(InputError, match="prune.runs does not belong in a project's file"):
-        settings.load({"XDG_CONFIG_HOME": "/nonexistent"}, tmp_path)
+        settings.load({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path)
 
 
 def test_amounts_in_words() -> None:

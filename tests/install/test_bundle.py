@@ -91,13 +91,15 @@ def test_without_lock_and_hosts_it_asks_which_python_is_meant(shop: Shop) -> Non
 
 def test_a_machine_without_network_installs_from_it_and_fetches_nothing(shop: Shop) -> None:
     made(shop)
+    if os.geteuid():
+        pytest.skip("in a user namespace root's folders are another user's, and so not trusted")
     offline = ("unshare", "--map-root-user", "--net")
     if subprocess.run([*offline, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a network namespace")
     environ = {"XDG_CACHE_HOME": str(shop.folder / "bare"), "PIP_FIND_LINKS": ""}
     words = ("install", "--root", str(shop.root), "--bundle", "here.tar", "--json", "-y")
     done = shop.ipexctl(*words, before=offline, **environ)
-    assert (done.code, done.states) == (0, ["changed"]), done.err
+    assert (done.code, done.states) == (0, ["changed"]), done.document["hosts"]
     assert (done.document["bytes_fetched"], done.document["bytes_sent"] > 0) == (0, True)
     again = shop.ipexctl(*words, before=offline, **environ)
     assert (again.code, again.states, again.document["bytes_sent"]) == (0, ["ok"], 0)

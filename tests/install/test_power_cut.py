@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import os
 import random
 import subprocess
 import sys
@@ -23,6 +22,9 @@ import pytest
 from ipexctl.core.ssh.known_hosts import Standing, Verdict, entry_line
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.hosts.ssh.host_keys import HostKey, remember
+from ipexctl.lab import LabSpec
+from ipexctl.lab.machine_support import why_not
+from ipexctl.lab.rungs import FULL
 from ipexctl.remote import durable
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 
@@ -127,8 +129,8 @@ def sha256(path: Path) -> str:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> DiskShop:
-    if os.geteuid():
-        pytest.skip("no root, which mounts the disk")
+    if reason := why_not(FULL, LabSpec.plain(1)):
+        pytest.skip(f"no disk can be mounted: {reason}")
     shop = DiskShop(tmp_path, Disk.made(tmp_path))
     shop.stock()
     return shop

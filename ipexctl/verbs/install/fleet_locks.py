@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 from ipexctl.core.model import Host
@@ -33,13 +34,13 @@ class _Try:
         return not self.holder
 
 
-def hold(fleet: Fleet, project: Project, say: Say) -> None:
-    """Until the fleet closes. Raises HostFailed where another install holds a host for too long:
-    nothing was changed then."""
+def hold(fleet: Fleet, project: Project, say: Say) -> Callable[[], None]:
+    """Until the function that is returned is called, or the fleet closes. Raises HostFailed where
+    another install holds a host for too long: nothing was changed then."""
     asked = {"install": secrets.token_hex(8), "who": f"{project.name} ({project.by})"}
     tries = fleet.each(lambda host: _take(fleet, host, asked, 0, say))
     if all(one.held for one in tries.values()):
-        return
+        return partial(_release, fleet, tries)
     _release(fleet, tries)
     deadline, held = monotonic() + WAIT, dict[Host, _Try]()
 
@@ -55,6 +56,7 @@ def hold(fleet: Fleet, project: Project, say: Say) -> None:
                 why="nothing was changed on any host",
                 hint="run the same command again once that install has ended",
             )
+    return partial(_release, fleet, held)
 
 
 def _take(fleet: Fleet, host: Host, asked: Mapping[str, str], wait: float, say: Say) -> _Try:
@@ -76,7 +78,10 @@ def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
     numbers = {h: one.number for h, one in tries.items() if one.held and h not in fleet.downs}
 
     def release(host: Host) -> None:
-        fleet.agents[host].feed(numbers[host], {"release": True})
+        agent = fleet.agents[host]
+        agent.feed(numbers[host], {"release": True})
+        for _ in agent.answers(numbers[host], SILENCE, 0):
+            pass  # until it is done
 
     fleet.each(release, list(numbers))
 

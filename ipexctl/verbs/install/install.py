@@ -194,14 +194,17 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
     files = supply(work, fleet, plan, bundle)
+    release = None
     if plan.todo:
-        fleet_locks.hold(fleet, project_of(plan.folder), work.step)
+        release = fleet_locks.hold(fleet, project_of(plan.folder), work.step)
         plan = _seen_again(work, fleet, plan)
     if plan.chosen.new_lock:
         write_lock(plan.folder / LOCK_FILE, files.lock)
     found, moved = on_hosts(work, fleet, plan, files)
     moved += files.moved
     by_lock_again(plan.folder)
+    if release:
+        release()
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
         moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,
