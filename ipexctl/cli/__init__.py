@@ -54,7 +54,7 @@ class Root(LazyGroup):
         "data": Entry("data:data_app", "Folders that stay on the hosts: data sets, hub caches."),
         "prune": Entry("remove:prune", "Remove old runs' project copies and caches over a limit."),
         "remove": Entry("remove:remove", "Remove everything that ipexctl put on the hosts."),
-        "lab": Entry("lab:lab_app", "Practice hosts on this machine (Linux, root)."),
+        "lab": Entry("lab:lab_app", "Practice with real SSH hosts on this machine (Linux)."),
     }
 
 

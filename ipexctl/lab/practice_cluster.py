@@ -98,6 +98,8 @@ class Lab:
         if not is_up(folder) or not (folder / "state.json").exists():
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = "start it with: ipexctl lab up" + ("" if name == "lab" else f" --name {name}")
+            if others := [each for each in names(root) if each != name]:
+                hint = f"--name {others[0]}   # of those that are up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint)
         state = json.loads((folder / "state.json").read_text())
         return cls(

@@ -132,6 +132,7 @@ class Uv:
         # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
+        environ = {"UV_CACHE_DIR": str(above / "uv"), **environ}
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
             Path(folder, "pyproject.toml").write_text(text, "utf-8")
             if self._preferred:

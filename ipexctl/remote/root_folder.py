@@ -22,8 +22,25 @@ def describe_character(character):
     return "a space" if character == " " else repr(character)
 
 
-def checked(text, marks=True):
-    """The root as an absolute path that is ours alone; made and marked when it is not there."""
+def existing(text):
+    """The root as `checked` has it, but nothing is made: what is not there is only named."""
+    root = named(text)
+    if os.path.lexists(root):
+        return checked(text, marks=False)
+    above = os.path.dirname(root)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+        raise cannot_make(root, "%s cannot be written to" % above)
+    return root
+
+
+def cannot_make(root, why):
+    hint = "--root FOLDER   # one you may write to"
+    return Failure("cannot make the folder %s" % root, why, hint)
+
+
+def named(text):
     if not isinstance(text, str) or not text or "\0" in text:
         raise Failure("the root folder %r is not a path" % (text,), slug="input")
     root = os.path.expanduser(text)
@@ -41,13 +58,17 @@ def checked(text, marks=True):
                 "--root /path   # letters, digits and / . _ - + @ , = ~ only",
                 slug="input",
             )
+    return root
+
+
+def checked(text, marks=True):
+    """The root as an absolute path that is ours alone; made and marked when it is not there."""
+    root = named(text)
     try:
         make(root)
         found = os.stat(root)
     except OSError as e:
-        raise Failure(
-            "cannot make the folder %s" % root, str(e), "--root FOLDER   # one you may write to"
-        ) from None
+        raise cannot_make(root, str(e)) from None
     if found.st_uid != os.geteuid():
         raise Failure(
             "%s belongs to another user (uid %d)" % (root, found.st_uid),

@@ -46,6 +46,12 @@ def test_a_lab_lives_from_up_to_down(lab_cli):
     assert lab_cli("status").stdout == "no lab is up\n"
 
 
+def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
+    assert lab_cli("up", "-n", "1", "--name", "mine", "--owner", str(os.getpid())).returncode == 0
+    done = lab_cli("down")
+    assert (done.returncode, "--name mine" in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

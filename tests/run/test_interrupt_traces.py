@@ -15,6 +15,7 @@ CASES = [
     (["saving", *STOPPED, "bye"], ["saving", "bye"], {0}),
     ([*TRACE, "KeyboardInterrupt: "], [], {0}),
     ([f"\x1b[1m{TRACE[0]}\x1b[0m", *TRACE[1:], "\x1b[31mKeyboardInterrupt\x1b[0m"], [], {0}),
+    ([f"[rank0]: {line}" for line in STOPPED], [], {0}),  # as torch has it in a process group
     (FAILED, FAILED, set()),
     ([*STOPPED, *LINK, *STOPPED, "end"], ["end"], {0}),
     ([*STOPPED, *LINK, *FAILED], [*LINK, *FAILED], {0}),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from ipexctl.core.run.run_state import without_colour
 
 _HEAD = "Traceback (most recent call last):"
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
+_PREFIX = re.compile(r"^\[rank\d+\]:? ?")  # torch's, once a process group exists
 MOST = 500  # lines of one traceback
 
 
@@ -27,14 +29,14 @@ class InterruptTraces:
         return held if any(held) else []
 
     def _line(self, rank: int, text: str) -> Iterator[str]:
-        plain = without_colour(text).rstrip()
+        plain = _PREFIX.sub("", without_colour(text)).rstrip()
         held = self._held.get(rank)
         if held is None:
             if plain == _HEAD:
                 self._held[rank] = [text]
             else:
                 yield text
-        elif not any(without_colour(line).rstrip() == _HEAD for line in held):
+        elif not any(_PREFIX.sub("", without_colour(line)).rstrip() == _HEAD for line in held):
             yield from self._after_hidden(rank, text, plain)
         elif len(held) < MOST and (plain == "" or plain.startswith(" ")):
             held.append(text)

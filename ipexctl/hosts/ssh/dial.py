@@ -130,6 +130,12 @@ def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
             wire.sock.settimeout(max(0.01, deadline - time.monotonic()))
             data = wire.sock.recv(255)
         except TimeoutError:
+            if answer.proxy_command and not seen:
+                raise Unreachable(
+                    f"{answer.name}: no answer through its ProxyCommand",
+                    why="the host is down, or what lies between does not reach it",
+                    hint=login_command.debug(answer.given),
+                ) from None
             raise Unreachable(
                 f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
                 why="another service listens there, or sshd hangs or is overloaded",

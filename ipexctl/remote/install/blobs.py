@@ -28,7 +28,7 @@ hashed = set()  # type: set[object]  # what this agent has hashed itself, by sta
 
 def op_have(call, header):
     """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...], root}"""
-    root = root_folder.checked(header["root"])
+    root = root_folder.existing(header["root"])
     missing = [sha for sha, size in wanted_blobs(header) if not has(root, sha, size)]
     return {"missing": missing, "root": root}
 

@@ -24,7 +24,7 @@ def op_state(call, header):
 
     What is here of it; `asked`: the project with that id has asked for it.
     """
-    root = root_folder.checked(header["root"])
+    root = root_folder.existing(header["root"])
     env = env_folder(root, header["key"])
     built = os.path.exists(os.path.join(env, OK))
     return {
