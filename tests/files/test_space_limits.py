@@ -24,7 +24,7 @@ from ipexctl.verbs.install.install_plan import Progress
 from ipexctl.verbs.run.send_project import Project, Snapshot, always, take
 from tests.cli import ipexctl
 
-NOBODY = {"XDG_CACHE_HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
 OP = "files.space_limits.prune"
 LARGE = 2_000_000
 

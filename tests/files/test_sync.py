@@ -21,7 +21,7 @@ from ipexctl.remote import durable
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.send_project import Project, always, always_no, check_sent, project_of, take
 
-NOBODY = {"XDG_CACHE_HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
 
 
 def fill(folder: Path, files: dict[str, str]) -> Path:

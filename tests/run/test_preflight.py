@@ -83,7 +83,7 @@ def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     node = Node(made.host("node01"), clean(), made.prepared())
     plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
     (tmp_path / "t.py").write_text("import transformers\n")
-    files = take(Project(tmp_path), always_no, {"XDG_CACHE_HOME": "/nonexistent"})
+    files = take(Project(tmp_path), always_no, {"XDG_CACHE_HOME": "/dev/null/none"})
     said: list[str] = []
     verb.review_script(argv, read_sources(tmp_path, "", argv), plan, files, [node], said.append)
     assert said == []

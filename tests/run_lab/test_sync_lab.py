@@ -59,9 +59,9 @@ def test_without_sync_ranks_start_where_the_files_are_and_hosts_without_are_name
     ranks = [line for line in done.stdout.splitlines() if " | " in line]
     assert [line.partition(" | ")[2] for line in ranks] == ["/home/trainer/place"] * 3
     assert "nothing is sent: ranks start in /home/trainer/place" in done.stderr
-    gone = runner.plain("-n", "3", "--no-sync", "/nonexistent/there.py")
+    gone = runner.plain("-n", "3", "--no-sync", "/no-such-folder/there.py")
     assert gone.returncode == 120
-    assert "there is no there.py in /nonexistent" in gone.stderr
+    assert "there is no there.py in /no-such-folder" in gone.stderr
 
 
 def test_data_is_found_by_ranks_under_the_path_of_their_own_host(runner):

@@ -262,7 +262,7 @@ def test_every_login_shell_reads_the_line_alike(login, library):
     line = remote_line(ENV, ("/bin/sh", "-c", SHOW, "sh", "a b", "it's", "$HOME", "*", "!x"))
     env = {
         "PATH": "/usr/bin:/bin",
-        "HOME": "/nonexistent",
+        "HOME": "/dev/null/none",
         **({"LD_LIBRARY_PATH": library} if library else {}),
     }
     done = subprocess.run(
