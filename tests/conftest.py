@@ -59,18 +59,19 @@ def recorded() -> dict[str, Facts]:
     return read_all() or pytest.skip("the recorded machines are not beside this checkout")
 
 
-@pytest.fixture(autouse=True)
-def _real_enough(request) -> None:
-    """On the flat rung only tests that say `any_rung` have practice hosts."""
-    if "lab_root" not in request.fixturenames or request.node.get_closest_marker("any_rung"):
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On the flat rung only tests that say `any_rung` have practice hosts. Before any fixture is
+    made: a host of that rung is this machine."""
+    if "lab_root" not in getattr(item, "fixturenames", ()) or item.get_closest_marker("any_rung"):
         return
-    if request.getfixturevalue("lab_root").rung == rungs.FLAT:
+    if rung(item.config) == rungs.FLAT:
         pytest.skip(ONE_MACHINE)
 
 
 @pytest.fixture(scope="session")
 def lab_root(request, tmp_path_factory: pytest.TempPathFactory) -> LabRoot:
-    return LabRoot(tmp_path_factory.mktemp("labs"), rung(request))
+    return LabRoot(tmp_path_factory.mktemp("labs"), rung(request.config))
 
 
 @pytest.fixture(scope="session")

@@ -35,10 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rung", default="", help="rung of the practice hosts (docs/lab.md)")
 
 
-def rung(request: pytest.FixtureRequest) -> str:
+def rung(config: pytest.Config) -> str:
     """The rung of this test run; skips, and says why, where no practice host can start."""
     try:
-        return check(LabSpec.plain(1), str(request.config.getoption("--rung")))
+        return check(LabSpec.plain(1), str(config.getoption("--rung")))
     except NotHere as missing:
         pytest.skip(f"{missing.what}; {missing.hint or missing.why}")
 
