@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Json, Root, end, on_hosts
+from ipexctl.cli.options import Json, Root, Yes, end, on_hosts
 
 if TYPE_CHECKING:
     from ipexctl.verbs.data import Listed
@@ -71,7 +71,7 @@ def rm(
     target: Any,
     root: Root = "~/.ipexctl",
     check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Remove data from the hosts. What a run is using stays."""

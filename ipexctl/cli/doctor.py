@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Json, Root, on_hosts, print_json
+from ipexctl.cli.options import Json, Root, Yes, on_hosts, print_json
 from ipexctl.errors import InputError
 
 
@@ -34,7 +34,7 @@ def doctor(
     script: Annotated[
         bool, typer.Option("--print", help="Print what needs root as a script.")
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     verbose: Annotated[
         int, typer.Option("-v", count=True, show_default=False, help="Say why as well.")
     ] = 0,

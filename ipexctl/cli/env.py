@@ -15,6 +15,7 @@ from ipexctl.cli.options import (
     Root,
     SshConfig,
     TransportName,
+    Yes,
     end,
     on_hosts,
     print_json,
@@ -112,7 +113,7 @@ def rm(
     target: Any,
     root: Root = "~/.ipexctl",
     check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Remove environments, and wheels that none needs. Current and previous always stay."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ipexctl.cli.options import Json, Root, end, on_hosts, print_json
+from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json
 
 Torch = Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
@@ -87,7 +87,7 @@ def install(
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only say what would be done.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Say which packages change.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""

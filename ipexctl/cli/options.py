@@ -20,6 +20,8 @@ Hostfile = Annotated[
     Path | None,
     typer.Option("-f", "--hostfile", "--machinefile", help="File with one host per line."),
 ]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")]
+Check = Annotated[bool, typer.Option("--check", help="Show the plan and stop.")]
 HostList = Annotated[
     list[str] | None, typer.Option("-H", "--hosts", help="Hosts by name: a,b:2 (repeatable).")
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Json, Root, end, on_hosts
+from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts
 
 if TYPE_CHECKING:
     from ipexctl.verbs.remove import Agreed, Found
@@ -33,8 +33,8 @@ def remove(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    check: Annotated[bool, typer.Option("--check", help="Show the plan and stop.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    check: Check = False,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Remove everything that ipexctl put on the hosts."""
@@ -84,8 +84,8 @@ def prune(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    check: Annotated[bool, typer.Option("--check", help="Show the plan and stop.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    check: Check = False,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Remove old runs' project copies and caches over a limit. Results of runs stay."""

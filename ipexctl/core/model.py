@@ -415,5 +415,11 @@ class PerHost:
     recaps: tuple[HostRecap, ...]
 
     @property
+    def declined(self) -> bool:
+        """The user said no, so nothing was changed."""
+        return False
+
+    @property
     def exit_code(self) -> int:
-        return worst_exit([recap.state.exit_code for recap in self.recaps])
+        codes = [recap.state.exit_code for recap in self.recaps]
+        return worst_exit([*codes, EXIT_FAILED if self.declined else EXIT_OK])

@@ -366,7 +366,7 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
     uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
     there: dict[str, Found] = {}  # by sha256
     reasons: list[str] = []
-    for pins, options in _sourcesof(uv, lock, reasons):
+    for pins, options in _places_of(uv, lock, reasons):
         for asked, files in ((uv, lock.packages), (tools, (lock.uv,))):
             try:
                 lacking = [p for p in files if p.sha256 not in there]
@@ -385,7 +385,7 @@ def _offered(uv: Uv, files: Sequence[Package], pins: Pins, options: Sequence[str
     return uv.wheels(exact, kept, ALONE, *options) if files else []
 
 
-def _sourcesof(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
+def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
     """Where the lock says that they were, then wherever else they could be."""
     try:
         intel = intel_pins(uv, ())

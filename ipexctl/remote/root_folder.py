@@ -35,6 +35,11 @@ def existing(text):
     return root
 
 
+def is_absent(text):
+    """Nothing was ever made there; what is no path at all is for `checked` to refuse."""
+    return isinstance(text, str) and not os.path.isdir(os.path.expanduser(text))
+
+
 def cannot_make(root, why):
     hint = "--root FOLDER   # one you may write to"
     return Failure("cannot make the folder %s" % root, why, hint)

@@ -17,7 +17,7 @@ from ipexctl.core.run import dataset_rules as core
 from ipexctl.core.run.dataset_rules import Held
 from ipexctl.core.run.project_files import Ignore
 from ipexctl.core.sizes import human
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, HostFailed, InputError, NotHere, worst_exit
+from ipexctl.errors import HostFailed, InputError, NotHere
 from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Carrier, Moved, Push
@@ -67,10 +67,6 @@ class Removed(PerHost):
     done: bool = True
     going: Listed = Listed((), ())
     declined: bool = False
-
-    @property
-    def exit_code(self) -> int:
-        return worst_exit([super().exit_code, EXIT_FAILED if self.declined else EXIT_OK])
 
 
 def push(

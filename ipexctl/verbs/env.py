@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ipexctl.core.host_answer import Answer
@@ -82,10 +83,6 @@ class Removed(PerHost):
     done: bool
     declined: bool = False
 
-    @property
-    def exit_code(self) -> int:
-        return worst_exit([super().exit_code, EXIT_FAILED if self.declined else EXIT_OK])
-
 
 def list_envs(target: Target, root: str = ROOT) -> Kept:
     with Fleet(target, root) as fleet:
@@ -140,11 +137,13 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
         own = core.project_before(seen, choice.project.id, choice.key) if choice.key else ""
         key = own or core.way_back(seen)
         way = _Way(key, choice.project, bool(own), check)
-        if key and not check:
-            fleet_locks.hold(
-                fleet, choice.project, lambda host, text: target.note(f"{host}: {text}")
-            )
-        recaps = fleet.recaps(fleet.each(lambda host: _back(fleet, host, shelves[host], way)))
+
+        def say(host: str, text: str) -> None:
+            target.note(f"{host}: {text}")
+
+        changes = key and not check
+        with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
+            recaps = fleet.recaps(fleet.each(lambda host: _back(fleet, host, shelves[host], way)))
     if not check:
         if any(recap.state is Recap.CHANGED for recap in recaps):
             choose_instead(choice, key, "install --rollback")

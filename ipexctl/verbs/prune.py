@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
 from ipexctl.core.sizes import human
-from ipexctl.errors import EXIT_FAILED, IpexctlError
+from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import LONG
 from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.target import ROOT, Target
@@ -35,10 +35,8 @@ class Pruned(PerHost):
     check: bool = False
 
     @property
-    def exit_code(self) -> int:
-        if not self.done and not self.check:
-            return EXIT_FAILED
-        return super().exit_code
+    def declined(self) -> bool:
+        return not self.done and not self.check
 
 
 def prune(

@@ -9,7 +9,6 @@ from pathlib import Path
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.sizes import human
-from ipexctl.errors import EXIT_FAILED
 from ipexctl.hosts.agent import LONG
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
@@ -62,10 +61,8 @@ class Removed(PerHost):
     check: bool = False
 
     @property
-    def exit_code(self) -> int:
-        if not self.done and not self.check:
-            return EXIT_FAILED
-        return super().exit_code
+    def declined(self) -> bool:
+        return not self.done and not self.check
 
 
 def remove_all(

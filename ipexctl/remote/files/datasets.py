@@ -114,7 +114,7 @@ def op_drop(call, h):
 def op_list(call, h):
     """{root} -> {data: [...]}, also what is not whole. Makes nothing, not even ROOT."""
     text = h["root"]
-    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+    if root_folder.is_absent(text):
         return {"data": []}
     root = root_folder.checked(text)
     tops = [os.path.join(root, "data", name) for name in dataset_versions.dataset_names(root)]

@@ -33,7 +33,7 @@ def op_prune(call, header):
     -> {found: [[kind, count, bytes], ...]}: what goes, or with `check` would go
     """
     text = header["root"]
-    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+    if root_folder.is_absent(text):
         return {"found": []}
     work = Pruning(call, root_folder.checked(text), header["limits"], header["check"] is True)
     if not work.check:

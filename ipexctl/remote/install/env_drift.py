@@ -34,7 +34,7 @@ def op_compare(call, header):
     from ipexctl.remote import root_folder
 
     text = header["root"]
-    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+    if root_folder.is_absent(text):
         return no_drift(text)
     root = root_folder.checked(text)
     key = os.path.basename(header.get("environment", ""))

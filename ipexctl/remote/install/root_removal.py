@@ -33,7 +33,7 @@ def op_survey(call, header):
     """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
     stays: [name, ...]}. Changes nothing."""
     text = header["root"]
-    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+    if root_folder.is_absent(text):
         none = {"bytes": 0, "parts": [], "busy": [], "stays": []}
         return dict(none, root=text, there=False, made=False)
     root = root_folder.checked(text, marks=False)
@@ -58,7 +58,7 @@ def op_remove(call, header):
     `busy`: it is in use, and nothing was removed. `left`: what could not be removed, and why.
     """
     text = header["root"]
-    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+    if root_folder.is_absent(text):
         return {"removed": 0, "busy": [], "stays": [], "left": []}
     root = root_folder.checked(text, marks=False)
     with Heartbeat(call):

@@ -29,7 +29,7 @@ EXCHANGE = 2
 def op_list(call, header):
     """{root, sizes} -> {root, current, previous, envs, blobs}. Makes nothing, not even ROOT."""
     text = header["root"]
-    if isinstance(text, str) and not os.path.isdir(os.path.expanduser(text)):
+    if root_folder.is_absent(text):
         return {"root": text, "current": "", "previous": "", "envs": [], "blobs": 0}
     root = root_folder.checked(text)
     found = []

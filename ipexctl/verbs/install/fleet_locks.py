@@ -7,9 +7,9 @@ after the other, in an order that every install has, whatever its hostfile says.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 
 from ipexctl.core.model import Host
@@ -34,13 +34,20 @@ class _Try:
         return not self.holder
 
 
-def hold(fleet: Fleet, project: Project, say: Say) -> Callable[[], None]:
-    """Until the function that is returned is called, or the fleet closes. Raises HostFailed where
-    another install holds a host for too long: nothing was changed then."""
+@contextmanager
+def hold(fleet: Fleet, project: Project, say: Say) -> Iterator[None]:
+    """Raises HostFailed where another install holds a host for too long: nothing was changed then.
+    After an error inside, the locks go with the agents."""
+    held = _all(fleet, project, say)
+    yield
+    _release(fleet, held)
+
+
+def _all(fleet: Fleet, project: Project, say: Say) -> Mapping[Host, _Try]:
     asked = {"install": secrets.token_hex(8), "who": f"{project.name} ({project.by})"}
     tries = fleet.each(lambda host: _take(fleet, host, asked, 0, say))
     if all(one.held for one in tries.values()):
-        return partial(_release, fleet, tries)
+        return tries
     _release(fleet, tries)
     deadline, held = monotonic() + WAIT, dict[Host, _Try]()
 
@@ -56,7 +63,7 @@ def hold(fleet: Fleet, project: Project, say: Say) -> Callable[[], None]:
                 why="nothing was changed on any host",
                 hint="run the same command again once that install has ended",
             )
-    return partial(_release, fleet, held)
+    return held
 
 
 def _take(fleet: Fleet, host: Host, asked: Mapping[str, str], wait: float, say: Say) -> _Try:
@@ -89,7 +96,7 @@ def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
 def _holder(said: Mapping[str, object]) -> str:
     since = said.get("since")
     seconds = f", since {since} s" if isinstance(since, int) and since else ""
-    return (_text(said, "who") or "somebody") + seconds
+    return (_text(said, "who") or "another user") + seconds
 
 
 def _text(said: object, name: str) -> str:

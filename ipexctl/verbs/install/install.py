@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from zipfile import BadZipFile
 
@@ -86,8 +87,11 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch, found.notes)
 
     def part(host: Host) -> HostInstall:
+        there = _part(work, fleet, host, lock)
         address, free = peer_address(facts[host]), facts[host].disk.free
-        return _part(work, fleet, host, lock, address, free)
+        blobs = [p.blob for p in lock.files] if there.builds else []
+        lacking = missing_blobs(fleet.agents[host], there.state.root, blobs)
+        return replace(there, address=address, free=free, lacking=lacking)
 
     parts = tuple(fleet.each(part).values())
     disk = _disk(lock, parts) or _unpacked(work, found, parts)
@@ -97,18 +101,12 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     )  # fmt: skip
 
 
-def _part(
-    work: Work, fleet: Fleet, host: Host, lock: Lock, address: str, free: int | None
-) -> HostInstall:
+def _part(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
     own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
     project = project_of(work.asked.folder)
     state = state_of(fleet, host, lock.key, project, own, again=work.asked.rebuild)
     changes = between(dict(state.packages), {p.name: p.version for p in lock.packages})
-    there = HostInstall(host, state, state.complete(lock.key), changes, address, (), free)
-    if not there.builds:
-        return there
-    blobs = [p.blob for p in lock.files]
-    return replace(there, lacking=missing_blobs(fleet.agents[host], state.root, blobs))
+    return HostInstall(host, state, state.complete(lock.key), changes)
 
 
 def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
@@ -119,7 +117,8 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
 
     def part(host: Host) -> HostInstall:
         before = parts[host]
-        found = _part(work, fleet, host, lock, before.address, before.free)
+        found = _part(work, fleet, host, lock)
+        found = replace(found, address=before.address, free=before.free, lacking=before.lacking)
         if not found.state.again or found.state.mark == before.state.mark:
             return found
         state = replace(found.state, again=False)
@@ -194,17 +193,14 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
     files = supply(work, fleet, plan, bundle)
-    release = None
-    if plan.todo:
-        release = fleet_locks.hold(fleet, project_of(plan.folder), work.step)
-        plan = _seen_again(work, fleet, plan)
-    if plan.chosen.new_lock:
-        write_lock(plan.folder / LOCK_FILE, files.lock)
-    found, moved = on_hosts(work, fleet, plan, files)
+    project = project_of(plan.folder)
+    with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
+        plan = _seen_again(work, fleet, plan) if plan.todo else plan
+        if plan.chosen.new_lock:
+            write_lock(plan.folder / LOCK_FILE, files.lock)
+        found, moved = on_hosts(work, fleet, plan, files)
+        by_lock_again(plan.folder)
     moved += files.moved
-    by_lock_again(plan.folder)
-    if release:
-        release()
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
         moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,

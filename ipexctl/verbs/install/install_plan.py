@@ -18,7 +18,6 @@ from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
 from ipexctl.core.stack.selection import Stack, requirements
 from ipexctl.core.stack.version_table import Request
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
 from ipexctl.hosts.blob_store import Room
 from ipexctl.hosts.fleet import reading
 from ipexctl.hosts.target import ROOT
@@ -191,10 +190,6 @@ class InstallReport(PerHost):
     passed: int = 0  # bytes from host to host
     plan: Plan | None = None
     declined: bool = False  # the user said no
-
-    @property
-    def exit_code(self) -> int:
-        return worst_exit([super().exit_code, EXIT_FAILED if self.declined else EXIT_OK])
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ipexctl.core.facts.software_facts import Mpi
@@ -62,10 +63,9 @@ def use_env(target: Target, asked: UseEnv, progress: Progress) -> Borrowed:
         found = _judged(asked, tuple(looks.values()))
         if looks:
             progress.found(found)
-        if looks and not asked.check:
-            fleet_locks.hold(
-                fleet, choice.project, lambda host, text: progress.step(Step(host, text))
-            )
+
+        def say(host: str, text: str) -> None:
+            progress.step(Step(host, text))
 
         def one(host: Host) -> HostRecap:
             state = state_of(fleet, host, found.key, choice.project)
@@ -75,7 +75,9 @@ def use_env(target: Target, asked: UseEnv, progress: Progress) -> Borrowed:
                 fleet.agents[host], state, asked, found, looks[host], choice.project, progress
             ).use()
 
-        recaps = fleet.recaps(fleet.each(one))
+        changes = looks and not asked.check
+        with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
+            recaps = fleet.recaps(fleet.each(one))
     if not asked.check:
         choose_instead(choice, found.key, "install --use-env")
         fleet.remember_recaps(recaps)
