@@ -137,6 +137,7 @@ class Agent:
     _taken: int = 0
     _shipped: frozenset[str] = frozenset()
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _beside: dict[int, Frame | None] = field(default_factory=dict)  # and how they ended
     _outbox: Outbox | None = None
 
     def write_behind(self, patience: float) -> None:
@@ -150,6 +151,13 @@ class Agent:
             self._next += 1
             self._ship(agent_sources.needed(op))
             self._write({**(args or {}), "id": number, "op": op}, body)
+        return number
+
+    def start_beside(self, op: str, args: Mapping[str, Any]) -> int:
+        """As `start`, for an operation that runs while others are called; `wait` for it later.
+        What it says meanwhile is not heard."""
+        number = self.start(op, args)
+        self._beside[number] = None
         return number
 
     def _ship(self, names: frozenset[str]) -> None:
@@ -185,7 +193,9 @@ class Agent:
         total: float = TOTAL,
         on_event: OnEvent | None = None,
     ) -> Reply:
-        for frame in self._of(number, self._answers(timeout, total, ANSWER_LIMIT)):
+        ended = self._beside.pop(number, None)
+        answers = self._answers(timeout, total, ANSWER_LIMIT)
+        for frame in self._of(number, iter([ended]) if ended else answers):
             if "done" in frame.header:
                 return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
             if on_event:
@@ -198,7 +208,9 @@ class Agent:
 
     def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
         for frame in frames:
-            if frame.header["id"] != number:
+            if (other := frame.header["id"]) != number:
+                if other in self._beside and ("done" in frame.header or "error" in frame.header):
+                    self._beside[other] = frame
                 continue
             if "error" in frame.header:
                 raise failure(self.host, frame.header["error"])

@@ -1,11 +1,12 @@
 """How blobs come to exist on hosts: one interface, whichever way the bytes take.
 
 They are pushed from this machine's store, each host fetches them from an index, or hosts get them
-from each other (relay.py).
+from each other (blob_relay.py).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
@@ -29,6 +30,7 @@ from ipexctl.hosts.frames import Frame
 
 SAMPLE = 1 << 20
 SAMPLE_SECONDS = 5.0
+POLL = 0.05  # seconds between two looks for what is being fetched
 
 Tell = Callable[[str, int, int], None]  # what is done, bytes that are there, bytes in all
 Addresses = Mapping[str, str]  # by sha256
@@ -64,10 +66,12 @@ class Carrier(Protocol):
 
 
 class Push:
-    """From files here."""
+    """From files here. `is_here`: of files that are still being fetched; it raises what made that
+    fail."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, is_here: Callable[[Blob], bool] = lambda blob: True) -> None:
         self._source = source
+        self.is_here = is_here
 
     def bring(
         self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
@@ -76,7 +80,21 @@ class Push:
         if not missing:
             return Moved()
         count = counter("sending", missing, tell)
-        return Moved(sent=send(agent, root, missing, self._source, count, room).bytes)
+        left, sent = list(missing), 0
+        while left:
+            if some := [b for b in left if self.is_here(b)]:
+                left = [b for b in left if b not in some]
+                sent += self.send(agent, root, some, count, with_more(room, left))
+                room = Room()
+            else:
+                time.sleep(POLL)
+        return Moved(sent=sent)
+
+    def send(
+        self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes, room: Room
+    ) -> int:
+        """What is here, to a host that lacks it. Returns the bytes."""
+        return send(agent, root, blobs, self._source, on_bytes, room).bytes
 
 
 class Fetching:
@@ -92,13 +110,17 @@ class Fetching:
         missing = missing_blobs(agent, root, blobs)
         theirs = [b for b in missing if b.sha256 in self._addresses]
         ours = [b for b in missing if b.sha256 not in self._addresses]
-        more = Room(room.bytes + sum(b.size for b in ours), room.files + len(ours))
-        fetched = 0
+        fetched, more = 0, with_more(room, ours)
         if theirs:
             count = counter("fetching", theirs, tell)
             fetched = fetch_there(agent, root, theirs, self._addresses, count, more)
         moved = self._rest.bring(agent, root, ours, tell, room) if ours else Moved()
         return replace(moved, fetched=moved.fetched + fetched)
+
+
+def with_more(room: Room, blobs: Sequence[Blob]) -> Room:
+    """With what these take that come later."""
+    return Room(room.bytes + sum(b.size for b in blobs), room.files + len(blobs))
 
 
 def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:

@@ -1,36 +1,28 @@
 """From host to host: one host is sent the files, and hosts that have them give them to the others.
 
-Every host that has all files gives them to one other host at a time, so their number doubles with
-each turn, and this machine sends once. What hosts get from each other they hash like all else. A
-host that cannot get at the others is sent the files from here.
+Whoever has some of the files gives them to one other host at a time, while it gets the next ones,
+so their number doubles with each turn, and this machine sends once. What hosts get from each other
+they hash like all else. core/relay_turns.py decides who is next.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 
 from ipexctl.core.model import Blob, without_host
+from ipexctl.core.relay_turns import RelayTurns, Turn
 from ipexctl.core.values import plain
-from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.blob_carriers import Carrier, Moved, Tell, counter, fetch_there
-from ipexctl.hosts.blob_store import Room, missing_blobs
+from ipexctl.hosts.blob_carriers import POLL, Moved, Push, Tell, fetch_there, with_more
+from ipexctl.hosts.blob_store import OnBytes, Room, missing_blobs
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
 REACHED = 3.0  # seconds for a connection between two hosts
-
-
-class Ways(Enum):
-    """Between hosts. The first try tells."""
-
-    UNKNOWN = "unknown"
-    FOUND = "found"
-    NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,7 @@ class Relay:
 
     def __init__(
         self,
-        first: Carrier,
+        first: Push,
         reached_at: Mapping[str, str],
         say: Callable[[str], None],
         least: int | None = None,
@@ -64,96 +56,116 @@ class Relay:
         self._say = say
         self._token = secrets.token_hex(32)
         self._change = threading.Condition()
-        self._idle: list[_Giver] = []
-        self._getting = 0  # hosts, which may then give
-        self._to_come = len(reached_at)
-        self._ways = Ways.UNKNOWN
+        self._turns = RelayTurns(reached_at, [h for h, at in reached_at.items() if not at])
+        self._givers: dict[str, _Giver] = {}
+        self._reached: set[tuple[str, str]] = set()  # host, giver
+        self._lost: set[str] = set()  # givers of which that was said
 
     def bring(
         self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
     ) -> Moved:
+        name = agent.host.name
         missing = missing_blobs(agent, root, blobs)
         if sum(b.size for b in missing) < self._least:
             with self._change:
-                self._to_come -= 1
+                self._turns.leave(name)
             return self._first.bring(agent, root, blobs, tell, room) if missing else Moved()
-        with self._turn(tell) as giver:
-            moved = self._from(giver, agent, root, blobs, tell, room) if giver else None
-            if moved is None:
-                moved = self._first.bring(agent, root, blobs, tell, room)
-            self._open(agent, root, blobs)
+        with self._change:
+            self._turns.join(name, blobs, missing)
+        try:
+            if len(missing) < len({b.sha256 for b in blobs}):
+                self._open(agent, root, blobs)
+            moved = self._all(_Getter(agent, root, missing, tell, room), blobs)
+        except BaseException:
+            with self._change:
+                self._turns.leave(name, gone=True)
+                self._change.notify_all()
+            raise
+        with self._change:
+            self._turns.leave(name)
+            self._change.notify_all()
         return moved
 
-    @contextmanager
-    def _turn(self, tell: Tell) -> Iterator[_Giver | None]:
-        """Whom this host gets the files from; None: from here."""
-        with self._change:
-            while self._ways is not Ways.NONE and not self._idle and self._getting:
-                tell("waiting for a host that has the files", 0, 0)
-                self._change.wait()
-            there = self._idle if self._ways is not Ways.NONE else []
-            giver = there.pop(0) if there else None
-            self._to_come -= 1
-            self._getting += 1
-        try:
-            yield giver
-        except IpexctlError:  # of this host; the giver is as good as before
+    def _all(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
+        moved = Moved()
+        while turn := self._next(host):
             with self._change:
-                if giver and giver not in self._idle:
-                    self._idle.append(giver)
-            raise
-        finally:
+                some = self._turns.blobs(turn)
+            got = self._from(turn.giver, host, some) if turn.giver else self._send(host, some)
+            if isinstance(got, str):
+                self._failed(turn, got)
+                continue
+            moved += got
+            host.has(some)
+            self._open(host.agent, host.root, blobs)
             with self._change:
-                self._getting -= 1
+                self._turns.done(turn)
                 self._change.notify_all()
+        return moved
 
-    def _from(
-        self, giver: _Giver, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
-    ) -> Moved | None:
-        """None: that was not possible, and the giver is not asked again."""
-        missing = missing_blobs(agent, root, blobs)
-        if not missing:  # one home for both
-            self._gave(giver)
-            return Moved()
-        if why := _unreached(giver, agent):
-            self._lost(f"{agent.host.name} does not reach {giver.name} ({why})")
-            return None
-        count = counter(f"fetching from {giver.name}", missing, tell)
-        urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in missing}
+    def _next(self, host: _Getter) -> Turn | None:
+        """The host's next turn, once there is one. None: it has everything."""
+        name = host.agent.host.name
+        waits = False
+        with self._change:
+            while self._turns.lacks(name):
+                if turn := self._turns.next(name, self._first.is_here):
+                    return turn
+                if not waits:
+                    host.waits()
+                waits = True
+                self._change.wait(POLL)
+        return None
+
+    def _send(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
+        count = host.counter("sending")
+        return Moved(sent=self._first.send(host.agent, host.root, blobs, count, host.room(blobs)))
+
+    def _from(self, giver_name: str, host: _Getter, blobs: Sequence[Blob]) -> Moved | str:
+        """Or why that was not possible."""
+        giver, name = self._givers[giver_name], host.agent.host.name
+        if (name, giver_name) not in self._reached and (why := _unreached(giver, host.agent)):
+            return f"{name} does not reach {giver_name} ({why})"
+        self._reached.add((name, giver_name))
+        urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in blobs}
+        count = host.counter(f"fetching from {giver_name}")
         try:
-            passed = fetch_there(agent, root, missing, urls, count, room, direct=True)
+            passed = fetch_there(
+                host.agent, host.root, blobs, urls, count, host.room(blobs), direct=True
+            )
         except HostFailed as e:
-            if e.slug == "no-space":  # it would be no better from here
+            if e.slug == "no-space":  # it would be no better from elsewhere
                 raise
-            name = agent.host.name
             why = e.why or without_host(name, e.what)
-            self._lost(f"{name} did not get all from {giver.name} ({why})")
-            return None
-        self._gave(giver)
+            return f"{name} did not get all from {giver_name} ({why})"
         return Moved(passed=passed)
 
-    def _gave(self, giver: _Giver) -> None:
+    def _failed(self, turn: Turn, why: str) -> None:
         with self._change:
-            self._ways = Ways.FOUND
-            self._idle.append(giver)
+            was_apart = self._turns.apart
+            self._turns.failed(turn)
+            apart = self._turns.apart and not was_apart
+            new = turn.giver not in self._lost and not was_apart
+            self._lost.add(turn.giver)
             self._change.notify_all()
-
-    def _lost(self, what: str) -> None:
-        with self._change:
-            known = self._ways is Ways.FOUND
-            self._ways = Ways.FOUND if known else Ways.NONE
-        self._say(f"{what}: {'it is' if known else 'all are'} sent the files from here")
+        if apart:
+            self._say(f"{why}: all are sent the files from here")
+        elif new:
+            self._say(f"{why}: it gets them from another host, or from here")
 
     def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
         """Where nobody will ask, no port is opened."""
-        if not self._to_come or self._ways is Ways.NONE:
-            return
+        name = agent.host.name
+        with self._change:
+            if name in self._givers or not self._turns.wanted_by_others(name):
+                return
         giver = self._giver(agent, root, blobs)
         with self._change:
             if giver:
-                self._idle.append(giver)
-            elif self._ways is Ways.UNKNOWN:
-                self._ways = Ways.NONE  # else all would get theirs from here, one after the other
+                self._givers[name] = giver
+                self._turns.gives(name)
+            else:
+                self._turns.is_mute(name)
 
     def _giver(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> _Giver | None:
         name = agent.host.name
@@ -163,6 +175,47 @@ class Relay:
                 port = agent.call("install.blob_server.open", asked).done.whole("port", 65535)
                 return _Giver(name, address, port, self._token)
         return None
+
+
+class _Getter:
+    """A host that gets files, and how many of their bytes it has."""
+
+    def __init__(
+        self, agent: Agent, root: str, missing: Sequence[Blob], tell: Tell, room: Room
+    ) -> None:
+        self.agent, self.root = agent, root
+        self._tell, self._left = tell, list(missing)
+        self._room: Room | None = room  # None: by now some of it is used
+        self._total = sum(b.size for b in missing)
+
+    @property
+    def _done(self) -> int:
+        return self._total - sum(b.size for b in self._left)
+
+    def has(self, blobs: Sequence[Blob]) -> None:
+        came = {b.sha256 for b in blobs}
+        self._left = [b for b in self._left if b.sha256 not in came]
+        self._room = None
+
+    def room(self, blobs: Sequence[Blob]) -> Room:
+        """What is needed besides these."""
+        if self._room is None:
+            return Room()
+        return with_more(self._room, [b for b in self._left if b not in blobs])
+
+    def waits(self) -> None:
+        self._tell("waiting for a host that has the files", 0, 0)
+
+    def counter(self, what: str) -> OnBytes:
+        """Tells the sum of what it hears, and of what was there before."""
+        done, total = self._done, self._total
+
+        def count(n: int) -> None:
+            nonlocal done
+            done += n
+            self._tell(what, done, total)
+
+        return count
 
 
 def _unreached(giver: _Giver, agent: Agent) -> str:

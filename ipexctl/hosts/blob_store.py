@@ -1,7 +1,7 @@
 """Blobs: files by their sha256. The controller's own folder of them, and sending them to a host.
 
-`ensure` sends to one host what it lacks. Who has hosts, and does not mind which way the bytes take,
-asks a Carrier (carriers.py).
+`send_missing` sends to one host what it lacks. Who does not mind which way the bytes take asks a
+Carrier (blob_carriers.py).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob,
 def send(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> Sent:
-    """`ensure` for blobs that the host is known to lack."""
+    """`send_missing` for blobs that the host is known to lack."""
     count = size = 0
     to_come, files = sum(b.size for b in blobs), len(blobs)
     for some in _batches(blobs):

@@ -161,10 +161,11 @@ class _Push:
 
     def _bring(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
         there = [h for h in now if h not in self.fleet.downs]
-        carrier: Carrier = Push(self.transfer.source)
+        push = Push(self.transfer.source)
+        carrier: Carrier = push
         if addresses:
             known = {h.name: addresses.get(h.name, "") for h in there}
-            carrier = Relay(carrier, known, self.progress.say, LEAST)
+            carrier = Relay(push, known, self.progress.say, LEAST)
 
         def one(host: Host) -> None:
             def tell(what: str, done: int, total: int) -> None:

@@ -237,14 +237,14 @@ def test_when_unpacked_wheels_are_taken(
     built(unpacked, tmp_path)
     happens(tmp_path)
     store = unpacked.WheelCache(str(tmp_path), uv, [WHEEL], False)
-    assert (store.lacking, os.path.exists(store.cache)) == (lacking, not gone)
+    assert (store.lacking([WHEEL]), os.path.exists(store.cache)) == (lacking, not gone)
     assert not os.path.exists(store.mark)  # until this build is good too
 
 
 def test_a_build_that_never_ended_leaves_nothing_to_take(unpacked: Any, tmp_path: Path) -> None:
     built(unpacked, tmp_path)
-    assert not unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking
-    assert unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking == [WHEEL]
+    assert not unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking([WHEEL])
+    assert unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking([WHEEL]) == [WHEEL]
 
 
 def test_nothing_is_kept_where_files_are_copied_or_nobody_knows_since_when_it_runs(

@@ -15,6 +15,7 @@ import zipfile
 from ipexctl.remote import child_processes, durable, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
+    blob_arrivals,
     blobs,
     env_drift,
     env_marks,
@@ -36,9 +37,10 @@ def op_build(call, header):
     """{root, key, python, wheels: [[file, sha256], ...], uv: sha256, cpython: sha256, fresh}
     -> {built}
 
-    Every wheel and uv's own are blobs that are here already. So is a Python that was carried here;
-    with `cpython` "" the environment is made with the host's own at `python`. With `fresh` all
-    wheels are unpacked, also those that an earlier build has unpacked.
+    uv's own wheel, the wheels and a Python that is carried here are blobs. They may still be on
+    their way: what is here is unpacked meanwhile (blob_arrivals.py). With `cpython` "" the
+    environment is made with the host's own at `python`. With `fresh` all wheels are unpacked, also
+    those that an earlier build has unpacked.
     """
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
@@ -47,18 +49,19 @@ def op_build(call, header):
     with RootLock(call, root):
         if os.path.exists(os.path.join(env, env_marks.OK)):
             return {"built": False}
+        arrivals = blob_arrivals.Arrivals(call, root)
+        tools = [("uv", blobs.checked_sha(header["uv"]))] + [("a Python", sha) for sha in carried]
+        for some in arrivals.batches(tools):
+            blobs.verify(root, [sha for _, sha in some])
         store = wheel_cache.WheelCache(root, header["uv"], wheels, header["fresh"] is True)
-        blobs.verify(root, [sha for _, sha in store.lacking] + [header["uv"]] + carried)
-        size = unpacked_size(root, store.lacking)
-        root_folder.need_space(root, size, 0)
         try:
             uv = unpack_uv(root, header["uv"])
             python = header["python"]
             if carried:
                 python = standalone_pythons.unpacked_interpreter(call, root, carried[0])
-            build(call, env, [uv, python], store, carried)
+            build(arrivals, env, [uv, python], store, carried)
         except (Failure, OSError) as e:
-            raise root_folder.explain_disk_failure(e, root, size) from None
+            raise root_folder.explain_disk_failure(e, root, 0) from None
         env_drift.mark_settled(env)
     return {"built": True}
 
@@ -208,9 +211,10 @@ def uv_member(names):
     return fitting[0]
 
 
-def build(call, env, tools, store, carried):
+def build(arrivals, env, tools, store, carried):
     """uv is not told the hashes: the caller has seen to them, and uv takes longer for them than
     for unpacking."""
+    call = arrivals.call
     uv, python = tools
     envs = os.path.dirname(env)
     work = os.path.join(envs, ".work-%d" % os.getpid())
@@ -227,18 +231,17 @@ def build(call, env, tools, store, carried):
     try:
         remove(env)
         os.mkdir(work, 0o700)
-        asked = os.path.join(work, "requirements.txt")
-        with open(asked, "w") as file:
-            file.writelines("%s==%s\n" % tuple(name.split("-")[:2]) for name, _ in store.wheels)
         variables = dict(clean_environ(env), UV_CACHE_DIR=store.cache, TMPDIR=work, HOME=work)
         base = [uv, "--no-config", "--offline", "--color", "never", "--no-progress"]
         make = ["venv", "--quiet", "--no-project", "--python", python, env]
-        fill = ["pip", "install", "--quiet", "--python", os.path.join(env, "bin", "python")]
-        fill += ["--no-index", "--no-deps", "--link-mode", "hardlink", "--find-links", store.link()]
         call.emit({"event": "step", "what": "venv"})
         child_processes.run(call, base + make, variables, BUILD_TIMEOUT)
+        fill = ["pip", "install", "--quiet", "--python", os.path.join(env, "bin", "python")]
+        fill += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
+        fill += ["--find-links", store.empty_links()]
         call.emit({"event": "step", "what": "unpack"})
-        child_processes.run(call, base + fill + ["-r", asked], variables, BUILD_TIMEOUT)
+        for some in arrivals.batches(store.wheels):
+            unpack(call, base + fill, variables, store, some)
         make_runnable(os.path.join(env, "bin"))
         call.emit({"event": "step", "what": "sync"})
         durable.sync_disk(env)
@@ -254,6 +257,19 @@ def build(call, env, tools, store, carried):
     finally:
         remove(work)
         call.agent.at_end.remove(undo)
+
+
+def unpack(call, command, variables, store, wheels):
+    lacking = store.lacking(wheels)
+    blobs.verify(store.root, [sha for _, sha in lacking])
+    size = unpacked_size(store.root, lacking)
+    root_folder.need_space(store.root, size, 0)
+    store.link(wheels)
+    asked = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
+    try:
+        child_processes.run(call, command + asked, variables, BUILD_TIMEOUT)
+    except (Failure, OSError) as e:
+        raise root_folder.explain_disk_failure(e, store.root, size) from None
 
 
 def make_runnable(folder):

@@ -25,7 +25,6 @@ class WheelCache:
         top = cache_folder(root)
         self.cache, self.links = os.path.join(top, "cache"), os.path.join(top, "wheels")
         self.mark = os.path.join(top, "mark")
-        self.stamps = {file: blob_stamp(root, sha) for file, sha in wheels}
         known = {} if fresh else self.known()
         blobs.unlink(self.mark)
         if any(known.get(file, [sha])[0] != sha for file, sha in wheels):
@@ -33,7 +32,6 @@ class WheelCache:
         if not known:
             remove(self.cache)
         self.before = known
-        self.lacking = [w for w in wheels if known.get(w[0]) != [w[1], self.stamps[w[0]]]]
 
     def known(self):
         """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
@@ -46,14 +44,20 @@ class WheelCache:
             pass
         return {}
 
-    def link(self):
-        """A folder with the blobs under their wheels' names. To uv it must always be the same one,
+    def lacking(self, wheels):
+        """Those that are not unpacked. A blob that was brought again may be unpacked again."""
+        return [w for w in wheels if self.before.get(w[0]) != [w[1], blob_stamp(self.root, w[1])]]
+
+    def empty_links(self):
+        """A folder for the blobs under their wheels' names. To uv it must always be the same one,
         and a hard link would make a blob look changed."""
         remove(self.links)
         os.mkdir(self.links, 0o700)
-        for file, sha in self.wheels:
-            os.symlink(blobs.path_of(self.root, sha), os.path.join(self.links, file))
         return self.links
+
+    def link(self, wheels):
+        for file, sha in wheels:
+            os.symlink(blobs.path_of(self.root, sha), os.path.join(self.links, file))
 
     def keep(self):
         """The build is good, and so is what was unpacked for it."""
@@ -66,7 +70,7 @@ class WheelCache:
             if mode & WRITE:
                 os.chmod(path, mode & ~WRITE)
         wheels = dict(self.before)
-        wheels.update((file, [sha, self.stamps[file]]) for file, sha in self.wheels)
+        wheels.update((file, [sha, blob_stamp(self.root, sha)]) for file, sha in self.wheels)
         said = {"uv": self.uv, "boot": boot, "digest": digest, "wheels": wheels}
         env_marks.write_mark(self.mark, said)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-from ipexctl.core.model import Host
+from ipexctl.core.model import Blob, Host
 from ipexctl.core.stack import fetch_policy as core
 from ipexctl.core.stack.fetch_policy import Decision, Fetch
 from ipexctl.core.stack.lock_file import Lock, Package
@@ -36,7 +37,14 @@ from ipexctl.verbs.install import from_bundle
 from ipexctl.verbs.install.carried_python import check_here
 from ipexctl.verbs.install.from_bundle import Bundle
 from ipexctl.verbs.install.install_plan import Plan, Work
-from ipexctl.verbs.install.lock_wheels import fetch, get, indexes_of, sized_if_known, urls_of
+from ipexctl.verbs.install.lock_wheels import (
+    fetch,
+    get,
+    indexes_of,
+    lacking_here,
+    sized_if_known,
+    urls_of,
+)
 
 Roots = Mapping[Host, str]
 
@@ -46,7 +54,7 @@ class Supply:
     """How the files of the lock reach the hosts; decided before any host gets one.
 
     `fetch`: who fetches; None if there was nothing to fetch. `all_here`: every file is in the store
-    of this machine. `moved`: bytes moved so far.
+    of this machine. `moved`: bytes moved so far. `incoming`: what is being fetched meanwhile.
     """
 
     lock: Lock
@@ -54,6 +62,41 @@ class Supply:
     moved: Moved = Moved()
     fetch: Fetch | None = None
     all_here: bool = True
+    incoming: Incoming | None = None
+
+
+class Incoming:
+    """Files that come into the store of this machine while hosts are sent those that are here."""
+
+    def __init__(self, lacking: Sequence[Package], fetch: Callable[[], int]) -> None:
+        self._lacking = {p.sha256 for p in lacking}
+        self._store = default_store()
+        self._fetched = 0
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(fetch,), daemon=True)
+        self._thread.start()
+
+    def is_here(self, blob: Blob) -> bool:
+        """Raises what made the fetching fail."""
+        if blob.sha256 in self._lacking and not self._store.has(blob):
+            if self._failed:
+                raise self._failed
+            return False
+        return True
+
+    def result(self, *, wait: bool) -> int:
+        """Bytes that came. Raises what made the fetching fail."""
+        if wait:
+            self._thread.join()
+        if self._failed:
+            raise self._failed
+        return self._fetched
+
+    def _run(self, fetch: Callable[[], int]) -> None:
+        try:
+            self._fetched = fetch()
+        except BaseException as e:  # raised again where the files are wanted
+            self._failed = e
 
 
 @dataclass(frozen=True)
@@ -68,26 +111,42 @@ class _Shares:
 def supply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Supply:
     """Fetch what this machine has to, and choose the carrier that brings files to hosts."""
     lock, todo = plan.chosen.lock, plan.todo
-    carrier: Carrier = Push(default_store().path)
-    if work.asked.relay and len(todo) > 1:
-        where = {part.host.name: part.address for part in todo}
-        carrier = Relay(carrier, where, work.progress.say)
     if not todo:
-        return Supply(sized_if_known(lock) if plan.chosen.new_lock else lock, carrier)
+        lock = sized_if_known(lock) if plan.chosen.new_lock else lock
+        return Supply(lock, _from_here(work, plan))
     if bundle:
-        return Supply(from_bundle.unpack(work, bundle), carrier)
+        return Supply(from_bundle.unpack(work, bundle), _from_here(work, plan))
     check_here(lock)
     if work.asked.fetch is Fetch.CONTROLLER:
-        return _by_this_machine(work, plan.found, carrier)
-    return _by_hosts(work, fleet, plan, carrier)
+        return _by_this_machine(work, plan)
+    return _by_hosts(work, fleet, plan)
 
 
-def _by_this_machine(work: Work, found: Resolved, carrier: Carrier, before: int = 0) -> Supply:
-    lock, came = fetch(work, found)
-    return Supply(lock, carrier, Moved(fetched=before + came), Fetch.CONTROLLER)
+def _from_here(work: Work, plan: Plan, incoming: Incoming | None = None) -> Carrier:
+    path = default_store().path
+    push = Push(path, incoming.is_here) if incoming else Push(path)
+    if not work.asked.relay or len(plan.todo) < 2:
+        return push
+    where = {part.host.name: part.address for part in plan.todo}
+    return Relay(push, where, work.progress.say)
 
 
-def _by_hosts(work: Work, fleet: Fleet, plan: Plan, carrier: Carrier) -> Supply:
+def _by_this_machine(work: Work, plan: Plan, before: int = 0) -> Supply:
+    """Where it is known how long the files are, hosts are sent some while others are fetched."""
+    found = plan.found
+    missing = lacking_here(found.lock)
+    if not missing or not all(p.size for p in found.lock.files):
+        lock, came = fetch(work, found, missing)
+        return Supply(lock, _from_here(work, plan), Moved(fetched=before + came), Fetch.CONTROLLER)
+    incoming = Incoming(missing, lambda: fetch(work, found, missing)[1])
+    carrier = _from_here(work, plan, incoming)
+    return Supply(
+        found.lock, carrier, Moved(fetched=before), Fetch.CONTROLLER, False, incoming
+    )  # fmt: skip
+
+
+def _by_hosts(work: Work, fleet: Fleet, plan: Plan) -> Supply:
+    carrier = _from_here(work, plan)
     lock, todo = plan.found.lock, {part.host: part.state.root for part in plan.todo}
     lacking = _lacking(fleet, lock, todo)
     if not lacking:
@@ -97,7 +156,7 @@ def _by_hosts(work: Work, fleet: Fleet, plan: Plan, carrier: Carrier) -> Supply:
     decision, measured = _decided(work, fleet, shares, list(todo))
     work.progress.say(_told(decision, shares))
     if decision.fetch is Fetch.CONTROLLER:
-        return _by_this_machine(work, plan.found, carrier, measured)
+        return _by_this_machine(work, plan, measured)
     moved = Moved(fetched=measured + _ours(work, lock, lacking, shares))
     if decision.fetch is Fetch.EACH:
         carrier = Fetching({p.sha256: shares.urls[p.sha256] for p in shares.theirs}, carrier)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.host_answer import Answer
@@ -16,6 +17,7 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.oneccl_setvars import Pairs
 from ipexctl.core.stack.package_changes import describe_changes
 from ipexctl.core.values import texts
+from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Moved
 from ipexctl.hosts.blob_store import Room, default_store, room_for
@@ -35,6 +37,7 @@ from ipexctl.verbs.install.install_plan import (
     Work,
     read_state,
 )
+from ipexctl.verbs.install.lock_wheels import in_order
 
 
 def state_of(
@@ -83,15 +86,18 @@ def on_hosts(
             return steps.recap(Recap.OK, "nothing to do")
         if part.builds:
             steps.make_room(part.state)
-            moved[host] = steps.bring(room)
-            built = steps.build(fresh=part.state.stale)
+            with steps.building(fresh=part.state.stale) as build:
+                moved[host] = steps.bring(room)
+            built = steps.built(build)
         proved, switched = steps.proved(), steps.switch()
         work.switched.append(host.name)
         steps.tell(DONE)
         state = Recap.CHANGED if built or switched else Recap.OK
         return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
 
-    return fleet.each(one, list(parts)), sum(moved.values(), Moved())
+    recaps = fleet.each(one, list(parts))
+    fetched = supply.incoming.result(wait=bool(recaps)) if supply.incoming else 0
+    return recaps, sum(moved.values(), Moved(fetched=fetched))
 
 
 def _room(plan: Plan, supply: Supply) -> Room:
@@ -198,20 +204,35 @@ class _InstallOnHost(EnvOnHost):
             self.call("install.root_upkeep.set_aside", mark=state.mark)
 
     def bring(self, room: Room) -> Moved:
-        blobs = [p.blob for p in self._lock.files]
+        blobs = [p.blob for p in in_order(self._lock)]
         return self._carrier.bring(self._agent, self._root, blobs, self.tell, room)
 
-    def build(self, *, fresh: bool) -> bool:
+    @contextmanager
+    def building(self, *, fresh: bool) -> Iterator[int]:
+        """Inside, files are brought; the host unpacks what has come."""
+        number = self._agent.start_beside(
+            "install.environments.build",
+            {
+                **self._ours,
+                "python": self._stack.interpreter(self.host),
+                "wheels": [[p.file, p.sha256] for p in self._lock.packages],
+                "uv": self._lock.uv.sha256,
+                "cpython": self._lock.cpython.sha256 if self._lock.cpython else "",
+                "fresh": fresh,
+            },
+        )
+        try:
+            yield number
+        except BaseException:
+            with suppress(IpexctlError):  # its connection may be what failed
+                self._agent.feed(number, {"abort": True})
+            raise
+        self._agent.feed(number, {"all": True})
+
+    def built(self, number: int) -> bool:
         """False: another install had built it meanwhile."""
         self.tell(BUILDING)
-        done = self.call(
-            "install.environments.build",
-            python=self._stack.interpreter(self.host),
-            wheels=[[p.file, p.sha256] for p in self._lock.packages],
-            uv=self._lock.uv.sha256,
-            cpython=self._lock.cpython.sha256 if self._lock.cpython else "",
-            fresh=fresh,
-        )
+        done = self._agent.wait(number, timeout=SILENCE, total=LONG, on_event=self._hear).done
         return done.flag("built")
 
     def proved(self) -> str:

@@ -96,12 +96,25 @@ def write_lock(path: Path, lock: Lock) -> None:
         raise NotHere(f"cannot write {path}", why=str(e)) from None
 
 
-def fetch(work: Work, found: Resolved) -> tuple[Lock, int]:
+def lacking_here(lock: Lock) -> list[Package]:
+    """The files of indexes that are not in the store, in the order in which hosts want them."""
+    store = default_store()
+    return [p for p in in_order(_indexed(lock)) if not store.whole(p.blob)]
+
+
+def in_order(lock: Lock) -> list[Package]:
+    """What unpacks the others first, then what takes the longest."""
+    tools = [p for p in (lock.uv, lock.cpython) if p]
+    return tools + sorted(lock.packages, key=lambda p: -p.size)
+
+
+def fetch(
+    work: Work, found: Resolved, missing: Sequence[Package] | None = None
+) -> tuple[Lock, int]:
     """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
-    store, lock = default_store(), found.lock
-    missing = [p for p in _indexed(lock).files if not store.whole(p.blob)]
+    missing = lacking_here(found.lock) if missing is None else missing
     fetched = get(work, missing, urls_of(work, found)) if missing else 0
-    return with_sizes(lock, store), fetched
+    return with_sizes(found.lock, default_store()), fetched
 
 
 def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
