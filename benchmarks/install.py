@@ -1,6 +1,7 @@
 """Stock torch and Intel MPI onto four lab hosts: ipexctl beside Ansible with pip and with uv.
 
     python benchmarks/install.py --tools DIR [--hosts 4] [--rounds 1] [--only install,each,pip,uv]
+    python benchmarks/install.py --tools DIR --hosts 8 --uplink 100mbit --only install,node01
 
 Needs root (for the lab); DIR is the `bin` of an environment with ansible-core. All sides take the
 same wheels of the same versions from one HTTP server on this machine: ipexctl once, and with
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import bytecode
@@ -119,13 +120,12 @@ def _ipexctl(lab: Lab) -> tuple[str, ...]:
     return (sys.executable, "-m", "ipexctl", "install", "-y", "--stack", "stock", *files)
 
 
-def ipexctl(work: Path, lab: Lab, index: str, fetch: str = "") -> Tool:
+def ipexctl(work: Path, lab: Lab, index: str, *more: str) -> Tool:
     """Its own store, and nothing but the index of the run."""
     env = {"XDG_CACHE_HOME": str(work / "cache"), "UV_CACHE_DIR": str(work / "cache/uv")}
     env |= {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PYTHONPATH": str(HERE.parent)}
-    argv = (*_ipexctl(lab), "--index-url", index, *(("--fetch", fetch) if fetch else ()))
-    name = f"ipexctl install --fetch {fetch}" if fetch else "ipexctl install"
-    return Tool(name, argv, ": proving", tuple(env.items()))
+    argv = (*_ipexctl(lab), "--index-url", index, *more)
+    return Tool(" ".join(("ipexctl install", *more)), argv, ": proving", tuple(env.items()))
 
 
 def ansible(name: str, tasks: tuple[str, str], work: Path, lab: Lab, index: str) -> Tool:
@@ -222,6 +222,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--states", default=",".join(STATES))
+    parser.add_argument("--uplink", default="", help="such as 100mbit: from here to all hosts")
     parser.add_argument("--folder", help="where the hosts' homes are, such as /dev/shm")
     args = parser.parse_args()
     os.environ["PATH"] = f"{args.tools}:{os.environ['PATH']}"
@@ -230,7 +231,8 @@ def main() -> None:
     bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-", dir=args.folder) as folder:
         work = Path(folder)
-        lab = Lab.up(LabSpec.plain(args.hosts, name="bench"), owner=os.getpid(), root=work / "labs")
+        spec = replace(LabSpec.plain(args.hosts, name="bench"), uplink=args.uplink)
+        lab = Lab.up(spec, owner=os.getpid(), root=work / "labs")
         address = next(iter(lab.hosts.values())).address.rsplit(".", 1)[0] + ".1"
         try:
             lock = prepare(work, lab)
@@ -240,7 +242,8 @@ def main() -> None:
                     index.page(package.name)
                 tools = [
                     ipexctl(work, lab, index.index),
-                    ipexctl(work, lab, index.index, "each"),
+                    ipexctl(work, lab, index.index, "--limit", next(iter(lab.hosts))),
+                    ipexctl(work, lab, index.index, "--fetch", "each"),
                     ansible("ansible with pip", PIP, work, lab, index.index),
                     ansible("ansible with uv", UV, work, lab, index.index),
                 ]

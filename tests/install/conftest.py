@@ -199,23 +199,28 @@ class Builder:
 
     def build(self, key: str, *wheels: Path, fresh: bool = False) -> Path:
         """The site-packages of environment KEY."""
-        header = {
+        self.agent.call("install.environments.build", self.header(key, *wheels, fresh=fresh))
+        return next((self.env(key) / "lib").glob("python3*")) / "site-packages"
+
+    def header(self, key: str, *wheels: Path, fresh: bool = False) -> dict[str, object]:
+        """Of a build whose wheels are on the host."""
+        return {
             "root": str(self.shop.root), "key": key, "python": sys.executable, "cpython": "",
             "wheels": [[w.name, self.blob(w).name] for w in wheels],
             "uv": self.blob(next(self.shop.wheels.glob("uv-*"))).name, "fresh": fresh,
         }  # fmt: skip
-        self.agent.call("install.environments.build", header)
-        return next((self.env(key) / "lib").glob("python3*")) / "site-packages"
 
     def blob(self, wheel: Path) -> Path:
         """Sent to the host, if it is not there."""
-        content = wheel.read_bytes()
-        sha = hashlib.sha256(content).hexdigest()
-        path = self.shop.root / "blobs" / "sha256" / sha[:2] / sha
+        path = self.blob_of(wheel)
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.write_bytes(content)
+            path.write_bytes(wheel.read_bytes())
         return path
+
+    def blob_of(self, wheel: Path) -> Path:
+        sha = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        return self.shop.root / "blobs" / "sha256" / sha[:2] / sha
 
     def env(self, key: str) -> Path:
         return self.shop.root / "envs" / key

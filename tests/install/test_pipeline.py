@@ -1,0 +1,123 @@
+"""Fetched, sent and unpacked at the same time: nothing waits for what is still to come."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.agent import Agent
+from tests.install.conftest import Builder, Shop, make_wheel, until
+from tests.packages.served import Fault, Served, served
+
+KEY = "a" * 16
+
+
+@pytest.fixture
+def index(shop: Shop) -> Iterator[Served]:
+    with served(shop.wheels) as found:
+        yield found
+
+
+def numpy_of(shop: Shop) -> str:
+    return next(shop.wheels.glob("numpy-*")).name
+
+
+def from_index(index: Served) -> tuple[str, ...]:
+    return ("--index-url", index.index)
+
+
+NO_FOLDERS = {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": ""}
+
+
+def test_a_host_unpacks_the_first_wheel_while_another_is_still_fetched(
+    shop: Shop, index: Served
+) -> None:
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0  # now the sizes are locked
+    for folder in (shop.root, shop.folder / "cache"):
+        shutil.rmtree(folder)
+    index.faults[numpy_of(shop)] = Fault("silent", times=9)
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    try:
+        until(lambda: list(shop.root.glob("envs/*/lib/python3*/site-packages/torch.py")), 30)
+        assert not list(shop.root.glob("envs/*/lib/python3*/site-packages/numpy.py"))
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_what_an_index_does_not_give_is_said_once_and_nothing_is_left(
+    shop: Shop, index: Served
+) -> None:
+    index.faults[numpy_of(shop)] = Fault("status", 404, times=9)
+    done = shop.install(*from_index(index), **NO_FOLDERS)
+    assert done.code == 1
+    assert done.err.count("did not give numpy") == 1
+    assert shop.current == ""
+    until(lambda: not list(shop.root.glob("envs/[0-9a-f]*")))
+    index.faults.clear()
+    assert shop.install(*from_index(index), **NO_FOLDERS).states == ["changed"]
+
+
+# --- the host's side -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wheels(shop: Shop) -> tuple[Path, Path]:
+    made = [
+        make_wheel(shop.folder, name, "1.0", {f"{name}.py": b"x = 1\n"}) for name in ("one", "two")
+    ]
+    return made[0], made[1]
+
+
+def begin(builder: Builder, wheels: tuple[Path, Path]) -> int:
+    """A build; of its wheels only the first one is here."""
+    header = builder.header(KEY, *wheels)
+    builder.blob_of(wheels[1]).unlink()
+    number = builder.agent.start_beside("install.environments.build", header)
+    until(lambda: list(builder.env(KEY).glob("lib/python3*/site-packages/one.py")))
+    return number
+
+
+def ended(agent: Agent, number: int) -> bool:
+    return agent.wait(number).done.flag("built")
+
+
+def test_a_build_goes_on_when_the_wheel_comes(builder: Builder, wheels: tuple[Path, Path]) -> None:
+    number = begin(builder, wheels)
+    assert not list(builder.env(KEY).glob("lib/python3*/site-packages/two.py"))
+    builder.blob(wheels[1])
+    assert ended(builder.agent, number)
+    assert builder.says(KEY, "import one, two; print(one.x + two.x)") == "2"
+
+
+STOPS = [
+    ({"abort": True}, "the controller stopped sending"),
+    ({"all": True}, "two-1.0-py3-none-any.whl was brought, and is not here any more"),
+]
+
+
+@pytest.mark.parametrize(("said", "why"), STOPS)
+def test_a_build_whose_wheel_does_not_come_leaves_nothing(
+    builder: Builder, wheels: tuple[Path, Path], said: dict[str, bool], why: str
+) -> None:
+    number = begin(builder, wheels)
+    builder.agent.feed(number, said)
+    with pytest.raises(HostFailed, match=why):
+        ended(builder.agent, number)
+    assert not builder.env(KEY).exists()
+
+
+def test_what_runs_beside_other_calls_is_heard_when_it_has_ended_before(
+    builder: Builder, wheels: tuple[Path, Path]
+) -> None:
+    number = begin(builder, wheels)
+    builder.agent.feed(number, {"abort": True})
+    until(lambda: not builder.env(KEY).exists())
+    assert builder.agent.call("install.blobs.have", {"root": str(builder.shop.root), "blobs": []})
+    with pytest.raises(HostFailed, match="stopped sending"):
+        ended(builder.agent, number)
