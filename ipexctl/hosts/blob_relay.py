@@ -204,7 +204,7 @@ class _Getter:
         return with_more(self._room, [b for b in self._left if b not in blobs])
 
     def waits(self) -> None:
-        self._tell("waiting for a host that has the files", 0, 0)
+        self._tell("waiting for a host that has the files", self._done, self._total)
 
     def counter(self, what: str) -> OnBytes:
         """Tells the sum of what it hears, and of what was there before."""

@@ -23,6 +23,7 @@ from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install_plan import (
     BUILDING,
     DONE,
+    FETCHING,
     PROVING,
     Chosen,
     InstallReport,
@@ -182,6 +183,7 @@ class View:
     _left: dict[str, float] = field(default_factory=dict)  # the least estimate that was shown
     _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _said: set[tuple[str, str]] = field(default_factory=set)
     _live: Any = None
 
     def progress(self) -> Progress:
@@ -205,20 +207,32 @@ class View:
             return
         step = replace(step, text=printable(step.text))
         with self._lock:
-            if bool(next(iter(self._steps), step.host)) != bool(step.host):
-                self._forget()  # this machine and the hosts take turns: that is over
+            self._forget_what_is_over(step)
             before = self._steps.get(step.host)
             self._steps[step.host] = step
-            if before is None or before.text != step.text:
+            if before is None or _is_other_work(before, step):
                 self._began[step.host] = self.clock(), step.done
                 self._first.setdefault(step.text, self.clock())
                 self._left.pop(step.host, None)
-            elif before.total != step.total:
-                self._left.pop(step.host, None)
             if self.console.is_terminal:
                 self._update()
-            elif (before is None or before.text != step.text) and step.text != DONE:
+            elif step.text != DONE and self._is_new(step):
                 self.console.print(f"{step.host or 'here'}: {step.text}", soft_wrap=True)
+
+    def _forget_what_is_over(self, step: Step) -> None:
+        """This machine and the hosts take turns, but for what it fetches while they get files."""
+        here = self._steps.get("")
+        if step.host and here and (here.text != FETCHING or here.done >= here.total):
+            del self._steps[""]
+        if not step.host and (here is None or here.text != step.text):
+            self._forget()
+
+    def _is_new(self, step: Step) -> bool:
+        """Is it the first of its kind on this host? Files come in several pieces."""
+        kind = step.host, step.text.partition(" ")[0]
+        new = kind not in self._said
+        self._said.add(kind)
+        return new
 
     def _update(self) -> None:
         if self._live is None:
@@ -281,6 +295,11 @@ class View:
 
     def __exit__(self, *_: object) -> None:
         self._stop()
+
+
+def _is_other_work(before: Step, step: Step) -> bool:
+    """Bytes of one sum are one work, wherever they come from."""
+    return before.total != step.total or (not step.total and before.text != step.text)
 
 
 def _counted(step: Step) -> str:

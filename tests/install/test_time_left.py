@@ -78,6 +78,8 @@ def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_the
     view._order = ("b", "a")
     view.step(Step("", "fetching", 1, 2))
     view.step(Step("a", "sending"))
+    assert str(view._lines()) == "a     sending\nhere  fetching 1 byte of 2 bytes"
+    view.step(Step("", "fetching", 2, 2))
     view.step(Step("b", "waiting"))
     assert str(view._lines()) == "b  waiting\na  sending"
     view.step(Step("", "reading"))
@@ -100,3 +102,11 @@ def test_nothing_that_a_terminal_obeys_is_said_of_a_folder() -> None:
     view.step(Step("", "reading /a\x1b[31mb"))
     view.say("a large folder: /a\x1b[31mb\nand more")
     assert out.getvalue() == "here: reading /a[31mb\na large folder: /a[31mb\nand more\n"
+
+
+def test_elsewhere_a_host_that_gets_its_files_in_pieces_has_one_line_of_each_kind() -> None:
+    out = io.StringIO()
+    view = View(Console(file=out, width=80), clock=lambda: 0.0)
+    for text in ("sending", "waiting for b", "fetching from b", "waiting for c", "fetching from c"):
+        view.step(Step("a", text, 1, 2))
+    assert out.getvalue() == "a: sending\na: waiting for b\na: fetching from b\n"

@@ -25,6 +25,7 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 
 BUILDING, PROVING, DONE = "building", "proving", "done"  # of which nobody can say how far they are
+FETCHING = "fetching"  # by this machine
 
 
 class Cuda(Enum):

@@ -21,7 +21,7 @@ from ipexctl.packages.indexes import Indexes, from_pip, merged
 from ipexctl.packages.resolver import Resolved, Urls
 from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
 from ipexctl.verbs.install import requirement_files
-from ipexctl.verbs.install.install_plan import Cuda, Work
+from ipexctl.verbs.install.install_plan import FETCHING, Cuda, Work
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
@@ -121,7 +121,7 @@ def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
     """From the index into the store. Returns the bytes that came."""
     fetcher = Fetcher(default_store(), indexes_of(work))
     total = sum(p.size for p in files)
-    fetcher.fetch(files, urls, lambda n: work.step("", "fetching", fetcher.done, total))
+    fetcher.fetch(files, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
     return fetcher.fetched
 
 
