@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from ipexctl.core.model import Blob
 from ipexctl.core.stack.lock_file import Package
 from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.hosts import blob_carriers, blob_relay
+from ipexctl.hosts.blob_carriers import Push
 from ipexctl.hosts.blob_store import Room
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
@@ -160,6 +163,32 @@ def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> 
         view._stop()
 
 
+def test_another_command_does_not_wait_for_what_an_install_still_fetches(
+    shop: Shop, index: Served
+) -> None:
+    """Nothing is on its way to the host: it has all but what an index does not give."""
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    old = shop.current
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    index.faults["numpy-2.1-py3-none-any.whl"] = Fault("cut", 0, times=99)
+    index.at_ask = lambda: time.sleep(0.3)
+    assert shop.install("--upgrade", *from_index(index), **NO_FOLDERS).code == 1
+    index.faults["numpy-2.1-py3-none-any.whl"] = Fault("silent", times=99)
+    index.at_ask = lambda: None
+    shutil.rmtree(shop.work / "ipexctl.lock", ignore_errors=True)
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    try:
+        until(lambda: list(shop.root.glob("envs/*/lib/python3*/site-packages/torch.py"))[1:], 30)
+        other = shop.ipexctl(
+            "env", "rm", old.rpartition("/")[2], "--root", str(shop.root), "--check",
+            before=("timeout", "20"),
+        )  # fmt: skip
+        assert other.code != 124, "waits until the other install has its files"
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_build_that_is_stopped_leaves_what_earlier_builds_have_unpacked(
     builder: Builder, shop: Shop
 ) -> None:
@@ -218,3 +247,34 @@ def test_hosts_with_one_home_wait_as_long_as_the_files_take(
         thread.join(60)
     assert {"built": True} in ended
     assert {"built": False} in ended, ended
+
+
+def test_who_waits_for_something_else_says_so() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    waits = ["waiting for the install of bob", "waiting for a host that has the files"]
+    with View(console) as view:
+        for text in waits:
+            view.step(Step("a", text))
+    assert console.file.getvalue().splitlines() == [f"a: {text}" for text in waits]  # type: ignore[attr-defined]
+
+
+def test_many_files_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set has tens of thousands of them."""
+    files = tuple(Blob(str(n), f"{n:064x}", 1) for n in range(300))
+    compared = []
+
+    def eq(one: Blob, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    class Sends(Push):
+        def send(self, *_: object) -> int:
+            return 0
+
+    monkeypatch.setattr(blob_carriers, "missing_blobs", lambda *_: files)
+    monkeypatch.setattr(Blob, "__eq__", eq)
+    nobody: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
+    Sends(lambda blob: Path()).bring(nobody, "/", files, lambda *_: None, Room())
+    relayed = blob_relay._Getter(nobody, "/", files, lambda *_: None, Room())
+    relayed.room(files[:100])
+    assert len(compared) < 1000
