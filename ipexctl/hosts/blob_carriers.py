@@ -83,7 +83,8 @@ class Push:
         left, sent = list(missing), 0
         while left:
             if some := [b for b in left if self.is_here(b)]:
-                left = [b for b in left if b not in some]
+                going = {b.sha256 for b in some}
+                left = [b for b in left if b.sha256 not in going]
                 sent += self.send(agent, root, some, count, with_more(room, left))
                 room = Room()
             else:

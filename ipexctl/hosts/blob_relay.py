@@ -201,7 +201,8 @@ class _Getter:
         """What is needed besides these."""
         if self._room is None:
             return Room()
-        return with_more(self._room, [b for b in self._left if b not in blobs])
+        these = {b.sha256 for b in blobs}
+        return with_more(self._room, [b for b in self._left if b.sha256 not in these])
 
     def waits(self) -> None:
         self._tell("waiting for a host that has the files", self._done, self._total)

@@ -171,3 +171,29 @@ def test_where_nothing_fails_this_machine_sends_every_file_once() -> None:
         now.clear()
     assert sent == len(wanted)
     assert rounds < 3 * len(wanted)  # with one file after the other, each would take four
+
+
+def test_a_host_is_asked_only_for_what_it_has() -> None:
+    """Hosts of a data set lack different files of one unit."""
+    x, y = blobs(1, 1)
+    turns, have = RelayTurns("abc", ""), {"a": {x, y}, "b": {y}}
+    turns.join("a", [x, y], [x, y])
+    turns.gives("a")
+    turns.done(turn_of(turns, "a"))
+    turns.join("b", [y], [y])
+    turns.gives("b")
+    turns.done(turn_of(turns, "b"))
+    turns.leave("a", gone=True)
+    turns.join("c", [x, y], [x, y])
+    turn = turn_of(turns, "c")
+    assert not turn.giver or set(turns.blobs(turn)) <= have[turn.giver]
+
+
+def test_an_empty_file_is_no_part_of_what_others_had_before() -> None:
+    x, empty = Blob("x", "x", 5), Blob("empty", "empty", 0)
+    turns = RelayTurns("ab", "")
+    turns.join("a", [x], [])
+    turns.gives("a")
+    turns.join("b", [empty, x], [empty, x])
+    turn = turn_of(turns, "b")
+    assert not turn.giver or turns.blobs(turn) == [x]

@@ -1,0 +1,280 @@
+"""What goes wrong while files are fetched, brought and unpacked at the same time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import queue
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ipexctl.core.model import Blob
+from ipexctl.core.stack.lock_file import Package
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.hosts import blob_carriers, blob_relay
+from ipexctl.hosts.blob_carriers import Push
+from ipexctl.hosts.blob_store import Room
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import environments
+from ipexctl.ui.install import View
+from ipexctl.verbs.install import host_steps
+from ipexctl.verbs.install.fetch_wheels import Incoming
+from ipexctl.verbs.install.install_plan import FETCHING, Step
+from tests.install.conftest import Builder, Shop, finish, make_wheel, until
+from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, numpy_of
+from tests.packages.served import Fault, Served, served
+
+
+@pytest.fixture
+def index(shop: Shop) -> Iterator[Served]:
+    with served(shop.wheels) as found:
+        yield found
+
+
+def blob_of(shop: Shop, wheel: str) -> Path:
+    sha = hashlib.sha256((shop.wheels / wheel).read_bytes()).hexdigest()
+    return shop.root / "blobs" / "sha256" / sha[:2] / sha
+
+
+def test_a_file_that_is_cut_on_a_host_is_sent_anew_and_the_install_goes_on(shop: Shop) -> None:
+    assert shop.install().states == ["changed"]
+    blob = blob_of(shop, next(shop.wheels.glob("uv-*")).name)
+    blob.write_bytes(blob.read_bytes()[:-10])
+    done = shop.install("--rebuild")
+    assert done.states == ["changed"], done.detail
+
+
+def test_a_file_whose_size_is_locked_wrong_does_not_make_the_install_wait_for_ever(
+    shop: Shop, index: Served
+) -> None:
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    for folder in (shop.root, shop.folder / "cache"):
+        shutil.rmtree(folder)
+    lock = shop.work / "ipexctl.lock"
+    text = lock.read_text()
+    size = (shop.wheels / numpy_of(shop)).stat().st_size
+    assert str(size) in text
+    lock.write_text(text.replace(f"size = {size}", f"size = {size + 1}"))
+    assert lock.read_text() != text
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    try:
+        until(lambda: process.poll() is not None, 40)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_file_that_was_fetched_and_is_gone_is_an_error(shop: Shop) -> None:
+    incoming = Incoming([Package("numpy", "2.0", "numpy.whl", "a" * 64, 5)], lambda: 5)
+    assert incoming.result(wait=True) == 5
+    with pytest.raises(IpexctlError):
+        incoming.is_here(Package("numpy", "2.0", "numpy.whl", "a" * 64, 5).blob)
+
+
+def test_hosts_that_were_switched_are_told_although_the_index_failed(
+    shop: Shop, index: Served
+) -> None:
+    """The host has all files, this machine does not, and the index is not there."""
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    before = next(shop.root.glob("envs/*/.ipexctl-ok")).stat().st_ino
+    shutil.rmtree(shop.folder / "cache" / "ipexctl" / "blobs")
+    index.faults[numpy_of(shop)] = Fault("status", 404, times=99)
+    done = shop.install("--rebuild", *from_index(index), **NO_FOLDERS)
+    changed = (shop.root / "current" / ".ipexctl-ok").stat().st_ino != before
+    assert not changed or done.out, f"exit {done.code}, host is changed, told is: {done.err}"
+
+
+def test_a_lock_whose_files_cannot_be_fetched_does_not_replace_the_old_one(
+    shop: Shop, index: Served
+) -> None:
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    lock = (shop.work / "ipexctl.lock").read_text()
+    shop.torch("2.13.1+cpu")
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    for name in ("torch-2.13.1+cpu-py3-none-any.whl", "numpy-2.1-py3-none-any.whl"):
+        index.faults[name] = Fault("other", times=99)
+    done = shop.install("--upgrade", *from_index(index), **NO_FOLDERS)
+    assert done.code == 1, done.out
+    assert "is not the file that was locked" in done.err
+    assert (shop.work / "ipexctl.lock").read_text() == lock
+
+
+def test_what_fails_while_hosts_build_is_said_once_and_nothing_is_left(
+    shop: Shop, index: Served
+) -> None:
+    """The index tells sizes, so hosts begin before the file turns out to be another one."""
+    index.faults[numpy_of(shop)] = Fault("other", times=99)
+    done = shop.install(*from_index(index), **NO_FOLDERS)
+    assert done.code == 1
+    assert done.err.count("is not the file that was locked") == 1
+    assert shop.current == ""
+    until(lambda: not list(shop.root.glob("envs/[0-9a-f]*")))
+    index.faults.clear()
+    assert shop.install(*from_index(index), **NO_FOLDERS).states == ["changed"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+def test_who_stops_while_files_are_fetched_and_unpacked_leaves_nothing_half_made(
+    shop: Shop, index: Served, number: int
+) -> None:
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    for folder in (shop.root, shop.folder / "cache"):
+        shutil.rmtree(folder)
+    lock = (shop.work / "ipexctl.lock").read_text()
+    index.faults[numpy_of(shop)] = Fault("silent", times=9)
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    until(lambda: list(shop.root.glob("envs/*/lib/python3*/site-packages/torch.py")), 30)
+    process.send_signal(number)
+    done = finish(process)
+    assert done.code != 0
+    assert "Traceback" not in done.err
+    assert shop.current == ""
+    until(lambda: not list(shop.root.glob("envs/[0-9a-f]*")) + list(shop.root.glob("envs/.work*")))
+    assert (shop.work / "ipexctl.lock").read_text() == lock
+    index.faults.clear()
+    assert shop.install(*from_index(index), **NO_FOLDERS).states == ["changed"]
+
+
+def test_the_disk_that_was_foreseen_is_asked_for_before_anything_is_sent() -> None:
+    """Also of files that are still fetched: that is why the index was asked for their contents."""
+    foreseen = Room(1 << 40, 7)
+    plan = SimpleNamespace(disk=foreseen)
+    supply = SimpleNamespace(all_here=False, incoming=object(), lock=SimpleNamespace(cpython=None))
+    assert host_steps._room(plan, supply) == foreseen  # type: ignore[arg-type]
+
+
+def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True)
+    with View(console) as view:
+        view.step(Step("a", "sending", 1, 2))
+    view.step(Step("", FETCHING, 1, 2))  # by the thread that fetches
+    try:
+        assert view._live is None
+    finally:
+        view._stop()
+
+
+def test_another_command_does_not_wait_for_what_an_install_still_fetches(
+    shop: Shop, index: Served
+) -> None:
+    """Nothing is on its way to the host: it has all but what an index does not give."""
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    old = shop.current
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    index.faults["numpy-2.1-py3-none-any.whl"] = Fault("cut", 0, times=99)
+    index.at_ask = lambda: time.sleep(0.3)
+    assert shop.install("--upgrade", *from_index(index), **NO_FOLDERS).code == 1
+    index.faults["numpy-2.1-py3-none-any.whl"] = Fault("silent", times=99)
+    index.at_ask = lambda: None
+    shutil.rmtree(shop.work / "ipexctl.lock", ignore_errors=True)
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    try:
+        until(lambda: list(shop.root.glob("envs/*/lib/python3*/site-packages/torch.py"))[1:], 30)
+        other = shop.ipexctl(
+            "env", "rm", old.rpartition("/")[2], "--root", str(shop.root), "--check",
+            before=("timeout", "20"),
+        )  # fmt: skip
+        assert other.code != 124, "waits until the other install has its files"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_build_that_is_stopped_leaves_what_earlier_builds_have_unpacked(
+    builder: Builder, shop: Shop
+) -> None:
+    one = make_wheel(shop.folder, "one", "1.0", {"one.py": b"x = 1\n"})
+    two = make_wheel(shop.folder, "two", "1.0", {"two.py": b"x = 1\n"})
+    first = builder.build("b" * 16, one) / "one.py"
+    header = builder.header(KEY, one, two)
+    builder.blob_of(two).unlink()
+    number = builder.agent.start_beside("install.environments.build", header)
+    until(lambda: list(builder.env(KEY).glob("lib/python3*/site-packages/one.py")))
+    builder.agent.feed(number, {"abort": True})
+    with pytest.raises(HostFailed, match="stopped sending"):
+        builder.agent.wait(number)
+    again = builder.build(KEY, one, two) / "one.py"
+    assert again.stat().st_ino == first.stat().st_ino
+
+
+class FakeAgent:
+    def __init__(self) -> None:
+        self.at_end: list[Any] = []
+
+
+class FakeCall:
+    def __init__(self) -> None:
+        self.agent, self.inbox = FakeAgent(), queue.Queue[Any]()
+
+    def emit(self, *_: object) -> None: ...
+
+
+def test_hosts_with_one_home_wait_as_long_as_the_files_take(
+    builder: Builder, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them builds while the files come; the other one waits for it."""
+    monkeypatch.setattr(environments, "LOCK_TIMEOUT", 1)
+    one = make_wheel(shop.folder, "one", "1.0", {"one.py": b"x = 1\n"})
+    header = builder.header(KEY, one)
+    builder.blob_of(one).unlink()
+    first, second = FakeCall(), FakeCall()
+    ended: list[object] = []
+
+    def build(call: FakeCall) -> None:
+        try:
+            ended.append(environments.op_build(call, header))
+        except Failure as e:
+            ended.append(e.what)
+
+    threads = [threading.Thread(target=build, args=(call,)) for call in (first, second)]
+    threads[0].start()
+    until(lambda: list(builder.env(KEY).glob("bin/python*")))
+    threads[1].start()
+    time.sleep(3)  # the files take longer than LOCK_TIMEOUT
+    builder.blob(one)
+    for call in (first, second):
+        call.inbox.put(({"all": True}, b""))
+    for thread in threads:
+        thread.join(60)
+    assert {"built": True} in ended
+    assert {"built": False} in ended, ended
+
+
+def test_who_waits_for_something_else_says_so() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    waits = ["waiting for the install of bob", "waiting for a host that has the files"]
+    with View(console) as view:
+        for text in waits:
+            view.step(Step("a", text))
+    assert console.file.getvalue().splitlines() == [f"a: {text}" for text in waits]  # type: ignore[attr-defined]
+
+
+def test_many_files_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set has tens of thousands of them."""
+    files = tuple(Blob(str(n), f"{n:064x}", 1) for n in range(300))
+    compared = []
+
+    def eq(one: Blob, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    class Sends(Push):
+        def send(self, *_: object) -> int:
+            return 0
+
+    monkeypatch.setattr(blob_carriers, "missing_blobs", lambda *_: files)
+    monkeypatch.setattr(Blob, "__eq__", eq)
+    nobody: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
+    Sends(lambda blob: Path()).bring(nobody, "/", files, lambda *_: None, Room())
+    relayed = blob_relay._Getter(nobody, "/", files, lambda *_: None, Room())
+    relayed.room(files[:100])
+    assert len(compared) < 1000
