@@ -39,7 +39,8 @@ class RelayTurns:
         self._unit_of: dict[str, Unit] = {}  # by sha256
         self._units = 0
         self._todo: dict[str, dict[Unit, list[Blob]]] = {}
-        self._have: dict[Unit, set[str]] = {}
+        self._of_unit: dict[Unit, set[str]] = {}  # all its sha256
+        self._have: dict[Unit, dict[str, set[str]]] = {}  # by host: sha256
         self._now: dict[str, Turn] = {}  # by host
         self._begun: set[Unit] = set()  # once sent by this machine to a host that can give
         self._givers: set[str] = set()  # that others may ask
@@ -55,8 +56,10 @@ class RelayTurns:
         todo = self._todo.setdefault(host, {})
         for blob in missing:
             todo.setdefault(self._unit_of[blob.sha256], []).append(blob)
-        for unit in {self._unit_of[b.sha256] for b in blobs} - todo.keys():
-            self._have.setdefault(unit, set()).add(host)
+        lacks = {b.sha256 for some in todo.values() for b in some}
+        for blob in blobs:
+            if blob.sha256 not in lacks:
+                self._has(host, blob)
 
     def gives(self, host: str) -> None:
         """From now on others can ask it for what it has."""
@@ -99,8 +102,8 @@ class RelayTurns:
 
     def done(self, turn: Turn) -> None:
         self._now.pop(turn.host, None)
-        self._todo[turn.host].pop(turn.unit)
-        self._have.setdefault(turn.unit, set()).add(turn.host)
+        for blob in self._todo[turn.host].pop(turn.unit):
+            self._has(turn.host, blob)
         if turn.giver:
             self._served.add(turn.host)
             self._vain[turn.giver] = 0
@@ -133,8 +136,8 @@ class RelayTurns:
     def _given(self, host: str) -> Turn | None:
         busy = {turn.giver for turn in self._now.values()}
         for unit in self._todo[host]:
-            for giver in sorted((self._have.get(unit, set()) & self._givers) - busy):
-                if self._may_ask(host, giver):
+            for giver in sorted((self._have.get(unit, {}).keys() & self._givers) - busy):
+                if self._may_ask(host, giver) and self._has_all(giver, host, unit):
                     return Turn(host, unit, giver)
         return None
 
@@ -153,8 +156,23 @@ class RelayTurns:
     def _will_be_given(self, host: str, unit: Unit) -> bool:
         """Can it ask another host for it, now or soon?"""
         getting = {turn.host for turn in self._now.values() if turn.unit == unit} - self._mute
-        sources = getting | (self._have.get(unit, set()) & self._givers)
-        return any(self._may_ask(host, giver) for giver in sources)
+        sources = getting | (self._have.get(unit, {}).keys() & self._givers)
+        return any(
+            self._may_ask(host, giver) and self._has_all(giver, host, unit, soon=giver in getting)
+            for giver in sources
+        )
+
+    def _has(self, host: str, blob: Blob) -> None:
+        of_unit = self._have.setdefault(self._unit_of[blob.sha256], {})
+        of_unit.setdefault(host, set()).add(blob.sha256)
+
+    def _has_all(self, giver: str, host: str, unit: Unit, *, soon: bool = False) -> bool:
+        """Has the giver what the host lacks of the unit? `soon`: after its turn."""
+        has = self._have.get(unit, {}).get(giver, set())
+        if len(has) == len(self._of_unit[unit]):
+            return True
+        comes = {b.sha256 for b in self._todo[giver][unit]} if soon else set()
+        return {b.sha256 for b in self._todo[host][unit]} <= has | comes
 
     def _may_ask(self, host: str, giver: str) -> bool:
         return giver != host and (host, giver) not in self._failed and not self._stands_alone(host)
@@ -166,7 +184,7 @@ class RelayTurns:
         return host not in self._served and sum(h == host for h, _ in self._failed) >= ALONE
 
     def _cut(self, blobs: Sequence[Blob]) -> None:
-        most, left = max(UNIT, sum(b.size for b in blobs) // UNITS), 0
+        most, left = max(UNIT, sum(b.size for b in blobs) // UNITS), -1
         for blob in blobs:
             if blob.sha256 in self._unit_of:
                 continue
@@ -174,3 +192,4 @@ class RelayTurns:
                 self._units, left = self._units + 1, most
             left -= blob.size
             self._unit_of[blob.sha256] = self._units
+            self._of_unit.setdefault(self._units, set()).add(blob.sha256)

@@ -194,7 +194,7 @@ class Agent:
         on_event: OnEvent | None = None,
     ) -> Reply:
         ended = self._beside.pop(number, None)
-        answers = self._answers(timeout, total, ANSWER_LIMIT)
+        answers = self._answers(number, timeout, total, ANSWER_LIMIT)
         for frame in self._of(number, iter([ended]) if ended else answers):
             if "done" in frame.header:
                 return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
@@ -204,7 +204,7 @@ class Agent:
 
     def answers(self, number: int, timeout: float, size: int) -> Iterator[Frame]:
         """Frames of a transfer of `size` bytes, however many; its `done` is the last one."""
-        return self._of(number, self._answers(timeout, transfer_time(size), math.inf))
+        return self._of(number, self._answers(number, timeout, transfer_time(size), math.inf))
 
     def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
         for frame in frames:
@@ -231,11 +231,14 @@ class Agent:
             if not self._more(timeout):
                 return
 
-    def _answers(self, timeout: float, total: float, limit: float) -> Iterator[Frame]:
-        """Frames of one operation: a host that talks for ever comes to an end here."""
-        began, before = time.monotonic(), self._taken
+    def _answers(self, number: int, timeout: float, total: float, limit: float) -> Iterator[Frame]:
+        """Frames until one operation ends: a host that talks for ever, or of something else only,
+        comes to an end here."""
+        began, before, waited = time.monotonic(), self._taken, 0.0
         while True:
             while self._ready:
+                if self._ready[0].header["id"] == number:
+                    waited = 0.0
                 yield self._ready.pop(0)
             left = began + total - time.monotonic()
             if left <= 0:
@@ -245,20 +248,28 @@ class Agent:
                 )
             if self._taken - before > limit:
                 raise unreadable(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
-            if not self._more(min(timeout, left)):
+            if waited >= timeout:
+                raise self._silent(timeout)
+            asked = time.monotonic()
+            if not self._more(min(timeout - waited, left), timeout):
                 return
+            waited += time.monotonic() - asked
 
-    def _more(self, timeout: float | None) -> bool:
-        """Waits for further bytes; False when there are none to come."""
+    def _silent(self, timeout: float | None) -> Unreachable:
+        return Unreachable(
+            f"{self.host.name}: no answer for {timeout:.0f} s",
+            hint=login_command.ssh(self.host, "uptime"),
+        )
+
+    def _more(self, timeout: float | None, said: float | None = None) -> bool:
+        """Waits for further bytes; False when there are none to come. `said`: the limit of which
+        `timeout` is what is left."""
         try:
             data = self.channel.read(1 << 16, timeout)
             self._taken += len(data)
             self._ready += self._decoder.feed(data)
         except ChannelTimeout:
-            raise Unreachable(
-                f"{self.host.name}: no answer for {timeout:.0f} s",
-                hint=login_command.ssh(self.host, "uptime"),
-            ) from None
+            raise self._silent(said or timeout) from None
         except BadFrame as e:
             raise unreadable(self.host, str(e), self.channel) from None
         return bool(data)

@@ -58,11 +58,9 @@ class Moved:
 class Carrier(Protocol):
     """Makes blobs exist on hosts. One object serves all hosts of an install."""
 
-    def bring(
-        self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
-    ) -> Moved:
-        """Afterwards every blob is under `root` on the agent's host, where `room` was for what is
-        made of them. Called once per host, in that host's own thread. Raises HostFailed."""
+    def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
+        """Afterwards every blob is under `root` on the agent's host. Called once per host, in that
+        host's own thread. Raises HostFailed."""
 
 
 class Push:
@@ -73,9 +71,7 @@ class Push:
         self._source = source
         self.is_here = is_here
 
-    def bring(
-        self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
-    ) -> Moved:
+    def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
         missing = missing_blobs(agent, root, blobs)
         if not missing:
             return Moved()
@@ -85,17 +81,14 @@ class Push:
             if some := [b for b in left if self.is_here(b)]:
                 going = {b.sha256 for b in some}
                 left = [b for b in left if b.sha256 not in going]
-                sent += self.send(agent, root, some, count, with_more(room, left))
-                room = Room()
+                sent += self.send(agent, root, some, count)
             else:
                 time.sleep(POLL)
         return Moved(sent=sent)
 
-    def send(
-        self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes, room: Room
-    ) -> int:
+    def send(self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes) -> int:
         """What is here, to a host that lacks it. Returns the bytes."""
-        return send(agent, root, blobs, self._source, on_bytes, room).bytes
+        return send(agent, root, blobs, self._source, on_bytes, Room()).bytes
 
 
 class Fetching:
@@ -105,23 +98,16 @@ class Fetching:
         self._addresses = addresses
         self._rest = rest
 
-    def bring(
-        self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
-    ) -> Moved:
+    def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
         missing = missing_blobs(agent, root, blobs)
         theirs = [b for b in missing if b.sha256 in self._addresses]
         ours = [b for b in missing if b.sha256 not in self._addresses]
-        fetched, more = 0, with_more(room, ours)
+        fetched = 0
         if theirs:
             count = counter("fetching", theirs, tell)
-            fetched = fetch_there(agent, root, theirs, self._addresses, count, more)
-        moved = self._rest.bring(agent, root, ours, tell, room) if ours else Moved()
+            fetched = fetch_there(agent, root, theirs, self._addresses, count)
+        moved = self._rest.bring(agent, root, ours, tell) if ours else Moved()
         return replace(moved, fetched=moved.fetched + fetched)
-
-
-def with_more(room: Room, blobs: Sequence[Blob]) -> Room:
-    """With what these take that come later."""
-    return Room(room.bytes + sum(b.size for b in blobs), room.files + len(blobs))
 
 
 def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
@@ -141,7 +127,7 @@ def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
 
 def fetch_there(
     agent: Agent, root: str, blobs: Sequence[Blob], addresses: Addresses, on_bytes: OnBytes,
-    room: Room, *, direct: bool = False,
+    *, direct: bool = False,
 ) -> int:  # fmt: skip
     """The host fetches them itself, `direct` without its proxy. Returns the bytes that came over
     its network."""
@@ -154,7 +140,7 @@ def fetch_there(
             on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
-    asked = {"root": root, "files": files, "room": [room.bytes, room.files], "direct": direct}
+    asked = {"root": root, "files": files, "direct": direct}
     done = agent.call(
         "install.blob_download.fetch", asked,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,

@@ -18,8 +18,8 @@ from ipexctl.core.relay_turns import RelayTurns, Turn
 from ipexctl.core.values import plain
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.blob_carriers import POLL, Moved, Push, Tell, fetch_there, with_more
-from ipexctl.hosts.blob_store import OnBytes, Room, missing_blobs
+from ipexctl.hosts.blob_carriers import POLL, Moved, Push, Tell, fetch_there
+from ipexctl.hosts.blob_store import OnBytes, missing_blobs
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
 REACHED = 3.0  # seconds for a connection between two hosts
@@ -61,21 +61,19 @@ class Relay:
         self._reached: set[tuple[str, str]] = set()  # host, giver
         self._lost: set[str] = set()  # givers of which that was said
 
-    def bring(
-        self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell, room: Room
-    ) -> Moved:
+    def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
         name = agent.host.name
         missing = missing_blobs(agent, root, blobs)
         if sum(b.size for b in missing) < self._least:
             with self._change:
                 self._turns.leave(name)
-            return self._first.bring(agent, root, blobs, tell, room) if missing else Moved()
+            return self._first.bring(agent, root, blobs, tell) if missing else Moved()
         with self._change:
             self._turns.join(name, blobs, missing)
         try:
             if len(missing) < len({b.sha256 for b in blobs}):
                 self._open(agent, root, blobs)
-            moved = self._all(_Getter(agent, root, missing, tell, room), blobs)
+            moved = self._all(_Getter(agent, root, missing, tell), blobs)
         except BaseException:
             with self._change:
                 self._turns.leave(name, gone=True)
@@ -119,7 +117,7 @@ class Relay:
 
     def _send(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
         count = host.counter("sending")
-        return Moved(sent=self._first.send(host.agent, host.root, blobs, count, host.room(blobs)))
+        return Moved(sent=self._first.send(host.agent, host.root, blobs, count))
 
     def _from(self, giver_name: str, host: _Getter, blobs: Sequence[Blob]) -> Moved | str:
         """Or why that was not possible."""
@@ -130,9 +128,7 @@ class Relay:
         urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in blobs}
         count = host.counter(f"fetching from {giver_name}")
         try:
-            passed = fetch_there(
-                host.agent, host.root, blobs, urls, count, host.room(blobs), direct=True
-            )
+            passed = fetch_there(host.agent, host.root, blobs, urls, count, direct=True)
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from elsewhere
                 raise
@@ -180,29 +176,13 @@ class Relay:
 class _Getter:
     """A host that gets files, and how many of their bytes it has."""
 
-    def __init__(
-        self, agent: Agent, root: str, missing: Sequence[Blob], tell: Tell, room: Room
-    ) -> None:
+    def __init__(self, agent: Agent, root: str, missing: Sequence[Blob], tell: Tell) -> None:
         self.agent, self.root = agent, root
-        self._tell, self._left = tell, list(missing)
-        self._room: Room | None = room  # None: by now some of it is used
+        self._tell, self._done = tell, 0
         self._total = sum(b.size for b in missing)
 
-    @property
-    def _done(self) -> int:
-        return self._total - sum(b.size for b in self._left)
-
     def has(self, blobs: Sequence[Blob]) -> None:
-        came = {b.sha256 for b in blobs}
-        self._left = [b for b in self._left if b.sha256 not in came]
-        self._room = None
-
-    def room(self, blobs: Sequence[Blob]) -> Room:
-        """What is needed besides these."""
-        if self._room is None:
-            return Room()
-        these = {b.sha256 for b in blobs}
-        return with_more(self._room, [b for b in self._left if b.sha256 not in these])
+        self._done += sum(b.size for b in blobs)
 
     def waits(self) -> None:
         self._tell("waiting for a host that has the files", self._done, self._total)

@@ -94,6 +94,12 @@ def send(
     return Sent(count, size)
 
 
+def need_room(agent: Agent, root: str, room: Room) -> None:
+    """Raises HostFailed where the disk has not so much."""
+    asked = {"root": root, "blobs": [], "room": [room.bytes, room.files]}
+    agent.call("install.blobs.put", asked, timeout=SILENCE)
+
+
 def _batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
     for at in range(0, len(blobs), AT_ONCE):
         yield blobs[at : at + AT_ONCE]

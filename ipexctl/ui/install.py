@@ -33,6 +33,7 @@ from ipexctl.verbs.install.install_plan import (
 )
 
 COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
+MOVING = ("sending", "fetching")  # first words of what is done in many pieces
 _COLOURS = {
     Recap.OK: "green",
     Recap.CHANGED: "yellow",
@@ -185,6 +186,7 @@ class View:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[tuple[str, str]] = field(default_factory=set)
     _live: Any = None
+    _over: bool = False
 
     def progress(self) -> Progress:
         return Progress(self.chosen, self.step, self.say, self.agreed)
@@ -203,7 +205,7 @@ class View:
             print_words(self.console, Text(printable(text)))
 
     def step(self, step: Step) -> None:
-        if self.quiet:
+        if self.quiet or self._over:
             return
         step = replace(step, text=printable(step.text))
         with self._lock:
@@ -229,7 +231,8 @@ class View:
 
     def _is_new(self, step: Step) -> bool:
         """Is it the first of its kind on this host? Files come in several pieces."""
-        kind = step.host, step.text.partition(" ")[0]
+        words = step.text.partition(" ")[0]
+        kind = step.host, words if words in MOVING else step.text
         new = kind not in self._said
         self._said.add(kind)
         return new
@@ -294,6 +297,7 @@ class View:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over = True  # what is still fetched goes on until the process ends
         self._stop()
 
 

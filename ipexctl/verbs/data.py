@@ -22,7 +22,7 @@ from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Carrier, Moved, Push
 from ipexctl.hosts.blob_relay import Relay
-from ipexctl.hosts.blob_store import Room, Store, default_store
+from ipexctl.hosts.blob_store import Room, Store, default_store, need_room
 from ipexctl.hosts.dataset_transfer import Round, Transfer
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.target import ROOT, Target
@@ -172,8 +172,10 @@ class _Push:
                 self.progress.step(Step(host.name, what, done, total))
 
             agent, root = self._place(host)
+            blobs = now[host].blobs
             try:
-                moved = carrier.bring(agent, root, now[host].blobs, tell, Room())
+                need_room(agent, root, Room(sum(b.size for b in blobs), len(blobs)))
+                moved = carrier.bring(agent, root, blobs, tell)
             except BaseException:
                 self.transfer.drop(agent, root)
                 raise

@@ -117,9 +117,11 @@ def test_a_blob_that_is_another_one_is_refused_though_it_is_a_good_wheel(
     builder.build(A, wheel, *[more] * used_before)
     blob, wrong = builder.blob(more), builder.shop.folder / "wrong"
     wrong.mkdir()
-    make_wheel(wrong, "small", "1.0", {"small.py": b"word = 'wrong'"})
     before = blob.stat()
-    blob.write_bytes((wrong / more.name).read_bytes())
+    make_wheel(wrong, "small", "1.0", {"small.py": b"word = 1"})
+    padded = (wrong / more.name).read_bytes().ljust(before.st_size, b"\0")
+    assert len(padded) == before.st_size
+    blob.write_bytes(padded)
     os.utime(blob, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(HostFailed, match="damaged on the disk of this host"):
         builder.build(B, wheel, more, small(builder.shop, "2.0"))
@@ -189,12 +191,19 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def built(unpacked: Any, root: Path, *, shared: bool = True) -> None:
-    store = unpacked.WheelCache(str(root), UV, [WHEEL], False)
+    store = began(unpacked.WheelCache(str(root), UV, [WHEEL], False))
     os.mkdir(store.cache)
     Path(store.cache, "big.py").write_text("")
     if shared:
         os.link(Path(store.cache, "big.py"), root / "big.py")
+    store.done([WHEEL])
     store.keep()
+
+
+def began(store: Any) -> Any:
+    store.empty_links()
+    store.begin([WHEEL])
+    return store
 
 
 def nothing(root: Path) -> None:
@@ -237,13 +246,17 @@ def test_when_unpacked_wheels_are_taken(
     built(unpacked, tmp_path)
     happens(tmp_path)
     store = unpacked.WheelCache(str(tmp_path), uv, [WHEEL], False)
-    assert (store.lacking([WHEEL]), os.path.exists(store.cache)) == (lacking, not gone)
+    assert store.lacking([WHEEL]) == lacking
+    began(store)
+    assert os.path.exists(store.cache) is not gone
     assert not os.path.exists(store.mark)  # until this build is good too
 
 
 def test_a_build_that_never_ended_leaves_nothing_to_take(unpacked: Any, tmp_path: Path) -> None:
     built(unpacked, tmp_path)
-    assert not unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking([WHEEL])
+    store = unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False)
+    assert not store.lacking([WHEEL])
+    began(store)
     assert unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking([WHEEL]) == [WHEEL]
 
 

@@ -199,16 +199,23 @@ class Builder:
 
     def build(self, key: str, *wheels: Path, fresh: bool = False) -> Path:
         """The site-packages of environment KEY."""
-        self.agent.call("install.environments.build", self.header(key, *wheels, fresh=fresh))
+        header = self.header(key, *wheels, fresh=fresh)
+        number = self.agent.start_beside("install.environments.build", header)
+        self.agent.feed(number, {"all": True})
+        self.agent.wait(number)
         return next((self.env(key) / "lib").glob("python3*")) / "site-packages"
 
     def header(self, key: str, *wheels: Path, fresh: bool = False) -> dict[str, object]:
         """Of a build whose wheels are on the host."""
         return {
-            "root": str(self.shop.root), "key": key, "python": sys.executable, "cpython": "",
-            "wheels": [[w.name, self.blob(w).name] for w in wheels],
-            "uv": self.blob(next(self.shop.wheels.glob("uv-*"))).name, "fresh": fresh,
+            "root": str(self.shop.root), "key": key, "python": sys.executable, "cpython": [],
+            "wheels": [[w.name, *self.locked(w)] for w in wheels],
+            "uv": self.locked(next(self.shop.wheels.glob("uv-*"))), "fresh": fresh,
         }  # fmt: skip
+
+    def locked(self, wheel: Path) -> list[object]:
+        """Its sha256 and size; it is on the host."""
+        return [self.blob(wheel).name, wheel.stat().st_size]
 
     def blob(self, wheel: Path) -> Path:
         """Sent to the host, if it is not there."""

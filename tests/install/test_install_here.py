@@ -176,11 +176,11 @@ HOSTILE = [
     ({"key": "../../../etc"}, "is not an environment's name"),
     ({"key": "A" * 16}, "is not an environment's name"),
     ({"key": "a" * 16 + "\n"}, "is not an environment's name"),
-    ({"wheels": [["../../evil-1-py3-none-any.whl", "a" * 64]]}, "is not the name of a wheel"),
-    ({"wheels": [["-r/etc/passwd-1-x.whl", "a" * 64]]}, "is not the name of a wheel"),
-    ({"wheels": [["a-1 --hash=x-py3.whl", "a" * 64]]}, "is not the name of a wheel"),
-    ({"wheels": [["a-1-py3-none-any.whl", "../x"]]}, "is not a sha256"),
-    ({"uv": "../x"}, "is not a sha256"),
+    ({"wheels": [["../../evil-1-py3-none-any.whl", "a" * 64, 1]]}, "is not the name of a wheel"),
+    ({"wheels": [["-r/etc/passwd-1-x.whl", "a" * 64, 1]]}, "is not the name of a wheel"),
+    ({"wheels": [["a-1 --hash=x-py3.whl", "a" * 64, 1]]}, "is not the name of a wheel"),
+    ({"wheels": [["a-1-py3-none-any.whl", "../x", 1]]}, "is not a sha256"),
+    ({"uv": ["../x", 1]}, "is not a sha256"),
     ({"root": "somewhere"}, "is not absolute"),
 ]
 
@@ -191,7 +191,7 @@ def test_the_agent_refuses_hostile_names(
 ) -> None:
     header: dict[str, object] = {
         "root": str(tmp_path / "root"), "key": "a" * 16, "python": "python3", "wheels": [],
-        "uv": "b" * 64, "cpython": "", "fresh": False,
+        "uv": ["b" * 64, 1], "cpython": [], "fresh": False,
     }  # fmt: skip
     agent = connect(LocalTransport(), Host("here", local=True))
     try:

@@ -50,19 +50,6 @@ def test_a_host_unpacks_the_first_wheel_while_another_is_still_fetched(
         process.communicate()
 
 
-def test_what_an_index_does_not_give_is_said_once_and_nothing_is_left(
-    shop: Shop, index: Served
-) -> None:
-    index.faults[numpy_of(shop)] = Fault("status", 404, times=9)
-    done = shop.install(*from_index(index), **NO_FOLDERS)
-    assert done.code == 1
-    assert done.err.count("did not give numpy") == 1
-    assert shop.current == ""
-    until(lambda: not list(shop.root.glob("envs/[0-9a-f]*")))
-    index.faults.clear()
-    assert shop.install(*from_index(index), **NO_FOLDERS).states == ["changed"]
-
-
 # --- the host's side -----------------------------------------------------------------------------
 
 

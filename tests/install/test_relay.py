@@ -26,7 +26,7 @@ from ipexctl.hosts import blob_relay
 from ipexctl.hosts.agent import Agent, connect
 from ipexctl.hosts.blob_carriers import Moved, Push
 from ipexctl.hosts.blob_relay import Relay
-from ipexctl.hosts.blob_store import Room, missing_blobs
+from ipexctl.hosts.blob_store import Room, missing_blobs, need_room
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import LabSpec
@@ -74,7 +74,7 @@ class Site:
         place = root or self.root(name)
         place.parent.mkdir(exist_ok=True)
         tell = lambda text, done, total: self.steps.append(f"{name}: {text}")  # noqa: E731
-        moved = carrier.bring(self.agents[name], str(place), BLOBS, tell, Room())
+        moved = carrier.bring(self.agents[name], str(place), BLOBS, tell)
         assert missing_blobs(self.agents[name], str(place), BLOBS) == ()
         for blob, data in zip(BLOBS, CONTENTS, strict=True):
             there = place / "blobs" / "sha256" / blob.sha256[:2] / blob.sha256
@@ -217,7 +217,7 @@ def test_a_host_is_sent_what_is_here_while_the_rest_is_fetched(site: Site) -> No
         if done >= BLOBS[1].size:  # it has that one
             here.add(BLOBS[0].sha256)
 
-    assert push.bring(site.agents["a"], str(place), BLOBS, tell, Room()) == SENT
+    assert push.bring(site.agents["a"], str(place), BLOBS, tell) == SENT
 
 
 def test_what_a_host_gives_is_not_trusted(site: Site) -> None:
@@ -254,11 +254,10 @@ def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
 
 
 def test_a_full_disk_is_told_as_such(site: Site, tmp_path: Path) -> None:
-    carrier = site.relay(a=HERE, b=HERE, c=HERE)
-    site.bring(carrier, "a")
-    agent, root = site.agents["b"], str(site.root("b"))
+    site.add("b")
+    site.root("b").parent.mkdir()
     with pytest.raises(HostFailed, match="not enough disk space"):
-        carrier.bring(agent, root, BLOBS, lambda *words: None, Room(1 << 60, 1))
+        need_room(site.agents["b"], str(site.root("b")), Room(1 << 60, 1))
 
 
 def test_the_proxy_of_a_host_is_not_asked_for_another_host(

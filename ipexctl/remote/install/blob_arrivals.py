@@ -1,6 +1,5 @@
 """Blobs that are still on their way, while what is here is worked on."""
 
-import os
 import queue
 import time
 
@@ -8,6 +7,10 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
 
 POLL = 0.05  # seconds between two looks
+
+
+class NotBrought(Failure):
+    """What was to come does not."""
 
 
 class Arrivals:
@@ -20,16 +23,16 @@ class Arrivals:
         self.told = time.time()
 
     def batches(self, files):
-        """[(name, sha256), ...]: first those that are here, then again and again what has come."""
+        """Of (name, sha256, bytes): first what is here, then again and again what has come."""
         left = list(files)
         while left:
             last = self.complete
-            here = [file for file in left if os.path.exists(blobs.path_of(self.root, file[1]))]
+            here = [file for file in left if blobs.has(self.root, file[1], file[2])]
             if here:
                 left = [file for file in left if file not in here]
                 yield here
             elif last:
-                raise Failure("%s was brought, and is not here any more" % left[0][0])
+                raise NotBrought("%s was brought, and is not here any more" % left[0][0])
             else:
                 self.wait()
 
@@ -42,5 +45,5 @@ class Arrivals:
                 self.call.emit({"event": "alive"})
             return
         if frame is None or frame[0].get("abort"):
-            raise Failure("the controller stopped sending")
+            raise NotBrought("the controller stopped sending")
         self.complete = True

@@ -53,20 +53,18 @@ class NoAnswer(TransferError):
 
 
 def op_fetch(call, header):
-    """{root, files: [[file, sha256, size, address], ...], room: [bytes, files], direct}
-    -> {fetched}
+    """{root, files: [[file, sha256, size, address], ...], direct} -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
     try; `fetched` is what came over the network. With `direct` no proxy is asked.
     """
     root = root_folder.checked(header["root"])
     wanted = [File(*raw) for raw in header["files"]]
-    more, count = header.get("room") or (0, 0)
     parts = root_folder.subfolder(root, "blobs", "parts")
     blobs.remove_dead_parts(parts)
     missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
     left = sum(f.size - part_size(parts, f) for f in missing)
-    root_folder.need_space(root, left + more, len(missing) + count)
+    root_folder.need_space(root, left, len(missing))
     work = Work(call, root, parts, header.get("direct") is True)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work.one, f) for f in missing]

@@ -30,39 +30,42 @@ WHEEL = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-[A-Za-z0-9._+-]+\.whl\Z"
 )
 BUILD_TIMEOUT = 1800
-LOCK_TIMEOUT = 1800
 # For uv's allocator (jemalloc), which else returns a buffer's pages to the kernel after each file:
 # a quarter of the CPU time of unpacking torch.
 ALLOCATOR = {"_RJEM_MALLOC_CONF": "thp:always"}
 
 
 def op_build(call, header):
-    """{root, key, python, wheels: [[file, sha256], ...], uv: sha256, cpython: sha256, fresh}
-    -> {built}
+    """{root, key, python, wheels: [[file, sha256, bytes], ...], uv: [sha256, bytes],
+    cpython: [sha256, bytes], fresh} -> {built}
 
     uv's own wheel, the wheels and a Python that is carried here are blobs. They may still be on
-    their way: what is here is unpacked meanwhile (blob_arrivals.py). With `cpython` "" the
+    their way: what is here is unpacked meanwhile (blob_arrivals.py). Without `cpython` the
     environment is made with the host's own at `python`. With `fresh` all wheels are unpacked, also
     those that an earlier build has unpacked.
     """
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
-    wheels = [(checked_wheel(file), blobs.checked_sha(sha)) for file, sha in header["wheels"]]
-    carried = [blobs.checked_sha(header["cpython"])] if header["cpython"] else []
+    files = [(checked_wheel(file), sha, size) for file, sha, size in header["wheels"]]
+    tools = [("uv",) + tuple(header["uv"])]
+    tools += [("a Python",) + tuple(header["cpython"])] if header["cpython"] else []
+    for _, sha, _ in files + tools:
+        blobs.checked_sha(sha)
+    uv_sha, carried = tools[0][1], [sha for _, sha, _ in tools[1:]]
     with RootLock(call, root):
         if os.path.exists(os.path.join(env, env_marks.OK)):
             return {"built": False}
         arrivals = blob_arrivals.Arrivals(call, root)
-        tools = [("uv", blobs.checked_sha(header["uv"]))] + [("a Python", sha) for sha in carried]
         for some in arrivals.batches(tools):
-            blobs.verify(root, [sha for _, sha in some])
-        store = wheel_cache.WheelCache(root, header["uv"], wheels, header["fresh"] is True)
+            blobs.verify(root, [sha for _, sha, _ in some])
+        wheels = [(file, sha) for file, sha, _ in files]
+        store = wheel_cache.WheelCache(root, uv_sha, wheels, header["fresh"] is True)
         try:
-            uv = unpack_uv(root, header["uv"])
+            uv = unpack_uv(root, uv_sha)
             python = header["python"]
             if carried:
                 python = standalone_pythons.unpacked_interpreter(call, root, carried[0])
-            build(arrivals, env, [uv, python], store, carried)
+            build(arrivals, env, [uv, python], store, files, carried)
         except (Failure, OSError) as e:
             raise root_folder.explain_disk_failure(e, root, 0) from None
         env_drift.mark_settled(env)
@@ -162,9 +165,7 @@ class RootLock:
 
     def __enter__(self):
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not blobs.wait_for_lock(self.call, self.fd, LOCK_TIMEOUT):
-            os.close(self.fd)
-            raise Failure("another install has held %s for too long" % self.path)
+        blobs.wait_for_lock(self.call, self.fd)  # as long as the controller does
         return self
 
     def __exit__(self, *_):
@@ -214,7 +215,7 @@ def uv_member(names):
     return fitting[0]
 
 
-def build(arrivals, env, tools, store, carried):
+def build(arrivals, env, tools, store, files, carried):
     """uv is not told the hashes: the caller has seen to them, and uv takes longer for them than
     for unpacking."""
     call = arrivals.call
@@ -244,19 +245,24 @@ def build(arrivals, env, tools, store, carried):
         fill += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
         fill += ["--find-links", store.empty_links()]
         call.emit({"event": "step", "what": "unpack"})
-        for some in arrivals.batches(store.wheels):
-            unpack(call, base + fill, variables, store, some)
+        for some in arrivals.batches(files):
+            unpack(call, base + fill, variables, store, [(file, sha) for file, sha, _ in some])
         make_runnable(os.path.join(env, "bin"))
         call.emit({"event": "step", "what": "sync"})
         durable.sync_disk(env)
         store.keep()
-        needed = [sha for _, sha in store.wheels] + carried
-        mark = {"wheels": [file for file, _ in store.wheels], "blobs": needed}
+        needed = [sha for _, sha, _ in files] + carried
+        mark = {"wheels": [file for file, _, _ in files], "blobs": needed}
         mark["dists"] = env_drift.metadata(env)
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
+    except blob_arrivals.NotBrought:
+        durable.sync_disk(env)
+        store.keep()
+        remove(env)
+        raise
     except BaseException:
         remove(env)
-        wheel_cache.remove_cache(store.root)
+        store.drop()
         raise
     finally:
         remove(work)
@@ -268,10 +274,11 @@ def unpack(call, command, variables, store, wheels):
     blobs.verify(store.root, [sha for _, sha in lacking])
     size = unpacked_size(store.root, lacking)
     root_folder.need_space(store.root, size, 0)
-    store.link(wheels)
+    store.begin(wheels)
     asked = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
     try:
         child_processes.run(call, command + asked, variables, BUILD_TIMEOUT)
+        store.done(wheels)
     except (Failure, OSError) as e:
         raise root_folder.explain_disk_failure(e, store.root, size) from None
 

@@ -8,6 +8,7 @@ import glob
 import os
 import stat
 import time
+from contextlib import ExitStack
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
@@ -69,7 +70,9 @@ def op_remove(call, header):
     """
     root = root_folder.checked(header["root"])
     removed, kept, freed = [], [], Freed()
-    with environments.RootLock(call, root):
+    with ExitStack() as held:
+        if not header["check"]:  # an install can hold it for as long as its files take
+            held.enter_context(environments.RootLock(call, root))
         names_alone = freed.by(wheel_cache.cache_folder(root))
         for key in header["keys"]:
             call.emit({"event": "alive"})

@@ -20,18 +20,15 @@ class WheelCache:
     """For one build. The caller holds the lock of ROOT. Until keep() it is good for nobody else."""
 
     def __init__(self, root, uv, wheels, fresh):
-        self.root, self.uv, self.wheels = root, uv, wheels
+        self.root, self.uv = root, uv
         root_folder.subfolder(root, "blobs", "unpacked")
         top = cache_folder(root)
         self.cache, self.links = os.path.join(top, "cache"), os.path.join(top, "wheels")
         self.mark = os.path.join(top, "mark")
-        known = {} if fresh else self.known()
-        blobs.unlink(self.mark)
-        if any(known.get(file, [sha])[0] != sha for file, sha in wheels):
-            known = {}  # uv knows them by their names
-        if not known:
-            remove(self.cache)
-        self.before = known
+        self.before = {} if fresh else self.known()
+        if any(self.before.get(file, [sha])[0] != sha for file, sha in wheels):
+            self.before = {}  # uv knows them by their names
+        self.begun, self.unpacked = False, []
 
     def known(self):
         """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
@@ -55,12 +52,27 @@ class WheelCache:
         os.mkdir(self.links, 0o700)
         return self.links
 
-    def link(self, wheels):
+    def begin(self, wheels):
+        """uv is about to write to the cache, and finds these wheels here."""
+        if not self.begun:
+            blobs.unlink(self.mark)
+            if not self.before:
+                remove(self.cache)
+        self.begun = True
         for file, sha in wheels:
             os.symlink(blobs.path_of(self.root, sha), os.path.join(self.links, file))
 
+    def done(self, wheels):
+        self.unpacked += wheels
+
+    def drop(self):
+        if self.begun:
+            remove_cache(self.root)
+
     def keep(self):
-        """The build is good, and so is what was unpacked for it."""
+        """What was unpacked is good, and on the disk."""
+        if not self.begun:
+            return
         digest, shared = fingerprint(self.cache)
         boot = durable.boot_id()
         if not shared or not boot:  # copies would take their room twice
@@ -70,7 +82,7 @@ class WheelCache:
             if mode & WRITE:
                 os.chmod(path, mode & ~WRITE)
         wheels = dict(self.before)
-        wheels.update((file, [sha, blob_stamp(self.root, sha)]) for file, sha in self.wheels)
+        wheels.update((file, [sha, blob_stamp(self.root, sha)]) for file, sha in self.unpacked)
         said = {"uv": self.uv, "boot": boot, "digest": digest, "wheels": wheels}
         env_marks.write_mark(self.mark, said)
 

@@ -13,7 +13,7 @@ from ipexctl.core.model import Blob, Host
 from ipexctl.core.stack import fetch_policy as core
 from ipexctl.core.stack.fetch_policy import Decision, Fetch
 from ipexctl.core.stack.lock_file import Lock, Package
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts import blob_carriers
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_carriers import (
@@ -26,13 +26,13 @@ from ipexctl.hosts.blob_carriers import (
     counter,
 )
 from ipexctl.hosts.blob_relay import Relay
-from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
+from ipexctl.hosts.blob_store import default_store, missing_blobs
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.local.environment import environment
 from ipexctl.packages.index_logins import Logins
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved, Urls
-from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
+from ipexctl.packages.wheel_fetch import GONE, Fetcher, with_sizes
 from ipexctl.verbs.install import from_bundle
 from ipexctl.verbs.install.carried_python import check_here
 from ipexctl.verbs.install.from_bundle import Bundle
@@ -78,16 +78,27 @@ class Incoming:
 
     def is_here(self, blob: Blob) -> bool:
         """Raises what made the fetching fail."""
-        if blob.sha256 in self._lacking and not self._store.has(blob):
-            if self._failed:
-                raise self._failed
-            return False
-        return True
+        if blob.sha256 not in self._lacking:
+            return True
+        over = not self._thread.is_alive()
+        if self._store.has(blob):
+            return True
+        if over:
+            self.came()
+            raise NotHere(
+                f"{blob.name} was fetched, and is not here as it was locked",
+                why=f"{blob.size} bytes are locked; or {self._store.folder} was cleared meanwhile",
+                hint=f"run the same command again; if that does not help: {GONE}",
+            )
+        return False
 
-    def result(self, *, wait: bool) -> int:
-        """Bytes that came. Raises what made the fetching fail."""
-        if wait:
-            self._thread.join()
+    def wait(self) -> None:
+        """Until all is here. Raises what made the fetching fail."""
+        self._thread.join()
+        self.came()
+
+    def came(self) -> int:
+        """How many bytes, if all is here. Raises what made the fetching fail."""
         if self._failed:
             raise self._failed
         return self._fetched
@@ -284,7 +295,7 @@ def _through(work: Work, agent: Agent, root: str, shares: _Shares) -> Moved:
     missing, fetched = missing_blobs(agent, root, wanted), 0
     if missing:
         count = counter("fetching", missing, partial(work.step, name))
-        fetched = blob_carriers.fetch_there(agent, root, missing, shares.urls, count, Room())
+        fetched = blob_carriers.fetch_there(agent, root, missing, shares.urls, count)
     count = counter(f"taking from {name}", wanted, partial(work.step, ""))
     drawn = sum(
         blob_carriers.download_from_host(agent, root, blob, store, count) for blob in wanted

@@ -17,7 +17,7 @@ from ipexctl.core.stack.env_choice import Project
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 
-WAIT = 1800.0  # seconds for another install
+WAIT = 7200.0  # seconds for another install, whose files may be on a slow line
 Say = Callable[[str, str], None]  # host, what it waits for
 
 

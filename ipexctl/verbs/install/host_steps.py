@@ -20,7 +20,7 @@ from ipexctl.core.values import texts
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Moved
-from ipexctl.hosts.blob_store import Room, default_store, room_for
+from ipexctl.hosts.blob_store import Room, default_store, need_room, room_for
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
 from ipexctl.local.project_lock import project_of
@@ -67,9 +67,10 @@ def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
 
 
 def on_hosts(
-    work: Work, fleet: Fleet, plan: Plan, supply: Supply
+    work: Work, fleet: Fleet, plan: Plan, supply: Supply, settled: Callable[[], None]
 ) -> tuple[dict[Host, HostRecap], Moved]:
-    """Apply the plan. The bytes moved include those to hosts that failed afterwards."""
+    """Apply the plan. The bytes moved include those to hosts that failed afterwards. `settled` is
+    called before a host is changed; it raises what keeps all hosts as they are."""
     parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
     building = any(part.builds for part in parts.values())
     room = _room(plan, supply) if building else Room()
@@ -85,10 +86,15 @@ def on_hosts(
                 steps.ask()
             return steps.recap(Recap.OK, "nothing to do")
         if part.builds:
-            steps.make_room(part.state)
+            more = Room(room.bytes + part.to_send, room.files + len(part.lacking))
+            need_room(fleet.agents[host], part.state.root, more)
+            if part.state.stale:
+                settled()
+                steps.set_aside(part.state)
             with steps.building(fresh=part.state.stale) as build:
-                moved[host] = steps.bring(room)
+                moved[host] = steps.bring()
             built = steps.built(build)
+        settled()
         proved, switched = steps.proved(), steps.switch()
         work.switched.append(host.name)
         steps.tell(DONE)
@@ -96,7 +102,7 @@ def on_hosts(
         return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
 
     recaps = fleet.each(one, list(parts))
-    fetched = supply.incoming.result(wait=bool(recaps)) if supply.incoming else 0
+    fetched = supply.incoming.came() if supply.incoming else 0
     return recaps, sum(moved.values(), Moved(fetched=fetched))
 
 
@@ -104,7 +110,7 @@ def _room(plan: Plan, supply: Supply) -> Room:
     """As far as it is known here: of what hosts fetch themselves, their builder looks at it."""
     if supply.all_here:
         return plan.disk or disk_needed(supply.lock, supply.lock.packages)
-    return disk_needed(supply.lock, ())
+    return (supply.incoming and plan.disk) or disk_needed(supply.lock, ())
 
 
 def disk_needed(lock: Lock, packages: Sequence[Package]) -> Room:
@@ -199,25 +205,25 @@ class _InstallOnHost(EnvOnHost):
         self._lock = supply.lock
         self._carrier = supply.carrier
 
-    def make_room(self, state: State) -> None:
-        if state.stale:
-            self.call("install.root_upkeep.set_aside", mark=state.mark)
+    def set_aside(self, state: State) -> None:
+        self.call("install.root_upkeep.set_aside", mark=state.mark)
 
-    def bring(self, room: Room) -> Moved:
+    def bring(self) -> Moved:
         blobs = [p.blob for p in in_order(self._lock)]
-        return self._carrier.bring(self._agent, self._root, blobs, self.tell, room)
+        return self._carrier.bring(self._agent, self._root, blobs, self.tell)
 
     @contextmanager
     def building(self, *, fresh: bool) -> Iterator[int]:
         """Inside, files are brought; the host unpacks what has come."""
+        cpython = self._lock.cpython
         number = self._agent.start_beside(
             "install.environments.build",
             {
                 **self._ours,
                 "python": self._stack.interpreter(self.host),
-                "wheels": [[p.file, p.sha256] for p in self._lock.packages],
-                "uv": self._lock.uv.sha256,
-                "cpython": self._lock.cpython.sha256 if self._lock.cpython else "",
+                "wheels": [[p.file, p.sha256, p.size] for p in self._lock.packages],
+                "uv": [self._lock.uv.sha256, self._lock.uv.size],
+                "cpython": [cpython.sha256, cpython.size] if cpython else [],
                 "fresh": fresh,
             },
         )

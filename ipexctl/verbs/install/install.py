@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -30,7 +31,7 @@ from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.unpacked_size import unpacked
 from ipexctl.verbs.doctor.probe_host import probe
 from ipexctl.verbs.install import carried_python, fleet_locks, from_bundle
-from ipexctl.verbs.install.fetch_wheels import supply
+from ipexctl.verbs.install.fetch_wheels import Supply, supply
 from ipexctl.verbs.install.from_bundle import Bundle
 from ipexctl.verbs.install.host_steps import disk_needed, dry_run_recaps, on_hosts, state_of
 from ipexctl.verbs.install.install_plan import (
@@ -196,12 +197,31 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     project = project_of(plan.folder)
     with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
         plan = _seen_again(work, fleet, plan) if plan.todo else plan
-        if plan.chosen.new_lock:
-            write_lock(plan.folder / LOCK_FILE, files.lock)
-        found, moved = on_hosts(work, fleet, plan, files)
+        settled = _Settled(plan, files)
+        if not files.incoming:
+            settled()
+        found, moved = on_hosts(work, fleet, plan, files, settled)
         by_lock_again(plan.folder)
     moved += files.moved
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
         moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,
     )  # fmt: skip
+
+
+class _Settled:
+    """Called by the threads of all hosts before one is changed: when all files are here, a new lock
+    is written, once."""
+
+    def __init__(self, plan: Plan, files: Supply) -> None:
+        self._plan, self._files = plan, files
+        self._one = threading.Lock()
+        self._to_write = plan.chosen.new_lock
+
+    def __call__(self) -> None:
+        if self._files.incoming:
+            self._files.incoming.wait()
+        with self._one:
+            if self._to_write:
+                write_lock(self._plan.folder / LOCK_FILE, self._files.lock)
+            self._to_write = False
