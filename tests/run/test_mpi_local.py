@@ -171,6 +171,26 @@ def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here, how):
     assert "preflight" not in done.stdout
 
 
+def test_a_file_that_an_ignore_file_leaves_out_is_named_with_the_line_and_the_way_back(here):
+    for name, text in {
+        "conf/train.yaml": "lr: 1\n", ".gitignore": "# mine\nconf/\n",
+        "reads.py": "print(open('conf/train.yaml').read())\n",
+    }.items():  # fmt: skip
+        (here / "code" / name).parent.mkdir(exist_ok=True)
+        (here / "code" / name).write_text(text)
+    done = run(here, "reads.py", active=str(here / "env"))
+    assert done.returncode == 1
+    assert "data push" not in done.stderr
+    assert (
+        "  why: conf/train.yaml is not sent to the hosts: left out by conf/ in .gitignore:2\n"
+        f"  try: add the line !conf/ to {here}/code/.ipexctlignore, then run the same "
+        "command again\n"
+    ) in done.stderr
+    (here / "code/.ipexctlignore").write_text("!conf/\n")
+    done = run(here, "reads.py", active=str(here / "env"))
+    assert (done.returncode, "lr: 1" in done.stdout) == (0, True), done.stderr
+
+
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
     assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
 

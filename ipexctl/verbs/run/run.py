@@ -30,11 +30,13 @@ from ipexctl.core.run.line_filter import Choice, Wanted
 from ipexctl.core.run.outcome import (  # fmt: skip
     EXIT_HOST_FAILED,
     Kept,
+    LeftOut,
     RunResult,
     kept_plan,
     result_document,
 )
 from ipexctl.core.run.retry_command import Typed
+from ipexctl.core.run.run_state import without_colour
 from ipexctl.core.script import frameworks
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.script.launchers import refuse_launcher
@@ -146,7 +148,8 @@ class _Run:
         )
         self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
-        result = replace(result, kept=kept, again=self._again(result, list(nodes.values())))
+        again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
+        result = replace(result, kept=kept, again=again, left_out=left)
         record.keep("result.json", result_document(result, failures()))
         self._prune(result, sent)
         self.painter.result(result)
@@ -205,6 +208,15 @@ class _Run:
         fits = fitting(left, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits
         return retry_command.command(self.options.typed, lost, fewer)
+
+    def _left_out(
+        self, result: RunResult, sent: Mapping[Host, send_project.Sent]
+    ) -> LeftOut | None:
+        if result.first is None or not isinstance(self.files, send_project.Snapshot):
+            return None
+        name, words = result.first.host, [*map(without_colour, result.tail)]
+        start = next(one.cwd for host, one in sent.items() if host.name == name)
+        return send_project.left_out_file(self.files, start, words, environment())
 
     def _kept(
         self,
