@@ -171,6 +171,16 @@ def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here, how):
     assert "preflight" not in done.stdout
 
 
+@pytest.mark.parametrize("how", [[], ["--explain"]])
+def test_ranks_asked_for_after_the_script_are_told_of(here, how):
+    done = run(here, *how, "train.py", "--ppn", "6", active=str(here / "env"))
+    meant = " ".join(["ipexctl run -n 2", *how, "--ppn 6 train.py"])
+    note = f"--ppn 6 goes to train.py; ipexctl's own options stand before the script: {meant}\n"
+    assert done.stderr.count(note) == 1
+    done = run(here, "--", "train.py", "--ppn", "6", active=str(here / "env"))
+    assert "goes to" not in done.stderr
+
+
 def test_a_file_that_an_ignore_file_leaves_out_is_named_with_the_line_and_the_way_back(here):
     for name, text in {
         "conf/train.yaml": "lr: 1\n", ".gitignore": "# mine\nconf/\n",

@@ -37,7 +37,7 @@ from ipexctl.core.run.outcome import (  # fmt: skip
 )
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.core.run.run_state import without_colour
-from ipexctl.core.script import frameworks
+from ipexctl.core.script import frameworks, misplaced_options
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.script.launchers import refuse_launcher
 from ipexctl.core.script.source import Source
@@ -127,7 +127,7 @@ class _Run:
 
     def whole(self, chosen: Choice) -> RunResult:
         agents = self.fleet.agents
-        for note in self.files.notes:
+        for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
         threading.Thread(target=_load, daemon=True).start()
         nodes = each(self.fleet, self._prepare, typed=self.options.typed)
@@ -328,6 +328,7 @@ class Script:
     sources: tuple[Source, ...] = ()
     env: EnvChoice | None = None
     roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
+    notes: tuple[str, ...] = ()
 
     def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
         if options.send:
@@ -349,12 +350,19 @@ def script_of(options: RunOptions) -> Script:
     top = found.project.folder if options.send else own_git_root(start) or start
     found = replace(found, env=env_choice_of(start, top, here))
     if not options.send:
-        return found
+        return replace(found, notes=_notes(options, ()))
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
     used = frameworks.of_run(sources, found.argv, dict(options.env))
     folder, cwd = found.project.folder, found.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
-    return replace(found, frameworks=used, sources=sources, roots=roots)
+    notes = _notes(options, sources)
+    return replace(found, frameworks=used, sources=sources, roots=roots, notes=notes)
+
+
+def _notes(options: RunOptions, sources: Iterable[Source]) -> tuple[str, ...]:
+    own = frozenset[str]().union(*(source.options for source in sources))
+    found = misplaced_options.note(options.typed, options.args, own)
+    return (found,) if found else ()
 
 
 def _script_of(options: RunOptions) -> Script:
