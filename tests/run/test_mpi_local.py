@@ -256,13 +256,40 @@ def test_the_script_gives_ranks_the_users_word_where_the_plan_has_another(here):
     assert "IPEXCTL_GIVEN_" not in done.stdout
 
 
-def test_without_torch_anywhere_the_next_step_is_an_install(here):
+@pytest.mark.parametrize(
+    ("file", "tries"),
+    [
+        ("", ["run -n 2 -f HOSTFILE train.py 0", "init node1 node2   # writes a hostfile here"]),
+        ("hosts", ["run -n 2 -f hosts train.py 0   # on the hosts of hosts"]),
+        ("my-cluster.lst", ["run -n 2 -f my-cluster.lst train.py 0   # on the hosts of my-clu"]),
+        (
+            "notes",
+            ["run -n 2 -f HOSTFILE train.py 0", "init node1 node2   # writes a hostfile here"],
+        ),
+    ],
+)
+def test_without_torch_anywhere_the_next_step_names_hosts_or_installs_here(here, file, tries):
+    if file:
+        (here / "code" / file).write_text("node01\nnode02\n")
     done = run(here, "train.py", "0", active=str(here / "nowhere"))
     if done.returncode == 0:
         pytest.skip("python3 of this machine has torch")
     assert (done.returncode, done.stdout) == (123, ""), done.stderr
     assert "no environment is installed in" in done.stderr
-    assert "try: ipexctl install" in done.stderr
+    assert "\n  why: no hosts are given (-f, -H), so this machine is used, and no" in done.stderr
+    hint = done.stderr.partition("  try: ")[2].splitlines()
+    wanted = [*tries, "install   # to use this machine"]
+    assert len(hint) == len(wanted)
+    assert all(h.strip().startswith(f"ipexctl {w}") for h, w in zip(hint, wanted, strict=True))
+
+
+def test_this_machine_by_name_is_what_was_meant(here):
+    (here / "code/localhost").write_text("localhost ansible_connection=local\n")
+    done = run(here, "-f", "localhost", "train.py", "0", active=str(here / "nowhere"))
+    if done.returncode == 0:
+        pytest.skip("python3 of this machine has torch")
+    assert "try: ipexctl install -f localhost" in done.stderr
+    assert "no hosts are given" not in done.stderr
 
 
 # --- what the script is told before it starts ----------------------------------------------------

@@ -56,6 +56,7 @@ from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs import prune
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.run import fetch_outputs, send_project
+from ipexctl.verbs.run.forgotten_hosts import no_hosts
 from ipexctl.verbs.run.run_folder import Record
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
 from ipexctl.verbs.run.script_sources import read_sources
@@ -465,6 +466,8 @@ def each(
 
     found = fleet.each(work, hosts)
     if downs := list(fleet.downs.values()):
+        if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
+            raise no_hosts(downs[0], typed)
         without = _without(downs, typed) if found else ""
         raise unknown_keys(downs, fleet.target) or _together(downs, len(found), without)
     return found
