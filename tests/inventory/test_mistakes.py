@@ -173,6 +173,35 @@ def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(sh
     )
 
 
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transport):
+    shell.write("my lab/hostfile", "n1.invalid\nn2.invalid\nn3.invalid\n")
+    shell.write("my lab/config", "Host *.other\n  Port 1\n")
+    config = "".join(f"Host n{i}.invalid\n  HostName 127.0.0.1\n  Port 1\n" for i in (1, 2))
+    shell.write("my lab/lab.ssh", config)
+    lab = ("doctor", "-f", "my lab/hostfile", "--transport", transport, "--json")
+    done = shell(*lab)
+    errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
+    assert all(e["what"].endswith("cannot be resolved") for e in errors)
+    add = "add -F 'my lab/lab.ssh', which names the hosts"
+    assert [e["hint"] for e in errors[:2]] == [add] * 2
+    assert "-F" not in errors[2]["hint"]
+    done = shell(*lab, "-F", "my lab/lab.ssh")
+    errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
+    assert [e["what"].endswith("cannot be resolved") for e in errors] == [False, False, True]
+    done = shell("run", "-f", "my lab/hostfile", "-x", "n3.invalid", "--no-sync", "train.py")
+    assert done.stderr.splitlines()[-1] == f"  try: {add}"
+
+
+def test_a_name_that_the_given_ssh_config_has_is_not_looked_for_in_another(shell):
+    for name in ("cfg", "ssh_config"):
+        shell.write(name, "Host n1.invalid\n  Port 22\n")
+    done = shell("doctor", "-H", "n1.invalid", "-F", "cfg", "--json")
+    assert "add -F" not in json.loads(done.stdout)["hosts"][0]["error"]["hint"]
+    done = shell("doctor", "-H", "n1.invalid", "--json")
+    assert "add -F ssh_config," in json.loads(done.stdout)["hosts"][0]["error"]["hint"]
+
+
 def test_what_is_suggested_for_unknown_health_has_the_hostfile_and_not_the_limit(shell):
     shell.write("my hosts", HOSTS)
     code, lines = said(shell("install", "-f", "my hosts", "-l", "@healthy"))
