@@ -111,7 +111,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
         from ipexctl.ui.accept_settings import ask
 
         proposed = proposal(settings)
-        if proposed and ask(proposed, sys.stdin):
+        if proposed and not proposed.unreadable and ask(proposed, sys.stdin):
             accept(proposed)
             return ()
     return unaccepted

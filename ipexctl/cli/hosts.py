@@ -90,7 +90,7 @@ def config(
         accepted_settings.accept(proposed)
         note(f"accepted: {', '.join(s.key for s in proposed.settings)} of {proposed.project}")
     elif proposed and not accepted_settings.is_accepted(proposed):
-        note(accepted_settings.refusal(proposed.settings).what)
+        note(accepted_settings.refusal(proposed).what)
     if json:
         print_json(document(found))
     else:

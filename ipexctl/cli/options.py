@@ -101,7 +101,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     write: ssh itself refuses such an ssh_config, if it is the user's own.
     """
     from ipexctl.hosts.target import ROOT
-    from ipexctl.local.accepted_settings import refusal, withheld
+    from ipexctl.local.accepted_settings import is_accepted, proposal, refusal
     from ipexctl.local.ownership import untrusted_above, untrusted_reason
     from ipexctl.local.settings import load
 
@@ -111,8 +111,9 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
         key for key, s in settings.items()
         if key in defaults and (given[key] == defaults[key] or str(given[key]) == s.value)
     }  # fmt: skip
-    if unaccepted := tuple(s for s in withheld(settings) if s.key in wanted):
-        raise refusal(unaccepted)
+    proposed = proposal(settings)
+    if proposed and not is_accepted(proposed) and any(s.key in wanted for s in proposed.settings):
+        raise refusal(proposed, wanted)
     used: dict[str, Setting] = {
         key: settings[key] for key in ("hostfile", "ssh_config") if key in wanted
     }
