@@ -259,7 +259,11 @@ def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
     shell.write("cfg", "Host *\n  User x\n")
     assert said(shell("init", "-F", "cfg", "-y")) == (
         2,
-        ["ipexctl: no hosts are named", "  why: cfg has no Host line with a name", NAME_THEM],
+        [
+            "ipexctl: no hosts are named",
+            "  why: cfg has no Host line with a name",
+            NAME_THEM.replace("init node1", "init -F cfg node1"),
+        ],
     )
 
 

@@ -49,7 +49,9 @@ def _ssh_config_beside(host: Host) -> Path | None:
     except OSError:
         return None
     ordered = sorted(found, key=lambda name: name not in _USUAL)
-    return next((folder / n for n in ordered if host.name in _host_lines(folder / n)), None)
+    return next(
+        (folder / n for n in ordered if host.name in _host_lines((folder / n).absolute())), None
+    )
 
 
 def _is_named_so(name: str) -> bool:
