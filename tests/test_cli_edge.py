@@ -19,6 +19,7 @@ from ipexctl.errors import (
     EXIT_FAILED,
     EXIT_INPUT,
     EXIT_INTERRUPTED,
+    EXIT_NO_READER,
     EXIT_OK,
     EXIT_UNREACHABLE,
 )
@@ -176,7 +177,8 @@ def test_a_script_that_is_not_sent_ends_the_run_before_any_host_is_asked(tmp_pat
         (">/dev/full", EXIT_FAILED, "ipexctl: stdout: No space left on device\n"),
         (">&-", EXIT_OK, ""),
         ("<&- >&- 2>&-", EXIT_OK, ""),
-        ("| true", EXIT_FAILED, ""),
+        ("| true", EXIT_NO_READER, ""),
+        ("2>&1 | true", EXIT_NO_READER, ""),
     ],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -195,6 +197,14 @@ def test_a_stdout_that_takes_nothing_is_no_bug_of_ours(
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize("words", ["explain foo", "hosts -f missing"])
+def test_a_stderr_that_takes_nothing_does_not_change_the_exit_code(words, tmp_path: Path) -> None:
+    line = f"{sys.executable} -m ipexctl {words} 2>/dev/full"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, timeout=60)
+    assert done.returncode == EXIT_INPUT
 
 
 @pytest.mark.parametrize(

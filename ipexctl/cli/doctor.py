@@ -96,14 +96,25 @@ def _formatter(name: str) -> Callable[[Any], str] | None:
 
 def explain(
     what: Annotated[
-        str, typer.Argument(metavar="ID|NAME|LOGFILE|-", help="A check, a failure, or a log.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="ID|NAME|LOGFILE|-",
+            help="A check's id, a known failure's name, a log file, or - for stdin; without it, "
+            "all checks and known failures are listed.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Say what a check's id means, or which known failures a log (- is stdin) tells of."""
-    from ipexctl.verbs.explain import document
+    """Explain a check, a known failure, or an error log."""
+    from ipexctl.verbs.explain import document, everything
     from ipexctl.verbs.explain import explain as verb
 
+    if what is None:
+        if json:
+            print_json({"schema_version": 1, "command": "explain", "known": dict(everything())})
+        else:
+            print("\n".join(f"{name:<24}  {title}" for name, title in everything()))
+        return
     found = verb(what, sys.stdin.buffer)
     if json:
         print_json(document(found))
