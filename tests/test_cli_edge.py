@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -94,6 +96,32 @@ def _paths(command: object, *words: str) -> list[tuple[str, ...]]:
     inside = getattr(command, "commands", {})
     deeper = [path for name, c in inside.items() for path in _paths(c, *words, name)]
     return [words, *deeper]
+
+
+def test_every_option_and_argument_says_what_it_takes() -> None:
+    found = [(name, p) for name, p in _parameters(typer.main.get_command(app), "") if p.name]
+    assert len(found) > 150
+    bare = [
+        (name, p.name)
+        for name, p in found
+        if not p.help
+        or p.help.split()[0].rstrip(",") in ("Of", "As", "Whose", "Whom")
+        or not (p.metavar or getattr(p, "is_flag", False) or getattr(p, "count", False))
+    ]
+    assert bare == []
+
+
+def _parameters(command, name: str) -> Iterator[tuple[str, Any]]:
+    for one, inner in getattr(command, "commands", {}).items():
+        yield from _parameters(inner, f"{name} {one}".strip())
+    yield from ((name, p) for p in command.params)
+
+
+@pytest.mark.parametrize("group", ["", "env", "data", "lab"])
+def test_the_sentence_of_a_command_is_not_cut(tmp_path: Path, group: str) -> None:
+    done = run_here(*group.split(), "--help", cwd=ROOT, env={**_environ(tmp_path), "COLUMNS": "80"})
+    assert done.returncode == 0
+    assert "..." not in done.stdout.replace("[ARGS]...", "")
 
 
 def test_h_is_help_everywhere(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
         return None
     if found.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
         return replace(found.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
-    return _with_its_port(found.cause, found.line)
+    return _with_its_host(_with_its_port(found.cause, found.line), result)
 
 
 _TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
@@ -221,6 +221,19 @@ def _with_its_port(cause: Cause, line: str) -> Cause:
     """The table's fixes name torchrun's port; the line may name another."""
     port = _PORT.search(line)
     return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
+
+
+_HOST = re.compile(r"\bon that host\b|\bHOST\b")
+
+
+def _with_its_host(cause: Cause, result: RunResult) -> Cause:
+    """The table's fixes name no host; the run knows which one failed."""
+    hosts = {result.first.host} if result.first else result.lost
+    if len(hosts) != 1:
+        return cause
+    (host,) = hosts
+    fix = _HOST.sub(lambda found: f"on {host}" if "that" in found[0] else host, cause.fix)
+    return replace(cause, fix=fix)
 
 
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:
