@@ -182,7 +182,8 @@ def _explain(e: IpexctlError) -> None:
 
 
 def _print_error(e: IpexctlError) -> None:
-    print(f"ipexctl: {e.what}", file=sys.stderr)
+    lines = streams.fitted(f"ipexctl: {e.what}", "  ")
     for label, text in (("why", e.why), ("try", e.hint)):
         for i, line in enumerate(text.splitlines()):
-            print(f"  {label + ':' if i == 0 else '':5}{line}", file=sys.stderr)
+            lines += streams.fitted(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
+    print("\n".join(lines), file=sys.stderr)

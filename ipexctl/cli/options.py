@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
+from ipexctl.cli.streams import fitted
 from ipexctl.errors import InputError
 
 if TYPE_CHECKING:
@@ -214,7 +215,8 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def note(text: str) -> None:
     printable = "".join(c if c.isprintable() else "?" for c in text)
-    print(f"ipexctl: note: {printable}", file=sys.stderr)
+    for line in fitted(f"ipexctl: note: {printable}", "  "):
+        print(line, file=sys.stderr)
 
 
 class Done(Protocol):

@@ -37,6 +37,15 @@ def check_spells(text: str) -> None:
         ) from None
 
 
+def fitted(text: str, indent: str) -> list[str]:
+    """For stderr: folded between words where it is a terminal, one line elsewhere."""
+    if not sys.stderr.isatty():
+        return [text]
+    from ipexctl.core.wrapping import wrapped
+
+    return wrapped(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80, indent)
+
+
 def stdout_trouble(error: Exception) -> OSError | None:
     """The error, if it is stdout's. After it nothing more is written there."""
     return _trouble(error, sys.stdout)
