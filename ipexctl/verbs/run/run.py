@@ -369,7 +369,8 @@ def _notes(options: RunOptions, sources: Iterable[Source]) -> tuple[str, ...]:
 def _script_of(options: RunOptions) -> Script:
     here = Path.cwd()
     if options.module or not os.path.isfile(options.script) or Path(options.script).is_absolute():
-        refuse_launcher(options.script, options.args, module=options.module)
+        typed = options.typed.options
+        refuse_launcher(options.script, options.args, module=options.module, options=typed)
     if options.module:
         project = (
             send_project.project_of(here, here) if options.send else send_project.Project(here)
@@ -391,7 +392,8 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     folder = given if is_folder else given.parent
     names = [path.name for path in folder.glob("*.py")]
     near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
-    meant = (str(folder / near), *options.args) if near else ("SCRIPT", *options.args)
+    found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
+    meant = (found, *options.args)
     hint = retry_command.command(replace(options.typed, script=meant), (), None)
     if is_folder:
         return InputError(f"{given} is a folder", why="the script itself is needed", hint=hint)
