@@ -33,6 +33,9 @@ take_down() {
         echo "    cd $here && export PATH=\"\$PWD/.venv/bin:\$PATH\""
         echo "    ipexctl lab up -n 3"
         echo
+        echo "It ends with the 'ipexctl init -F ...' to type in the folder of your training script, after"
+        echo "which doctor, install and run need neither -f nor -F there."
+        echo
         echo "or on your own machines, in the folder of your training script:"
         echo
         echo "    ipexctl init HOST1 HOST2      # writes a hostfile; any name that ssh knows"

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -19,6 +21,7 @@ from ipexctl.errors import (
     EXIT_FAILED,
     EXIT_INPUT,
     EXIT_INTERRUPTED,
+    EXIT_NO_READER,
     EXIT_OK,
     EXIT_UNREACHABLE,
 )
@@ -93,6 +96,32 @@ def _paths(command: object, *words: str) -> list[tuple[str, ...]]:
     inside = getattr(command, "commands", {})
     deeper = [path for name, c in inside.items() for path in _paths(c, *words, name)]
     return [words, *deeper]
+
+
+def test_every_option_and_argument_says_what_it_takes() -> None:
+    found = [(name, p) for name, p in _parameters(typer.main.get_command(app), "") if p.name]
+    assert len(found) > 150
+    bare = [
+        (name, p.name)
+        for name, p in found
+        if not p.help
+        or p.help.split()[0].rstrip(",") in ("Of", "As", "Whose", "Whom")
+        or not (p.metavar or getattr(p, "is_flag", False) or getattr(p, "count", False))
+    ]
+    assert bare == []
+
+
+def _parameters(command, name: str) -> Iterator[tuple[str, Any]]:
+    for one, inner in getattr(command, "commands", {}).items():
+        yield from _parameters(inner, f"{name} {one}".strip())
+    yield from ((name, p) for p in command.params)
+
+
+@pytest.mark.parametrize("group", ["", "env", "data", "lab"])
+def test_the_sentence_of_a_command_is_not_cut(tmp_path: Path, group: str) -> None:
+    done = run_here(*group.split(), "--help", cwd=ROOT, env={**_environ(tmp_path), "COLUMNS": "80"})
+    assert done.returncode == 0
+    assert "..." not in done.stdout.replace("[ARGS]...", "")
 
 
 def test_h_is_help_everywhere(tmp_path: Path) -> None:
@@ -176,7 +205,8 @@ def test_a_script_that_is_not_sent_ends_the_run_before_any_host_is_asked(tmp_pat
         (">/dev/full", EXIT_FAILED, "ipexctl: stdout: No space left on device\n"),
         (">&-", EXIT_OK, ""),
         ("<&- >&- 2>&-", EXIT_OK, ""),
-        ("| true", EXIT_FAILED, ""),
+        ("| true", EXIT_NO_READER, ""),
+        ("2>&1 | true", EXIT_NO_READER, ""),
     ],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -195,6 +225,14 @@ def test_a_stdout_that_takes_nothing_is_no_bug_of_ours(
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize("words", ["explain foo", "hosts -f missing"])
+def test_a_stderr_that_takes_nothing_does_not_change_the_exit_code(words, tmp_path: Path) -> None:
+    line = f"{sys.executable} -m ipexctl {words} 2>/dev/full"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, timeout=60)
+    assert done.returncode == EXIT_INPUT
 
 
 @pytest.mark.parametrize(

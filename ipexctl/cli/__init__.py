@@ -6,6 +6,7 @@ One module per group of commands; here is the table of them, and every way out.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_NO_READER,
     InputError,
     IpexctlError,
     NotHere,
@@ -111,7 +113,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
         from ipexctl.ui.accept_settings import ask
 
         proposed = proposal(settings)
-        if proposed and ask(proposed, sys.stdin):
+        if proposed and not proposed.unreadable and ask(proposed, sys.stdin):
             accept(proposed)
             return ()
     return unaccepted
@@ -126,15 +128,18 @@ def main() -> None:
             app(args=_spelled(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
         finally:
             sys.stdout.flush()
+    except SystemExit as e:
+        sys.exit(EXIT_NO_READER if streams.has_no_reader(e) else e.code)
     except IpexctlError as e:
         _explain(e)
         sys.exit(e.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as e:
+        if streams.has_no_reader(e):
+            sys.exit(EXIT_NO_READER)
         if trouble := streams.stdout_trouble(e):
-            if not streams.nobody_reads(trouble):
-                _explain(IpexctlError(f"stdout: {trouble.strerror}"))
+            _explain(IpexctlError(f"stdout: {trouble.strerror}"))
             sys.exit(EXIT_FAILED)
         if isinstance(e, OSError) and e.filename is not None:
             # a full disk, a folder that is closed to us
@@ -172,7 +177,13 @@ def _spelled(args: list[str]) -> list[str]:
 
 
 def _explain(e: IpexctlError) -> None:
-    print(f"ipexctl: {e.what}", file=sys.stderr)
+    with suppress(BrokenPipeError):
+        _print_error(e)
+
+
+def _print_error(e: IpexctlError) -> None:
+    lines = streams.fitted(f"ipexctl: {e.what}", "  ")
     for label, text in (("why", e.why), ("try", e.hint)):
         for i, line in enumerate(text.splitlines()):
-            print(f"  {label + ':' if i == 0 else '':5}{line}", file=sys.stderr)
+            lines += streams.fitted(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
+    print("\n".join(lines), file=sys.stderr)

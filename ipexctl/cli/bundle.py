@@ -24,16 +24,26 @@ from ipexctl.cli.options import Json, print_json
 
 def bundle(
     out: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Instead of ipexctl-KEY.tar.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="File to write, instead of ipexctl-KEY.tar."
+        ),
     ] = None,
-    python: Annotated[str, typer.Option("--python", help="Of the hosts: 3.11.")] = "",
-    glibc: Annotated[str, typer.Option("--glibc", help="Of the hosts: 2.28.")] = "",
-    arch: Annotated[str, typer.Option("--arch", help="x86_64 or aarch64.")] = "",
+    python: Annotated[
+        str, typer.Option("--python", metavar="VERSION", help="Python version on the hosts: 3.11.")
+    ] = "",
+    glibc: Annotated[
+        str,
+        typer.Option(
+            "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
+        ),
+    ] = "",
+    arch: Annotated[str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.")] = "",
     torch: Torch = "",
     ipex: Ipex = "",
     backend: Backend = "",
     stack: StackName = "",
-    mpi: Annotated[str, typer.Option("--mpi", help="As for install.")] = "",
+    mpi: Annotated[str, typer.Option("--mpi", metavar="NAME", help="MPI, as for install.")] = "",
     python_from: PythonFrom = "",
     find_links: FindLinks = None,
     index_url: IndexUrl = "",

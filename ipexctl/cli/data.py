@@ -22,9 +22,10 @@ data_app = typer.Typer(
 @data_app.command()
 @on_hosts(names=False)
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder on this machine.")],
     name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Instead of the folder's name.")
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Name of the data, instead of the folder's."),
     ] = None,
     *,
     target: Any,
@@ -66,7 +67,9 @@ def ls(
 @data_app.command()
 @on_hosts(names=False)
 def rm(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the data, as `ipexctl data ls` shows it.")
+    ],
     *,
     target: Any,
     root: Root = "~/.ipexctl",

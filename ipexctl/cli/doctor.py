@@ -19,18 +19,26 @@ def doctor(
     root: Root = "~/.ipexctl",
     json: Json = False,
     format: Annotated[
-        str, typer.Option("--format", help="text, json, junit or markdown.")
+        str, typer.Option("--format", metavar="FORMAT", help="text, json, junit or markdown.")
     ] = "text",
     level: Annotated[
-        str, typer.Option("--level", help="quick: ask and connect; std: measure as well.")
+        str,
+        typer.Option(
+            "--level", metavar="LEVEL", help="quick: ask and connect; std: measure as well."
+        ),
     ] = "quick",
     python: Annotated[
-        str, typer.Option("--python", help="Whose torch the level std measures (on the hosts).")
+        str,
+        typer.Option(
+            "--python",
+            metavar="PYTHON",
+            help="Python on the hosts whose torch --level std measures.",
+        ),
     ] = "",
     fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what is safe and can be undone; asks first.")
+        bool, typer.Option("--fix", help="Fix what is safe and can be undone; asks first.")
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the last --fix back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last --fix.")] = False,
     script: Annotated[
         bool, typer.Option("--print", help="Print what needs root as a script.")
     ] = False,
@@ -39,7 +47,7 @@ def doctor(
         int, typer.Option("-v", count=True, show_default=False, help="Say why as well.")
     ] = 0,
 ) -> None:
-    """Look at all hosts: what each is, and what would break or slow a training."""
+    """Check every host for problems that break or slow down training."""
     from ipexctl.verbs.doctor.doctor import Options, examine
 
     as_text = _formatter("json" if json else format)
@@ -96,14 +104,25 @@ def _formatter(name: str) -> Callable[[Any], str] | None:
 
 def explain(
     what: Annotated[
-        str, typer.Argument(metavar="ID|NAME|LOGFILE|-", help="A check, a failure, or a log.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="ID|NAME|LOGFILE|-",
+            help="A check's id, a known failure's name, a log file, or - for stdin; without it, "
+            "all checks and known failures are listed.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Say what a check's id means, or which known failures a log (- is stdin) tells of."""
-    from ipexctl.verbs.explain import document
+    """Explain a check, a known failure, or an error log."""
+    from ipexctl.verbs.explain import document, everything
     from ipexctl.verbs.explain import explain as verb
 
+    if what is None:
+        if json:
+            print_json({"schema_version": 1, "command": "explain", "known": dict(everything())})
+        else:
+            print("\n".join(f"{name:<24}  {title}" for name, title in everything()))
+        return
     found = verb(what, sys.stdin.buffer)
     if json:
         print_json(document(found))

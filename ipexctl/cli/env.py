@@ -36,7 +36,7 @@ def ls(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """The environments on each host, their size, and which is current and previous."""
+    """List the environments of each host, with size and projects."""
     from ipexctl.ui.env import kept_document, show_kept
     from ipexctl.verbs.env import list_envs
 
@@ -55,7 +55,7 @@ def diff(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """What was changed by hand since `install`, and how the hosts' environments differ."""
+    """Show manual changes since `install`, and where hosts differ."""
     from ipexctl.ui.env import compared_document, show_compared
     from ipexctl.verbs.env import compare
 
@@ -67,7 +67,7 @@ def diff(
 @env_app.command("exec", context_settings={"allow_interspersed_args": False})
 @on_hosts(names=False)
 def exec_(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command, after --.")],
     *,
     target: Any,
     root: Root = "~/.ipexctl",
@@ -88,14 +88,14 @@ def exec_(
 
 @env_app.command()
 def shell(
-    host: Annotated[str, typer.Argument(metavar="HOST")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Name of one host.")],
     hostfile: Hostfile = None,
     ssh_config: SshConfig = None,
     ask_pass: AskPass = False,
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
 ) -> None:
-    """A shell on one host with its environment active; fails where none is installed."""
+    """Open a shell on one host, with its environment active."""
     from ipexctl.verbs.shell import attend
 
     target = target_of(
@@ -107,7 +107,10 @@ def shell(
 @env_app.command()
 @on_hosts(names=False)
 def rm(
-    keys: Annotated[list[str] | None, typer.Argument(metavar="KEYS")] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEYS", help="Keys, as `ipexctl env ls` shows them."),
+    ] = None,
     unused: Annotated[bool, typer.Option("--unused", help="All that no project needs.")] = False,
     *,
     target: Any,

@@ -15,12 +15,17 @@ def hosts(
     *,
     target: Any,
     to: Annotated[
-        str, typer.Option("--to", help="intelmpi, mpich, openmpi, deepspeed, ansible, slurm ...")
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="Write another format: intelmpi, mpich, openmpi, deepspeed, ansible, slurm, ...",
+        ),
     ] = "",
     list_: Annotated[bool, typer.Option("--list", help="Only the names, one per line.")] = False,
     json: Json = False,
 ) -> None:
-    """Show whom a hostfile names, or write it as another program's hostfile."""
+    """List the hosts in a hostfile, or convert it to another format."""
     from ipexctl.ui.hosts import table
     from ipexctl.verbs import hosts as verb
 
@@ -38,7 +43,10 @@ def hosts(
 
 
 def init(
-    names: Annotated[list[str] | None, typer.Argument(metavar="HOSTS")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="HOSTS", help="Host names; without them, those of ssh_config."),
+    ] = None,
     ssh_config: SshConfig = None,
     forks: Forks = 64,
     yaml: Annotated[bool, typer.Option("--yaml", help="hosts.yaml instead of hostfile.")] = False,
@@ -46,7 +54,7 @@ def init(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="All hosts of ssh_config.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files.")] = False,
 ) -> None:
-    """Write a hostfile and ipexctl.toml here, for hosts of ssh_config or those named."""
+    """Write a hostfile and ipexctl.toml here."""
     from ipexctl.hosts.target import Target
     from ipexctl.local.accepted_settings import accept, proposal
     from ipexctl.local.settings import load
@@ -90,7 +98,7 @@ def config(
         accepted_settings.accept(proposed)
         note(f"accepted: {', '.join(s.key for s in proposed.settings)} of {proposed.project}")
     elif proposed and not accepted_settings.is_accepted(proposed):
-        note(accepted_settings.refusal(proposed.settings).what)
+        note(accepted_settings.refusal(proposed).what)
     if json:
         print_json(document(found))
     else:

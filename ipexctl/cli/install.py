@@ -10,25 +10,39 @@ import typer
 
 from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json
 
-Torch = Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")]
+Torch = Annotated[str, typer.Option("--torch", metavar="VERSION", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
     str, typer.Option("--ipex", help="IPEX; a version may follow.", metavar="[VERSION]")
 ]
-Backend = Annotated[str, typer.Option("--backend", help="ccl (with the bindings) or gloo.")]
-StackName = Annotated[str, typer.Option("--stack", help="ipex, or stock: PyTorch alone.")]
+Backend = Annotated[
+    str, typer.Option("--backend", metavar="NAME", help="ccl (with the bindings) or gloo.")
+]
+StackName = Annotated[
+    str, typer.Option("--stack", metavar="NAME", help="ipex, or stock: PyTorch alone.")
+]
 PythonFrom = Annotated[
-    str, typer.Option("--python-from", help="A CPython to carry: archive, folder or URL.")
+    str,
+    typer.Option(
+        "--python-from", metavar="SOURCE", help="A CPython to carry: archive, folder or URL."
+    ),
 ]
 FindLinks = Annotated[
-    list[str] | None, typer.Option("--find-links", help="Folder or page with wheels.")
+    list[str] | None,
+    typer.Option("--find-links", metavar="PLACE", help="Folder or page with wheels."),
 ]
-IndexUrl = Annotated[str, typer.Option("--index-url", help="Instead of the default.")]
+IndexUrl = Annotated[
+    str,
+    typer.Option("--index-url", metavar="URL", help="Package index to use instead of the default."),
+]
 ExtraIndexUrl = Annotated[
-    list[str] | None, typer.Option("--extra-index-url", help="A further package index.")
+    list[str] | None,
+    typer.Option("--extra-index-url", metavar="URL", help="A further package index."),
 ]
 Needs = Annotated[
     list[Path] | None,
-    typer.Option("-r", "--requirement", help="Your packages too: a file, or pyproject.toml."),
+    typer.Option(
+        "-r", "--requirement", metavar="FILE", help="Your packages too: a file, or pyproject.toml."
+    ),
 ]
 AllowCuda = Annotated[
     bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
@@ -48,11 +62,12 @@ def install(
         str,
         typer.Option(
             "--mpi",
+            metavar="NAME",
             help="intel, mpich, openmpi, system (the hosts' own), none; else as locked, or intel.",
         ),
     ] = "",
     python: Annotated[
-        str, typer.Option("--python", help="Version (3.11) or path on the hosts.")
+        str, typer.Option("--python", metavar="PYTHON", help="Version (3.11) or path on the hosts.")
     ] = "",
     python_from: PythonFrom = "",
     find_links: FindLinks = None,
@@ -61,26 +76,39 @@ def install(
     needs: Needs = None,
     fetch: Annotated[
         str,
-        typer.Option("--fetch", help="Who fetches: controller, each (host), node0 for all, auto."),
+        typer.Option(
+            "--fetch",
+            metavar="WHO",
+            help="Who fetches: controller, each (host), node0 for all, auto.",
+        ),
     ] = "controller",
     relay: Annotated[
         bool, typer.Option("--relay/--no-relay", help="Hosts give each other what is sent to one.")
     ] = True,
     allow_cuda: AllowCuda = False,
     bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="All files from here; nothing is fetched.")
+        Path | None,
+        typer.Option("--bundle", metavar="FILE", help="All files from here; nothing is fetched."),
     ] = None,
     lock_sha256: Annotated[
-        str, typer.Option("--lock-sha256", help="Of the bundle's lock, to know it by.")
+        str,
+        typer.Option(
+            "--lock-sha256", metavar="SHA256", help="Expected SHA-256 of the bundle's lock."
+        ),
     ] = "",
     use_env: Annotated[
-        str, typer.Option("--use-env", help="A venv or conda folder on the hosts, as it is.")
+        str,
+        typer.Option(
+            "--use-env",
+            metavar="DIR",
+            help="Use a venv or conda folder that the hosts have, unchanged.",
+        ),
     ] = "",
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="Resolve again and take the newest versions that fit.")
     ] = False,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Build anew, also what is whole.")
+        bool, typer.Option("--rebuild", help="Rebuild the environment even if it is intact.")
     ] = False,
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Back to the previous environment.")
@@ -171,12 +199,19 @@ def _use_env(
 
 
 def stacks(
-    python: Annotated[str, typer.Option("--python", help="Of the hosts: 3.11.")] = "",
-    isa: Annotated[
-        str, typer.Option("--isa", help="x86-64-v2, avx2, avx512, avx512-bf16, amx.")
+    python: Annotated[
+        str, typer.Option("--python", metavar="VERSION", help="Python version on the hosts: 3.11.")
     ] = "",
-    glibc: Annotated[str, typer.Option("--glibc", help="Of the hosts: 2.28.")] = "",
-    arch: Annotated[str, typer.Option("--arch", help="x86_64 or aarch64.")] = "",
+    isa: Annotated[
+        str, typer.Option("--isa", metavar="ISA", help="x86-64-v2, avx2, avx512, avx512-bf16, amx.")
+    ] = "",
+    glibc: Annotated[
+        str,
+        typer.Option(
+            "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
+        ),
+    ] = "",
+    arch: Annotated[str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.")] = "",
     torch: Torch = "",
     ipex: Ipex = "",
     backend: Backend = "",

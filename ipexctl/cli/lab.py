@@ -15,21 +15,34 @@ lab_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-LabName = Annotated[str, typer.Option("--name", help="Name of the lab.")]
+LabName = Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the lab.")]
 LabHostName = Annotated[str, typer.Argument(metavar="HOST", help="A host of the lab: node01.")]
 
 
 @lab_app.command("up", help="Start a lab: every host has its own address, home and sshd.")
 def lab_up(
-    n: Annotated[int, typer.Option("-n", help="Number of hosts.")] = 3,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="Number of hosts.")] = 3,
     name: LabName = "lab",
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", help="Shape of one host: node02:isa=amx,nic=ens3,shm=64m."),
+        typer.Option(
+            "--host",
+            metavar="NAME:SHAPE",
+            help="Shape of one host: node02:isa=amx,nic=ens3,shm=64m.",
+        ),
     ] = None,
-    isa: Annotated[str, typer.Option("--isa", help="ISA of the hosts in turn: amx,avx2.")] = "",
-    user: Annotated[str, typer.Option("--user", help="Login: trainer or root.")] = "trainer",
-    uplink: Annotated[str, typer.Option("--uplink", help="Rate of this machine's link.")] = "",
+    isa: Annotated[
+        str, typer.Option("--isa", metavar="LIST", help="ISA of the hosts in turn: amx,avx2.")
+    ] = "",
+    user: Annotated[
+        str, typer.Option("--user", metavar="NAME", help="Login: trainer or root.")
+    ] = "trainer",
+    uplink: Annotated[
+        str,
+        typer.Option(
+            "--uplink", metavar="RATE", help="Rate of this machine's link to the lab: 100mbit."
+        ),
+    ] = "",
     names: Annotated[bool, typer.Option("--names", help="Hosts know each other's names.")] = False,
     flat: Annotated[
         bool, typer.Option("--flat", help="One host with N addresses, for scale.")
@@ -38,10 +51,14 @@ def lab_up(
         bool, typer.Option("--ipv6", help="Give the hosts IPv6 addresses only.")
     ] = False,
     owner: Annotated[
-        int | None, typer.Option("--owner", help="End the lab when this process ends.")
+        int | None,
+        typer.Option("--owner", metavar="PID", help="End the lab when this process ends."),
     ] = None,
     rung: Annotated[
-        str, typer.Option("--rung", help="How real: full, user or flat (default: the best here).")
+        str,
+        typer.Option(
+            "--rung", metavar="RUNG", help="How real: full, user or flat (default: the best here)."
+        ),
     ] = "",
     json: Json = False,
 ) -> None:
@@ -55,7 +72,8 @@ def lab_up(
 
 @lab_app.command("status", help="Show the labs that are up, their hosts and faults.")
 def lab_status(
-    name: Annotated[str, typer.Option("--name", help="Only this lab.")] = "", json: Json = False
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only this lab.")] = "",
+    json: Json = False,
 ) -> None:
     from ipexctl.verbs import lab as verb
 
@@ -66,7 +84,7 @@ def lab_status(
 def lab_shell(
     host: LabHostName,
     name: LabName = "lab",
-    root: Annotated[bool, typer.Option("--root", help="As root, without sshd.")] = False,
+    root: Annotated[bool, typer.Option("--root", help="Log in as root, without sshd.")] = False,
 ) -> None:
     from ipexctl.verbs import lab as verb
 
@@ -74,12 +92,15 @@ def lab_shell(
     os.execvp(argv[0], argv)
 
 
-@lab_app.command(
-    "fault", help="Break a host: kill, freeze, unplug, changed-key, fill-disk or no-sshd."
-)
+@lab_app.command("fault", help="Break a host, to see what ipexctl makes of it.")
 def lab_fault(
     host: LabHostName,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="What happens to it.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help="kill, freeze, unplug, changed-key, fill-disk or no-sshd."
+        ),
+    ],
     name: LabName = "lab",
 ) -> None:
     from ipexctl.verbs import lab as verb

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
+from ipexctl.cli.streams import fitted
 from ipexctl.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,32 +19,49 @@ if TYPE_CHECKING:
 
 Hostfile = Annotated[
     Path | None,
-    typer.Option("-f", "--hostfile", "--machinefile", help="File with one host per line."),
+    typer.Option(
+        "-f", "--hostfile", "--machinefile", metavar="FILE", help="File with one host per line."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")]
 Check = Annotated[bool, typer.Option("--check", help="Show the plan and stop.")]
 HostList = Annotated[
-    list[str] | None, typer.Option("-H", "--hosts", help="Hosts by name: a,b:2 (repeatable).")
+    list[str] | None,
+    typer.Option("-H", "--hosts", metavar="HOSTS", help="Hosts by name: a,b:2 (repeatable)."),
 ]
 SshConfig = Annotated[
-    Path | None, typer.Option("-F", "--ssh-config", help="SSH configuration file to use.")
+    Path | None,
+    typer.Option("-F", "--ssh-config", metavar="FILE", help="SSH configuration file to use."),
 ]
-Forks = Annotated[int, typer.Option("--forks", min=1, help="Hosts worked on at the same time.")]
+Forks = Annotated[
+    int, typer.Option("--forks", metavar="N", min=1, help="Hosts worked on at the same time.")
+]
 Limit = Annotated[
     list[str] | None,
-    typer.Option("-l", "--limit", help="Only these: node[1-4], @group, all:!bad, @healthy."),
+    typer.Option(
+        "-l",
+        "--limit",
+        metavar="PATTERN",
+        help="Only these hosts: node[1-4], @group, all:!bad, @healthy.",
+    ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option("-x", "--exclude", help="Not these; patterns as for --limit.")
+    list[str] | None,
+    typer.Option(
+        "-x", "--exclude", metavar="PATTERN", help="Leave out these hosts; patterns as for --limit."
+    ),
 ]
 AskPass = Annotated[
     bool, typer.Option("--ask-pass", help="Ask once for the SSH password of all hosts.")
 ]
 TransportName = Annotated[
-    str, typer.Option("--transport", help="paramiko, or openssh: the ssh program itself.")
+    str,
+    typer.Option(
+        "--transport", metavar="NAME", help="paramiko, or openssh: the ssh program itself."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Root = Annotated[str, typer.Option("--root", help="ipexctl's folder on the hosts.")]
+Root = Annotated[str, typer.Option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]
 
 
 def make_target(
@@ -101,7 +119,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     write: ssh itself refuses such an ssh_config, if it is the user's own.
     """
     from ipexctl.hosts.target import ROOT
-    from ipexctl.local.accepted_settings import refusal, withheld
+    from ipexctl.local.accepted_settings import is_accepted, proposal, refusal
     from ipexctl.local.ownership import untrusted_above, untrusted_reason
     from ipexctl.local.settings import load
 
@@ -111,8 +129,9 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
         key for key, s in settings.items()
         if key in defaults and (given[key] == defaults[key] or str(given[key]) == s.value)
     }  # fmt: skip
-    if unaccepted := tuple(s for s in withheld(settings) if s.key in wanted):
-        raise refusal(unaccepted)
+    proposed = proposal(settings)
+    if proposed and not is_accepted(proposed) and any(s.key in wanted for s in proposed.settings):
+        raise refusal(proposed, wanted)
     used: dict[str, Setting] = {
         key: settings[key] for key in ("hostfile", "ssh_config") if key in wanted
     }
@@ -142,7 +161,9 @@ def target_of(host: str, hostfile: Path | None, ssh_config: Path | None, **more:
     return target if hostfile else target_of_host(target, host)
 
 
-_NAMES = Annotated[list[str] | None, typer.Argument(metavar="HOSTS")]
+_NAMES = Annotated[
+    list[str] | None, typer.Argument(metavar="HOSTS", help="Host names, in place of -f or -H.")
+]
 _HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
     "hostfile": (Hostfile, None),
     "hosts": (HostList, None),
@@ -194,7 +215,8 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def note(text: str) -> None:
     printable = "".join(c if c.isprintable() else "?" for c in text)
-    print(f"ipexctl: note: {printable}", file=sys.stderr)
+    for line in fitted(f"ipexctl: note: {printable}", "  "):
+        print(line, file=sys.stderr)
 
 
 class Done(Protocol):

@@ -78,7 +78,10 @@ def prune(
     runs: Annotated[
         int | None,
         typer.Option(
-            "--runs", min=1, help="Keep only this many runs: older ones go with their results."
+            "--runs",
+            metavar="N",
+            min=1,
+            help="Keep only this many runs: older ones go with their results.",
         ),
     ] = None,
     *,

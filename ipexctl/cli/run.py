@@ -38,59 +38,85 @@ if TYPE_CHECKING:
 
 
 def run(
-    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="With -m: a module.")],
+    script: Annotated[
+        str, typer.Argument(metavar="SCRIPT", help="Python script; with -m, a module.")
+    ],
     args: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGS", help="Everything after the script is the script's."),
+        typer.Argument(metavar="ARGS", help="Arguments of the script: everything after it."),
     ] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
-    n: Annotated[int | None, typer.Option("-n", "--np", help="Ranks in all.")] = None,
+    n: Annotated[int | None, typer.Option("-n", "--np", metavar="N", help="Ranks in all.")] = None,
     ppn: Annotated[
-        int | None, typer.Option("--ppn", "--nproc-per-node", help="Ranks per host (also -ppn).")
+        int | None,
+        typer.Option("--ppn", "--nproc-per-node", metavar="N", help="Ranks per host (also -ppn)."),
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module.")] = False,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", help="K=V for every rank; K: as it is here."),
+        typer.Option(
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="Set a variable for every rank; NAME alone forwards its local value.",
+        ),
     ] = None,
     secret_env: Annotated[
         list[str] | None,
-        typer.Option("--secret-env", metavar="NAME", help="As it is here; for the ranks alone."),
+        typer.Option(
+            "--secret-env",
+            metavar="NAME",
+            help="Forward a local variable to the ranks as a secret.",
+        ),
     ] = None,
     host_timeout: Annotated[
-        float, typer.Option("--host-timeout", min=1, help="Seconds a host may be silent.")
+        float,
+        typer.Option(
+            "--host-timeout", metavar="SECONDS", min=1, help="How long a host may be silent."
+        ),
     ] = 30,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=1, help="Seconds the run may take.")
+        float | None, typer.Option("--timeout", metavar="SECONDS", min=1, help="Maximum run time.")
     ] = None,
     stall: Annotated[
         float | None,
-        typer.Option("--stall", min=1, help="Tell of ranks without output for so many seconds."),
+        typer.Option(
+            "--stall",
+            metavar="SECONDS",
+            min=1,
+            help="Warn about ranks that print nothing for this long.",
+        ),
     ] = None,
     require_together: Annotated[
         bool,
         typer.Option("--require-together", help="Exit with 125 unless all ranks exchanged data."),
     ] = False,
-    ui: Annotated[str, typer.Option("--ui", help="auto, stream, plain, json, or tui.")] = "auto",
+    ui: Annotated[
+        str, typer.Option("--ui", metavar="NAME", help="auto, stream, plain, json, or tui.")
+    ] = "auto",
     ranks: Annotated[
-        str | None, typer.Option("--ranks", help="Show only these ranks: 0,4-7.")
+        str | None, typer.Option("--ranks", metavar="RANKS", help="Show only these ranks: 0,4-7.")
     ] = None,
     show_hosts: Annotated[
         list[str] | None,
-        typer.Option("--show-hosts", help="Show only ranks on these hosts; as --limit."),
+        typer.Option(
+            "--show-hosts", metavar="PATTERN", help="Show only ranks on these hosts; as --limit."
+        ),
     ] = None,
     include: Annotated[
-        list[str] | None, typer.Option("-i", "--include", help="Show only lines that match.")
+        list[str] | None,
+        typer.Option("-i", "--include", metavar="REGEX", help="Show only lines that match."),
     ] = None,
     leave_out: Annotated[
-        list[str] | None, typer.Option("-e", "--leave-out", help="Do not show lines that match.")
+        list[str] | None,
+        typer.Option("-e", "--leave-out", metavar="REGEX", help="Hide lines that match."),
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option("--data", metavar="NAME", help="From `data push`.")
+        list[str] | None,
+        typer.Option("--data", metavar="NAME", help="Data that `data push` put on the hosts."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Start in spite of what the preflight sees.")
+        bool, typer.Option("--force", help="Start even if preflight checks fail.")
     ] = False,
     no_sync: Annotated[
         bool, typer.Option("--no-sync", help="Send nothing: the files are on the hosts already.")
@@ -109,17 +135,33 @@ def run(
         ),
     ] = None,
     fetch_limit: Annotated[
-        int, typer.Option("--fetch-limit", min=1, help="GB to fetch at most, from all hosts.")
+        int,
+        typer.Option(
+            "--fetch-limit",
+            metavar="GB",
+            min=1,
+            help="Largest amount to fetch from all hosts together.",
+        ),
     ] = 100,
     log_limit: Annotated[
-        int | None, typer.Option("--log-limit", min=1, help="MB of each log to keep here.")
+        int | None,
+        typer.Option("--log-limit", metavar="MB", min=1, help="Size of each log to keep here."),
     ] = None,
     ports: Annotated[
-        str | None, typer.Option("--ports", help="40000-40100: keep to these where that can be.")
+        str | None,
+        typer.Option(
+            "--ports",
+            metavar="FIRST-LAST",
+            help="Port range to use where possible, for example 40000-40100.",
+        ),
     ] = None,
     launcher: Annotated[
         str,
-        typer.Option("--launcher", help="agents, or ssh: mpirun's daemons by keys of the hosts."),
+        typer.Option(
+            "--launcher",
+            metavar="NAME",
+            help="agents, or ssh: mpirun's daemons start over the hosts' own SSH.",
+        ),
     ] = "agents",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the plan and why it is so; start nothing.")
@@ -345,10 +387,10 @@ def long_dashes(args: list[str]) -> list[str]:
 
 
 def shell(
-    host: Annotated[str, typer.Argument(metavar="HOST")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Name of one host.")],
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND", help="After --: what to run instead of a shell."),
+        typer.Argument(metavar="COMMAND", help="Command to run instead of a shell, after --."),
     ] = None,
     hostfile: Hostfile = None,
     ssh_config: SshConfig = None,

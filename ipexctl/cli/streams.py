@@ -22,9 +22,9 @@ def prepare() -> None:
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = _Stdout.instead_of(sys.stdout)
+        sys.stdout = _Stream.instead_of(sys.stdout, "replace")
     if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors="backslashreplace")
+        sys.stderr = _Stderr.instead_of(sys.stderr, "backslashreplace")
 
 
 def check_spells(text: str) -> None:
@@ -37,28 +37,45 @@ def check_spells(text: str) -> None:
         ) from None
 
 
+def fitted(text: str, indent: str) -> list[str]:
+    """For stderr: folded between words where it is a terminal, one line elsewhere."""
+    if not sys.stderr.isatty():
+        return [text]
+    from ipexctl.core.wrapping import wrapped
+
+    return wrapped(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80, indent)
+
+
 def stdout_trouble(error: Exception) -> OSError | None:
     """The error, if it is stdout's. After it nothing more is written there."""
-    if not isinstance(sys.stdout, _Stdout) or error is not sys.stdout.trouble:
+    return _trouble(error, sys.stdout)
+
+
+def has_no_reader(error: BaseException) -> bool:
+    """Is it that whoever read stdout or stderr has left, as in `ipexctl doctor | head`? Click ends
+    with SystemExit then."""
+    cause = error.__context__ if isinstance(error, SystemExit) and error.__context__ else error
+    trouble = _trouble(cause, sys.stdout) or _trouble(cause, sys.stderr)
+    return trouble is not None and trouble.errno == errno.EPIPE
+
+
+def _trouble(error: BaseException, stream: object) -> OSError | None:
+    stream = getattr(stream, "wrapped", stream)  # Click's, after an EPIPE
+    if not isinstance(stream, _Stream) or error is not stream.trouble:
         return None
-    # what is left in the buffer must not be tried again when the interpreter ends
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return sys.stdout.trouble
+    stream.give_up()
+    return stream.trouble
 
 
-def nobody_reads(error: OSError) -> bool:
-    return error.errno == errno.EPIPE
-
-
-class _Stdout(io.TextIOWrapper):
+class _Stream(io.TextIOWrapper):
     """Remembers what went wrong: an OSError does not tell whose it is."""
 
     trouble: OSError | None = None
 
     @classmethod
-    def instead_of(cls, old: io.TextIOWrapper) -> _Stdout:
+    def instead_of(cls, old: io.TextIOWrapper, errors: str) -> _Stream:
         old.flush()
-        kind = (old.encoding, "replace", None, old.line_buffering, old.write_through)
+        kind = (old.encoding, errors, None, old.line_buffering, old.write_through)
         return cls(old.detach(), *kind)
 
     def write(self, text: str) -> int:
@@ -74,3 +91,29 @@ class _Stdout(io.TextIOWrapper):
         except OSError as e:
             self.trouble = e
             raise
+
+    def give_up(self) -> None:
+        """What is left in the buffer must not be tried again when the interpreter ends."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+
+
+class _Stderr(_Stream):
+    """A full disk behind it changes neither what a command does nor its exit code."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as e:
+            self._only_without_reader(e)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as e:
+            self._only_without_reader(e)
+
+    def _only_without_reader(self, error: OSError) -> None:
+        self.give_up()
+        if error.errno == errno.EPIPE:
+            raise error

@@ -17,6 +17,7 @@ NEW = "ipexctl init node1 node2   # writes a hostfile here"
 _SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
 _MOST = 10_000  # names of a folder that are looked at
 _NEAR = 3
+_LIKELY = 20  # files that are read
 
 
 def read(path: Path) -> str:
@@ -39,6 +40,14 @@ def read(path: Path) -> str:
 def usual_here() -> str:
     """A hostfile of the usual name in the current folder; "" if there is none."""
     return next((name for name in USUAL if is_hostfile(name)), "")
+
+
+def likely_here() -> str:
+    """The same, or else the only file of hosts whose name says so."""
+    words = ("host", "node", "machine", "cluster", "inventory")
+    named = [name for name in _files(Path()) if any(word in name.lower() for word in words)]
+    found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
+    return usual_here() or (found[0] if len(found) == 1 else "")
 
 
 def is_hostfile(word: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +31,14 @@ class Proposal:
     project: str  # that file
     settings: tuple[Setting, ...]
     digest: str
-    trouble: str = ""
+    unreadable: Setting | None = None  # the one whose file cannot be read completely
+    why: str = ""
 
 
 def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
     """None where nothing of it counts: options and the environment go before a project.
 
-    With `trouble` (a file cannot be read completely) it cannot be accepted.
+    With one that is `unreadable` it cannot be accepted.
     """
     found = tuple(s for key in KEYS if (s := settings.get(key)) and s.project)
     if not found:
@@ -47,8 +48,7 @@ def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
         try:
             content = _content(setting.value) if setting.key in PATHS else ""
         except OSError as e:
-            trouble = f"{setting.origin}: {setting.value}: {e.strerror or e}"
-            return Proposal(found[0].project, found, "", trouble)
+            return Proposal(found[0].project, found, "", setting, e.strerror or str(e))
         rows.append([setting.key, setting.value, content])
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     return Proposal(found[0].project, found, digest)
@@ -61,13 +61,13 @@ def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
 
 
 def is_accepted(proposed: Proposal) -> bool:
-    return not proposed.trouble and _load().get(proposed.project) == proposed.digest
+    return not proposed.unreadable and _load().get(proposed.project) == proposed.digest
 
 
 def accept(proposed: Proposal) -> None:
     """Raises InputError if one of its files cannot be read, or is too large to be looked at."""
-    if proposed.trouble:
-        raise InputError(proposed.trouble)
+    if proposed.unreadable:
+        raise refusal(proposed)
     everything = _load()
     everything.pop(proposed.project, None)
     everything[proposed.project] = proposed.digest  # the newest stands last
@@ -76,7 +76,16 @@ def accept(proposed: Proposal) -> None:
     write_atomic(path, json.dumps(dict(list(everything.items())[-_KEEP:]), indent=1))
 
 
-def refusal(settings: tuple[Setting, ...]) -> InputError:
+def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
+    """`wanted`: the keys that the command would use."""
+    if lost := proposed.unreadable:
+        option = "-f" if lost.key == "hostfile" else "-F"
+        return InputError(
+            f"cannot read the {lost.key} {lost.value}: {proposed.why}",
+            why=f"{lost.origin} names it",
+            hint=f"correct that line, or put the file back; or name another one: {option} FILE",
+        )
+    settings = [s for s in proposed.settings if s.key in wanted]
     keys = " and ".join(s.key for s in settings)
     return InputError(
         f"{settings[0].origin.rpartition(':')[0]}: {keys}: not accepted yet, or changed since",

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ipexctl.core.run.dataset_rules import data_name, pushing
 from ipexctl.core.run.project_files import ENVIRONMENT_SIGNS as SIGNS
 from ipexctl.core.run.project_files import (
+    MAX_FILES,
     PACKED,
     File,
     Ignore,
     Tree,
     data_secret,
+    is_large,
     is_never_sent,
     link_stays,
     printable,
@@ -173,24 +176,51 @@ def _within(top: str, base: str, ignore: Ignore) -> Ignore:
     return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
 
 
-def left_out(top: Path, path: str, ignore: Ignore) -> tuple[str, str]:
-    """Of a file that a walk did not find: why, and what to do about it."""
+def left_out(top: Path, path: str, ignore: Ignore, *, with_folder: bool = False) -> tuple[str, str]:
+    """Of what a walk did not find: why, and what to do about it.
+
+    `with_folder`: bring the folder back that a rule leaves out, if it is not large.
+    """
     base, *below = "", *path.split("/")
     for i, name in enumerate(below):
         ignore = _within(os.fspath(top), base, ignore)
-        base += name + "/" * (i < len(below) - 1)
+        base += name
+        base += "/" * (i < len(below) - 1 or _is_folder(top / base))
         if is_never_sent(name):
             why = "may hold secrets" if secret(name) else "is a name of history or caches"
             return f"{name} {why}: it is never sent", "give it another name, or another place"
         rule, ours = ignore.why(base)
         if rule and ours:
-            more = "" if base.endswith("/") else f", or write below it: !{path}"
-            return f"left out by {rule}", f"take that line out{more}"
+            more = "" if base.endswith("/") else f", or add !{path} below it"
+            return f"left out by {rule}", f"remove that line{more}"
         if rule:
-            return f"left out by {rule}", f"write into {top / '.ipexctlignore'}: !{path}"
+            return f"left out by {rule}", _way_back(top, path, base if with_folder else path)
         if any(os.path.exists(top / base / sign) for sign in SIGNS):
             return f"{base} is a Python environment, which is never sent", "put it elsewhere"
     return f"it is not among the files of {top}", ""
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path) and not path.is_symlink()
+
+
+def _way_back(top: Path, path: str, rule_at: str) -> str:
+    """What brings `rule_at` back, or else `path` alone; large ones go better as data."""
+    for one in (rule_at, path):
+        if not _is_large(top / one):
+            file = top / ".ipexctlignore"
+            return f"add the line !{one} to {file}, then run the same command again"
+    folder = rule_at if rule_at.endswith("/") else posixpath.dirname(path)
+    if not folder:
+        return f"move it into a folder DIR of its own: {pushing('DIR', 'NAME')}"
+    return pushing(str(top / folder), data_name(folder))
+
+
+def _is_large(path: Path) -> bool:
+    if not _is_folder(path):
+        return is_large(1, path.stat().st_size)
+    found = Walk(path, everything=True, most=MAX_FILES).run(Ignore())
+    return found.cut or is_large(len(found.files), found.bytes)
 
 
 class Reader:

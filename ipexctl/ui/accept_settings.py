@@ -23,4 +23,4 @@ def ask(proposed: Proposal, stdin: TextIO) -> bool:
         print(f"  {setting.key:<11} {printable(setting.value)}", file=sys.stderr)
         print(f"  {'':<11} {_WHAT[setting.key]}", file=sys.stderr)
     question = "Use it? You are asked again when it or one of these files changes. [y/N] "
-    return confirm(question, stdin, refusal(proposed.settings))
+    return confirm(question, stdin, refusal(proposed))

@@ -9,6 +9,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from ipexctl.core.wrapping import wrapped
 from ipexctl.local.environment import environment
 
 
@@ -24,6 +25,12 @@ def print_lines(console: Console, lines: Iterable[Text]) -> None:
     """One line each, however wide: what is in them may be copied."""
     for line in lines:
         console.print(line, soft_wrap=True)
+
+
+def print_hanging(console: Console, text: str, indent: str = "  ", style: str = "") -> None:
+    """Folded between words on a terminal, one line elsewhere; commands in it stay whole."""
+    for line in wrapped(text, console.width, indent) if console.is_terminal else [text]:
+        console.print(Text(line, style), soft_wrap=True)
 
 
 def print_words(console: Console, text: Text | str) -> None:

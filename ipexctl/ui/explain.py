@@ -10,6 +10,7 @@ from rich.text import Text
 from ipexctl.core.checks.registry import Check
 from ipexctl.core.known_failures.causes import Cause, Match
 from ipexctl.core.values import plain
+from ipexctl.core.wrapping import wrapped
 from ipexctl.verbs.explain import Explanation
 
 _SHOWN = 300
@@ -63,7 +64,10 @@ def _row(label: str, text: str, console: Console) -> None:
     """Prose is wrapped beside its label; commands stay whole, to be copied."""
     width = max(40, console.width - len(_INDENT))
     for i, line in enumerate(text.splitlines()):
-        parts = [line] if label == "fix" else textwrap.wrap(line, width) or [""]
+        if label != "fix":
+            parts = textwrap.wrap(line, width) or [""]
+        else:
+            parts = wrapped(line, width, "") if console.is_terminal else [line]
         for j, part in enumerate(parts):
             head = f"{label:>6} " if i == j == 0 else _INDENT
             console.print(Text.assemble((head, "dim"), part), soft_wrap=True)

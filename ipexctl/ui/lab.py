@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host
+from ipexctl.core.quoting import quote
 from ipexctl.core.ssh import login_command
 from ipexctl.lab import rungs
 from ipexctl.verbs.lab import HostState, LabState
 
 
 def lab_text(state: LabState) -> str:
-    """The hosts, and the two commands that one wants next."""
+    """The hosts, and the commands that one wants next."""
     width = max(len(host.name) for host in state.hosts)
     lines = [f"lab '{state.name}' is up, log in as {state.user}"]
     lines += [f"  {state.rung} rung: {rungs.SENTENCES[state.rung]}"]
@@ -21,7 +23,9 @@ def lab_text(state: LabState) -> str:
     first = state.addresses[0] if state.addresses else state.hosts[0].name
     lines += ["", f"  ipexctl doctor -f {state.hostfile} -F {state.ssh_config}"]
     login = login_command.ssh(Host(first), options=("-F", str(state.ssh_config)))
-    return "\n".join([*lines, f"  {login}"])
+    lines += [f"  {login}", "", "  in a project's folder, where commands then need no -f and -F:"]
+    named = (fold(state.addresses),) if state.addresses else ("-y",)
+    return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', state.ssh_config, *named))}"])
 
 
 def _state(host: HostState) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -21,6 +22,8 @@ SCHEMA = 1
 _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LONGEST = 1 << 16
+_MOST_NEAR = 3
+_LIKE = 0.7  # how like a name has to be
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,32 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
         raise _unknown(what, e) from None
 
 
+def everything() -> tuple[tuple[str, str], ...]:
+    """All that can be explained: id or name, and title."""
+    checks = ((c.id, c.title) for c in catalogue())
+    return (*checks, *((c.slug, c.title) for c in failures()))
+
+
 def _unknown(what: str, error: OSError) -> InputError:
-    names = [c.id for c in catalogue()] + [c.slug for c in failures()]
-    near = difflib.get_close_matches(what.upper() if _ID.fullmatch(what) else what, names, 3)
+    near = [f"ipexctl explain {name}   # {title}" for name, title in _near(what)]
+    hint = "\n".join([*near, "ipexctl explain   # lists all checks and known failures"])
     if _ID.fullmatch(what):
-        hint = f"did you mean {', '.join(near)}?" if near else "docs/checks.md lists all ids"
         return InputError(f"there is no check {what}", hint=hint)
-    hint = f"did you mean {near[0]}?" if near else "ipexctl explain ID|NAME|LOGFILE|-"
-    return InputError(f"cannot read {what}", why=error.strerror or str(error), hint=hint)
+    if "/" in what or os.path.lexists(what):
+        return InputError(f"cannot read {what}", why=error.strerror or str(error), hint=hint)
+    return InputError(f"{what} is not a check, a known failure, or a file here", hint=hint)
+
+
+def _near(what: str) -> list[tuple[str, str]]:
+    """What is spelled like it, then what has all its words in its name or title."""
+    known = dict(everything())
+    word = what.upper() if _ID.fullmatch(what) else what
+    like = difflib.get_close_matches(word, known, _MOST_NEAR, _LIKE)
+    words = what.lower().split()
+    named = [n for n in known if words and all(w in n.lower() for w in words)]
+    titled = [n for n, title in known.items() if words and all(w in title.lower() for w in words)]
+    found = dict.fromkeys([*like, *named, *titled] if "/" not in what else like)
+    return [(name, known[name]) for name in found][:_MOST_NEAR]
 
 
 def lines(stream: IO[bytes]) -> Iterator[str]:

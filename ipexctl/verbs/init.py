@@ -13,13 +13,13 @@ from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.inventory.hostfile_formats import render
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import HostDown, Inventory
+from ipexctl.core.quoting import quote
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, InputError
 from ipexctl.hosts.target import Target
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.settings import PROJECT_FILE
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
-_NAME_THEM = "ipexctl init node1 node2   # or: ipexctl init localhost"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOML = """\
 # What ipexctl reads in this folder and below; a flag goes before it. docs/hosts.md explains it.
@@ -98,10 +98,16 @@ def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
     if target.hosts:
         return _own(parse_hosts(target.hosts))
     names = offered(target.ssh_config)
+    config = ("-F", str(target.ssh_config)) if target.ssh_config else ()
+    init = quote(("ipexctl", "init", *config))
     if not names:
         why = _none_offered(target.ssh_config)
         if ask is None or options.yes:
-            raise InputError("no hosts are named", why=why, hint=_NAME_THEM)
+            raise InputError(
+                "no hosts are named",
+                why=why,
+                hint=f"{init} node1 node2   # or: ipexctl init localhost",
+            )
         return _own(parse_hosts(tuple(ask.names(why))))
     everything = parse_hosts(names)
     if options.yes:
@@ -110,7 +116,7 @@ def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
         raise InputError(
             "no hosts are named, and stdin is not a terminal to ask for them",
             why=f"ssh_config has: {', '.join(names[:20])}",
-            hint=f"{_NAME_THEM}\nipexctl init -y   # every host of ssh_config",
+            hint=f"{init} node1 node2\n{init} -y   # every host of ssh_config",
         )
     return select(everything, (ask.which(names),))
 

@@ -85,7 +85,9 @@ def shell(host: str, name: str = "lab", *, root: bool = False) -> list[str]:
     if root or lab.rung == rungs.FLAT:  # its sshd may have no terminal to give
         return lab.shell_argv(host, user="root")
     if host not in lab.hosts and host not in lab.addresses:
-        raise InputError(f"no host '{host}' in lab '{name}'", hint="ipexctl lab status")
+        raise InputError(
+            f"no host '{host}' in lab '{name}'", hint=f"it has {', '.join([*lab.hosts][:8])}"
+        )
     target = lab.addresses[0] if host in lab.hosts and lab.addresses else host
     return ["ssh", "-F", str(lab.ssh_config), target]
 

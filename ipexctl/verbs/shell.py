@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.core import quoting
+from ipexctl.core.inventory import fold
+from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.run import launch_plan
 from ipexctl.core.stack.env_choice import asked_env
@@ -64,13 +66,15 @@ def find(target: Target, name: str) -> Host:
     """The host of that name in the hostfile; without one, the name is all there is to know."""
     hosts = all_hosts(target).hosts
     found = [h for h in hosts if h.name == name or not target.hostfile]
-    if len(found) != 1:
+    if not found:
+        near = nearest(name, [h.name for h in hosts])
+        again = quoting.quote(("ipexctl", "shell", near, *_way(target)))
         raise InputError(
-            f"there is no host {name} in {target.hostfile}"
-            if target.hostfile
-            else f"{name}: a shell runs on one host",
-            hint="ipexctl shell HOST [-f HOSTFILE]",
+            f"there is no host {name} in {target.hostfile}",
+            hint=again if near else f"hosts: {fold(h.name for h in hosts)}",
         )
+    if len(found) != 1:
+        raise InputError(f"{name}: a shell runs on one host", hint=f"ipexctl shell {found[0].name}")
     return found[0]
 
 

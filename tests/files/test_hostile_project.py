@@ -98,7 +98,7 @@ def test_a_line_that_is_no_pattern_leaves_the_others_as_they_are(line):
     ignore = Ignore().within("", f"{line}\n*.log\n", "")
     assert ignore("x.log")
     assert not ignore("train.py")
-    assert ignore.why("x.log") == ("*.log in .gitignore", False)
+    assert ignore.why("x.log") == ("*.log in .gitignore:2", False)
 
 
 @pytest.mark.parametrize("line", ["**/*a*/" * 4 + "*b", "a*/" + "**/*a*/*a/" * 8 + "b"])

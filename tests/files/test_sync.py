@@ -19,7 +19,13 @@ from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.remote import durable
 from ipexctl.verbs.run import send_project
-from ipexctl.verbs.run.send_project import Project, always, always_no, check_sent, project_of, take
+from ipexctl.verbs.run.send_project import (
+    Project,
+    always,
+    always_no,
+    project_of,
+    take,
+)
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
 
@@ -80,56 +86,6 @@ IGNORING = {
 @pytest.mark.parametrize(("files", "expected"), IGNORING.values(), ids=IGNORING)
 def test_what_goes_and_what_stays(tmp_path: Path, files: dict[str, str], expected) -> None:
     assert sent(fill(tmp_path, files)) == expected
-
-
-LEFT_OUT = {
-    "by Git": (
-        {".gitignore": "# mine\n\nscratch/\n"}, "scratch/try.py",
-        "left out by scratch/ in .gitignore", "write into {top}/.ipexctlignore: !scratch/try.py",
-    ),
-    "by Git further down": (
-        {"a/.gitignore": "*.py"}, "a/b/try.py",
-        "left out by *.py in a/.gitignore", "write into {top}/.ipexctlignore: !a/b/try.py",
-    ),
-    "by Git for this clone": (
-        {".git/info/exclude": "try.py"}, "try.py",
-        "left out by try.py in {top}/.git/info/exclude",
-        "write into {top}/.ipexctlignore: !try.py",
-    ),
-    "by us": (
-        {".ipexctlignore": "try.*\n"}, "try.py",
-        "left out by try.* in .ipexctlignore", "take that line out, or write below it: !try.py",
-    ),
-    "by us, with its folder": (
-        {".ipexctlignore": "scratch\n"}, "scratch/try.py",
-        "left out by scratch in .ipexctlignore", "take that line out",
-    ),
-    "as a secret": (
-        {}, ".env.py", ".env.py may hold secrets: it is never sent",
-        "give it another name, or another place",
-    ),
-    "as an environment": (
-        {"env/pyvenv.cfg": ""}, "env/bin/try.py",
-        "env/ is a Python environment, which is never sent", "put it elsewhere",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("files", "script", "why", "hint"), LEFT_OUT.values(), ids=LEFT_OUT)
-def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
-    tmp_path, files, script, why, hint
-) -> None:
-    fill(tmp_path, {**files, script: "", "other/x": ""})
-    project = Project(tmp_path, "other", git=True)
-    with pytest.raises(InputError) as e:
-        check_sent(take(project, always_no, NOBODY), f"../{script}", NOBODY)
-    said = (e.value.what, e.value.why, e.value.hint)
-    what = f"the script ../{script} is not sent to the hosts"
-    assert said == (what, why.format(top=tmp_path), hint.format(top=tmp_path))
-    if "!" in hint:
-        with open(tmp_path / ".ipexctlignore", "a") as file:
-            file.write(f"!{script}\n")
-        check_sent(take(project, always_no, NOBODY), f"../{script}", NOBODY)
 
 
 def test_what_git_leaves_out_for_this_user_and_this_clone_is_left_out(tmp_path: Path) -> None:

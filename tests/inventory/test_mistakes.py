@@ -44,6 +44,7 @@ def test_a_hostfile_as_script(shell, args, hint):
         ("trian.py", "there is no script trian.py", "train.py"),
         ("src", "src is a folder", "src/main.py"),
         ("x/y.py", "there is no script x/y.py", "SCRIPT"),
+        ("x/train.py", "there is no script x/train.py", "train.py"),
     ],
 )
 def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what, meant):
@@ -173,6 +174,35 @@ def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(sh
     )
 
 
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transport):
+    shell.write("my lab/hostfile", "n1.invalid\nn2.invalid\nn3.invalid\n")
+    shell.write("my lab/config", "Host *.other\n  Port 1\n")
+    config = "".join(f"Host n{i}.invalid\n  HostName 127.0.0.1\n  Port 1\n" for i in (1, 2))
+    shell.write("my lab/lab.ssh", config)
+    lab = ("doctor", "-f", "my lab/hostfile", "--transport", transport, "--json")
+    done = shell(*lab)
+    errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
+    assert all(e["what"].endswith("cannot be resolved") for e in errors)
+    add = "add -F 'my lab/lab.ssh', which names the hosts"
+    assert [e["hint"] for e in errors[:2]] == [add] * 2
+    assert "-F" not in errors[2]["hint"]
+    done = shell(*lab, "-F", "my lab/lab.ssh")
+    errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
+    assert [e["what"].endswith("cannot be resolved") for e in errors] == [False, False, True]
+    done = shell("run", "-f", "my lab/hostfile", "-x", "n3.invalid", "--no-sync", "train.py")
+    assert done.stderr.splitlines()[-1] == f"  try: {add}"
+
+
+def test_a_name_that_the_given_ssh_config_has_is_not_looked_for_in_another(shell):
+    for name in ("cfg", "ssh_config"):
+        shell.write(name, "Host n1.invalid\n  Port 22\n")
+    done = shell("doctor", "-H", "n1.invalid", "-F", "cfg", "--json")
+    assert "add -F" not in json.loads(done.stdout)["hosts"][0]["error"]["hint"]
+    done = shell("doctor", "-H", "n1.invalid", "--json")
+    assert "add -F ssh_config," in json.loads(done.stdout)["hosts"][0]["error"]["hint"]
+
+
 def test_what_is_suggested_for_unknown_health_has_the_hostfile_and_not_the_limit(shell):
     shell.write("my hosts", HOSTS)
     code, lines = said(shell("install", "-f", "my hosts", "-l", "@healthy"))
@@ -230,7 +260,11 @@ def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
     shell.write("cfg", "Host *\n  User x\n")
     assert said(shell("init", "-F", "cfg", "-y")) == (
         2,
-        ["ipexctl: no hosts are named", "  why: cfg has no Host line with a name", NAME_THEM],
+        [
+            "ipexctl: no hosts are named",
+            "  why: cfg has no Host line with a name",
+            NAME_THEM.replace("init node1", "init -F cfg node1"),
+        ],
     )
 
 

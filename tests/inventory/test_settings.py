@@ -286,6 +286,35 @@ def test_a_file_that_is_too_large_to_be_looked_at_is_not_accepted(shell, cloned)
     assert not cloned.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "option"),
+    [
+        ("hosts", ("hosts", "--list"), "-f"),
+        ("hosts", ("run", "x.py"), "-f"),
+        ("hosts", ("config", "--accept"), "-f"),
+        ("ssh_config", ("doctor", "--json"), "-F"),
+        ("ssh_config", ("trust", "-f", "mine"), "-F"),
+    ],
+)
+@pytest.mark.parametrize("before", [True, False])
+def test_a_file_of_the_project_that_is_gone_is_named_with_its_line(
+    shell, cloned, before, name, words, option
+):
+    shell.write("mine", "n1\n")
+    if before:
+        shell("config", "--accept")
+    (shell.folder / name).unlink()
+    key, line = ("hostfile", 1) if name == "hosts" else ("ssh_config", 2)
+    done = shell(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        f"ipexctl: cannot read the {key} {shell.folder}/{name}: No such file or directory",
+        f"  why: ipexctl.toml:{line} names it",
+        f"  try: correct that line, or put the file back; or name another one: {option} FILE",
+    ]
+    assert not cloned.exists()
+
+
 def test_a_hostfile_of_a_project_that_others_can_write_is_refused(shell, cloned):
     shell("config", "--accept")
     (shell.folder / "hosts").chmod(0o646)

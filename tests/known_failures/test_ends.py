@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.run.outcome import RunResult, known_cause
+from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause
 from ipexctl.core.run.run_state import RankEnd
 from ipexctl.local.shipped_tables import failures
 
@@ -45,6 +45,17 @@ def test_a_peer_that_had_ended_well_did_other_numbers_of_steps():
     assert found and "different numbers of steps" in found.why and "join()" in found.fix
     victim = ended(TRACEBACK, GONE, ends=(broken,), victims=(broken,))
     assert victim and "different numbers" not in victim.why
+
+
+def test_the_fix_names_the_host_that_failed():
+    found = ended(TRACEBACK, "OSError: [Errno 24] Too many open files")
+    assert found and "on node01" in found.fix, found
+    assert "that host" not in found.fix
+    lost = HostEnd("node02", None, "")
+    cause = "node02 was lost: no word from it for 30 s"
+    result = RunResult("r1", 1, "host-lost", 1.0, PLAN, (lost,), cause=cause)
+    found = known_cause(result, failures())
+    assert found and found.fix.startswith("ping node02; ssh node02 uptime; "), found
 
 
 def test_the_lines_that_were_set_aside_are_the_same_as_before_the_patterns():

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from ipexctl.core.checks import catalogue
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.outcome import RunResult
+from ipexctl.local.shipped_tables import failures
 from ipexctl.ui.run import JsonView, PlainView
 from tests.cli import ipexctl
 
@@ -65,7 +67,11 @@ def test_a_failure_can_be_asked_for_by_its_name():
     ("what", "says"),
     [
         ("NET-999", "there is no check NET-999"),
-        ("gloo-loopbak", "did you mean gloo-loopback?"),
+        ("SOTF-001", "ipexctl explain SOFT-001   # IPEX is for another PyTorch"),
+        ("gloo-loopbak", "ipexctl explain gloo-loopback   # "),
+        ("out of memory", "ipexctl explain out-of-memory   # the host ran out of memory"),
+        ("SHM", "ipexctl explain SHM-001   # /dev/shm is small"),
+        ("foo", "foo is not a check, a known failure, or a file here"),
         ("/nowhere/log.txt", "No such file or directory"),
         ("/", "cannot read /"),
     ],
@@ -74,6 +80,21 @@ def test_what_is_neither_id_nor_log_is_wrong_input(what, says):
     code, out, err = explain(what)
     assert (code, out) == (2, "")
     assert says in err
+    *near, last = err.partition("  try: ")[2].splitlines()
+    assert last.strip() == "ipexctl explain   # lists all checks and known failures"
+    for line in near:
+        assert explain(line.partition("#")[0].split()[-1])[0] == 0
+
+
+def test_all_checks_and_failures_are_listed():
+    code, out, err = explain()
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert len(lines) == len(catalogue()) + len(failures())
+    assert "CPU-001                   the processor has no AVX2" in lines
+    assert "out-of-memory             the host ran out of memory" in lines
+    known = json.loads(explain("--json")[1])["known"]
+    assert list(known) == [line.split()[0] for line in lines]
 
 
 def test_json_holds_the_same_and_nothing_else():

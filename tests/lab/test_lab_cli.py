@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,26 @@ def test_a_lab_lives_from_up_to_down(lab_cli):
     assert lab_cli("shell", "--root", "node02", given="id -un").stdout == "root\n"
     assert lab_cli("down").stdout == "lab 'lab' is down\n"
     assert lab_cli("status").stdout == "no lab is up\n"
+
+
+@pytest.mark.parametrize("more", [(), ("--flat",)])
+def test_what_lab_up_says_next_makes_a_project_that_needs_neither_f_nor_F(  # noqa: N802
+    lab_cli, tmp_path, more
+):
+    up = lab_cli("up", "-n", "2", "--owner", str(os.getpid()), *more)
+    (state,) = json.loads(lab_cli("status", "--json").stdout)["labs"]
+    init = next(line for line in up.stdout.splitlines() if line.startswith("  ipexctl init -F "))
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "own"), "PYTHONPATH": str(REPO)}
+
+    def ipexctl(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "ipexctl", *words]
+        return subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True)
+
+    done = ipexctl(*shlex.split(init)[1:])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(ipexctl("doctor", "--json").stdout)["hosts"]
+    wanted = state["addresses"] or [host["name"] for host in state["hosts"]]
+    assert [(h["name"], h["error"]) for h in found] == [(name, None) for name in wanted]
 
 
 def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):

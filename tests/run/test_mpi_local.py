@@ -171,6 +171,36 @@ def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here, how):
     assert "preflight" not in done.stdout
 
 
+@pytest.mark.parametrize("how", [[], ["--explain"]])
+def test_ranks_asked_for_after_the_script_are_told_of(here, how):
+    done = run(here, *how, "train.py", "--ppn", "6", active=str(here / "env"))
+    meant = " ".join(["ipexctl run -n 2", *how, "--ppn 6 train.py"])
+    note = f"--ppn 6 goes to train.py; ipexctl's own options stand before the script: {meant}\n"
+    assert done.stderr.count(note) == 1
+    done = run(here, "--", "train.py", "--ppn", "6", active=str(here / "env"))
+    assert "goes to" not in done.stderr
+
+
+def test_a_file_that_an_ignore_file_leaves_out_is_named_with_the_line_and_the_way_back(here):
+    for name, text in {
+        "conf/train.yaml": "lr: 1\n", ".gitignore": "# mine\nconf/\n",
+        "reads.py": "print(open('conf/train.yaml').read())\n",
+    }.items():  # fmt: skip
+        (here / "code" / name).parent.mkdir(exist_ok=True)
+        (here / "code" / name).write_text(text)
+    done = run(here, "reads.py", active=str(here / "env"))
+    assert done.returncode == 1
+    assert "data push" not in done.stderr
+    assert (
+        "  why: conf/train.yaml is not sent to the hosts: left out by conf/ in .gitignore:2\n"
+        f"  try: add the line !conf/ to {here}/code/.ipexctlignore, then run the same "
+        "command again\n"
+    ) in done.stderr
+    (here / "code/.ipexctlignore").write_text("!conf/\n")
+    done = run(here, "reads.py", active=str(here / "env"))
+    assert (done.returncode, "lr: 1" in done.stdout) == (0, True), done.stderr
+
+
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
     assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
 
@@ -226,13 +256,40 @@ def test_the_script_gives_ranks_the_users_word_where_the_plan_has_another(here):
     assert "IPEXCTL_GIVEN_" not in done.stdout
 
 
-def test_without_torch_anywhere_the_next_step_is_an_install(here):
+@pytest.mark.parametrize(
+    ("file", "tries"),
+    [
+        ("", ["run -n 2 -f HOSTFILE train.py 0", "init node1 node2   # writes a hostfile here"]),
+        ("hosts", ["run -n 2 -f hosts train.py 0   # on the hosts of hosts"]),
+        ("my-cluster.lst", ["run -n 2 -f my-cluster.lst train.py 0   # on the hosts of my-clu"]),
+        (
+            "notes",
+            ["run -n 2 -f HOSTFILE train.py 0", "init node1 node2   # writes a hostfile here"],
+        ),
+    ],
+)
+def test_without_torch_anywhere_the_next_step_names_hosts_or_installs_here(here, file, tries):
+    if file:
+        (here / "code" / file).write_text("node01\nnode02\n")
     done = run(here, "train.py", "0", active=str(here / "nowhere"))
     if done.returncode == 0:
         pytest.skip("python3 of this machine has torch")
     assert (done.returncode, done.stdout) == (123, ""), done.stderr
     assert "no environment is installed in" in done.stderr
-    assert "try: ipexctl install" in done.stderr
+    assert "\n  why: no hosts are given (-f, -H), so this machine is used, and no" in done.stderr
+    hint = done.stderr.partition("  try: ")[2].splitlines()
+    wanted = [*tries, "install   # to use this machine"]
+    assert len(hint) == len(wanted)
+    assert all(h.strip().startswith(f"ipexctl {w}") for h, w in zip(hint, wanted, strict=True))
+
+
+def test_this_machine_by_name_is_what_was_meant(here):
+    (here / "code/localhost").write_text("localhost ansible_connection=local\n")
+    done = run(here, "-f", "localhost", "train.py", "0", active=str(here / "nowhere"))
+    if done.returncode == 0:
+        pytest.skip("python3 of this machine has torch")
+    assert "try: ipexctl install -f localhost" in done.stderr
+    assert "no hosts are given" not in done.stderr
 
 
 # --- what the script is told before it starts ----------------------------------------------------
@@ -297,7 +354,7 @@ def test_a_launcher_in_place_of_the_script_is_refused_with_what_to_type(here):
     done = run(here, "torchrun", "--nproc_per_node=2", "train.py", "0", active=str(here / "env"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "torchrun is a launcher, not a Python script" in done.stderr
-    assert "ipexctl run -n RANKS train.py 0" in done.stderr
+    assert "ipexctl run -n 2 train.py 0" in done.stderr
 
 
 def test_a_secret_is_not_inherited_and_no_core_dump_can_hold_it(here):

@@ -450,7 +450,7 @@ def test_a_name_with_an_escape_code_does_not_reach_the_terminal() -> None:
          "accelerate launch is a launcher, not a Python script", "ipexctl run -n RANKS t.py 'a b'"),
         ("/usr/bin/mpiexec", ["./a.out"],
          "mpiexec is a launcher, not a Python script",
-         "ipexctl run -n RANKS SCRIPT [ARGUMENTS]"),
+         "ipexctl run -n RANKS SCRIPT"),
         ("python3", ["-u", "train.py"],
          "python3 is the Python interpreter, not a script", "ipexctl run train.py"),
     ],
@@ -460,6 +460,22 @@ def test_a_launcher_in_place_of_the_script_is_refused(script, args, what, hint) 
         refuse_launcher(script, args, module=False)
     assert (e.value.what, e.value.hint) == (what, hint)
     assert e.value.why == "ipexctl run starts Python and the ranks on every host itself"
+
+
+@pytest.mark.parametrize(
+    ("typed", "script", "hint"),
+    [
+        ("run -f hosts -ppn 2 --", ["torchrun", "a.py"], "run -f hosts -ppn 2 a.py"),
+        ("run -H a,b", ["mpirun", "-n", "2", "a.py"], "run -H a,b -n RANKS a.py"),
+        ("run -H a,b", ["python", "a.py"], "run -H a,b a.py"),
+        ("run -n 2 -m", ["torch.distributed.run", "a.py"], "run -n 2 a.py"),
+    ],
+)
+def test_what_to_type_in_place_of_a_launcher_keeps_what_was_typed(typed, script, hint) -> None:
+    options = typed.split()
+    with pytest.raises(InputError) as e:
+        refuse_launcher(script[0], script[1:], module="-m" in options, options=options)
+    assert e.value.hint == f"ipexctl {hint}"
 
 
 def test_a_module_that_launches_is_refused_and_others_are_not() -> None:

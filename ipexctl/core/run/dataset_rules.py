@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ipexctl.core import quoting
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostPlan, LaunchPlan
 from ipexctl.core.run.project_files import Tree
@@ -63,6 +64,18 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 def variable(name: str) -> str:
     return "IPEXCTL_DATA_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def data_name(folder: str) -> str:
+    """A name for the data of this folder."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", posixpath.basename(folder.rstrip("/"))).lstrip("._-")
+    return name[:64] or "data"
+
+
+def pushing(folder: str, name: str) -> str:
+    """How the ranks get a folder that is too large to send with each run."""
+    push = quoting.quote_for_pasting(("ipexctl", "data", "push", folder, "--as", name))
+    return f"{push}, then ipexctl run --data {name} ... with ${variable(name)} as its path"
 
 
 def hub_kind(tree: Tree) -> str:

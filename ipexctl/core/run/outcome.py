@@ -20,6 +20,7 @@ EXIT_MPIRUN = 122
 EXIT_HOST_FAILED = 123
 EXIT_TIMEOUT = 124
 EXIT_NOT_TOGETHER = 125
+FILE_MISSING = "file-missing"  # the cause in causes.toml that says: not on this host
 PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
 
 
@@ -52,6 +53,15 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A file that a rank did not find, as it was not sent."""
+
+    path: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True)
 class RunResult:
     run_id: str
     exit_code: int
@@ -71,6 +81,7 @@ class RunResult:
     kept: Kept = Kept()
     exchange: Exchange | None = None  # None: one rank
     again: str = ""  # the command that starts it again
+    left_out: LeftOut | None = None
 
     @property
     def lost(self) -> frozenset[str]:
@@ -183,11 +194,15 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     start = next((i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)), 0)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())
     found = causes.match(lines[start:], known) or causes.match(earlier, known)
+    if (left := result.left_out) and (found is None or found.cause.slug == FILE_MISSING):
+        missing = next(cause for cause in known if cause.slug == FILE_MISSING)
+        why = f"{left.path} is not sent to the hosts: {left.why}"
+        return replace(missing, why=why, fix=left.fix)
     if found is None:
         return None
     if found.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
         return replace(found.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
-    return _with_its_port(found.cause, found.line)
+    return _with_its_host(_with_its_port(found.cause, found.line), result)
 
 
 _TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
@@ -206,6 +221,19 @@ def _with_its_port(cause: Cause, line: str) -> Cause:
     """The table's fixes name torchrun's port; the line may name another."""
     port = _PORT.search(line)
     return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
+
+
+_HOST = re.compile(r"\bon that host\b|\bHOST\b")
+
+
+def _with_its_host(cause: Cause, result: RunResult) -> Cause:
+    """The table's fixes name no host; the run knows which one failed."""
+    hosts = {result.first.host} if result.first else result.lost
+    if len(hosts) != 1:
+        return cause
+    (host,) = hosts
+    fix = _HOST.sub(lambda found: f"on {host}" if "that" in found[0] else host, cause.fix)
+    return replace(cause, fix=fix)
 
 
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:

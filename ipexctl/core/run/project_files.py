@@ -65,7 +65,8 @@ def data_secret(name: str) -> bool:
 class _Rules:
     base: str  # the folder of the ignore file: "" or "pkg/"
     name: str  # of that file
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # those that are not empty
+    numbers: tuple[int, ...]  # theirs in the file
     spec: pathspec.GitIgnoreSpec
     opened: tuple[str, ...]  # folders that a `!` names, and those above them
 
@@ -74,9 +75,11 @@ class _Rules:
         return self.spec.check_file(path[len(self.base) :]).include
 
     def line(self, path: str) -> str:
-        """The one that says it."""
+        """The one that says it, and where it stands."""
         index = self.spec.check_file(path[len(self.base) :]).index
-        return "" if index is None else self.lines[index].strip()
+        if index is None:
+            return ""
+        return f"{self.lines[index].strip()} in {self.name}:{self.numbers[index]}"
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,7 @@ class Ignore:
         """The line that leaves it out, in words ("": none does), and whether it is one of ours."""
         for rules in (*reversed(self.ours), *reversed(self.git)):
             if (said := rules.says(path)) is not None:
-                told = f"{rules.line(path)} in {rules.name}" if said else ""
-                return told, rules in self.ours
+                return rules.line(path) if said else "", rules in self.ours
         return "", False
 
     def within(self, base: str, git: str, ours: str) -> Ignore:
@@ -124,7 +126,8 @@ def _said(rules: Sequence[_Rules], path: str) -> bool | None:
 
 
 def _rules(base: str, name: str, text: str) -> _Rules:
-    lines = tuple(line for line in text.splitlines() if line)
+    numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line]
+    lines, numbers = tuple(line for _, line in numbered), tuple(n for n, _ in numbered)
     named = (line[1:].strip().strip("/") for line in lines if line.startswith("!"))
     opened = {f"{above}/" for path in named for above in _above(path)}
     if len(lines) > MAX_LINES:
@@ -137,7 +140,7 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     for pattern in spec.patterns:
         if pattern.regex is not None:
             pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
-    return _Rules(base, name, lines, spec, tuple(opened))
+    return _Rules(base, name, lines, numbers, spec, tuple(opened))
 
 
 def _is_pattern(line: str) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ipexctl.core.run import retry_command
+from ipexctl.core.run.retry_command import Typed
 from ipexctl.errors import InputError
 
 LAUNCHERS = frozenset(
@@ -22,6 +23,7 @@ LAUNCHER_MODULES = frozenset(
     }
 )  # fmt: skip
 _ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
+_RANKS = frozenset({"-n", "-np", "--np", "-ppn", "--ppn", "--nproc-per-node", "--nproc_per_node"})
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 
 
@@ -54,8 +56,11 @@ def _script(words: Sequence[str]) -> tuple[str, ...]:
     return () if start is None else tuple(words[start:])
 
 
-def refuse_launcher(script: str, args: Sequence[str], *, module: bool) -> None:
-    """Raises InputError where `ipexctl run` was given a launcher in place of a script."""
+def refuse_launcher(
+    script: str, args: Sequence[str], *, module: bool, options: Sequence[str] = ("run",)
+) -> None:
+    """Raises InputError where `ipexctl run` was given a launcher in place of a script. `options`:
+    what was typed before it."""
     words = ["python", "-m", script, *args] if module else [script, *args]
     found = launch_of(words)
     if found and module:
@@ -67,10 +72,11 @@ def refuse_launcher(script: str, args: Sequence[str], *, module: bool) -> None:
         what = f"{script} is the Python interpreter, not a script"
     else:
         return
-    ranks = "" if _PYTHON.fullmatch(posixpath.basename(found.name)) else "-n RANKS "
-    command = shlex.join(found.script) if found.script else "SCRIPT [ARGUMENTS]"
+    typed = [word for word in options if word not in ("-m", "--")] or ["run"]
+    counted = _PYTHON.fullmatch(posixpath.basename(found.name)) or _RANKS.intersection(typed)
+    again = Typed((*typed, *(() if counted else ("-n", "RANKS"))), found.script or ("SCRIPT",))
     raise InputError(
         what,
         why="ipexctl run starts Python and the ranks on every host itself",
-        hint=f"ipexctl run {ranks}{command}",
+        hint=retry_command.command(again, (), None),
     )

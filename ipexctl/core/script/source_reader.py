@@ -216,7 +216,7 @@ class _Reader:
         self.call_names.add(last.rpartition(".")[2])
         self._sharding(target, keywords)
         texts = [word for word in map(text_of, node.args) if word]
-        if last == "add_argument":
+        if last in ("add_argument", "add_option", "option", "Option"):
             self.options |= {word.lstrip("-").replace("-", "_") for word in texts}
         elif last.startswith("save") or "output_dir" in keywords:
             more = text_of(keywords.get("output_dir")) or text_of(keywords.get("save_directory"))

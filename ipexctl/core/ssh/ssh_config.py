@@ -46,6 +46,12 @@ class Config:
     settings: tuple[Setting, ...]
     plain: bool  # nothing but Host patterns decides what a host gets
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Hosts that have a `Host` line of their own, in its order."""
+        lines = (s.conditions[-1] for s in self.settings if s.conditions)
+        return tuple(dict.fromkeys(p for line in lines for p in line if not set(p) & set("*?!")))
+
     def host_class(self, name: str) -> tuple[bool, ...]:
         """Hosts with the same value get the same answer, but for their own names."""
         lines = dict.fromkeys(c for s in self.settings for c in s.conditions)

@@ -81,8 +81,7 @@ class SshConfig:
 
     def names(self) -> tuple[str, ...]:
         """Hosts that have a `Host` line of their own, in its order."""
-        lines = (s.conditions[-1] for s in self._config.settings if s.conditions)
-        return tuple(dict.fromkeys(p for line in lines for p in line if not set(p) & set("*?!")))
+        return self._config.names
 
     def _question(self, host: Host) -> Host:
         """Where only names decide, nothing but the name: no host must get another's user or port.

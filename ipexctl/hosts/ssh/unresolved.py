@@ -1,22 +1,36 @@
-"""A name that cannot be resolved: where it was written, and which known name is like it."""
+"""A name that cannot be resolved: where it was written, which known name is like it, and which
+ssh_config beside the hostfile names it."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from ipexctl.core.model import Host
-from ipexctl.errors import Unreachable
+from ipexctl.core.quoting import quote
+from ipexctl.core.ssh.ssh_config import parse_config
+from ipexctl.errors import InputError, Unreachable
 from ipexctl.local.bounded_read import read_prefix
 
 HOSTS_FILE = Path("/etc/hosts")
+_USUAL = ("ssh_config", "ssh-config", "config")
+_MOST = 1000  # names of a folder that are looked at
 
 
 def unresolved(host: Host, hostname: str, why: str, names: Iterable[str]) -> Unreachable:
     """`names`: those of ssh_config."""
     place = f"{host.place.source}:{host.place.line}" if host.place else ""
-    near = difflib.get_close_matches(hostname, [*names, *_names_here()], 1, 0.7)
+    known = tuple(names)
+    if host.name not in known and (beside := _ssh_config_beside(host)):
+        return Unreachable(
+            f"{host.name}: the name {hostname} cannot be resolved",
+            why=f"{place}: {why}" if place else why,
+            hint=f"add -F {quote((str(beside),))}, which names the hosts",
+        )
+    near = difflib.get_close_matches(hostname, [*known, *_names_here()], 1, 0.7)
     where = f"in {place} " if place else ""
     hint = [f"{where}write {near[0]}, if that was meant"] if near else []
     look = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
@@ -25,6 +39,33 @@ def unresolved(host: Host, hostname: str, why: str, names: Iterable[str]) -> Unr
         why=f"{place}: {why}" if place else why,
         hint="\n".join([*hint, look]),
     )
+
+
+def _ssh_config_beside(host: Host) -> Path | None:
+    """An ssh_config beside the hostfile (else in the current folder) that has a line for it."""
+    folder = Path(host.place.source).parent if host.place else Path()
+    try:
+        found = sorted(p.name for p in islice(folder.iterdir(), _MOST) if _is_named_so(p.name))
+    except OSError:
+        return None
+    ordered = sorted(found, key=lambda name: name not in _USUAL)
+    return next(
+        (folder / n for n in ordered if host.name in _host_lines((folder / n).absolute())), None
+    )
+
+
+def _is_named_so(name: str) -> bool:
+    return name in _USUAL or ("ssh" in name and "known_hosts" not in name)
+
+
+@cache
+def _host_lines(path: Path) -> tuple[str, ...]:
+    """Without what the file includes."""
+    try:
+        text = read_prefix(path).decode("utf-8", "replace")
+        return parse_config([(text, lambda word: ())]).names
+    except (OSError, InputError):
+        return ()
 
 
 def _names_here() -> Iterator[str]:

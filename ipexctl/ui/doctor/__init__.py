@@ -16,6 +16,7 @@ from ipexctl.core.doctor.report import Report, grouped
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Severity
+from ipexctl.core.wrapping import wrapped
 from ipexctl.ui.console import console_on
 from ipexctl.ui.doctor.advice import advice
 from ipexctl.ui.doctor.details import details
@@ -69,7 +70,9 @@ def _head(report: Report, width: int | None) -> list[Text]:
     label = f"do this on {plain(where)}: " if where else "do this: "
     if not command:
         label, command = "next: ", _next(report)
-    return [verdict(report, width), Text(label, "bold").append(plain(command), "not bold")]
+    first, *rest = wrapped(label + plain(command), width) if width else [label + plain(command)]
+    start = Text(label, "bold").append(first.removeprefix(label), "not bold")
+    return [verdict(report, width), start, *map(Text, rest)]
 
 
 def _next(report: Report) -> str:

@@ -36,7 +36,7 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
             text += labelled("key", f"{down.host}: {down.why or down.what}", width)
         if len(unknown) > KEYS and not verbose:
             text.append(Text(f"  … and {len(unknown) - KEYS} more keys: -v", "dim"))
-        text += command("fix", f"{report.trust}   (compare the fingerprints first)")
+        text += command("fix", f"{report.trust}   (compare the fingerprints first)", width)
     for same in _alike([d for d in report.down if d not in unknown]):
         text += _no_answer(same, width, verbose=verbose)
     return text
@@ -56,7 +56,7 @@ def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) ->
     text = _heading(down.state.value, "", [d.host for d in same], down.brief, width)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
     text += labelled("why", why, width) if why else []
-    return text + command("fix", down.hint)
+    return text + command("fix", down.hint, width)
 
 
 # --- findings ------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def _block(same: Sequence[Finding], width: int | None, *, verbose: bool) -> list
         text += labelled("seen", line, width)
     if verbose:
         text += labelled("why", first.why, width)
-    return text + command("fix", str(first.fix))
+    return text + command("fix", str(first.fix), width)
 
 
 def _evidence(same: Sequence[Finding], most: int | None) -> list[str]:

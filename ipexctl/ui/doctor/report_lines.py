@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
+from ipexctl.core.wrapping import wrapped
 
 STYLES = {
     "ok": "green",
@@ -61,9 +62,13 @@ def labelled(label: str, text: str, width: int | None) -> list[Text]:
     return found
 
 
-def command(label: str, text: str) -> list[Text]:
-    """For what may be copied: each line whole."""
-    return [Text(f"  {label} {plain(line)}") for line in text.splitlines() if line.strip()]
+def command(label: str, text: str, width: int | None = None) -> list[Text]:
+    """For what may be copied: each command whole."""
+    start = f"  {label} "
+    lines = [start + plain(line) for line in text.splitlines() if line.strip()]
+    if width is not None:
+        lines = [part for line in lines for part in wrapped(line, width, " " * len(start))]
+    return [*map(Text, lines)]
 
 
 def _wrapped(text: str, width: int | None, indent: int) -> list[str]:

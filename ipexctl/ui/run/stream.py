@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.merge_lines import Fold, Group
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
-from ipexctl.ui.console import stderr_console
+from ipexctl.ui.console import print_hanging, stderr_console
 from ipexctl.ui.run.run_text import (
     RESET,
     Prefixes,
@@ -24,7 +23,7 @@ from ipexctl.ui.run.run_text import (
     status,
     write,
 )
-from ipexctl.ui.run.summary import ending
+from ipexctl.ui.run.summary import OUTPUT, ending
 
 if TYPE_CHECKING:
     from ipexctl.core.run.outcome import RunResult, Tally
@@ -41,14 +40,13 @@ class PlainView:
         self.console = stderr_console()
 
     def note(self, text: str) -> None:
-        self.console.print(Text(printable(text)), soft_wrap=True)
+        print_hanging(self.console, printable(text))
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.prefix = Prefixes(plan)
-        soft = not self.console.is_terminal  # else it breaks between words
-        self.console.print(Text(headline(run_id, plan)), soft_wrap=soft)
+        print_hanging(self.console, headline(run_id, plan))
         if plan.environment:
-            self.console.print(Text(str(plan.environment)), soft_wrap=soft)
+            print_hanging(self.console, str(plan.environment))
         for text in plan.notes:
             self.note(text)
 
@@ -71,7 +69,10 @@ class PlainView:
 
     def result(self, result: RunResult) -> None:
         for line in ending(result):
-            self.console.print(line, soft_wrap=True)
+            if line.plain.startswith(OUTPUT):
+                self.console.print(line, soft_wrap=True)
+            else:
+                print_hanging(self.console, line.plain, " " * 7, str(line.style))
 
 
 class TerminalView(PlainView):

@@ -17,6 +17,7 @@ from ipexctl.errors import printable
 from ipexctl.ui.run.run_text import clock, count
 
 MOST = 8  # ranks that are named
+OUTPUT = "  | "  # begins the last words of a rank
 
 
 def ending(result: RunResult) -> list[Text]:
@@ -28,7 +29,7 @@ def _box(result: RunResult) -> list[Text]:
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow")]
     lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
-    lines += [Text(f"  | {without_colour(t)}") for t in _last_words(result.tail)]
+    lines += [Text(f"{OUTPUT}{without_colour(t)}") for t in _last_words(result.tail)]
     lines += _known(result)
     if result.same:
         who = count(len(result.same), "more rank")

@@ -44,6 +44,8 @@ def planned(target: Target, options: RunOptions) -> Planned:
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
     script = script_of(options)
+    for note in script.notes:
+        target.note(note)
     held: dict[str, tuple[Held, ...]] = {}
     run_id = new_run_id()
     with fleet:

@@ -30,12 +30,14 @@ from ipexctl.core.run.line_filter import Choice, Wanted
 from ipexctl.core.run.outcome import (  # fmt: skip
     EXIT_HOST_FAILED,
     Kept,
+    LeftOut,
     RunResult,
     kept_plan,
     result_document,
 )
 from ipexctl.core.run.retry_command import Typed
-from ipexctl.core.script import frameworks
+from ipexctl.core.run.run_state import without_colour
+from ipexctl.core.script import frameworks, misplaced_options
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.script.launchers import refuse_launcher
 from ipexctl.core.script.source import Source
@@ -54,6 +56,7 @@ from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs import prune
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.run import fetch_outputs, send_project
+from ipexctl.verbs.run.forgotten_hosts import no_hosts
 from ipexctl.verbs.run.run_folder import Record
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
 from ipexctl.verbs.run.script_sources import read_sources
@@ -125,7 +128,7 @@ class _Run:
 
     def whole(self, chosen: Choice) -> RunResult:
         agents = self.fleet.agents
-        for note in self.files.notes:
+        for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
         threading.Thread(target=_load, daemon=True).start()
         nodes = each(self.fleet, self._prepare, typed=self.options.typed)
@@ -146,7 +149,8 @@ class _Run:
         )
         self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
-        result = replace(result, kept=kept, again=self._again(result, list(nodes.values())))
+        again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
+        result = replace(result, kept=kept, again=again, left_out=left)
         record.keep("result.json", result_document(result, failures()))
         self._prune(result, sent)
         self.painter.result(result)
@@ -205,6 +209,15 @@ class _Run:
         fits = fitting(left, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits
         return retry_command.command(self.options.typed, lost, fewer)
+
+    def _left_out(
+        self, result: RunResult, sent: Mapping[Host, send_project.Sent]
+    ) -> LeftOut | None:
+        if result.first is None or not isinstance(self.files, send_project.Snapshot):
+            return None
+        name, words = result.first.host, [*map(without_colour, result.tail)]
+        start = next(one.cwd for host, one in sent.items() if host.name == name)
+        return send_project.left_out_file(self.files, start, words, environment())
 
     def _kept(
         self,
@@ -316,6 +329,7 @@ class Script:
     sources: tuple[Source, ...] = ()
     env: EnvChoice | None = None
     roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
+    notes: tuple[str, ...] = ()
 
     def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
         if options.send:
@@ -337,18 +351,26 @@ def script_of(options: RunOptions) -> Script:
     top = found.project.folder if options.send else own_git_root(start) or start
     found = replace(found, env=env_choice_of(start, top, here))
     if not options.send:
-        return found
+        return replace(found, notes=_notes(options, ()))
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
     used = frameworks.of_run(sources, found.argv, dict(options.env))
     folder, cwd = found.project.folder, found.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
-    return replace(found, frameworks=used, sources=sources, roots=roots)
+    notes = _notes(options, sources)
+    return replace(found, frameworks=used, sources=sources, roots=roots, notes=notes)
+
+
+def _notes(options: RunOptions, sources: Iterable[Source]) -> tuple[str, ...]:
+    own = frozenset[str]().union(*(source.options for source in sources))
+    found = misplaced_options.note(options.typed, options.args, own)
+    return (found,) if found else ()
 
 
 def _script_of(options: RunOptions) -> Script:
     here = Path.cwd()
     if options.module or not os.path.isfile(options.script) or Path(options.script).is_absolute():
-        refuse_launcher(options.script, options.args, module=options.module)
+        typed = options.typed.options
+        refuse_launcher(options.script, options.args, module=options.module, options=typed)
     if options.module:
         project = (
             send_project.project_of(here, here) if options.send else send_project.Project(here)
@@ -370,7 +392,8 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     folder = given if is_folder else given.parent
     names = [path.name for path in folder.glob("*.py")]
     near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
-    meant = (str(folder / near), *options.args) if near else ("SCRIPT", *options.args)
+    found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
+    meant = (found, *options.args)
     hint = retry_command.command(replace(options.typed, script=meant), (), None)
     if is_folder:
         return InputError(f"{given} is a folder", why="the script itself is needed", hint=hint)
@@ -445,6 +468,8 @@ def each(
 
     found = fleet.each(work, hosts)
     if downs := list(fleet.downs.values()):
+        if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
+            raise no_hosts(downs[0], typed)
         without = _without(downs, typed) if found else ""
         raise unknown_keys(downs, fleet.target) or _together(downs, len(found), without)
     return found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ipexctl.core.known_failures.missing_file import in_project, missing_path
+from ipexctl.core.quoting import quote
 from ipexctl.core.run import project_files as core
+from ipexctl.core.run.outcome import LeftOut
 from ipexctl.core.run.project_files import Ignore
 from ipexctl.core.sizes import human
 from ipexctl.errors import InputError
@@ -63,6 +66,10 @@ class Snapshot:
     def spare(self, agent: Agent, root: str, most: int) -> None:
         """For the next run; the host makes it while this one computes."""
         folder_transfer.make_spare(agent, self.bundle, root, most)
+
+    def holds(self, path: str) -> bool:
+        tree = self.bundle.tree
+        return path in tree.folders or any(file.path == path for file in tree.files)
 
     def told(self, sent: int) -> str:
         tree = self.bundle.tree
@@ -142,9 +149,30 @@ def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> N
     """Raises InputError when the script itself, named as from where ranks start, stays here."""
     project = snapshot.project
     path = posixpath.normpath(posixpath.join(project.cwd, script))
-    if all(file.path != path for file in snapshot.bundle.tree.files):
+    if not snapshot.holds(path):
         why, hint = why_left_out(project, path, environ)
         raise InputError(f"the script {script} is not sent to the hosts", why=why, hint=hint)
+
+
+def left_out_file(
+    snapshot: Snapshot, start: str, words: Sequence[str], environ: Mapping[str, str]
+) -> LeftOut | None:
+    """What ranks that started in `start` did not find by their last words, if it stays here."""
+    project = snapshot.project
+    path = in_project(missing_path(words), start, project.cwd)
+    here = project.folder / path
+    if not path or not os.path.exists(here) or snapshot.holds(path):
+        return None
+    if path.startswith("../"):
+        return _outside(project.folder, os.path.normpath(here))
+    why, fix = left_out(project.folder, path, _outer(project, environ), with_folder=True)
+    return LeftOut(path, why, fix) if fix else None
+
+
+def _outside(folder: Path, path: str) -> LeftOut:
+    above = quote((os.path.commonpath((folder, path)),))
+    fix = f"git init {above}   # ipexctl run sends the complete Git work tree of the script"
+    return LeftOut(path, f"only {folder} is sent, the script's folder", fix)
 
 
 def why_left_out(project: Project, path: str, environ: Mapping[str, str]) -> tuple[str, str]:

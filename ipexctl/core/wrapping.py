@@ -1,0 +1,63 @@
+"""Lines folded between words, with a hanging indent. What a user would copy stays whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_WORDS = re.compile(r"( *)(\S+)")
+# Where one of these begins a clause, the clause is a command.
+_COMMANDS = frozenset(
+    {"ipexctl", "ssh", "ssh-add", "ssh-copy-id", "ssh-keygen", "scp", "sudo", "su", "git", "curl"}
+    | {"getent", "ping", "export", "unset", "echo", "cat", "head", "tail", "grep", "ls", "df", "du"}
+    | {"cp", "mv", "rm", "mkdir", "chmod", "chown", "mount", "umount", "ulimit", "sysctl", "iconv"}
+    | {"python", "python3", "pip", "conda", "module", "uv", "docker", "systemctl", "journalctl"}
+    | {"ip", "ss", "nft", "iptables", "numactl", "taskset", "lscpu", "free", "ps", "kill", "env"}
+    | {"mpirun", "torchrun", "srun", "sbatch", "scontrol", "sinfo", "dmesg", "last", "file", "ldd"}
+)
+_BEFORE = frozenset({"or", "and", "then", "with", "use", "run", "try", "type", "#"})
+
+
+def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
+    """`text` in lines of at most `width` letters, where no word or command is longer."""
+    lines, line = [], ""
+    for gap, unit in _units(text):
+        if line.strip() and len(line) + len(gap) + len(unit) > width:
+            lines.append(line)
+            line = indent + unit
+        else:
+            line += gap + unit
+    return [*lines, line]
+
+
+def _units(text: str) -> Iterator[tuple[str, str]]:
+    """What is not broken, and the blanks before it."""
+    gap, unit, inside, before = "", "", "", ":"
+    for blanks, word in _WORDS.findall(text):
+        if inside and len(blanks) < 3 and word != "#":
+            unit += blanks + word
+        else:
+            if unit:
+                yield gap, unit
+            gap, unit = blanks, word
+            inside = _opens(word, before, len(blanks) > 2)
+        if inside == "option" and unit != word:
+            inside = ""
+        if inside == "`" and word.count("`") % 2 == (unit != word):
+            inside = ""
+        quoted = unit.count("'") % 2 or unit.count('"') % 2
+        if inside and inside != "`" and word.endswith((";", ",", ":", ")")) and not quoted:
+            inside = ""
+        before = word
+    yield gap, unit
+
+
+def _opens(word: str, before: str, apart: bool) -> str:
+    """What begins with this word: a command, an option with its value, a quotation, or nothing."""
+    if word.startswith(("`", "(`")):
+        return "" if word.count("`") > 1 else "`"
+    bare = word.lstrip("(")
+    starts = apart or before in _BEFORE or before.endswith((":", ";", ",")) or word != bare
+    if bare == "ipexctl" or (starts and bare in _COMMANDS):
+        return "command"
+    return "option" if re.match(r"--?[A-Za-z]", bare) else ""

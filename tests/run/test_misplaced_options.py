@@ -1,0 +1,53 @@
+"""ipexctl's options that stand after the script: the script gets them, and a note says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.core.run.retry_command import Typed
+from ipexctl.core.script.misplaced_options import note
+from ipexctl.core.script.source_reader import read_source
+
+OWN = "ipexctl's own options stand before the script: ipexctl run"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["-n", "6"], f"-n 6 goes to a.py; {OWN} -x b -n 6 a.py"),
+        (["--ppn=2", "x"], f"--ppn=2 goes to a.py; {OWN} -x b --ppn=2 a.py x"),
+        (
+            ["-np", "4", "-f", "my hosts", "--lr", "1"],
+            f"-np 4 -f 'my hosts' go to a.py; {OWN} -x b -np 4 -f 'my hosts' a.py --lr 1",
+        ),
+        (["--lr", "1", "-n", "6"], ""),
+        (["-n"], ""),
+        (["-n", "--lr", "1"], ""),
+        (["--", "-n", "6"], ""),
+        ([], ""),
+    ],
+)
+def test_options_right_after_the_script(args, said):
+    assert note(Typed(("run", "-x", "b"), ("a.py", *args)), args, frozenset()) == said
+
+
+@pytest.mark.parametrize("typed", ["-n", "-n=2"])
+def test_an_option_that_was_given_before_the_script_is_the_scripts_after_it(typed):
+    assert note(Typed(("run", typed, "2"), ("a.py", "-n", "6")), ["-n", "6"], frozenset()) == ""
+
+
+def test_after_two_dashes_they_are_meant_for_the_script():
+    assert note(Typed(("run", "--"), ("a.py", "-n", "6")), ["-n", "6"], frozenset()) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p.add_argument('-n', '--num')\n",
+        "@click.option('-n', default=1)\ndef main(n): ...\n",
+        "def main(n: int = typer.Option(1, '-n')): ...\n",
+    ],
+)
+def test_options_that_the_script_defines_are_its_own(text):
+    own = read_source("a.py", text, main=True).options
+    assert note(Typed(("run",), ("a.py", "-n", "6")), ["-n", "6"], own) == ""

@@ -1,0 +1,100 @@
+"""Lines that are folded to a terminal's width: between words, and never in what one would copy."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.wrapping import wrapped
+from ipexctl.local.shipped_tables import failures
+
+ROOT = Path(__file__).parents[1]
+INIT = "ipexctl init -F /home/ann/labs/lab/ssh_config node1 node2"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("short", ["short"]),
+        ("", [""]),
+        ("one two three four five six", ["one two three four", "  five six"]),
+        (f"write this: {INIT}, then go on", ["write this:", f"  {INIT},", "  then go on"]),
+        (f"{INIT}   # writes it", [INIT, "  # writes it"]),
+        (
+            "it says that `ssh node01 true` works",
+            ["it says that", "  `ssh node01 true`", "  works"],
+        ),
+        ("the file is not there, add -F cfg", ["the file is not", "  there, add -F cfg"]),
+        ("no space in the last file of it", ["no space in the last", "  file of it"]),
+        ("sh: ssh a 'x; y z; w' 2>&1; go", ["sh:", "  ssh a 'x; y z; w' 2>&1;", "  go"]),
+    ],
+)
+def test_lines_end_between_words_and_outside_of_commands(text, lines):
+    assert wrapped(text, 20) == lines
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_word_of_any_advice_is_lost_and_no_line_is_too_long_for_want_of_a_break(width):
+    for cause in failures():
+        for text in (cause.why, cause.fix):
+            lines = wrapped(text, width)
+            assert " ".join(lines).split() == text.split()
+            for line in lines:
+                assert len(line) <= width or not wrapped(line.strip(), width)[1:], line
+
+
+def in_terminal(*words: str, folder: Path) -> list[str]:
+    """What a terminal of 80 columns is sent."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "ipexctl", *words], cwd=folder, timeout=60,
+            env={**env, "TERM": "dumb"}, stdin=theirs, stdout=theirs, stderr=theirs,
+        )  # fmt: skip
+        return os.read(ours, 1 << 16).decode().splitlines()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_an_error_fits_a_terminal_and_its_commands_are_whole(tmp_path):
+    name = "a-folder-with-a-name-that-is-rather-long"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "hosts").write_text("node01\n")
+    typed = ("run", "-H", "node[01-64]", "-n", "128", "--timeout", "3600", name, "--lr", "0.1")
+    (tmp_path / name / "train-the-model.py").write_text("")
+    lines = in_terminal(*typed, folder=tmp_path)
+    again = f"ipexctl run -H 'node[01-64]' -n 128 --timeout 3600 {name}/train-the-model.py --lr 0.1"
+    assert lines[0] == f"ipexctl: {name} is a folder"
+    assert f"       {again}" in lines
+    assert all(len(line) <= 80 for line in lines if again not in line)
+
+
+def test_a_note_is_folded_on_a_terminal_and_one_line_elsewhere(tmp_path):
+    path = tmp_path / "hosts-of-the-second-rack"
+    path.write_text("node01\n")
+    (tmp_path / "config").mkdir()
+    config = tmp_path / ".config/ipexctl/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'hostfile = "{path}"\n')
+    lines = in_terminal("hosts", "--list", folder=tmp_path)
+    note = f"ipexctl: note: the hosts are from {path}, by {config.relative_to(tmp_path)}:1"
+    assert len(note) > 80
+    assert (lines[-1], " ".join(map(str.strip, lines[:-1]))) == ("node01", note)
+    assert all(len(line) <= 80 or str(path) in line for line in lines)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-m", "ipexctl", "hosts", "--list"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env={**env, "COLUMNS": "80"}, capture_output=True, text=True
+    )
+    assert done.stderr == f"{note}\n"
