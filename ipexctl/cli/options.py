@@ -61,6 +61,7 @@ def make_target(
 
     `ssh_config` and `root` are "" where the command has no such option.
     """
+    from ipexctl.core.run.retry_command import Typed
     from ipexctl.hosts.target import Target
 
     _refuse_hostfiles(names or ())
@@ -71,8 +72,8 @@ def make_target(
         hostfile = Path(configured["hostfile"].value)
     config = Path(ssh_config) if ssh_config else None
     return Target(
-        hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()), note=note,
-        **more,
+        hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
+        typed=Typed(tuple(sys.argv[1:])), note=note, **more,
     )  # fmt: skip
 
 

@@ -131,6 +131,7 @@ def document(report: InstallReport) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         "declined": report.declined,
         "plan": forecast_document(report.plan) if report.plan else None,
+        "next": report.without_downs or None,
         "exit_code": report.exit_code,
     }
 
@@ -163,6 +164,8 @@ def show(report: InstallReport) -> None:
         print(forecast_text(report.plan))
     print_lines(console, host_lines(report.recaps))
     print_words(console, cost(report))
+    if report.without_downs:
+        print(f"try: {report.without_downs}")
 
 
 # --- while it works ------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class Report:
     seconds: float
     named: str = ""
     root: str = ""
+    without_downs: str = ""  # the same command for the other hosts
     level: str = "quick"
     script: str = "SCRIPT"
     measured: Measured = Measured()

@@ -1,4 +1,4 @@
-"""The command that starts a run again: as it was typed, and so that it works when pasted."""
+"""The command to type again: as it was typed, and so that it works when pasted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ipexctl.core import quoting
+from ipexctl.core.inventory import fold
 from ipexctl.core.plan.secret_env import looks_secret
 
 _RANKS = ("-n", "-np", "--np")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
+_LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,15 @@ def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
     if n is not None:
         words, found = _with_ranks(words, str(n))
         added = [] if found else ["-n", str(n)]
-    at = words.index("run") + 1 if "run" in words else 0
-    words[at:at] = [*(word for host in lost for word in ("-x", host)), *added]
+    words[1:1] = [*(word for host in lost for word in ("-x", host)), *added]
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
+
+
+def without(typed: Typed, hosts: Sequence[str]) -> str:
+    """The command as it was typed, for the other hosts."""
+    names = fold(hosts)
+    again = command(typed, (names,), None) if hosts else ""
+    return f"{again}   # without {names}" if again else ""
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:
@@ -43,7 +51,8 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
         option = "--env=" if word.startswith("--env=") else ""
         name, sign, _ = word.removeprefix(option).partition("=")
         given = sign and (option or before == "--env")
-        yield f"{option}{name}" if given and looks_secret(name) else word
+        secret = given and looks_secret(name)
+        yield f"{option}{name}" if secret else _LOGIN.sub("USER:PASSWORD", word)
         before = word
 
 

@@ -92,6 +92,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         seconds=time.monotonic() - began,
         named=named(target, hosts),
         root="" if options.root == ROOT else options.root,
+        without_downs=fleet.without_downs(),
         level=options.level,
         script=training_script(Path.cwd()),
         measured=measured,

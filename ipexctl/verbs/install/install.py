@@ -68,7 +68,8 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     recaps = report.recaps or fleet.recaps()
     fleet.remember_recaps(recaps)
     seconds = time.monotonic() - began - work.waited[0]
-    return replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+    report = replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+    return replace(report, without_downs=fleet.without_downs())
 
 
 # --- plan ----------------------------------------------------------------------------------------

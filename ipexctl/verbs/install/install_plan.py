@@ -190,6 +190,7 @@ class InstallReport(PerHost):
     passed: int = 0  # bytes from host to host
     plan: Plan | None = None
     declined: bool = False  # the user said no
+    without_downs: str = ""  # the same command for the other hosts
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ipexctl.core.inventory import fold
 from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
 from ipexctl.core.plan import rank_capacity
@@ -445,16 +444,9 @@ def each(
 
     found = fleet.each(work, hosts)
     if downs := list(fleet.downs.values()):
-        without = _without(downs, typed) if found else ""
+        without = retry_command.without(typed, [d.host for d in downs]) if found else ""
         raise unknown_keys(downs, fleet.target) or _together(downs, len(found), without)
     return found
-
-
-def _without(downs: Sequence[HostDown], typed: Typed) -> str:
-    """The command as it was typed, for the other hosts."""
-    names = fold(down.host for down in downs)
-    again = retry_command.command(typed, (names,), None)
-    return f"{again}   # without {names}" if again else ""
 
 
 def _together(downs: Sequence[HostDown], others: int, without: str) -> IpexctlError:
