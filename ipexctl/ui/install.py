@@ -78,6 +78,13 @@ def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
     return [*lines, counts(recaps)]
 
 
+def not_shown(recaps: Sequence[HostRecap], shown: int) -> list[Text]:
+    """The hosts that a listing lacks."""
+    if not recaps:
+        return []
+    return [*host_lines(recaps)[:-1], Text(f"shown: {shown} of {shown + len(recaps)} hosts")]
+
+
 def counts(recaps: Sequence[HostRecap]) -> Text:
     return Text(" ".join(f"{s.value}={sum(r.state is s for r in recaps)}" for s in Recap))
 

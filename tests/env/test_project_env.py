@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,6 +185,40 @@ def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Proje
     assert f"{keys[0]}  stays: asked for by alpha (" in done.out
     left = {path.name for path in (projects.shop.root / "envs").iterdir()} - {".lock"}
     assert left == {keys[0], keys[1], newest}  # its own older one went
+
+
+def test_ls_says_what_rm_unused_removes_and_what_the_lock_here_names(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    keys = [projects.install(a), projects.install(b)]
+    for version in ("2.1", "2.2"):
+        make_wheel(projects.shop.wheels, "numpy", version, {"numpy.py": b""})
+        keys.append(projects.install(a, "--upgrade"))
+    text = {folder: projects.call(folder, "env", "ls").out for folder in (a, b)}
+    listed = {folder: projects.call(folder, "env", "ls", "--json").document for folder in (a, b)}
+    would = projects.call(a, "env", "rm", "--unused", "--check", "--json").document["hosts"][0]
+    for folder, first, lock in ((a, "unused", keys[3]), (b, "kept", keys[1])):
+        envs = listed[folder]["hosts"][0]["environments"]
+        uses = dict(zip(keys, (first, "kept", "previous", "current"), strict=True))
+        assert {e["key"]: e["use"] for e in envs} == uses
+        assert [e["key"] for e in envs if e["of_this_project"]] == [lock]
+        lines = text[folder].splitlines()
+        (at,) = [n for n, line in enumerate(lines) if "    ipexctl.lock here names it; " in line]
+        assert lines[at - 1].split()[:2] == [lock, uses[lock]]
+    assert [e["key"] for e in would["environments"]] == [keys[0]]
+    remove = f"ipexctl env rm --root {projects.shop.root} --unused   # removes what is unused"
+    assert text[a].splitlines()[-1] == remove
+    assert "env rm" not in text[b]
+    shutil.rmtree(projects.shop.root / "envs" / keys[1])
+    missing = f"  {keys[1]}  missing   ipexctl.lock here names it: ipexctl install"
+    assert missing in projects.call(b, "env", "ls").out.splitlines()
+
+
+def test_ls_counts_the_hosts_that_it_does_not_show(projects: Projects) -> None:
+    """Port 1 of this machine refuses every connection."""
+    a = projects.make("alpha")
+    (a / "hosts").write_text("a ansible_connection=local\nb address=127.0.0.1 port=1\n")
+    done = projects.call(a, "env", "ls", "-f", "hosts")
+    assert (done.code, done.out.splitlines()[-1]) == (4, "shown: 1 of 2 hosts")
 
 
 def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_path: Path) -> None:

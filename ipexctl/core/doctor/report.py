@@ -57,6 +57,11 @@ class Report:
         return self._findings.get(host, ())
 
     @property
+    def everyone(self) -> tuple[str, ...]:
+        """Whom a finding about the cluster is about: a host that is down was not looked at."""
+        return tuple(f.host for f in self.facts) if self.down else ("all hosts",)
+
+    @property
     def environments(self) -> dict[str, list[str]]:
         """What `run` would use, in words, and the hosts that have it."""
         found: dict[str, list[str]] = {}

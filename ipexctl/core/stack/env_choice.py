@@ -51,6 +51,13 @@ class EnvChoice:
     locked: str = ""
     looked: str = ""  # the folder without a lock
 
+    def names(self, key: str) -> str:
+        """Why this folder wants the environment, "" if it does not."""
+        if self.instead and key == self.key:
+            return f"used here by `{self.instead}`"
+        named = key and key in (self.key, self.locked)
+        return "ipexctl.lock here names it" if named else ""
+
 
 def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
     """What a host is asked for, for `run.run_environment.find`."""
