@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json
+from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json, project_lock_folder
 
 Torch = Annotated[str, typer.Option("--torch", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
@@ -127,6 +127,7 @@ def install(
         wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
+        folder=project_lock_folder(),
         check=check,
         cuda=Cuda.TAKE if allow_cuda else can_ask,
         needs=tuple(needs or ()),

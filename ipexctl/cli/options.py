@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -196,6 +197,16 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def note(text: str) -> None:
     printable = "".join(c if c.isprintable() else "?" for c in text)
     print(f"ipexctl: note: {printable}", file=sys.stderr)
+
+
+def project_lock_folder() -> Path:
+    """Where this project's ipexctl.lock is, or is to be."""
+    from ipexctl.local.project_lock import LOCK_FILE, lock_folder
+
+    folder = lock_folder()
+    if folder != Path():
+        note(f"the lock of this project is {os.path.relpath(folder / LOCK_FILE)}")
+    return folder
 
 
 class Done(Protocol):

@@ -178,7 +178,7 @@ def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Proje
     would = projects.call(a, "env", "rm", "--unused", "--check", "--json")
     (host,) = would.document["hosts"]
     kept = {k["key"]: k["why"] for k in host["kept"]}
-    assert kept[keys[0]] == "ipexctl.lock here names it"
+    assert kept[keys[0]] == "ipexctl.lock names it"
     assert "asked for by gamma (" in kept[keys[2]] and "last used 20" in kept[keys[2]]
     assert host["environments"] == []
     done = projects.call(c, "env", "rm", "--unused", "-y")
@@ -202,14 +202,14 @@ def test_ls_says_what_rm_unused_removes_and_what_the_lock_here_names(projects: P
         assert {e["key"]: e["use"] for e in envs} == uses
         assert [e["key"] for e in envs if e["of_this_project"]] == [lock]
         lines = text[folder].splitlines()
-        (at,) = [n for n, line in enumerate(lines) if "    ipexctl.lock here names it; " in line]
+        (at,) = [n for n, line in enumerate(lines) if "    ipexctl.lock names it; " in line]
         assert lines[at - 1].split()[:2] == [lock, uses[lock]]
     assert [e["key"] for e in would["environments"]] == [keys[0]]
     remove = f"ipexctl env rm --root {projects.shop.root} --unused   # removes what is unused"
     assert text[a].splitlines()[-1] == remove
     assert "env rm" not in text[b]
     shutil.rmtree(projects.shop.root / "envs" / keys[1])
-    missing = f"  {keys[1]}  missing   ipexctl.lock here names it: ipexctl install"
+    missing = f"  {keys[1]}  missing   ipexctl.lock names it: ipexctl install"
     assert missing in projects.call(b, "env", "ls").out.splitlines()
 
 
@@ -228,6 +228,38 @@ def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_pat
     (tmp_path / "ipexctl.lock").write_text("not a lock: nobody may read it")
     choice = env_choice_of(below, top, tmp_path / "elsewhere")
     assert (choice.key, choice.looked, choice.project.name) == ("", str(below), "top")
+
+
+@pytest.mark.parametrize("marker", [".git", "pyproject.toml"])
+def test_below_the_projects_folder_all_commands_find_its_lock(
+    projects: Projects, marker: str
+) -> None:
+    a = projects.make("alpha")
+    (a / marker).mkdir() if marker == ".git" else (a / marker).touch()
+    below, own = a / "src", a / "other"
+    for folder in (below, own):
+        folder.mkdir()
+        (folder / "train.py").write_text(SCRIPT)
+    key = projects.install(a)
+    again = projects.call(below, "install", "-y", "--stack", "stock", "--json")
+    assert (again.document["environment"], again.states) == (key, ["ok"])
+    assert "note: the lock of this project is ../ipexctl.lock" in again.err
+    assert not (below / "ipexctl.lock").exists()
+    assert projects.prefix(below)[0] == key
+    assert ", from ../ipexctl.lock\n" in projects.run(below, "train.py").err
+    assert ", from ../ipexctl.lock\n" in projects.call(below, "doctor").out
+    assert "    ../ipexctl.lock names it; " in projects.call(below, "env", "ls").out
+    shutil.copy(a / "needs.txt", own)  # a project of its own below it keeps its own lock
+    (own / "ipexctl.lock").write_text((a / "ipexctl.lock").read_text())
+    assert "the lock of this project" not in projects.call(own, "install", "--check").err
+
+
+def test_a_lock_above_the_project_is_not_its_lock(projects: Projects) -> None:
+    a = projects.make("alpha")
+    projects.install(a)
+    (a / "try").mkdir()
+    projects.install(a / "try")
+    assert (a / "try" / "ipexctl.lock").exists()
 
 
 def test_what_a_host_says_of_its_environment_is_read_or_refused() -> None:

@@ -47,7 +47,7 @@ from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
 from ipexctl.local.last_outcome import last_states
-from ipexctl.local.project_lock import env_choice_of, own_git_root
+from ipexctl.local.project_lock import env_choice_of, project_top
 from ipexctl.local.settings import load
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs import prune
@@ -333,7 +333,7 @@ class Script:
 def script_of(options: RunOptions) -> Script:
     found = _script_of(options)
     start, here = found.project.start, Path.cwd()
-    top = found.project.folder if options.send else own_git_root(start) or start
+    top = found.project.folder if options.send else project_top(start)
     found = replace(found, env=env_choice_of(start, top, here))
     if not options.send:
         return found
