@@ -95,6 +95,7 @@ def install(
     from ipexctl.core.stack.selection import checked
     from ipexctl.core.stack.version_table import Request
     from ipexctl.errors import InputError
+    from ipexctl.local.project_lock import choice_here
     from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.confirm import confirm
     from ipexctl.ui.install import View, difference, document, question, show
@@ -128,6 +129,7 @@ def install(
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         folder=project_lock_folder(),
+        used=choice_here().key,
         check=check,
         cuda=Cuda.TAKE if allow_cuda else can_ask,
         needs=tuple(needs or ()),

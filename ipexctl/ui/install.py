@@ -28,6 +28,7 @@ from ipexctl.verbs.install.install_plan import (
     InstallReport,
     Plan,
     Progress,
+    State,
     Step,
 )
 
@@ -153,13 +154,22 @@ def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
 def difference(plan: Plan) -> str:
     """For --diff: the packages that change, hosts with the same changes together."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for host, changes in plan.changes:
-        groups.setdefault(tuple(map(str, changes)), []).append(host)
+    for part in plan.todo:
+        n = len(part.changes)
+        head = f"{n or 'no'} package{'s' * (n != 1)} to change, compared with {_before(part.state)}"
+        groups.setdefault((head, *map(str, part.changes)), []).append(part.host.name)
     text = ""
-    for lines, hosts in groups.items():
-        head = f"{fold(hosts)}: {len(lines) or 'no'} package{'s' * (len(lines) != 1)}"
-        text += f"{head} to change\n" + "".join(f"  {line}\n" for line in lines)
+    for (head, *lines), hosts in groups.items():
+        text += f"{fold(hosts)}: {head}\n" + "".join(f"  {line}\n" for line in lines)
     return text
+
+
+def _before(state: State) -> str:
+    if state.own:
+        return f"{state.before}, which this project uses"
+    if not state.before:
+        return "nothing: there is no environment"
+    return f"{state.before}, the current one: this project has none there"
 
 
 def show(report: InstallReport) -> None:

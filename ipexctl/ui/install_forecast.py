@@ -151,6 +151,8 @@ def _host_document(plan: Plan, part: HostInstall) -> dict[str, Any]:
         "host": part.host.name,
         "folder": f"{part.state.root}/envs/{plan.chosen.lock.key}",
         "today": part.state.current or None,
+        "compared_with": part.state.before or None,
+        "changes": [{"package": c.package, "was": c.was, "now": c.now} for c in part.changes],
         "complete": part.complete,
         "builds": part.builds,
         "bytes_to_send": part.to_send,

@@ -230,6 +230,41 @@ def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_pat
     assert (choice.key, choice.looked, choice.project.name) == ("", str(below), "top")
 
 
+def test_diff_compares_with_what_this_project_uses_and_says_so(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+
+    def diff(folder: Path, *words: str) -> list[str]:
+        asked = ("--mpi", "none", "--stack", "stock", "--check", "--diff", *words)
+        done = projects.call(folder, "install", *asked)
+        assert done.code == 0, done.err
+        lines = done.out.splitlines()
+        at = next(n for n, line in enumerate(lines) if "to change" in line)
+        changes = [
+            line.strip() for line in lines[at + 1 :] if line[-6:] in (" added", "remove", "-> 2.1")
+        ]
+        return [lines[at].partition(": ")[2], *changes]
+
+    nothing = "compared with nothing: there is no environment"
+    needs = ("-r", "needs.txt")
+    first = ["numpy 2.0 added", "only-alpha 1.0 added", "torch 2.13.0+cpu added"]
+    assert diff(a, *needs) == [f"3 packages to change, {nothing}", *first]
+    own = projects.install(a)
+    (line, *_) = diff(b, *needs)
+    assert line.endswith(f"{own}, the current one: this project has none there")
+    other = projects.install(b)
+    # beta's is current
+    assert diff(a) == [f"no packages to change, compared with {own}, which this project uses"]
+    make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    change = [f"1 package to change, compared with {own}, which this project uses"]
+    assert diff(a, "--upgrade") == [*change, "numpy 2.0 -> 2.1"]
+    # a lock that comes from elsewhere, and is not installed yet
+    key = projects.install(a, "--upgrade")
+    projects.install(b)
+    shutil.rmtree(projects.shop.root / "envs" / key)
+    assert diff(a) == [*change, "numpy 2.0 -> 2.1"]
+    assert projects.current == other
+
+
 @pytest.mark.parametrize("marker", [".git", "pyproject.toml"])
 def test_below_the_projects_folder_all_commands_find_its_lock(
     projects: Projects, marker: str

@@ -105,8 +105,9 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
 def _part(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
     own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
     project = project_of(work.asked.folder)
-    state = state_of(fleet, host, lock.key, project, own, again=work.asked.rebuild)
-    changes = between(dict(state.packages), {p.name: p.version for p in lock.packages})
+    used, again = work.asked.used, work.asked.rebuild
+    state = state_of(fleet, host, lock.key, project, own, used, again=again)
+    changes = between(dict(state.before_packages), {p.name: p.version for p in lock.packages})
     return HostInstall(host, state, state.complete(lock.key), changes)
 
 
