@@ -329,12 +329,10 @@ def connect(
     while True:
         try:
             return _connect(transport, host, timeout, (python or host.python, passed), ahead)
-        except _Silent as e:
-            if len(passed) == SILENT:
-                raise e.error from None
-            passed += (Hung(e.path, 0),)
         except _Hangs as e:
             passed += (e.hung,)
+            if e.silent and len(passed) > SILENT:
+                raise e.silent from None
             hung = [h.path for h in passed if h.group]
             if len(hung) > HUNG:
                 raise HostFailed(
@@ -345,14 +343,9 @@ def connect(
                 ) from None
 
 
-class _Silent(Exception):
-    def __init__(self, path: str, error: HostFailed) -> None:
-        self.path, self.error = path, error
-
-
 class _Hangs(Exception):
-    def __init__(self, hung: Hung) -> None:
-        self.hung = hung
+    def __init__(self, hung: Hung, silent: HostFailed | None = None) -> None:
+        self.hung, self.silent = hung, silent
 
 
 def _connect(
@@ -471,7 +464,7 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
             hint=login_command.ssh(host, f"{trying} --version")
             + "   # or name another one: --python PATH",
         )
-        raise _Silent(trying, error) if status == 0 else error
+        raise _Hangs(Hung(trying, 0), error) if status == 0 else error
     if not data:
         status = channel.exit_status(1.0)
         raise HostFailed(

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, Recap
-from ipexctl.core.run import retry_command
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import TOTAL, Agent, Ahead, connect
-from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error
+from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error, without
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport
 from ipexctl.local import last_outcome
@@ -129,7 +128,7 @@ class Fleet:
         gone = [d.host for d in self.downs.values() if d.state is Recap.UNREACHABLE]
         if "host-key-unknown" in slugs or len(gone) == len(self.hosts.hosts):
             return ""
-        return retry_command.without(self.target.typed, gone)
+        return without(self.target.typed, gone)
 
     def recaps(self, found: Mapping[Host, HostRecap] | None = None) -> tuple[HostRecap, ...]:
         """The recaps in `found` and one for each failed host, in hostfile order."""

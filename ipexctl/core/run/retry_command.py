@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ipexctl.core import quoting
-from ipexctl.core.inventory import fold
 from ipexctl.core.plan.secret_env import looks_secret
 
 _RANKS = ("-n", "-np", "--np")
@@ -36,13 +35,6 @@ def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
         added = [] if found else ["-n", str(n)]
     words[1:1] = [*(word for host in lost for word in ("-x", host)), *added]
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
-
-
-def without(typed: Typed, hosts: Sequence[str]) -> str:
-    """The command as it was typed, for the other hosts."""
-    names = fold(hosts)
-    again = command(typed, (names,), None) if hosts else ""
-    return f"{again}   # without {names}" if again else ""
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:

@@ -42,7 +42,7 @@ from ipexctl.core.stack.env_choice import EnvChoice, asked_env
 from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled
+from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled, without
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
@@ -444,15 +444,15 @@ def each(
 
     found = fleet.each(work, hosts)
     if downs := list(fleet.downs.values()):
-        without = retry_command.without(typed, [d.host for d in downs]) if found else ""
-        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), without)
+        again = without(typed, [d.host for d in downs]) if found else ""
+        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), again)
     return found
 
 
-def _together(downs: Sequence[HostDown], others: int, without: str) -> IpexctlError:
+def _together(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:
     first, total = downs[0], len(downs) + others
     what, why = first.what, first.why
-    hint = "\n".join(filter(None, (merged_hints(downs), without)))
+    hint = "\n".join(filter(None, (merged_hints(downs), again)))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
