@@ -215,6 +215,10 @@ class View:
         self._stop()
         return self.confirm(plan)
 
+    def pause(self) -> None:
+        """Clear the live lines, before something else is printed or asked."""
+        self._stop()
+
     def say(self, text: str) -> None:
         if not self.quiet:
             self._stop()

@@ -85,6 +85,18 @@ def test_what_was_made_goes_with_the_folders_above_it(home: Path) -> None:
     assert (again["hosts"][0]["state"], root.exists()) == ("ok", False)
 
 
+def test_it_says_what_it_is_doing_on_each_host(home: Path) -> None:
+    pushed(home)
+    (home / "hosts").write_text("a ansible_connection=local\n")
+    words = ("remove", "--all", "-f", "hosts", "-y")
+    lines = call(home, *words).stderr.splitlines()
+    assert lines[:2] == ["a: connecting", "a: measuring"]
+    assert lines[2].startswith("a: removing ") and lines[2].endswith("B")
+    assert call(home, *words, "--json").stderr == ""
+    lines = call(home, "prune", "-f", "hosts", "--check").stderr.splitlines()
+    assert lines == ["a: connecting", "a: looking for what can go"]
+
+
 def test_a_folder_that_was_there_before_stays_with_its_files(home: Path) -> None:
     root = home / "mine"
     (root / "data" / "own").mkdir(parents=True)
