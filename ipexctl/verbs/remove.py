@@ -32,6 +32,7 @@ class OnHost:
     parts: tuple[tuple[str, int], ...] = ()
     busy: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()  # names that ipexctl did not make
+    caches: tuple[tuple[str, int], ...] = ()  # of torch.compile, which stay as well
 
     @property
     def goes(self) -> bool:
@@ -115,6 +116,7 @@ def _survey(fleet: Fleet, host: Host, progress: Progress) -> OnHost:
         tuple((name, size) for name, size in done.rows("parts", str, int)),
         _texts(done, "busy"),
         _texts(done, "stays"),
+        tuple((path, size) for path, size in done.rows("caches", str, int)),
     )
 
 
@@ -149,7 +151,12 @@ def _foreseen(one: OnHost) -> HostRecap:
 
 def _recap(one: OnHost, what: str) -> HostRecap:
     stays = f"; not made by ipexctl, so kept in {one.root}: {', '.join(one.stays)}"
-    return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays))
+    caches = tuple(
+        f"kept: {path} ({human(size)}), torch.compile's cache, also of programs that ipexctl did "
+        "not start"
+        for path, size in one.caches
+    )
+    return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays), notes=caches)
 
 
 def _texts(done: Answer, name: str) -> tuple[str, ...]:

@@ -97,6 +97,18 @@ def test_it_says_what_it_is_doing_on_each_host(home: Path) -> None:
     assert lines == ["a: connecting", "a: looking for what can go"]
 
 
+def test_the_cache_of_torch_compile_stays_and_is_named(home: Path) -> None:
+    pushed(home)
+    cache = home.parent / "torchinductor_me"
+    cache.mkdir()
+    (cache / "header").write_bytes(bytes(10_000))
+    done = remove(home, "-y")
+    said = [note for host in done["hosts"] for note in host["notes"] if str(cache) in note]
+    assert len(said) == 1 and said[0].startswith(f"kept: {cache} (")
+    assert done["found"][0]["caches_kept"][str(cache)] >= 10_000
+    assert (cache / "header").exists() and not (home / ".ipexctl").exists()
+
+
 def test_a_folder_that_was_there_before_stays_with_its_files(home: Path) -> None:
     root = home / "mine"
     (root / "data" / "own").mkdir(parents=True)
