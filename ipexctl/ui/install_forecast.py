@@ -34,6 +34,11 @@ def forecast_text(plan: Plan) -> str:
             lines += _wrapped("", line, "  ")
     if more := len(groups) - len(shown):
         lines.append(f"… and {more} more groups of hosts: --check --json")
+    out: dict[str, list[str]] = {}
+    for down in plan.left_out:
+        out.setdefault(down.brief, []).append(down.host)
+    for what, hosts in list(out.items())[:GROUPS]:
+        lines += _wrapped("", f"{fold(hosts)}: left out: {what}", "")
     return "\n".join(lines)
 
 

@@ -99,6 +99,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     return Plan(
         chosen, found, parts, work.asked.folder, disk, fetched, lacking,
         None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
+        fleet.failures,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.core.host_answer import Answer
-from ipexctl.core.model import Blob, Host, HostRecap, PerHost
+from ipexctl.core.model import Blob, Host, HostDown, HostRecap, PerHost
 from ipexctl.core.stack.fetch_policy import Fetch
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
@@ -135,7 +135,7 @@ class Plan:
 
     `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
     `fetched`: bytes downloaded to make the plan. `lacking`: files that are not on this machine yet.
-    `fetch`: who fetches them; None: they are in a bundle.
+    `fetch`: who fetches them; None: they are in a bundle. `left_out`: hosts that failed already.
     """
 
     chosen: Chosen
@@ -148,6 +148,7 @@ class Plan:
     fetch: Fetch | None = Fetch.CONTROLLER
     relay: bool = True
     dtype: str = ""
+    left_out: tuple[HostDown, ...] = ()
 
     @property
     def asked(self) -> tuple[str, ...]:
