@@ -18,6 +18,7 @@ from ipexctl.hosts.agent import Hello
 from ipexctl.hosts.openssh_transport import explain
 from ipexctl.hosts.suggested_commands import command, merged_hints, other_pythons, spelled
 from ipexctl.hosts.target import Target
+from tests.cli import ipexctl as typed
 
 FILE = Target(hostfile=Path("my hosts"), ssh_config=Path("cfg"), limit=("a,b",), exclude=("c",))
 NAMES = Target(hosts=("node[1-2]", "b:4"))
@@ -156,3 +157,16 @@ def test_hints_of_several_hosts_stand_there_once_and_not_by_hundreds():
 def test_another_python_than_the_one_named_is_not_taken_in_silence(asked, answers, told):
     agent = SimpleNamespace(host=Host("a", python=asked), hello=Hello("python", path=answers))
     assert list(other_pythons([agent])) == told
+
+
+@pytest.mark.parametrize(("down", "names"), [("", "b"), ("[1-3]", "'b[1-3]'")])
+def test_doctor_offers_its_command_without_hosts_that_are_down(tmp_path, down, names):
+    """Port 1 of this machine refuses every connection."""
+    text = f"a ansible_connection=local\nb{down} address=127.0.0.1 port=1\n"
+    (tmp_path / "hosts").write_text(text)
+    done = typed("doctor", "-f", "hosts", "--root", str(tmp_path / "root"), cwd=tmp_path)
+    again = f"ipexctl doctor -x {names} -f hosts --root {tmp_path / 'root'}"
+    assert f"\n  or {again}   # without {names.strip(chr(39))}\n" in done.stdout
+    text = "b address=127.0.0.1 port=1\n"
+    (tmp_path / "hosts").write_text(text)
+    assert "-x b" not in typed("doctor", "-f", "hosts", cwd=tmp_path).stdout

@@ -19,7 +19,7 @@ from ipexctl.cli.install import (
     StackName,
     Torch,
 )
-from ipexctl.cli.options import Json, print_json
+from ipexctl.cli.options import Json, print_json, project_lock_folder
 
 
 def bundle(
@@ -67,6 +67,7 @@ def bundle(
         hosts=Hosts(python, glibc, arch),
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
         out=out,
+        folder=project_lock_folder(),
         python_from=python_from,
         needs=tuple(needs or ()),
         cuda=Cuda.TAKE if allow_cuda else Cuda.REFUSE,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json
+from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json, project_lock_folder
 
 Torch = Annotated[str, typer.Option("--torch", metavar="VERSION", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
@@ -123,6 +123,7 @@ def install(
     from ipexctl.core.stack.selection import checked
     from ipexctl.core.stack.version_table import Request
     from ipexctl.errors import InputError
+    from ipexctl.local.project_lock import choice_here
     from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.confirm import confirm
     from ipexctl.ui.install import View, difference, document, question, show
@@ -155,6 +156,8 @@ def install(
         wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
         root=root,
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
+        folder=project_lock_folder(),
+        used=choice_here().key,
         check=check,
         cuda=Cuda.TAKE if allow_cuda else can_ask,
         needs=tuple(needs or ()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -79,6 +80,7 @@ def make_target(
 
     `ssh_config` and `root` are "" where the command has no such option.
     """
+    from ipexctl.core.run.retry_command import Typed
     from ipexctl.hosts.target import Target
 
     _refuse_hostfiles(names or ())
@@ -89,8 +91,8 @@ def make_target(
         hostfile = Path(configured["hostfile"].value)
     config = Path(ssh_config) if ssh_config else None
     return Target(
-        hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()), note=note,
-        **more,
+        hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
+        typed=Typed(tuple(sys.argv[1:])), note=note, **more,
     )  # fmt: skip
 
 
@@ -217,6 +219,16 @@ def note(text: str) -> None:
     printable = "".join(c if c.isprintable() else "?" for c in text)
     for line in fitted(f"ipexctl: note: {printable}", "  "):
         print(line, file=sys.stderr)
+
+
+def project_lock_folder() -> Path:
+    """Where this project's ipexctl.lock is, or is to be."""
+    from ipexctl.local.project_lock import LOCK_FILE, lock_folder
+
+    folder = lock_folder()
+    if folder != Path():
+        note(f"the lock of this project is {os.path.relpath(folder / LOCK_FILE)}")
+    return folder
 
 
 class Done(Protocol):

@@ -41,6 +41,7 @@ def remove(
     from ipexctl.errors import InputError
     from ipexctl.local.own_files import ASKED
     from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.install import View
     from ipexctl.ui.remove import removed_document, show_plan, show_removed
     from ipexctl.verbs.remove import Agreed, remove_all
 
@@ -60,6 +61,7 @@ def remove(
     def agreed(found: Found) -> Agreed:
         if yes:
             return Agreed(True, named)
+        view.pause()
         show_plan(found)
         if not confirm("Remove this? [y/N] ", sys.stdin):
             return Agreed(False)
@@ -69,7 +71,8 @@ def remove(
         ]
         return Agreed(True, (*named, *more))
 
-    done = remove_all(target, agreed, root, here=here, check=check)
+    with View(quiet=json) as view:
+        done = remove_all(target, agreed, view.progress(), root, here=here, check=check)
     end(done, removed_document, show_removed, json=json)
 
 
@@ -93,6 +96,7 @@ def prune(
 ) -> None:
     """Remove old runs' project copies and caches over a limit. Results of runs stay."""
     from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.install import View
     from ipexctl.ui.remove import pruned_document, show_prune_plan, show_pruned
     from ipexctl.verbs.prune import Pruned
     from ipexctl.verbs.prune import prune as verb
@@ -102,8 +106,10 @@ def prune(
 
     def agreed(plan: Pruned) -> bool:
         if not yes:
+            view.pause()
             show_prune_plan(plan)
         return yes or confirm("Remove this? [y/N] ", sys.stdin)
 
-    done = verb(target, agreed, root, runs=runs, check=check)
+    with View(quiet=json) as view:
+        done = verb(target, agreed, view.progress(), root, runs=runs, check=check)
     end(done, pruned_document, show_pruned, json=json)

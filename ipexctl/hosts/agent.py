@@ -52,6 +52,7 @@ PYTHONS = " ".join(
     )
 )
 HUNG = 2  # Pythons that do not answer, of one host: so long a command waits, and no longer
+SILENT = 4  # programs called python3 that end without an error and without an answer
 _BOOT = (
     f"import sys;sys.version_info<(3,6) and sys.exit({OLD_PYTHON});import os,json,zlib;"
     "sys.excepthook=lambda *e:(sys.__excepthook__(*e),sys.stderr.flush(),"
@@ -70,7 +71,8 @@ _SH_FACTS = (
 
 @dataclass(frozen=True)
 class Hung:
-    """A Python that gave no answer; it runs in the process group of the shell `group`."""
+    """A Python that gave no answer; it runs in the process group of the shell `group`. 0: it has
+    ended, without an error: a stub, or a wrapper that swallows its arguments."""
 
     path: str
     group: int
@@ -80,14 +82,16 @@ def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> st
     """The line for the login shell. `python` is tried first when the user named one.
 
     Each one is announced before it starts. Those of `hung` are ended; they and their links are
-    passed over. The others that failed are left as $1 $2, $3 $4: how each ended and its path.
+    passed over. The others that failed are left as $1 $2, $3 $4: how each ended and its path; so
+    are those that have ended without an answer.
     """
     for path in (python, *(h.path for h in hung)):
         if path and not _is_plain(path):
             raise HostFailed(f"python {path!r} is not a plain path")
     links = " ".join(h.path for h in hung)
     same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
-    end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung else ""
+    end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung and hung[-1].group else ""
+    end += "".join(f'set -- "$@" 0 {h.path}; ' for h in hung if not h.group)
     script = (
         f'{end}for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {same}'
         f'echo; echo $0-try $$ "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
@@ -344,15 +348,18 @@ def connect(
     earlier: `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
     channel of its own.
     """
-    hung: tuple[Hung, ...] = ()
+    passed: tuple[Hung, ...] = ()
     while True:
         try:
-            return _connect(transport, host, timeout, (python or host.python, hung), ahead)
+            return _connect(transport, host, timeout, (python or host.python, passed), ahead)
         except _Hangs as e:
-            hung += (e.hung,)
+            passed += (e.hung,)
+            if e.silent and len(passed) > SILENT:
+                raise e.silent from None
+            hung = [h.path for h in passed if h.group]
             if len(hung) > HUNG:
                 raise HostFailed(
-                    f"{host.name}: the Pythons there hang: {', '.join(h.path for h in hung)}",
+                    f"{host.name}: the Pythons there hang: {', '.join(hung)}",
                     why=f"each was started, and gave no answer in {timeout:.0f} s",
                     hint=login_command.ssh(host, f"{e.hung.path} -c 1")
                     + "   # should end at once; or name another one: --python PATH",
@@ -360,8 +367,8 @@ def connect(
 
 
 class _Hangs(Exception):
-    def __init__(self, hung: Hung) -> None:
-        self.hung = hung
+    def __init__(self, hung: Hung, silent: HostFailed | None = None) -> None:
+        self.hung, self.silent = hung, silent
 
 
 def _connect(
@@ -381,7 +388,7 @@ def _connect(
             channel.write(agent_sources.boot_payload(marker, shipped) + _asked(ahead))
         kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
         hello = Hello("sh", sent=sent, received=time.monotonic())
-        hello = replace(hello, hung=tuple(h.path for h in pythons[1]))
+        hello = replace(hello, hung=tuple(h.path for h in pythons[1] if h.group))
         if kind == b"sh":
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
@@ -474,12 +481,13 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         ) from None
     if not data and trying:
         status = channel.exit_status(1.0)
-        raise HostFailed(
+        error = HostFailed(
             f"{host.name}: {trying} ended (exit {status}) and did not run what it was told to",
             why=tail(channel) or "it is no Python, or a wrapper that swallows its arguments",
             hint=login_command.ssh(host, f"{trying} --version")
             + "   # or name another one: --python PATH",
         )
+        raise _Hangs(Hung(trying, 0), error) if status == 0 else error
     if not data:
         status = channel.exit_status(1.0)
         raise HostFailed(

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ipexctl.core.host_answer import Answer
-from ipexctl.core.model import Host, HostDown, HostRecap, Inventory
+from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, Recap
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import TOTAL, Agent, Ahead, connect
-from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error
+from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error, without
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport
 from ipexctl.local import last_outcome
@@ -120,6 +120,15 @@ class Fleet:
     def failures(self) -> tuple[HostDown, ...]:
         """The failed hosts in order of failure, with hints that carry the user's options."""
         return tuple(spelled_downs(tuple(self.downs.values()), self.target, self.root))
+
+    def without_downs(self) -> str:
+        """The command as it was typed, for the hosts that can be reached; "" if that is none or
+        all, or a key is to be accepted first."""
+        slugs = {down.slug for down in self.downs.values()}
+        gone = [d.host for d in self.downs.values() if d.state is Recap.UNREACHABLE]
+        if "host-key-unknown" in slugs or len(gone) == len(self.hosts.hosts):
+            return ""
+        return without(self.target.typed, gone)
 
     def recaps(self, found: Mapping[Host, HostRecap] | None = None) -> tuple[HostRecap, ...]:
         """The recaps in `found` and one for each failed host, in hostfile order."""

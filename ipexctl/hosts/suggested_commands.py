@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.core import quoting
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, HostDown
+from ipexctl.core.run import retry_command
+from ipexctl.core.run.retry_command import Typed
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.target import ROOT, Target
@@ -74,6 +77,13 @@ def merged_hints(downs: Sequence[HostDown]) -> str:
     hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
     more = [f"# and {len(hints) - _MOST} more like these"] if len(hints) > _MOST else []
     return "\n".join([*hints[:_MOST], *more])
+
+
+def without(typed: Typed, hosts: Sequence[str]) -> str:
+    """The command as it was typed, for the other hosts."""
+    names = fold(hosts)
+    again = retry_command.command(typed, (names,), None) if hosts else ""
+    return f"{again}   # without {names}" if again else ""
 
 
 def other_pythons(agents: Iterable[Agent]) -> Iterator[str]:

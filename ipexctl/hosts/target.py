@@ -10,6 +10,7 @@ from pathlib import Path
 from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
 from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.model import Host, Inventory
+from ipexctl.core.run.retry_command import Typed
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts import hostfile_reader
 from ipexctl.hosts.ssh.secrets import Secrets
@@ -34,6 +35,7 @@ class Target:
     secrets: Secrets = field(default_factory=Secrets, repr=False, compare=False)
     limit: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    typed: Typed = Typed()
     note: Callable[[str], None] = field(default=lambda text: None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipexctl.core.facts.system_facts import PRACTICE
 from ipexctl.lab import config_text, linux, rungs
 from ipexctl.lab.processes import run_quietly
 
@@ -152,8 +153,9 @@ def _node(path: str, device: int) -> None:
 def _own_folders(root: str, boot: Boot) -> None:
     """The host's own /run, /tmp, /home, /root and home."""
     linux.mount("run", f"{root}/run", "tmpfs", linux.MS_NOSUID, "mode=755")
-    for name in ("run/sshd", "run/lab", "run/lock"):
+    for name in ("run/sshd", "run/lab", "run/lock", "run/systemd"):
         os.mkdir(f"{root}/{name}")
+    Path(f"{root}/run/systemd/container").write_text(PRACTICE)  # as container managers say it
     Path(f"{root}/run/lab/sshd.log").touch(0o600)
     linux.bind(str(boot.folder / "sshd.log"), f"{root}/run/lab/sshd.log")
     linux.bind(str(boot.folder / "tmp"), f"{root}/tmp")

@@ -9,6 +9,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.stack import lock_file
@@ -17,6 +18,7 @@ from ipexctl.core.stack.lock_file import Lock
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local import bounded_read
 from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.import_roots import marked_project
 from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.user_dirs import make_private, state_dir
 
@@ -35,7 +37,15 @@ def read_lock(path: Path) -> Lock | None:
 def choice_here() -> EnvChoice:
     """For commands that send no project."""
     here = Path.cwd()
-    return env_choice_of(here, own_git_root(here) or here)
+    return env_choice_of(here, project_top(here))
+
+
+def lock_folder() -> Path:
+    """Whose ipexctl.lock a command here reads and writes: as for `choice_here`, else this one."""
+    here = Path.cwd()
+    folders = _folders(here, project_top(here), None)
+    found = next((f for f in folders if os.path.exists(f / LOCK_FILE)), here)
+    return Path() if found == here else found
 
 
 def env_choice_of(start: Path, top: Path, here: Path | None = None) -> EnvChoice:
@@ -44,7 +54,8 @@ def env_choice_of(start: Path, top: Path, here: Path | None = None) -> EnvChoice
     for folder in _folders(start, top, here):
         if lock := read_lock(folder / LOCK_FILE):
             place = str(folder / LOCK_FILE)
-            chosen = EnvChoice(project_of(folder), lock.key, place)
+            shown = os.path.relpath(place)
+            chosen = EnvChoice(project_of(folder), lock.key, place, shown=shown)
             return _instead(chosen) or chosen
     return EnvChoice(project_of(top), looked=str(start))
 
@@ -67,6 +78,15 @@ def own_git_root(folder: Path) -> Path | None:
     root = git_root(folder)
     foreign = root and (foreign_owner(root) or foreign_owner(root / ".git"))
     return None if foreign else root
+
+
+def project_top(folder: Path) -> Path:
+    """The user's project around it: the Git work tree, else the Python project, else the folder."""
+    home = Path.home()
+    root = own_git_root(folder)
+    if root and (root == folder or root not in (home, *home.parents)):
+        return root
+    return marked_project(folder) or folder
 
 
 def project_of(folder: Path) -> Project:
@@ -121,7 +141,7 @@ def _instead(choice: EnvChoice) -> EnvChoice | None:
         key, command = str(said["key"]), str(said["command"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return EnvChoice(choice.project, key, choice.lock, command, choice.key)
+    return replace(choice, key=key, instead=command, locked=choice.key)
 
 
 def _state(project: Project) -> Path:

@@ -10,6 +10,7 @@ from ipexctl.packages.indexes import CERT_HINT
 _ANSWERED = re.compile(r"https?://([^/\s:]+)\S* answered (401|403)")
 _STATUS = re.compile(r"\((5\d\d|429) [^)]*\) for url \(https?://([^/\s)]+)")
 _NO_ANSWER = re.compile(r"timed out|gave no answer")
+_HIDDEN = re.compile(r"`([a-z0-9-]+)` was found on \S+, but not at the requested version")
 _UNREACHED = re.compile(r"Failed to fetch: \S*?//([^/\s`]+)")
 
 
@@ -26,6 +27,9 @@ def hint(why: str) -> str:
         return f"run the same command again later: {busy[2]} answers {busy[1]} now"
     if _NO_ANSWER.search(why):
         return "run the same command again; UV_HTTP_TIMEOUT=120 waits longer for a slow index"
+    if hidden := [name for name in _HIDDEN.findall(why) if name != "torch"]:
+        then = f"the next index is asked for {hidden[0]}, too: if you trust what it has"
+        return f"export UV_INDEX_STRATEGY=unsafe-first-match   # {then}"
     if site := _UNREACHED.search(why):
         reached = "look at the address, the proxy (HTTPS_PROXY) and firewalls"
         return f"curl -I https://{site[1]}/   # {reached}; or --index-url URL"

@@ -13,6 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.requirements import NOTHING, Extra
 from ipexctl.core.stack.selection import Stack, requirements
@@ -250,14 +253,49 @@ def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
         pins = {**intel, **(_home_of_torch(uv, way.torch) if way.last else {})}
         # uv heeds a pin only for what is asked for by its name
         named = (name for name in pins if name not in ("torch", *intel))
-    wanted = (way.torch, *named, *requirements(uv.stack), *extra.requirements)
-    found = uv.compile(wanted, pins, constraints=extra.constraints)
+    own = (way.torch, *named, *requirements(uv.stack))
+    wanted, constraints = (*own, *extra.requirements), extra.constraints
+    try:
+        found = uv.compile(wanted, pins, constraints=constraints)
+    except Unresolved as e:
+        if not _hidden(e, pins):
+            raise
+        own, pins = _from_later_indexes(uv, own, pins)
+        wanted = (*own, *extra.requirements)
+        found = uv.compile(wanted, pins, constraints=constraints)
     if other_builds(found, uv.stack.arch):
         wanted, pins, found = _of_one_build(uv, way, wanted, pins, extra, found)
     stray = unpinned_reserved((f.package for f in found), uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
         raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
     return _Solved(uv, way, wanted, pins, tuple(found), extra.constraints)
+
+
+def _hidden(e: Unresolved, pins: Pins) -> list[str]:
+    return [name for name in e.hidden if name != "torch" and name not in pins]
+
+
+def _from_later_indexes(
+    uv: Uv, wanted: tuple[str, ...], pins: Pins
+) -> tuple[tuple[str, ...], Pins]:
+    """The stack's own packages, pinned to a later index where the first that has them has none for
+    these hosts: a mirror for one Python. Those that only the user names stay as uv's rule has it,
+    which protects private names from look-alikes."""
+    named = {str(canonicalize_name(Requirement(text).name)): text for text in wanted}
+    while True:
+        try:
+            uv.compile(wanted, pins)
+            return wanted, pins
+        except Unresolved as e:
+            hidden = _hidden(e, pins)
+            if not hidden:
+                raise
+        for name in hidden:
+            origins = uv.origins((named.get(name, name),), {}, ALONE, *ANY_INDEX)
+            if origins.each[name] not in origins.indexes:
+                raise Unresolved(f"{name} is in a folder of wheels, and an index hides it")
+            pins = {**pins, name: Pin(uv.indexes.with_login(origins.each[name]))}
+            wanted = (*wanted, *([] if name in named else [name]))
 
 
 def other_builds(found: Sequence[Found], arch: str) -> list[str]:

@@ -31,6 +31,7 @@ _REFUSED = re.compile(r"An index[^(\n]* \(([^)\s]+)\).*\b(401 Unauthorized|403 F
 _OPTIONS = re.compile(
     r"\s*\((?:i\.e\.|e\.g\.|try:)[^)]*`-[^)]*\)|[^.;]*(?:tool\.uv|`--)[^.;]*[.;]?"
 )
+_HIDDEN = re.compile(r"`([a-z0-9-]+)` was found on \S+, but not at the requested version")
 _NAMED = re.compile(r"([a-z0-9-]+)==")
 
 
@@ -55,6 +56,12 @@ class Origins:
 
 
 class Unresolved(Exception):
+    """`hidden`: packages that an index has, but none that fits; then uv asks no further index."""
+
+    def __init__(self, why: str, hidden: Sequence[str] = ()) -> None:
+        super().__init__(why)
+        self.hidden = tuple(hidden)
+
     @property
     def network(self) -> bool:
         """The index could not be asked, so asking it again for another Python is of no use."""
@@ -155,7 +162,8 @@ class Uv:
             except subprocess.TimeoutExpired:
                 raise Unresolved(f"uv gave no answer in {TIMEOUT} s") from None
             if done.returncode:
-                raise Unresolved(_last_words(done.stderr))
+                hidden = _HIDDEN.findall(" ".join(done.stderr.split()))
+                raise Unresolved(_last_words(done.stderr), hidden)
             return Path(folder, out).read_text("utf-8")
 
 

@@ -10,7 +10,7 @@ from ipexctl.core.run.dataset_rules import Held, variable
 from ipexctl.core.run.project_files import amount
 from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
-from ipexctl.ui.install import host_documents, host_lines
+from ipexctl.ui.install import host_documents, host_lines, not_shown
 from ipexctl.verbs.data import Listed, Pushed, Removed
 
 
@@ -64,7 +64,7 @@ def _what(one: Held) -> str:
 
 def show_listed(listed: Listed, push: str = "ipexctl data push") -> None:
     print(listed_text(listed, push), end="")
-    print_lines(stdout_console(), host_lines(listed.recaps) if listed.recaps else [])
+    print_lines(stdout_console(), not_shown(listed.recaps, len(listed.hosts)))
 
 
 def listed_document(listed: Listed) -> dict[str, Any]:

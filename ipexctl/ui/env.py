@@ -9,11 +9,12 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Recap
 from ipexctl.core.sizes import human
 from ipexctl.core.stack.env_changes import Drift, most_common_env
-from ipexctl.core.stack.env_list import Env, Shelf
+from ipexctl.core.stack.env_choice import EnvChoice
+from ipexctl.core.stack.env_list import Env, Shelf, use_of
 from ipexctl.core.stack.package_changes import between
 from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
-from ipexctl.ui.install import host_documents, host_lines
+from ipexctl.ui.install import host_documents, host_lines, not_shown
 from ipexctl.verbs.env import Back, Compared, Kept, Removal, Removed
 
 T = TypeVar("T")
@@ -24,29 +25,33 @@ T = TypeVar("T")
 
 def kept_text(kept: Kept) -> str:
     """Hosts that have the same are said once."""
-    return _folded(kept.shelves, lambda shelf: shelf.host, _shelf_lines)
+    return _folded(
+        kept.shelves, lambda shelf: shelf.host, lambda shelf: _shelf_lines(shelf, kept.choice)
+    )
 
 
-def _shelf_lines(shelf: Shelf) -> tuple[str, ...]:
+def _shelf_lines(shelf: Shelf, choice: EnvChoice) -> tuple[str, ...]:
     n = len(shelf.envs)
     count = f"{n} environment{'s' * (n != 1)}" if n else "no environments"
     head = f"{count} in {shelf.root}, {human(shelf.blobs)} of wheels"
-    return (head, *(_env_line(shelf, env) for env in shelf.envs))
+    lines = [_env_line(shelf, env, choice) for env in shelf.envs]
+    if choice.key and not shelf.env(choice.key):
+        lines.append(f"  {choice.key}  missing   {choice.names(choice.key)}: ipexctl install")
+    return (head, *lines)
 
 
-def _env_line(shelf: Shelf, env: Env) -> str:
-    use = {shelf.previous: "previous", shelf.current: "current"}.get(env.key, "unused")
+def _env_line(shelf: Shelf, env: Env, choice: EnvChoice) -> str:
+    use = use_of(shelf, env.key, choice)
     state = ("proved" if env.proved else "not proved") if env.whole else "not whole"
     state = "changed" if env.changed else state
     line = f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
-    return f"{line}\n    {_users(env)}"
+    return f"{line}\n    {_users(env, choice)}"
 
 
-def _users(env: Env) -> str:
+def _users(env: Env, choice: EnvChoice) -> str:
     built = f"built {env.built[:10]}" if env.built else ""
-    return "; ".join(
-        filter(None, [built, *(map(str, env.users) if env.users else ["project unknown"])])
-    )
+    users = map(str, env.users) if env.users else ["project unknown"]
+    return "; ".join(filter(None, [choice.names(env.key), built, *users]))
 
 
 def _folded(
@@ -64,13 +69,14 @@ def _folded(
 def kept_document(kept: Kept) -> dict[str, Any]:
     return {
         "schema_version": 1,
-        "hosts": [_shelf_document(shelf) for shelf in kept.shelves],
+        "lock": kept.choice.lock or None,
+        "hosts": [_shelf_document(shelf, kept.choice) for shelf in kept.shelves],
         "failed": host_documents(kept.recaps),
         "exit_code": kept.exit_code,
     }
 
 
-def _shelf_document(shelf: Shelf) -> dict[str, Any]:
+def _shelf_document(shelf: Shelf, choice: EnvChoice) -> dict[str, Any]:
     return {
         "host": shelf.host,
         "root": shelf.root,
@@ -79,6 +85,8 @@ def _shelf_document(shelf: Shelf) -> dict[str, Any]:
         "environments": [
             {
                 "key": e.key,
+                "use": use_of(shelf, e.key, choice),
+                "of_this_project": bool(choice.names(e.key)),
                 "whole": e.whole,
                 "proved": e.proved,
                 "bytes": e.size,
@@ -96,7 +104,9 @@ def _shelf_document(shelf: Shelf) -> dict[str, Any]:
 
 def show_kept(kept: Kept) -> None:
     print(kept_text(kept), end="")
-    print_lines(stdout_console(), host_lines(kept.recaps) if kept.recaps else [])
+    print_lines(stdout_console(), not_shown(kept.recaps, len(kept.shelves)))
+    if kept.remove:
+        print(f"\n{kept.remove}   # removes what is unused")
 
 
 # --- env diff ------------------------------------------------------------------------------------
@@ -158,7 +168,7 @@ def _drift_document(d: Drift) -> dict[str, Any]:
 
 def show_compared(compared: Compared) -> None:
     print(compared_text(compared), end="")
-    print_lines(stdout_console(), host_lines(compared.recaps) if compared.recaps else [])
+    print_lines(stdout_console(), not_shown(compared.recaps, len(compared.drifts)))
     if compared.mend:
         print(f"\nnext: {compared.mend}")
 
@@ -196,7 +206,7 @@ def show_removed(removed: Removed) -> None:
     else:
         title = "removed:" if removed.done else "nothing was removed; it would be:"
         print(f"{title}\n{removal_text(removed.removals)}", end="")
-    print_lines(stdout_console(), host_lines(removed.recaps) if removed.recaps else [])
+    print_lines(stdout_console(), not_shown(removed.recaps, len(removed.removals)))
 
 
 def removed_document(removed: Removed) -> dict[str, Any]:

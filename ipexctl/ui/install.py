@@ -29,6 +29,7 @@ from ipexctl.verbs.install.install_plan import (
     InstallReport,
     Plan,
     Progress,
+    State,
     Step,
 )
 
@@ -78,6 +79,13 @@ def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
         notes = map(printable, recap.notes)
         lines += [Text(f"    {line}") for note in notes for line in note.splitlines()]
     return [*lines, counts(recaps)]
+
+
+def not_shown(recaps: Sequence[HostRecap], shown: int) -> list[Text]:
+    """The hosts that a listing lacks."""
+    if not recaps:
+        return []
+    return [*host_lines(recaps)[:-1], Text(f"shown: {shown} of {shown + len(recaps)} hosts")]
 
 
 def counts(recaps: Sequence[HostRecap]) -> Text:
@@ -133,6 +141,7 @@ def document(report: InstallReport) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         "declined": report.declined,
         "plan": forecast_document(report.plan) if report.plan else None,
+        "next": report.without_downs or None,
         "exit_code": report.exit_code,
     }
 
@@ -147,13 +156,22 @@ def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
 def difference(plan: Plan) -> str:
     """For --diff: the packages that change, hosts with the same changes together."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for host, changes in plan.changes:
-        groups.setdefault(tuple(map(str, changes)), []).append(host)
+    for part in plan.todo:
+        n = len(part.changes)
+        head = f"{n or 'no'} package{'s' * (n != 1)} to change, compared with {_before(part.state)}"
+        groups.setdefault((head, *map(str, part.changes)), []).append(part.host.name)
     text = ""
-    for lines, hosts in groups.items():
-        head = f"{fold(hosts)}: {len(lines) or 'no'} package{'s' * (len(lines) != 1)}"
-        text += f"{head} to change\n" + "".join(f"  {line}\n" for line in lines)
+    for (head, *lines), hosts in groups.items():
+        text += f"{fold(hosts)}: {head}\n" + "".join(f"  {line}\n" for line in lines)
     return text
+
+
+def _before(state: State) -> str:
+    if state.own:
+        return f"{state.before}, which this project uses"
+    if not state.before:
+        return "nothing: there is no environment"
+    return f"{state.before}, the current one: this project has none there"
 
 
 def show(report: InstallReport) -> None:
@@ -165,6 +183,8 @@ def show(report: InstallReport) -> None:
         print(forecast_text(report.plan))
     print_lines(console, host_lines(report.recaps))
     print_words(console, cost(report))
+    if report.without_downs:
+        print(f"try: {report.without_downs}")
 
 
 # --- while it works ------------------------------------------------------------------------------
@@ -198,6 +218,10 @@ class View:
     def agreed(self, plan: Plan) -> bool:
         self._stop()
         return self.confirm(plan)
+
+    def pause(self) -> None:
+        """Clear the live lines, before something else is printed or asked."""
+        self._stop()
 
     def say(self, text: str) -> None:
         if not self.quiet:

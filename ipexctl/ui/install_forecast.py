@@ -34,6 +34,11 @@ def forecast_text(plan: Plan) -> str:
             lines += _wrapped("", line, "  ")
     if more := len(groups) - len(shown):
         lines.append(f"… and {more} more groups of hosts: --check --json")
+    out: dict[str, list[str]] = {}
+    for down in plan.left_out:
+        out.setdefault(down.brief, []).append(down.host)
+    for what, hosts in list(out.items())[:GROUPS]:
+        lines += _wrapped("", f"{fold(hosts)}: left out: {what}", "")
     return "\n".join(lines)
 
 
@@ -151,6 +156,8 @@ def _host_document(plan: Plan, part: HostInstall) -> dict[str, Any]:
         "host": part.host.name,
         "folder": f"{part.state.root}/envs/{plan.chosen.lock.key}",
         "today": part.state.current or None,
+        "compared_with": part.state.before or None,
+        "changes": [{"package": c.package, "was": c.was, "now": c.now} for c in part.changes],
         "complete": part.complete,
         "builds": part.builds,
         "bytes_to_send": part.to_send,

@@ -78,6 +78,7 @@ def removed_document(removed: Removed) -> dict[str, Any]:
                 "parts": dict(one.parts),
                 "in_use": list(one.busy),
                 "kept": list(one.stays),
+                "caches_kept": dict(one.caches),
             }
             for one in removed.found.hosts
         ],

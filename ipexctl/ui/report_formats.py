@@ -170,7 +170,7 @@ def _found(report: Report) -> Iterable[str]:
     for severity in Severity:
         for same in grouped(report.findings, severity):
             first = same[0]
-            names = fold(f.host for f in same) if first.host else "all hosts"
+            names = fold([f.host for f in same] if first.host else report.everyone)
             yield f"\n### {severity.value} {first.id}: {_md(first.title)} ({_md(names)})\n"
             yield from (f"- {_md(e)}" for e in dict.fromkeys(f.evidence for f in same))
             yield f"\n{_md(first.why)}\n"

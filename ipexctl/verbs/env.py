@@ -11,7 +11,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.stack import env_list as core
 from ipexctl.core.stack.env_changes import Drift, read_drift
-from ipexctl.core.stack.env_choice import Project
+from ipexctl.core.stack.env_choice import EnvChoice, Project
 from ipexctl.core.stack.env_list import Shelf
 from ipexctl.core.stack.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
@@ -25,10 +25,13 @@ from ipexctl.verbs.install import fleet_locks
 
 @dataclass(frozen=True)
 class Kept(PerHost):
-    """What each host has; `recaps` has those that could not be asked."""
+    """What each host has; `recaps` has those that could not be asked. `remove`: the command that
+    removes what is unused, "" if nothing is."""
 
     shelves: tuple[Shelf, ...]
     recaps: tuple[HostRecap, ...]
+    choice: EnvChoice
+    remove: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,12 @@ class Removed(PerHost):
 
 
 def list_envs(target: Target, root: str = ROOT) -> Kept:
+    choice = choice_here()
     with Fleet(target, root) as fleet:
-        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=True))
-        return Kept(tuple(shelves.values()), fleet.recaps())
+        found = tuple(fleet.each(lambda host: _shelf(fleet, host, sizes=True)).values())
+        uses = {core.use_of(shelf, env.key, choice) for shelf in found for env in shelf.envs}
+        remove = command(target, "env rm", root) + " --unused" if "unused" in uses else ""
+        return Kept(found, fleet.recaps(), choice, remove)
 
 
 def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:

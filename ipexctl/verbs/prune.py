@@ -15,6 +15,7 @@ from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.cache_limit import prune_cache
 from ipexctl.local.settings import load
+from ipexctl.verbs.install.install_plan import DONE, Progress, Step
 
 OP = "files.space_limits.prune"
 SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
@@ -42,6 +43,7 @@ class Pruned(PerHost):
 def prune(
     target: Target,
     agreed: Callable[[Pruned], bool],
+    progress: Progress,
     root: str = ROOT,
     *,
     runs: int | None = None,
@@ -54,9 +56,12 @@ def prune(
 
         def one(host: Host, *, check: bool) -> OnHost:
             if host not in fleet.agents:
+                progress.step(Step(host.name, "connecting"))
                 fleet.connect(host)
+            progress.step(Step(host.name, "looking for what can go" if check else "removing"))
             asked = {"limits": limits.for_host(), "check": check}
             done = fleet.call(host, OP, total=LONG, **asked)
+            progress.step(Step(host.name, DONE))
             return OnHost(host.name, _amounts(done.rows("found", str, int, int)))
 
         found = fleet.each(lambda host: one(host, check=True))

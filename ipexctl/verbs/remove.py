@@ -15,6 +15,7 @@ from ipexctl.hosts.target import ROOT, Target
 from ipexctl.lab import folders
 from ipexctl.lab.practice_cluster import is_up
 from ipexctl.local import own_files
+from ipexctl.verbs.install.install_plan import DONE, Progress, Step
 
 BUSY = "end it, or wait for it; then run the same command again"
 
@@ -31,6 +32,7 @@ class OnHost:
     parts: tuple[tuple[str, int], ...] = ()
     busy: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()  # names that ipexctl did not make
+    caches: tuple[tuple[str, int], ...] = ()  # of torch.compile, which stay as well
 
     @property
     def goes(self) -> bool:
@@ -68,6 +70,7 @@ class Removed(PerHost):
 def remove_all(
     target: Target,
     agreed: Callable[[Found], Agreed],
+    progress: Progress,
     root: str = ROOT,
     *,
     here: bool = False,
@@ -75,7 +78,7 @@ def remove_all(
 ) -> Removed:
     """`agreed` sees the plan first. Hosts where something is in use keep everything."""
     with Fleet(target, root) as fleet:
-        hosts = fleet.each(lambda host: _survey(fleet, host))
+        hosts = fleet.each(lambda host: _survey(fleet, host, progress))
         kept = own_files.kept_here(dead_labs) if here else ()
         found = Found(tuple(hosts.values()), kept, fleet.recaps())
         if check:
@@ -87,7 +90,7 @@ def remove_all(
         said = agreed(found)
         if not said.go:
             return Removed(found, (), done=False)
-        recaps = fleet.each(lambda host: _remove(fleet, host, hosts))
+        recaps = fleet.each(lambda host: _remove(fleet, host, hosts, progress))
         gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
         own_files.remove(gone)
         return Removed(found, fleet.recaps(recaps), gone)
@@ -98,9 +101,12 @@ def dead_labs() -> list[Path]:
     return [top / name for name in folders.labs_in(top) if not is_up(top / name)]
 
 
-def _survey(fleet: Fleet, host: Host) -> OnHost:
+def _survey(fleet: Fleet, host: Host, progress: Progress) -> OnHost:
+    progress.step(Step(host.name, "connecting"))
     fleet.connect(host)
+    progress.step(Step(host.name, "measuring"))
     done = fleet.call(host, "install.root_removal.survey", total=LONG)
+    progress.step(Step(host.name, DONE))
     return OnHost(
         host.name,
         done.text("root"),
@@ -110,14 +116,19 @@ def _survey(fleet: Fleet, host: Host) -> OnHost:
         tuple((name, size) for name, size in done.rows("parts", str, int)),
         _texts(done, "busy"),
         _texts(done, "stays"),
+        tuple((path, size) for path, size in done.rows("caches", str, int)),
     )
 
 
-def _remove(fleet: Fleet, host: Host, hosts: Mapping[Host, OnHost]) -> HostRecap:
+def _remove(
+    fleet: Fleet, host: Host, hosts: Mapping[Host, OnHost], progress: Progress
+) -> HostRecap:
     one = hosts[host]
     if not one.goes:
         return _foreseen(one)
+    progress.step(Step(host.name, f"removing {human(one.bytes)}"))
     done = fleet.call(host, "install.root_removal.remove", total=LONG)
+    progress.step(Step(host.name, DONE))
     if busy := _texts(done, "busy"):
         return _foreseen(replace(one, busy=busy))
     if left := _texts(done, "left"):
@@ -140,7 +151,12 @@ def _foreseen(one: OnHost) -> HostRecap:
 
 def _recap(one: OnHost, what: str) -> HostRecap:
     stays = f"; not made by ipexctl, so kept in {one.root}: {', '.join(one.stays)}"
-    return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays))
+    caches = tuple(
+        f"kept: {path} ({human(size)}), torch.compile's cache, also of programs that ipexctl did "
+        "not start"
+        for path, size in one.caches
+    )
+    return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays), notes=caches)
 
 
 def _texts(done: Answer, name: str) -> tuple[str, ...]:

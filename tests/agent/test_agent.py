@@ -183,11 +183,30 @@ def test_a_host_whose_pythons_all_hang_has_failed_and_is_not_unreachable(
     assert (agent.hello.kind, agent.hello.hung) == ("sh", (str(hanging[0]),))
 
 
-def test_what_ends_without_an_error_and_is_no_python_is_named(tmp_path):
+@pytest.mark.parametrize("script", ["echo use the module system >&2", "head -c 9 >/dev/null"])
+def test_what_ends_without_an_error_and_is_no_python_is_passed_over(tmp_path, script):
+    stub = write_script(tmp_path / "python3", script)
+    (tmp_path / "python3.12").symlink_to(stub)
+    agent = connect(LocalTransport(), HERE, python=str(stub))
+    try:
+        assert (agent.hello.kind, agent.hello.hung) == ("python", ())
+        assert agent.hello.path != str(stub)
+    finally:
+        agent.close()
+
+
+def test_where_nothing_else_is_what_it_says_is_quoted(tmp_path, monkeypatch):
     stub = write_script(tmp_path / "python3", "echo use the module system >&2")
-    with pytest.raises(HostFailed, match=rf"{stub} ended \(exit 0\)") as caught:
-        connect(LocalTransport(), HERE, python=str(stub))
-    assert caught.value.why == "use the module system"
+    monkeypatch.setattr(agent_module, "PYTHONS", str(stub))
+    agent = connect(LocalTransport(), HERE)
+    agent.close()
+    assert agent.hello.kind == "sh"
+    tried = host_facts.from_sh("here", agent.hello.sh_text).tried
+    assert tried == ((str(stub), "use the module system"),)
+    stubs = [write_script(tmp_path / name / "python3", ":") for name in "abcdef"]
+    monkeypatch.setattr(agent_module, "PYTHONS", " ".join(map(str, stubs)))
+    with pytest.raises(HostFailed, match=r"python3 ended \(exit 0\)"):
+        connect(LocalTransport(), HERE)
 
 
 def test_a_python_that_the_user_named_is_tried_first():

@@ -9,6 +9,7 @@ import pytest
 
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, PerHost, Recap
+from ipexctl.core.stack.env_choice import EnvChoice, Project
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
 from ipexctl.hosts import fleet as fleet_module
 from ipexctl.hosts.fleet import Fleet
@@ -88,6 +89,9 @@ def test_what_to_type_for_a_lost_host_has_the_users_own_options(half):
 # --- one table -----------------------------------------------------------------------------------
 
 
+NO_LOCK = EnvChoice(Project("", "", ""))
+
+
 @pytest.mark.parametrize(
     ("slug", "state", "code"),
     [
@@ -102,7 +106,7 @@ def test_every_command_takes_a_lost_host_alike(slug, state, code):
     report = Report((Host("n"),), (), (down,), (), (), 0.0)
     assert (report.state("n"), recap.state.value) == (state, state)
     outcomes: list[Report | FixReport | PerHost]
-    outcomes = [report, FixReport((), (), (down,)), Kept((), (recap,))]
+    outcomes = [report, FixReport((), (), (down,)), Kept((), (recap,), NO_LOCK)]
     assert [outcome.exit_code for outcome in outcomes] == [code] * 3
 
 

@@ -163,7 +163,8 @@ HELD = {"name": "set", "version": KEY, "path": "/d", "hub": "", "files": 1, "byt
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     lambda a: read_state("h", a, again=False): {
         "root": "/r", "built": True, "proved": True, "current": KEY, "mark": "m", "asked": True,
-        "changed": [["torch", "1", "2"]], "packages": {"torch": "2.8.0"},
+        "changed": [["torch", "1", "2"]], "packages": {"torch": "2.8.0"}, "before": KEY,
+        "own": True, "before_packages": {"torch": "2.8.0"},
     },
     lambda a: _removal("h", a): {
         "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "bytes": 2,

@@ -89,6 +89,13 @@ ONE_HOST = [
         "Broadwell has avx2, only sse is shown in a virtual machine",
     ),
     Case(
+        "CPU-005", "note",
+        both(
+            flags(V2 + " hypervisor", model=79), state("system", container="ipexctl lab"),
+        ),
+        "Broadwell has avx2, only sse is shown",
+    ),
+    Case(
         "CPU-006", "warn", flags(AVX512 + " avx512_bf16 amx_tile amx_int8"),
         "amx_tile, amx_int8 without amx_bf16",
     ),

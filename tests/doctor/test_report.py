@@ -17,6 +17,7 @@ from ipexctl.core.facts.system_facts import Kernel
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Nic, Severity
 from ipexctl.local.training_script import training_script
 from ipexctl.ui.doctor import show
+from ipexctl.ui.report_formats import markdown
 from tests import made
 from tests.checks.hosts import ROWS
 from tests.facts.machines import AMX
@@ -170,6 +171,15 @@ def test_hosts_that_are_gone_for_the_same_reason_are_one_message():
     ]
     shown = text(report(A, *down))
     assert "unreachable  node[02-03]: no answer from port 22\n  fix ping node02" in shown
+
+
+def test_a_finding_about_the_cluster_names_the_hosts_that_were_looked_at():
+    together = Finding("HOST-002", Severity.WARN, "", "one machine", "seen", "why", do("x"))
+    down = HostDown("c", "unreachable", "c: no answer")
+    for others, names in (((), "all hosts"), ((down,), "node[01-02]")):
+        made_report = replace(report(A, B, *others), findings=(together,))
+        assert f"warn HOST-002  {names}: one machine" in text(made_report)
+        assert f"one machine ({names})" in markdown(made_report).replace("\\", "")
 
 
 def test_hosts_that_cannot_train_together_are_not_called_good():

@@ -110,8 +110,9 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     (root / "envs" / C / ".ipexctl-ok").unlink()
     listed = shop.ipexctl("env", "ls", "--root", str(root))
     assert listed.code == 0, listed.err
-    head, *lines = listed.out.splitlines()
+    head, *lines, _, remove = listed.out.splitlines()
     assert head.endswith(f": 3 environments in {root}, 3.0 kB of wheels")
+    assert remove.startswith(f"ipexctl env rm --root {root} --unused")
     lines, marks = lines[::2], lines[1::2]
     assert [mark.endswith("project unknown") for mark in marks] == [True] * 3
     assert [line.split() for line in lines] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,13 +178,47 @@ def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Proje
     would = projects.call(a, "env", "rm", "--unused", "--check", "--json")
     (host,) = would.document["hosts"]
     kept = {k["key"]: k["why"] for k in host["kept"]}
-    assert kept[keys[0]] == "ipexctl.lock here names it"
+    assert kept[keys[0]] == "ipexctl.lock names it"
     assert "asked for by gamma (" in kept[keys[2]] and "last used 20" in kept[keys[2]]
     assert host["environments"] == []
     done = projects.call(c, "env", "rm", "--unused", "-y")
     assert f"{keys[0]}  stays: asked for by alpha (" in done.out
     left = {path.name for path in (projects.shop.root / "envs").iterdir()} - {".lock"}
     assert left == {keys[0], keys[1], newest}  # its own older one went
+
+
+def test_ls_says_what_rm_unused_removes_and_what_the_lock_here_names(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    keys = [projects.install(a), projects.install(b)]
+    for version in ("2.1", "2.2"):
+        make_wheel(projects.shop.wheels, "numpy", version, {"numpy.py": b""})
+        keys.append(projects.install(a, "--upgrade"))
+    text = {folder: projects.call(folder, "env", "ls").out for folder in (a, b)}
+    listed = {folder: projects.call(folder, "env", "ls", "--json").document for folder in (a, b)}
+    would = projects.call(a, "env", "rm", "--unused", "--check", "--json").document["hosts"][0]
+    for folder, first, lock in ((a, "unused", keys[3]), (b, "kept", keys[1])):
+        envs = listed[folder]["hosts"][0]["environments"]
+        uses = dict(zip(keys, (first, "kept", "previous", "current"), strict=True))
+        assert {e["key"]: e["use"] for e in envs} == uses
+        assert [e["key"] for e in envs if e["of_this_project"]] == [lock]
+        lines = text[folder].splitlines()
+        (at,) = [n for n, line in enumerate(lines) if "    ipexctl.lock names it; " in line]
+        assert lines[at - 1].split()[:2] == [lock, uses[lock]]
+    assert [e["key"] for e in would["environments"]] == [keys[0]]
+    remove = f"ipexctl env rm --root {projects.shop.root} --unused   # removes what is unused"
+    assert text[a].splitlines()[-1] == remove
+    assert "env rm" not in text[b]
+    shutil.rmtree(projects.shop.root / "envs" / keys[1])
+    missing = f"  {keys[1]}  missing   ipexctl.lock names it: ipexctl install"
+    assert missing in projects.call(b, "env", "ls").out.splitlines()
+
+
+def test_ls_counts_the_hosts_that_it_does_not_show(projects: Projects) -> None:
+    """Port 1 of this machine refuses every connection."""
+    a = projects.make("alpha")
+    (a / "hosts").write_text("a ansible_connection=local\nb address=127.0.0.1 port=1\n")
+    done = projects.call(a, "env", "ls", "-f", "hosts")
+    assert (done.code, done.out.splitlines()[-1]) == (4, "shown: 1 of 2 hosts")
 
 
 def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_path: Path) -> None:
@@ -193,6 +228,73 @@ def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_pat
     (tmp_path / "ipexctl.lock").write_text("not a lock: nobody may read it")
     choice = env_choice_of(below, top, tmp_path / "elsewhere")
     assert (choice.key, choice.looked, choice.project.name) == ("", str(below), "top")
+
+
+def test_diff_compares_with_what_this_project_uses_and_says_so(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+
+    def diff(folder: Path, *words: str) -> list[str]:
+        asked = ("--mpi", "none", "--stack", "stock", "--check", "--diff", *words)
+        done = projects.call(folder, "install", *asked)
+        assert done.code == 0, done.err
+        lines = done.out.splitlines()
+        at = next(n for n, line in enumerate(lines) if "to change" in line)
+        changes = [
+            line.strip() for line in lines[at + 1 :] if line[-6:] in (" added", "remove", "-> 2.1")
+        ]
+        return [lines[at].partition(": ")[2], *changes]
+
+    nothing = "compared with nothing: there is no environment"
+    needs = ("-r", "needs.txt")
+    first = ["numpy 2.0 added", "only-alpha 1.0 added", "torch 2.13.0+cpu added"]
+    assert diff(a, *needs) == [f"3 packages to change, {nothing}", *first]
+    own = projects.install(a)
+    (line, *_) = diff(b, *needs)
+    assert line.endswith(f"{own}, the current one: this project has none there")
+    other = projects.install(b)
+    # beta's is current
+    assert diff(a) == [f"no packages to change, compared with {own}, which this project uses"]
+    make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    change = [f"1 package to change, compared with {own}, which this project uses"]
+    assert diff(a, "--upgrade") == [*change, "numpy 2.0 -> 2.1"]
+    # a lock that comes from elsewhere, and is not installed yet
+    key = projects.install(a, "--upgrade")
+    projects.install(b)
+    shutil.rmtree(projects.shop.root / "envs" / key)
+    assert diff(a) == [*change, "numpy 2.0 -> 2.1"]
+    assert projects.current == other
+
+
+@pytest.mark.parametrize("marker", [".git", "pyproject.toml"])
+def test_below_the_projects_folder_all_commands_find_its_lock(
+    projects: Projects, marker: str
+) -> None:
+    a = projects.make("alpha")
+    (a / marker).mkdir() if marker == ".git" else (a / marker).touch()
+    below, own = a / "src", a / "other"
+    for folder in (below, own):
+        folder.mkdir()
+        (folder / "train.py").write_text(SCRIPT)
+    key = projects.install(a)
+    again = projects.call(below, "install", "-y", "--stack", "stock", "--json")
+    assert (again.document["environment"], again.states) == (key, ["ok"])
+    assert "note: the lock of this project is ../ipexctl.lock" in again.err
+    assert not (below / "ipexctl.lock").exists()
+    assert projects.prefix(below)[0] == key
+    assert ", from ../ipexctl.lock\n" in projects.run(below, "train.py").err
+    assert ", from ../ipexctl.lock\n" in projects.call(below, "doctor").out
+    assert "    ../ipexctl.lock names it; " in projects.call(below, "env", "ls").out
+    shutil.copy(a / "needs.txt", own)  # a project of its own below it keeps its own lock
+    (own / "ipexctl.lock").write_text((a / "ipexctl.lock").read_text())
+    assert "the lock of this project" not in projects.call(own, "install", "--check").err
+
+
+def test_a_lock_above_the_project_is_not_its_lock(projects: Projects) -> None:
+    a = projects.make("alpha")
+    projects.install(a)
+    (a / "try").mkdir()
+    projects.install(a / "try")
+    assert (a / "try" / "ipexctl.lock").exists()
 
 
 def test_what_a_host_says_of_its_environment_is_read_or_refused() -> None:

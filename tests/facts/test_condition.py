@@ -202,6 +202,7 @@ def test_the_last_file_of_logind_decides(agent, tmp_path, files, kill, remove):
         ({"proc/1/cgroup": "0::/init.scope\n"}, ""),
         ({"proc/1/cgroup": "0::/\n", "run/systemd/container": "lxc\n"}, "lxc"),
         ({"run/systemd/container": "systemd-nspawn"}, "systemd-nspawn"),
+        ({".dockerenv": "", "run/systemd/container": "ipexctl lab"}, "ipexctl lab"),
         ({"run/systemd/container": "wsl\n"}, ""),  # SYS-008 tells of it
     ],
 )

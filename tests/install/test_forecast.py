@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.model import Blob, Host
+from ipexctl.core.model import Blob, Host, HostDown
 from ipexctl.core.stack.fetch_policy import Fetch
 from ipexctl.core.stack.selection import choose
 from ipexctl.core.stack.version_table import Request
@@ -66,6 +66,12 @@ def test_it_says_what_is_fetched_sent_and_needed_and_what_each_host_has() -> Non
         "  disk: 1.2 GB needed, 500.0 MB free: too little",
         f"node3: has {LOCK.key}, which is this one: nothing to do",
     ]
+
+
+def test_hosts_that_cannot_be_reached_are_said_before_the_question() -> None:
+    downs = tuple(HostDown(name, "unreachable", f"{name}: no answer") for name in ("b1", "b2"))
+    lines = forecast_text(plan(part("a", NONE), left_out=downs)).splitlines()
+    assert lines[-1] == "b[1-2]: left out: no answer"
 
 
 def test_what_nobody_knows_is_said_as_unknown() -> None:

@@ -285,3 +285,16 @@ def test_an_install_that_holds_a_host_too_long_is_named_and_nothing_is_changed(
     assert shop.current == before
     assert parse((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
     assert shop.install("--upgrade").states == ["changed"]
+
+
+def test_the_command_without_hosts_that_are_down_is_offered(shop: Shop) -> None:
+    """Port 1 of this machine refuses every connection."""
+    hosts = "a ansible_connection=local\nb address=127.0.0.1 port=1\n"
+    (shop.work / "hosts").write_text(hosts)
+    words = ("install", "-f", "hosts", "--root", str(shop.root), "-y", "--mpi", "none")
+    again = f"ipexctl install -x b {' '.join(words[1:])}   # without b"
+    done = shop.ipexctl(*words)
+    assert done.code == 4
+    assert done.out.splitlines()[-1] == f"try: {again}"
+    assert shop.ipexctl(*words, "--json").document["next"] == again.replace("none", "none --json")
+    assert shop.ipexctl(*words, "-x", "b").code == 0

@@ -60,7 +60,7 @@ def test_after_it_nothing_is_left_to_do_and_a_rebuild_knows_its_disk(asked):
     report = install(Target(), asked, Progress())
     assert [r.state for r in report.recaps] == [Recap.CHANGED]
     plan = planned(asked)
-    assert (plan.todo, plan.changes, plan.to_send, plan.disk) == ((), (), 0, None)
+    assert (plan.todo, plan.to_send, plan.disk) == ((), 0, None)
     again = planned(replace(asked, rebuild=True))
     assert again.disk and again.disk.bytes > 0
     assert (again.to_send, again.chosen.to_fetch) == (0, 0)  # it has the files

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core.facts.system_facts import PRACTICE
 from ipexctl.errors import NotHere
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.lab.machine_support import check
@@ -169,6 +170,12 @@ def test_without_root_the_full_rung_is_refused():
     argv = [sys.executable, "-c", WHY_NOT, *number]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO)
     assert done.stdout == "it needs root\n", done.stderr
+
+
+def test_a_practice_host_says_what_it_is(namespaces, lab3):
+    """What doctor says of a container, or of a processor, it does not say of this one."""
+    done = lab3.run_in("node01", ["cat", "/run/systemd/container"])
+    assert done.stdout == PRACTICE
 
 
 def test_in_a_container_the_full_rung_is_refused(full_rung):

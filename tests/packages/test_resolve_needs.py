@@ -12,7 +12,7 @@ from ipexctl.core.stack.selection import choose
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError
 from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.resolver import resolve
+from ipexctl.packages.resolver import locate, resolve
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel, world
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512
@@ -131,6 +131,46 @@ def test_a_cuda_build_is_found_behind_an_index_that_hides_it_and_is_called_one(
     assert found.no_cpu_build == (
         f"your indexes have no torch 2.7.0+cpu, and {world.url}/cpu/ has none that fits"
     )
+
+
+def partial(world: World) -> Indexes:
+    """An index of the user's own, asked first, that has packages for another Python alone."""
+    fill(world, LAST)
+    for name in ("numpy", "impi_rt", "markupsafe", "private"):
+        folder = world.folder / "served/mine" / name.replace("_", "-")
+        wheel(folder, name, "2021.18.0", python="3.11")
+        page(folder)
+    for name in ("markupsafe", "private"):
+        folder = world.folder / "served/default" / name
+        wheel(folder, name, "3.0")
+        page(folder)
+    torch = world.folder / "served/cpu/torch"
+    next(torch.glob("*.whl")).unlink()
+    wheel(torch, "torch", "2.7.1+cpu", "3.12", needs="markupsafe")
+    page(torch)
+    return Indexes(f"{world.url}/default/", (f"{world.url}/mine/",))
+
+
+def test_an_index_for_another_python_does_not_hide_the_stacks_own_packages(world: World) -> None:
+    indexes, stacks = partial(world), world.stacks("torch-2.7", "3.12")
+    found = resolve(stacks, indexes, world.environ())
+    assert world.whence(found) == {
+        "impi-rt": "2021.18.1 default", "markupsafe": "3.0 default", "numpy": "2.1.0 default",
+        "torch": "2.7.1+cpu cpu",
+    }  # fmt: skip
+    urls = locate(stacks[0], found.lock, indexes, world.environ())
+    assert urls == found.urls
+
+
+def test_a_package_that_only_the_user_names_comes_from_no_later_index(world: World) -> None:
+    indexes, stacks = partial(world), world.stacks("torch-2.7", "3.12")
+    with pytest.raises(InputError) as e:
+        resolve(stacks, indexes, world.environ(), Extra(("private",), ()))
+    assert f"`private` was found on {world.url}/mine/, but not at" in e.value.why
+    assert e.value.hint.startswith("export UV_INDEX_STRATEGY=unsafe-first-match")
+    trusting = {**world.environ(), "UV_INDEX_STRATEGY": "unsafe-first-match"}
+    found = resolve(stacks, indexes, trusting, Extra(("private",), ()))
+    assert world.whence(found)["private"] == "3.0 default"
 
 
 def test_an_index_that_gives_no_answer_is_named_and_not_waited_for_again(world: World) -> None:

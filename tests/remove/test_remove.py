@@ -85,6 +85,30 @@ def test_what_was_made_goes_with_the_folders_above_it(home: Path) -> None:
     assert (again["hosts"][0]["state"], root.exists()) == ("ok", False)
 
 
+def test_it_says_what_it_is_doing_on_each_host(home: Path) -> None:
+    pushed(home)
+    (home / "hosts").write_text("a ansible_connection=local\n")
+    words = ("remove", "--all", "-f", "hosts", "-y")
+    lines = call(home, *words).stderr.splitlines()
+    assert lines[:2] == ["a: connecting", "a: measuring"]
+    assert lines[2].startswith("a: removing ") and lines[2].endswith("B")
+    assert call(home, *words, "--json").stderr == ""
+    lines = call(home, "prune", "-f", "hosts", "--check").stderr.splitlines()
+    assert lines == ["a: connecting", "a: looking for what can go"]
+
+
+def test_the_cache_of_torch_compile_stays_and_is_named(home: Path) -> None:
+    pushed(home)
+    cache = home.parent / "torchinductor_me"
+    cache.mkdir()
+    (cache / "header").write_bytes(bytes(10_000))
+    done = remove(home, "-y")
+    said = [note for host in done["hosts"] for note in host["notes"] if str(cache) in note]
+    assert len(said) == 1 and said[0].startswith(f"kept: {cache} (")
+    assert done["found"][0]["caches_kept"][str(cache)] >= 10_000
+    assert (cache / "header").exists() and not (home / ".ipexctl").exists()
+
+
 def test_a_folder_that_was_there_before_stays_with_its_files(home: Path) -> None:
     root = home / "mine"
     (root / "data" / "own").mkdir(parents=True)

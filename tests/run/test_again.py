@@ -36,6 +36,10 @@ def typed(words: str) -> Typed:
         ("run --env TOKEN t.py TOKEN=1", "run --env TOKEN t.py TOKEN=1"),
         ("run t.py --env TOKEN=mine --env=KEY=mine", "run t.py --env TOKEN=mine --env=KEY=mine"),
         ("run -i TOKEN=1 t.py", "run -i TOKEN=1 t.py"),
+        (
+            "install -F x --index-url http://a:b@i",
+            "install -F x --index-url http://USER:PASSWORD@i t.py",
+        ),
     ],
 )
 def test_it_is_the_command_as_it_was_typed_without_values_of_secrets(words, again):
@@ -80,6 +84,11 @@ def test_without_any_host_left_no_command_is_offered(tmp_path):
     with pytest.raises(Unreachable) as e, Fleet(Target(hostfile=tmp_path / "hosts")) as fleet:
         each(fleet, fleet.connect, typed=typed("run -f hosts t.py"))
     assert "ipexctl run" not in e.value.hint
+
+
+def test_logins_of_indexes_stay_out():
+    again = command(Typed(("install", "--index-url=http://ann:s3cret@i/simple")), ("b",), None)
+    assert again == "ipexctl install -x b --index-url=http://USER:PASSWORD@i/simple"
 
 
 def test_it_is_nothing_where_nobody_typed_a_command():

@@ -9,6 +9,7 @@ from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Shell, command, do
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa, processors
+from ipexctl.core.facts.system_facts import PRACTICE
 from ipexctl.core.model import Facts, Severity
 from ipexctl.core.plan import core_pinning
 from ipexctl.core.stack.version_table import ISA, stock
@@ -121,8 +122,9 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
 @host_check(
     "CPU-005",
     title="a part of the processor's instructions is hidden",
-    severity=Severity.WARN,
-    seen="a processor of this family, model and stepping can more than /proc/cpuinfo shows",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="a processor of this family, model and stepping can more than /proc/cpuinfo shows (note: "
+    "below a practice host)",
     why="Code runs at the level that is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
     fix=do(
@@ -137,6 +139,9 @@ def hidden_instructions(facts: Facts) -> Sight | None:
     if not known:
         return None
     text = f"{known.name} has {known.level}, only {isa.level(facts.cpu)} is shown"
+    if facts.condition.system.container == PRACTICE:
+        title = "the machine that runs this practice host hides a part of its instructions"
+        return Sight(text, severity=Severity.NOTE, title=title, fix="nothing to do for practice")
     if not processors.is_guest(facts.cpu):
         return Sight(text)
     cloud = "; in a cloud choose an instance type that shows it"

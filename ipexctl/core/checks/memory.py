@@ -287,6 +287,6 @@ def shm_not_writable(facts: Facts) -> Sight | None:
 
 
 def _shm_mount(facts: Facts, point: str) -> Fix:
-    if facts.condition.system.container:
+    if facts.condition.system.in_container:
         return do(command("docker run --shm-size=8g ..."), "   makes one that can be written to")
     return do(sudo("mount -o remount,rw", point))

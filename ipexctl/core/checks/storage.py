@@ -40,7 +40,7 @@ def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
     disk = disk or facts.disk
     if disk.filesystem in _NEVER_WRITABLE:
         return Fix()
-    if facts.condition.system.container:
+    if facts.condition.system.in_container:
         return do("start the container without --read-only, or with a volume or --tmpfs there")
     return do(
         sudo("mount -o remount,rw", disk.point or "MOUNTPOINT"),

@@ -296,8 +296,8 @@ def removes_ipc(facts: Facts) -> Sight | None:
     fix="nothing to do, unless other findings say so",
 )
 def container(facts: Facts) -> Sight | None:
-    kind = facts.condition.system.container
-    return Sight(kind) if kind else None
+    system = facts.condition.system
+    return Sight(system.container) if system.in_container else None
 
 
 @cluster_check(

@@ -28,6 +28,7 @@ class Report:
     seconds: float
     named: str = ""
     root: str = ""
+    without_downs: str = ""  # the same command for the other hosts
     level: str = "quick"
     script: str = "SCRIPT"
     measured: Measured = Measured()
@@ -54,6 +55,11 @@ class Report:
     def findings_of(self, host: str) -> tuple[Finding, ...]:
         """Of one host; those about the cluster for ""."""
         return self._findings.get(host, ())
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Whom a finding about the cluster is about: a host that is down was not looked at."""
+        return tuple(f.host for f in self.facts) if self.down else ("all hosts",)
 
     @property
     def environments(self) -> dict[str, list[str]]:

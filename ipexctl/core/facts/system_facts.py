@@ -12,6 +12,7 @@ from typing import Any
 from ipexctl.core.values import count_or_none, listed, plain, record, texts
 
 NO_LIMIT = 1 << 62
+PRACTICE = "ipexctl lab"  # what a practice host says it is, where a container names its manager
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class System:
     linger: bool | None = None
     rdma: tuple[str, ...] = ()  # devices
     infiniband: tuple[str, ...] = ()  # those of them with an active port of InfiniBand or OPA
+
+    @property
+    def in_container(self) -> bool:
+        return self.container not in ("", PRACTICE)
 
 
 @dataclass(frozen=True)

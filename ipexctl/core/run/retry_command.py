@@ -1,4 +1,4 @@
-"""The command that starts a run again: as it was typed, and so that it works when pasted."""
+"""The command to type again: as it was typed, and so that it works when pasted."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ipexctl.core.plan.secret_env import looks_secret
 
 _RANKS = ("-n", "-np", "--np")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
+_LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,7 @@ def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
     if n is not None:
         words, found = _with_ranks(words, str(n))
         added = [] if found else ["-n", str(n)]
-    at = words.index("run") + 1 if "run" in words else 0
-    words[at:at] = [*(word for host in lost for word in ("-x", host)), *added]
+    words[1:1] = [*(word for host in lost for word in ("-x", host)), *added]
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
 
 
@@ -43,7 +43,8 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
         option = "--env=" if word.startswith("--env=") else ""
         name, sign, _ = word.removeprefix(option).partition("=")
         given = sign and (option or before == "--env")
-        yield f"{option}{name}" if given and looks_secret(name) else word
+        secret = given and looks_secret(name)
+        yield f"{option}{name}" if secret else _LOGIN.sub("USER:PASSWORD", word)
         before = word
 
 

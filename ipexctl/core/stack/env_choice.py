@@ -50,6 +50,14 @@ class EnvChoice:
     instead: str = ""
     locked: str = ""
     looked: str = ""  # the folder without a lock
+    shown: str = "ipexctl.lock"  # its path as seen from the working folder
+
+    def names(self, key: str) -> str:
+        """Why this folder wants the environment, "" if it does not."""
+        if self.instead and key == self.key:
+            return f"used here by `{self.instead}`"
+        named = key and key in (self.key, self.locked)
+        return f"{self.shown} names it" if named else ""
 
 
 def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
@@ -94,8 +102,9 @@ class EnvUsed:
         if not self.choice.key:
             return f"{what}, the hosts' current one: no ipexctl.lock in {self.choice.looked}"
         if self.choice.instead:
-            return f"{what}, by `{self.choice.instead}`; ipexctl.lock names {self.choice.locked}"
-        return f"{what}, from ipexctl.lock"
+            instead, locked = self.choice.instead, self.choice.locked
+            return f"{what}, by `{instead}`; {self.choice.shown} names {locked}"
+        return f"{what}, from {self.choice.shown}"
 
     def document(self) -> dict[str, Any]:
         lock = self.choice.lock if self.choice else ""

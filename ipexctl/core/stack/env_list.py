@@ -57,12 +57,19 @@ def spared(shelf: Shelf, choice: EnvChoice) -> dict[str, str]:
     found = {}
     for env in (e for e in shelf.envs if e.key in shelf.unused):
         others = [u for u in env.users if u.project.id != choice.project.id]
-        if env.key in (choice.key, choice.locked):
-            found[env.key] = "ipexctl.lock here names it"
+        if why := choice.names(env.key):
+            found[env.key] = why
         elif others:
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             found[env.key] = f"asked for by {others[0]}{more}"
     return found
+
+
+def use_of(shelf: Shelf, key: str, choice: EnvChoice) -> str:
+    """current, previous, kept, or unused: that is what `env rm --unused` removes."""
+    if key in (shelf.current, shelf.previous):
+        return "current" if key == shelf.current else "previous"
+    return "kept" if key in spared(shelf, choice) else "unused"
 
 
 def is_key(text: str) -> bool:

@@ -6,6 +6,7 @@ path or repository of this machine would mean nothing to the next one that reads
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ _HASH = re.compile(r"\s--hash[= ]sha256:([0-9a-f]{64})(?!\S)")
 _OPTION = re.compile(r"(--?[a-z-]+)(?:[ =]+(.*))?\Z")
 _PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # no name begins so
 _OWN = re.compile(r"(?:(?:-e|--editable)(?: +|=))?\./?(?:\[([\w\s,.-]+)\])?")  # this project
+_LOCAL = re.compile(r"(-e|--editable)?[ =]*([^\[\s;]+)(?:\[[\w\s,.-]+\])?")
+_ARCHIVES = (".whl", ".tar.gz", ".zip")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # what pip takes for one
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _INDEXES = {
@@ -105,6 +108,8 @@ def _lines(
         option = _OPTION.match(line)
         if own := _OWN.fullmatch(line):
             yield from _own(path, kind, own[1] or "", reader)
+        elif other := _other_folder(line):
+            raise _other_project(place, other)
         elif not option:
             yield _requirement(place, kind, line)
         elif option[1] in _FILES:
@@ -113,7 +118,7 @@ def _lines(
         elif option[1] in _INDEXES:
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
-            raise InputError(f"{place}: {option[1]} is not understood here", hint=_hint(line))
+            raise InputError(f"{place}: {option[1]} is not understood here")
 
 
 def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
@@ -149,12 +154,31 @@ def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
     return replace(line, text=beside + text)
 
 
-def _hint(line: str) -> str:
-    if line.startswith(("-e", "--editable")):
-        return (
-            "-e . alone; `ipexctl run` sends the whole project: --env PYTHONPATH=FOLDER for others"
+def _other_folder(line: str) -> str:
+    """Of another project on this machine, as pip takes it; "" for anything else."""
+    found = _LOCAL.fullmatch(line)
+    path = found[2].removeprefix("file://").removeprefix("file:") if found else ""
+    if not found or "://" in path or path.endswith(_ARCHIVES):
+        return ""
+    return path if found[1] or path.startswith((".", "/", "~")) else ""
+
+
+def _other_project(place: str, named: str) -> InputError:
+    path = posixpath.normpath(named)
+    what = f"{place}: {named} is the folder of another project"
+    if path.startswith(("..", "/", "~")):
+        return InputError(
+            what,
+            why="hosts get wheels, and with `ipexctl run` the folder of this project",
+            hint=f"pip wheel --no-deps -w wheels {path}   # name it NAME==VERSION there, and "
+            "--find-links wheels\nor copy it into the folder of this project",
         )
-    return ""
+    return InputError(
+        what,
+        why="hosts get wheels; its code goes there with `ipexctl run`, as part of this project",
+        hint=f"-r {path}/pyproject.toml   # in place of that line: what it needs\n"
+        f"ipexctl run --env PYTHONPATH=.:{path} SCRIPT   # its code; with a src layout {path}/src",
+    )
 
 
 def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:

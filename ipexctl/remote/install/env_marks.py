@@ -4,6 +4,7 @@ ROOT/envs/KEY is an environment only with its .ipexctl-ok in it, which is writte
 is a link, and all that `run` looks at. What only looks gets along without all that builds.
 """
 
+import glob
 import json
 import os
 import re
@@ -20,24 +21,34 @@ LINKS = ("current", "previous")
 
 
 def op_state(call, header):
-    """{root, key, mpi, project} -> {root, built, mark, proved, current, changed, packages, asked}
+    """{root, key, mpi, project, used} ->
+    {root, built, mark, proved, current, changed, packages, asked, before, own, before_packages}
 
-    What is here of it; `asked`: the project with that id has asked for it.
+    What is here of it; `asked`: the project with that id has asked for it. `before`: the
+    environment that the project uses, `used` if it is here; `own` False: it has none.
     """
     root = root_folder.existing(header["root"])
     env = env_folder(root, header["key"])
     built = os.path.exists(os.path.join(env, OK))
+    used = used_by(root, header.get("project", ""), header.get("used", ""))
+    now = current(root)
+    packages = env_drift.packages(os.path.realpath(os.path.join(root, "current")))
     return {
         "root": root,
         "built": built,
         "mark": build_id(env),
         "proved": proved_with(env) == header["mpi"],
-        "current": current(root),
+        "current": now,
         "changed": env_drift.changed(env) if built else [],
-        "packages": env_drift.packages(os.path.realpath(os.path.join(root, "current"))),
+        "packages": packages,
         "asked": os.path.exists(
             os.path.join(root, "projects", header["key"], header.get("project", ""))
         ),
+        "before": used or now,
+        "own": bool(used),
+        "before_packages": packages
+        if used in ("", now)
+        else env_drift.packages(locate(root, used)),
     }
 
 
@@ -72,6 +83,22 @@ def locate(root, key):
         if aside and (read_mark(os.path.join(aside, ASIDE)) or {}).get("was") == key:
             return os.path.realpath(aside)
     return ""
+
+
+def used_by(root, project, key):
+    """KEY if that is here, else the one in which the project ran last, "" for none."""
+    folder = os.path.join(glob.escape(root), "projects", "*", glob.escape(project or "-"))
+    marks = sorted(glob.glob(folder), key=when_changed)
+    keys = [os.path.basename(os.path.dirname(path)) for path in marks] + [key] * bool(key)
+    found = (name for name in reversed(keys) if KEY.match(name) and locate(root, name))
+    return next(found, "")
+
+
+def when_changed(path):
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def key_of(root, env):

@@ -5,6 +5,7 @@ stays. While something below the root is in use, all of it stays.
 """
 
 import fcntl
+import glob
 import os
 import re
 import shutil
@@ -31,10 +32,10 @@ MOST = 20  # names in an answer
 
 def op_survey(call, header):
     """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
-    stays: [name, ...]}. Changes nothing."""
+    stays: [name, ...], caches: [[path, bytes], ...]}. Changes nothing."""
     text = header["root"]
     if root_folder.is_absent(text):
-        none = {"bytes": 0, "parts": [], "busy": [], "stays": []}
+        none = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": []}
         return dict(none, root=text, there=False, made=False)
     root = root_folder.checked(text, marks=False)
     with Heartbeat(call):
@@ -49,6 +50,7 @@ def op_survey(call, header):
             "parts": [part for part in parts if part[1]],
             "busy": in_use(root),
             "stays": stays[:MOST],
+            "caches": [[path, disk_usage(path, set())] for path in compile_caches()],
         }
 
 
@@ -219,9 +221,28 @@ def remove_empty(root, made):
             return
 
 
+def compile_caches():
+    """Of torch.compile, in runs of ours or not. They stay; torch puts the largest part of them
+    there whatever TORCHINDUCTOR_CACHE_DIR says."""
+    found = []
+    for top in temporary_folders():
+        for path in glob.glob(os.path.join(glob.escape(top), "torchinductor_*")):
+            try:
+                info = os.lstat(path)
+            except OSError:
+                continue
+            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
+                found.append(path)
+    return found
+
+
+def temporary_folders():
+    return sorted({tempfile.gettempdir(), "/tmp"})
+
+
 def remove_scratch():
     """Temporary folders that a killed agent of this user has left."""
-    for top in sorted({tempfile.gettempdir(), "/tmp"}):
+    for top in temporary_folders():
         for name in filter(SCRATCH.match, os.listdir(top)):
             path = os.path.join(top, name)
             try:

@@ -39,7 +39,7 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
         text += command("fix", f"{report.trust}   (compare the fingerprints first)", width)
     for same in _alike([d for d in report.down if d not in unknown]):
         text += _no_answer(same, width, verbose=verbose)
-    return text
+    return text + command("or", report.without_downs)
 
 
 def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
@@ -69,10 +69,10 @@ def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
         brief = severity is Severity.NOTE and not verbose
         most = len(found) if verbose else NOTES if brief else BLOCKS
         if brief:
-            text += _notes(found[:most], width)
+            text += _notes(found[:most], width, report.everyone)
         else:
             for same in found[:most]:
-                text += _block(same, width, verbose=verbose)
+                text += _block(same, width, report.everyone, verbose=verbose)
         if len(found) > most:
             left = len(found) - most
             word = severity.value if left == 1 else _PLURAL[severity.value]
@@ -81,9 +81,11 @@ def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     return text
 
 
-def _block(same: Sequence[Finding], width: int | None, *, verbose: bool) -> list[Text]:
+def _block(
+    same: Sequence[Finding], width: int | None, everyone: Sequence[str], *, verbose: bool
+) -> list[Text]:
     first = same[0]
-    names = [f.host for f in same] if first.host else ["all hosts"]
+    names = [f.host for f in same] if first.host else everyone
     text = _heading(first.severity.value, first.id, names, first.title, width)
     for line in _evidence(same, None if verbose else EVIDENCE):
         text += labelled("seen", line, width)
@@ -107,11 +109,13 @@ def _evidence(same: Sequence[Finding], most: int | None) -> list[str]:
     return brief if more <= 0 else [*brief[:most], f"… and {more} more: -v"]
 
 
-def _notes(found: Sequence[Sequence[Finding]], width: int | None) -> list[Text]:
+def _notes(
+    found: Sequence[Sequence[Finding]], width: int | None, everyone: Sequence[str]
+) -> list[Text]:
     """One line each."""
     if not found:
         return []
-    names = [_who(same, width) for same in found]
+    names = [_who(same, width, everyone) for same in found]
     number = max(len(same[0].id) for same in found)
     name = max(map(cell_len, names))
     text = [Text()]
@@ -123,9 +127,9 @@ def _notes(found: Sequence[Sequence[Finding]], width: int | None) -> list[Text]:
     return text
 
 
-def _who(same: Sequence[Finding], width: int | None) -> str:
+def _who(same: Sequence[Finding], width: int | None, everyone: Sequence[str]) -> str:
     most = None if width is None else max(16, width // 3)
-    return folded([f.host for f in same], most) if same[0].host else "all hosts"
+    return folded([f.host for f in same] if same[0].host else everyone, most)
 
 
 def _heading(

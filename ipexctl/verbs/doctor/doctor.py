@@ -32,7 +32,7 @@ from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
 from ipexctl.hosts.suggested_commands import options as options_of
 from ipexctl.hosts.suggested_commands import other_pythons, with_options
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.local.project_lock import LOCK_FILE, choice_here, read_lock
+from ipexctl.local.project_lock import LOCK_FILE, choice_here, lock_folder, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.local.training_script import training_script
 from ipexctl.verbs.doctor.measure import measure
@@ -92,6 +92,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         seconds=time.monotonic() - began,
         named=named(target, hosts),
         root="" if options.root == ROOT else options.root,
+        without_downs=fleet.without_downs(),
         level=options.level,
         script=training_script(Path.cwd()),
         measured=measured,
@@ -101,9 +102,9 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
 
 
 def _lock(target: Target) -> Lock | None:
-    """That of the working folder, which `install` goes by."""
+    """The one that `install` goes by."""
     try:
-        return read_lock(Path(LOCK_FILE))
+        return read_lock(lock_folder() / LOCK_FILE)
     except InputError as e:
         target.note(f"{e.what}: {e.why}")
         return None

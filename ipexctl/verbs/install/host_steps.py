@@ -41,10 +41,13 @@ from ipexctl.verbs.install.lock_wheels import in_order
 
 
 def state_of(
-    fleet: Fleet, host: Host, key: str, project: Project, own: str = "", *, again: bool = False
-) -> State:
-    """What the host has of an environment. `own`: "system" if it uses the host's own MPI."""
-    done = fleet.call(host, "install.env_marks.state", key=key, mpi=own, project=project.id)
+    fleet: Fleet, host: Host, key: str, project: Project, own: str = "", used: str = "",
+    *, again: bool = False,
+) -> State:  # fmt: skip
+    """What the host has of an environment. `own`: "system" if it uses the host's own MPI. `used`:
+    the one that the project uses until now."""
+    op = "install.env_marks.state"
+    done = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
     return read_state(host.name, done, again=again)
 
 

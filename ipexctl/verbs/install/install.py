@@ -69,7 +69,8 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     recaps = report.recaps or fleet.recaps()
     fleet.remember_recaps(recaps)
     seconds = time.monotonic() - began - work.waited[0]
-    return replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+    report = replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+    return replace(report, without_downs=fleet.without_downs())
 
 
 # --- plan ----------------------------------------------------------------------------------------
@@ -99,14 +100,16 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     return Plan(
         chosen, found, parts, work.asked.folder, disk, fetched, lacking,
         None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
+        fleet.failures,
     )  # fmt: skip
 
 
 def _part(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
     own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
     project = project_of(work.asked.folder)
-    state = state_of(fleet, host, lock.key, project, own, again=work.asked.rebuild)
-    changes = between(dict(state.packages), {p.name: p.version for p in lock.packages})
+    used, again = work.asked.used, work.asked.rebuild
+    state = state_of(fleet, host, lock.key, project, own, used, again=again)
+    changes = between(dict(state.before_packages), {p.name: p.version for p in lock.packages})
     return HostInstall(host, state, state.complete(lock.key), changes)
 
 

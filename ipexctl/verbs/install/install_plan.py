@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.core.host_answer import Answer
-from ipexctl.core.model import Blob, Host, HostRecap, PerHost
+from ipexctl.core.model import Blob, Host, HostDown, HostRecap, PerHost
 from ipexctl.core.stack.fetch_policy import Fetch
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
@@ -47,6 +47,7 @@ class Install:
     check: bool = False
     cuda: Cuda = Cuda.REFUSE
     needs: tuple[Path, ...] = ()  # requirements files of the user's own
+    used: str = ""  # the environment that the project uses until now
     rebuild: bool = False  # also where nothing is to do
     upgrade: bool = False  # resolve again, without the lock's versions
     bundle: Path | None = None
@@ -78,7 +79,8 @@ class Chosen:
 class State:
     """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
     built; `again`: it is to be built anew even so; `mark`: which build it is; `asked`: this project
-    has asked for it before.
+    has asked for it before. `before`: the environment that this project uses; without one, and
+    `own` False, the current one.
     """
 
     root: str
@@ -90,6 +92,9 @@ class State:
     packages: tuple[tuple[str, str], ...] = ()  # of `current`
     mark: str = ""
     asked: bool = False
+    before: str = ""
+    own: bool = False
+    before_packages: tuple[tuple[str, str], ...] = ()
 
     @property
     def stale(self) -> bool:
@@ -103,7 +108,7 @@ class State:
 class HostInstall:
     """The part of a plan for one host. `address`: where other hosts reach it; "" if unknown.
 
-    `changes`: from the packages of its current environment to those of the lock. `lacking`: the
+    `changes`: from the packages of `state.before` to those of the lock. `lacking`: the
     files that are sent to it. `free`: on its disk.
     """
 
@@ -131,7 +136,7 @@ class Plan:
 
     `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
     `fetched`: bytes downloaded to make the plan. `lacking`: files that are not on this machine yet.
-    `fetch`: who fetches them; None: they are in a bundle.
+    `fetch`: who fetches them; None: they are in a bundle. `left_out`: hosts that failed already.
     """
 
     chosen: Chosen
@@ -144,6 +149,7 @@ class Plan:
     fetch: Fetch | None = Fetch.CONTROLLER
     relay: bool = True
     dtype: str = ""
+    left_out: tuple[HostDown, ...] = ()
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -156,11 +162,6 @@ class Plan:
     @property
     def todo(self) -> tuple[HostInstall, ...]:
         return tuple(part for part in self.parts if not part.complete)
-
-    @property
-    def changes(self) -> tuple[tuple[str, tuple[Change, ...]], ...]:
-        """The package changes of each host that is not complete."""
-        return tuple((part.host.name, part.changes) for part in self.todo)
 
     @property
     def to_send(self) -> int:
@@ -191,6 +192,7 @@ class InstallReport(PerHost):
     passed: int = 0  # bytes from host to host
     plan: Plan | None = None
     declined: bool = False  # the user said no
+    without_downs: str = ""  # the same command for the other hosts
 
 
 @dataclass(frozen=True)
@@ -230,12 +232,17 @@ class Work:
 
 def read_state(host: str, done: Answer, *, again: bool) -> State:
     """Raises HostFailed."""
-    found = done["packages"]
     with reading(host, "its environment"):
         changed = read_changes(done["changed"])
-        packages = rows([list(p) for p in found.items()] if isinstance(found, dict) else None, 2)
+        packages, before = _packages(done["packages"]), _packages(done["before_packages"])
     return State(
         done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
-        again, tuple((name, version) for name, version in packages), done.text("mark"),
-        done.flag("asked"),
+        again, packages, done.text("mark"), done.flag("asked"), done.text("before"),
+        done.flag("own"), before,
     )  # fmt: skip
+
+
+def _packages(found: object) -> tuple[tuple[str, str], ...]:
+    """Raises ValueError."""
+    pairs = rows([list(p) for p in found.items()] if isinstance(found, dict) else None, 2)
+    return tuple((name, version) for name, version in pairs)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ipexctl.core.inventory import fold
 from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.model import Host, HostDown, Inventory, LaunchPlan, Recap
 from ipexctl.core.plan import rank_capacity
@@ -45,12 +44,12 @@ from ipexctl.core.stack.env_choice import EnvChoice, asked_env
 from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled
+from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled, without
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
 from ipexctl.local.last_outcome import last_states
-from ipexctl.local.project_lock import env_choice_of, own_git_root
+from ipexctl.local.project_lock import env_choice_of, project_top
 from ipexctl.local.settings import load
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs import prune
@@ -348,7 +347,7 @@ class Script:
 def script_of(options: RunOptions) -> Script:
     found = _script_of(options)
     start, here = found.project.start, Path.cwd()
-    top = found.project.folder if options.send else own_git_root(start) or start
+    top = found.project.folder if options.send else project_top(start)
     found = replace(found, env=env_choice_of(start, top, here))
     if not options.send:
         return replace(found, notes=_notes(options, ()))
@@ -470,22 +469,15 @@ def each(
     if downs := list(fleet.downs.values()):
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
             raise no_hosts(downs[0], typed)
-        without = _without(downs, typed) if found else ""
-        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), without)
+        again = without(typed, [d.host for d in downs]) if found else ""
+        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), again)
     return found
 
 
-def _without(downs: Sequence[HostDown], typed: Typed) -> str:
-    """The command as it was typed, for the other hosts."""
-    names = fold(down.host for down in downs)
-    again = retry_command.command(typed, (names,), None)
-    return f"{again}   # without {names}" if again else ""
-
-
-def _together(downs: Sequence[HostDown], others: int, without: str) -> IpexctlError:
+def _together(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:
     first, total = downs[0], len(downs) + others
     what, why = first.what, first.why
-    hint = "\n".join(filter(None, (merged_hints(downs), without)))
+    hint = "\n".join(filter(None, (merged_hints(downs), again)))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
