@@ -32,7 +32,8 @@ import bytecode
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from ipexctl.hosts.agent import Agent, connect  # noqa: E402
+from ipexctl.hosts.agent import Agent  # noqa: E402
+from ipexctl.hosts.agent_start import connect  # noqa: E402
 from ipexctl.hosts.fleet import fan_out  # noqa: E402
 from ipexctl.hosts.ssh import SshTransport  # noqa: E402
 from ipexctl.hosts.target import Target, inventory  # noqa: E402

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ipexctl.core.model import Facts, Host
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import Lab, LabSpec, rungs
 from tests.facts.recorded import read_all

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, Recap
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.hosts.agent import TOTAL, Agent, Ahead, connect
+from ipexctl.hosts.agent import TOTAL, Agent
+from ipexctl.hosts.agent_start import Ahead, connect
 from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error, without
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport

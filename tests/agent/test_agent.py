@@ -17,9 +17,9 @@ import pytest
 from ipexctl.core.facts import host_facts
 from ipexctl.core.model import Facts, Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts import agent as agent_module
-from ipexctl.hosts import agent_sources, transport
-from ipexctl.hosts.agent import command_line, connect, failure
+from ipexctl.hosts import agent_sources, agent_start, transport
+from ipexctl.hosts.agent import failure
+from ipexctl.hosts.agent_start import command_line, connect
 from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
 from ipexctl.verbs.doctor.probe_host import probe
@@ -153,7 +153,7 @@ def test_a_python_outside_of_path_is_found(tmp_path, where):
 
 
 def test_a_python_in_opt_is_looked_for():
-    assert "/opt/*/bin/python3" in agent_module.PYTHONS.split()
+    assert "/opt/*/bin/python3" in agent_start.PYTHONS.split()
 
 
 def test_a_python_that_hangs_is_named_and_the_next_one_is_taken(tmp_path, impatient):
@@ -172,12 +172,12 @@ def test_a_host_whose_pythons_all_hang_has_failed_and_is_not_unreachable(
     tmp_path, impatient, monkeypatch
 ):
     hanging = [write_script(tmp_path / name / "python3", "exec sleep 60") for name in "abc"]
-    monkeypatch.setattr(agent_module, "PYTHONS", " ".join(map(str, hanging)))
+    monkeypatch.setattr(agent_start, "PYTHONS", " ".join(map(str, hanging)))
     with pytest.raises(HostFailed, match="the Pythons there hang: ") as caught:
         connect(LocalTransport(), HERE, timeout=0.5)
     assert not isinstance(caught.value, Unreachable)
     assert all(str(path) in caught.value.what for path in hanging)
-    monkeypatch.setattr(agent_module, "PYTHONS", str(hanging[0]))
+    monkeypatch.setattr(agent_start, "PYTHONS", str(hanging[0]))
     agent = connect(LocalTransport(), HERE, timeout=0.5)
     agent.close()
     assert (agent.hello.kind, agent.hello.hung) == ("sh", (str(hanging[0]),))
@@ -197,14 +197,14 @@ def test_what_ends_without_an_error_and_is_no_python_is_passed_over(tmp_path, sc
 
 def test_where_nothing_else_is_what_it_says_is_quoted(tmp_path, monkeypatch):
     stub = write_script(tmp_path / "python3", "echo use the module system >&2")
-    monkeypatch.setattr(agent_module, "PYTHONS", str(stub))
+    monkeypatch.setattr(agent_start, "PYTHONS", str(stub))
     agent = connect(LocalTransport(), HERE)
     agent.close()
     assert agent.hello.kind == "sh"
     tried = host_facts.from_sh("here", agent.hello.sh_text).tried
     assert tried == ((str(stub), "use the module system"),)
     stubs = [write_script(tmp_path / name / "python3", ":") for name in "abcdef"]
-    monkeypatch.setattr(agent_module, "PYTHONS", " ".join(map(str, stubs)))
+    monkeypatch.setattr(agent_start, "PYTHONS", " ".join(map(str, stubs)))
     with pytest.raises(HostFailed, match=r"python3 ended \(exit 0\)"):
         connect(LocalTransport(), HERE)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.model import Host
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.facts.machines import MACHINES

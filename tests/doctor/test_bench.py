@@ -19,7 +19,7 @@ from ipexctl.core.facts.measurements import (
     rounds,
 )
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
 from tests import made

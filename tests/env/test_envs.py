@@ -18,7 +18,7 @@ import pytest
 from ipexctl.core.model import Host
 from ipexctl.core.stack.env_list import Env, Shelf, not_back, read_shelf, way_back
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from tests.install.conftest import Builder, Outcome, Shop, make_wheel
 from tests.install.test_forecast import answered

@@ -22,7 +22,7 @@ import pytest
 from ipexctl.core.model import Host
 from ipexctl.core.stack.selection import modules
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local.shipped_tables import table
 from ipexctl.remote.install.env_proof import PROOF

@@ -18,7 +18,7 @@ from ipexctl.core.model import Host, Mpi
 from ipexctl.core.run import mpi
 from ipexctl.core.stack.oneccl_setvars import checked, merged
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.remote import main
 from ipexctl.remote.install import setvars_script

@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 from ipexctl.core.model import Facts, Host
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 

@@ -26,7 +26,8 @@ from ipexctl.core.facts.system_facts import (
     parse,
 )
 from ipexctl.core.model import Facts, Host
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.remote.facts import host_load, host_network, machine, machine_state
 from ipexctl.verbs.doctor.probe_host import probe_and_listen

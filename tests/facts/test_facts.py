@@ -16,7 +16,8 @@ from ipexctl.core.facts import isa
 from ipexctl.core.model import ClockFacts, CpuFacts, Facts, Host, Nic, Node, Python
 from ipexctl.core.plan import core_pinning
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe, probe_and_listen

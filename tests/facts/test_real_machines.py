@@ -15,7 +15,8 @@ from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa, processors
 from ipexctl.core.model import Facts, Host
 from ipexctl.core.run import launch_plan
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests import made

@@ -14,7 +14,7 @@ from ipexctl.core.facts import software_facts as core
 from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
 from ipexctl.core.model import Host
 from ipexctl.core.stack.package_changes import Change
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe
 

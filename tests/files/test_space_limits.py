@@ -14,7 +14,8 @@ from ipexctl.core.model import Host
 from ipexctl.core.prune_limits import Amount, Limits, describe, read_limits
 from ipexctl.core.settings_file import parse_settings
 from ipexctl.errors import InputError
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.target import Target
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local import settings

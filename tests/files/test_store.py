@@ -12,7 +12,8 @@ import pytest
 
 from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.blob_store import CHUNK, WINDOW, Room, Sent, Store, missing_blobs, send_missing
 from ipexctl.hosts.transport import LocalTransport
 

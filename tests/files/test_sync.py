@@ -13,7 +13,8 @@ from ipexctl.core.model import Host
 from ipexctl.core.run.project_files import MAX_FILES, PACKED, File, Tree, link_stays
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts import agent_sources
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import Channel, LocalTransport
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_folder import Reader, Walk

@@ -14,7 +14,7 @@ from ipexctl.core.model import Host
 from ipexctl.core.run.launch_plan import read_prepared
 from ipexctl.core.stack.lock_file import parse
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local.shipped_tables import table
 from ipexctl.verbs.install import fleet_locks

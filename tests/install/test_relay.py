@@ -23,7 +23,8 @@ import pytest
 from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import blob_relay
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.blob_carriers import Moved, Push
 from ipexctl.hosts.blob_relay import Relay
 from ipexctl.hosts.blob_store import Room, missing_blobs, need_room

@@ -22,7 +22,7 @@ import pytest
 from ipexctl.core.model import Host
 from ipexctl.core.stack.lock_file import parse
 from ipexctl.core.stack.version_table import Row
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.packages.uv import find_uv

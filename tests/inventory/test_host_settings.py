@@ -12,7 +12,7 @@ import pytest
 from ipexctl.core.model import Host, Nic
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.errors import RunFailed
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.ssh.config import SshConfig
 from ipexctl.hosts.target import root_of
 from ipexctl.hosts.transport import LocalTransport

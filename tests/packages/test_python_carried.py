@@ -28,7 +28,7 @@ from ipexctl.core.stack.lock_file import parse
 from ipexctl.core.stack.selection import choose
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NothingFits
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.blob_store import Store
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local.shipped_tables import table

@@ -14,7 +14,7 @@ from ipexctl.core.plan.port_plan import FEWEST, read_ports, top
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.core.run.mpi import read_launch
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from tests.made import facts, host, prepared
 

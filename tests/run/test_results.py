@@ -13,7 +13,8 @@ import pytest
 
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, InputError, Unreachable
-from ipexctl.hosts.agent import Agent, Reply, connect
+from ipexctl.hosts.agent import Agent, Reply
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.run.fetch_outputs import Wish, check_patterns, fetch_outputs, from_the_top
 

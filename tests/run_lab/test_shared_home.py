@@ -18,7 +18,8 @@ from ipexctl.core.model import Host
 from ipexctl.core.run.project_files import File, Tree
 from ipexctl.errors import InputError
 from ipexctl.hosts import folder_transfer
-from ipexctl.hosts.agent import Agent, connect
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import Lab
 from tests.run_lab.conftest import REPO, Runner

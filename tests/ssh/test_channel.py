@@ -17,7 +17,7 @@ import pytest
 
 from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.ssh.channel import bound
 from ipexctl.hosts.transport import ChannelTimeout
 

@@ -25,7 +25,7 @@ from ipexctl.core.ssh.ssh_config import (
     read_answer,
 )
 from ipexctl.errors import HostFailed, IpexctlError, printable
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.frames import BadFrame, Decoder, encode
 from ipexctl.hosts.openssh_transport import explain
 from ipexctl.hosts.transport import Channel, ChannelTimeout

@@ -16,7 +16,7 @@ import pytest
 
 from ipexctl.core.model import Host, HostDown
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
-from ipexctl.hosts.agent import connect
+from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.openssh_transport import OpenSshTransport
 from ipexctl.hosts.ssh import SshTransport

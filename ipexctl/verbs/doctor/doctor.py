@@ -27,7 +27,8 @@ from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.values import count_or_none, listed, texts, truth
 from ipexctl.errors import InputError
-from ipexctl.hosts.agent import AHEAD, Agent
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
 from ipexctl.hosts.suggested_commands import options as options_of
 from ipexctl.hosts.suggested_commands import other_pythons, with_options

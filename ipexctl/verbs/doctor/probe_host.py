@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ipexctl.core.facts import host_facts as core
 from ipexctl.core.model import ClockFacts, Facts
-from ipexctl.hosts.agent import Agent, Ahead
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import Ahead
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.target import ROOT
 

@@ -42,7 +42,7 @@ from ipexctl.core.script.launchers import refuse_launcher
 from ipexctl.core.script.source import Source
 from ipexctl.core.stack.env_choice import EnvChoice, asked_env
 from ipexctl.errors import InputError, IpexctlError, RunFailed, Unreachable
-from ipexctl.hosts.agent import AHEAD
+from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import merged_hints, other_pythons, spelled, without
 from ipexctl.hosts.target import ROOT, Target

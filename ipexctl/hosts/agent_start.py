@@ -1,0 +1,284 @@
+"""Starting an agent: sends parts of remote/ over a channel's stdin and waits for their hello.
+
+The login shell gets one line (no quotes inside, no newline: csh and fish read it as well). It tries
+the pythons it finds; the first that is new enough reads a boot line from stdin, then the compressed
+sources. Its stdout is ignored up to a random marker: banners and noisy start-up files do no harm.
+Without a usable python the same line prints what plain sh can tell, behind the same marker.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ipexctl.core import quoting
+from ipexctl.core.host_answer import Answer
+from ipexctl.core.model import Host
+from ipexctl.core.ssh import login_command
+from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.hosts import agent_sources
+from ipexctl.hosts.agent import Agent, Hello, tail, text_of, unreadable
+from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, encode
+from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
+
+NOISE_LIMIT = 1 << 20
+NOISE_TAIL = 1 << 13  # of it is kept: a marker with the path of a Python may come in two pieces
+HELLO_LIMIT = 1 << 16
+SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
+OLD_PYTHON, BOOT_FAILED = 97, 98
+# our code has read stdin, or a signal meant us; with any other, the interpreter itself did not run
+_ENDS = f"0|{BOOT_FAILED}|129|130|137|141|143"
+# Where remote/facts/probe.py looks, too. The shell expands ~ and *.
+PYTHONS = " ".join(
+    (
+        "python3 /usr/bin/python3 /usr/local/bin/python3",
+        *(f"python3.{minor}" for minor in range(15, 5, -1)),
+        *(f"~/{name}/bin/python3" for name in ("miniconda3", "miniforge3", "anaconda3")),
+        "~/mambaforge/bin/python3 ~/.pyenv/versions/*/bin/python3 /opt/*/bin/python3",
+        "~/.local/share/uv/python/*/bin/python3 ~/.ipexctl/pythons/*/bin/python3",
+    )
+)
+HUNG = 2  # Pythons that do not answer, of one host: so long a command waits, and no longer
+SILENT = 4  # programs called python3 that end without an error and without an answer
+_BOOT = (
+    f"import sys;sys.version_info<(3,6) and sys.exit({OLD_PYTHON});import os,json,zlib;"
+    "sys.excepthook=lambda *e:(sys.__excepthook__(*e),sys.stderr.flush(),"
+    f"os._exit({BOOT_FAILED}));exec(sys.stdin.buffer.readline())"
+)
+_SH_FACTS = (
+    "echo; echo $0-sh; set -f; echo :tried; while [ $# -gt 1 ]; do "
+    'echo $1 "$2": $("$2" -ISc 1 2>&1 </dev/null | head -n 5); shift 2; done; '
+    "echo :kernel; uname -sr; echo :arch; uname -m; echo :hostname; uname -n; "
+    "echo :user; id -un; echo :uid; id -u; echo :home; echo $HOME; "
+    "echo :ssh; echo $SSH_CONNECTION; echo :boot; cat /proc/sys/kernel/random/boot_id; "
+    "echo :mem; cat /proc/meminfo; echo :os; cat /etc/os-release; "
+    "echo :df; df -Pk $HOME /dev/shm; echo :cpu; cat /proc/cpuinfo; echo :end"
+)
+
+
+@dataclass(frozen=True)
+class Hung:
+    """A Python that gave no answer; it runs in the process group of the shell `group`. 0: it has
+    ended, without an error: a stub, or a wrapper that swallows its arguments."""
+
+    path: str
+    group: int
+
+
+def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> str:
+    """The line for the login shell. `python` is tried first when the user named one.
+
+    Each one is announced before it starts. Those of `hung` are ended; they and their links are
+    passed over. The others that failed are left as $1 $2, $3 $4: how each ended and its path; so
+    are those that have ended without an answer.
+    """
+    for path in (python, *(h.path for h in hung)):
+        if path and not _is_plain(path):
+            raise HostFailed(f"python {path!r} is not a plain path")
+    links = " ".join(h.path for h in hung)
+    same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
+    end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung and hung[-1].group else ""
+    end += "".join(f'set -- "$@" 0 {h.path}; ' for h in hung if not h.group)
+    script = (
+        f'{end}for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {same}'
+        f'echo; echo $0-try $$ "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
+        f'case $r in {_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {_SH_FACTS}'
+    )
+    return quoting.quote(("exec", "/bin/sh", "-c", script, marker))
+
+
+def _is_plain(path: str) -> bool:
+    return all(c.isalnum() or c in "/._-+" for c in path)
+
+
+AHEAD = 1  # the number of a request that went with the agent
+Ahead = tuple[str, Mapping[str, Any]]
+
+
+def connect(
+    transport: Transport,
+    host: Host,
+    *,
+    timeout: float = 20.0,
+    python: str = "",
+    ahead: Ahead | None = None,
+) -> Agent:
+    """One channel, one exec: sends the agent and waits for its hello.
+
+    The request `ahead` (operation, arguments) goes with it, so that its answer comes one round trip
+    earlier: `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
+    channel of its own.
+    """
+    passed: tuple[Hung, ...] = ()
+    while True:
+        try:
+            return _connect(transport, host, timeout, (python or host.python, passed), ahead)
+        except _Hangs as e:
+            passed += (e.hung,)
+            if e.silent and len(passed) > SILENT:
+                raise e.silent from None
+            hung = [h.path for h in passed if h.group]
+            if len(hung) > HUNG:
+                raise HostFailed(
+                    f"{host.name}: the Pythons there hang: {', '.join(hung)}",
+                    why=f"each was started, and gave no answer in {timeout:.0f} s",
+                    hint=login_command.ssh(host, f"{e.hung.path} -c 1")
+                    + "   # should end at once; or name another one: --python PATH",
+                ) from None
+
+
+class _Hangs(Exception):
+    def __init__(self, hung: Hung, silent: HostFailed | None = None) -> None:
+        self.hung, self.silent = hung, silent
+
+
+def _connect(
+    transport: Transport,
+    host: Host,
+    timeout: float,
+    pythons: tuple[str, tuple[Hung, ...]],
+    ahead: Ahead | None,
+) -> Agent:
+    deadline = time.monotonic() + timeout
+    marker = "ipexctl" + secrets.token_hex(12)
+    shipped = agent_sources.needed(ahead[0]) if ahead else frozenset()
+    channel = transport.open(host, command_line(marker, *pythons), timeout)
+    try:
+        sent = time.monotonic()
+        with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
+            channel.write(agent_sources.boot_payload(marker, shipped) + _asked(ahead))
+        kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
+        hello = Hello("sh", sent=sent, received=time.monotonic())
+        hello = replace(hello, hung=tuple(h.path for h in pythons[1] if h.group))
+        if kind == b"sh":
+            hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
+            return Agent(host, channel, hello, Decoder())
+        # an answer to what was asked ahead may come in one piece with the hello
+        decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
+        first = Agent(host, channel, replace(hello, kind="python"), decoder)
+        agent = _greeted(first, rest, deadline)
+        agent._next += ahead is not None
+        agent._shipped = shipped
+        return agent
+    except BaseException:
+        channel.close()
+        raise
+
+
+def _asked(ahead: Ahead | None) -> bytes:
+    return encode({**ahead[1], "id": AHEAD, "op": ahead[0]}) if ahead else b""
+
+
+def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
+    """The agent's first frame says which python it is."""
+    host, decoder = agent.host, agent._decoder
+    try:
+        ready = decoder.feed(rest)
+        while not ready:
+            ready = decoder.feed(_read(agent.channel, host, deadline))
+    except BadFrame as e:
+        raise unreadable(host, str(e), agent.channel) from None
+    decoder.limit = LIMIT
+    done = Answer(host.name, ready.pop(0).header.get("done"))
+    version = done.get("python")
+    numbers = [n for n in version if isinstance(n, int)] if isinstance(version, list) else []
+    agent.hello = replace(
+        agent.hello,
+        python=tuple(numbers),
+        path=text_of(done.get("path")),
+        received=time.monotonic(),
+    )
+    agent._ready = ready
+    return agent
+
+
+def _skip_noise(
+    channel: Channel, host: Host, marker: bytes, deadline: float
+) -> tuple[bytes, bytes]:
+    """Everything before the marker is dropped. Returns who speaks, and what follows."""
+    wanted = re.compile(rb"\n" + marker + rb"-(py|sh|try [^\n]*)\n")
+    seen, dropped = b"", 0
+    trying: Hung | None = None
+    while dropped < NOISE_LIMIT:
+        try:
+            seen += _read(channel, host, deadline, trying.path if trying else "")
+        except Unreachable:
+            if trying:
+                raise _Hangs(trying) from None
+            raise
+        while found := wanted.search(seen):
+            seen = seen[found.end() - 1 :]  # its newline may begin the next one
+            if found[1] in (b"py", b"sh"):
+                return found[1], seen[1:]
+            trying = _announced(found[1][4:].decode("utf-8", "replace"))
+        noise = max(0, len(seen) - NOISE_TAIL)
+        seen, dropped = seen[noise:], dropped + noise
+    raise HostFailed(
+        f"{host.name}: the login shell printed more than 1 MiB before our command ran",
+        hint=f"{login_command.ssh(host, 'true')}   # should print nothing",
+    )
+
+
+def _announced(text: str) -> Hung | None:
+    """`1234 /usr/bin/python3`: the shell and what it starts. None: not to be passed over."""
+    group, _, path = text.partition(" ")
+    if (
+        not path.startswith("/")
+        or not _is_plain(path)
+        or not re.fullmatch("[1-9][0-9]{1,8}", group)
+    ):
+        return None
+    return Hung(path, int(group))
+
+
+def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> bytes:
+    try:
+        data = channel.read(1 << 16, _left(deadline))
+    except ChannelTimeout:
+        raise Unreachable(
+            f"{host.name}: logged in, but our command gave no answer in time",
+            why=tail(channel),
+            hint=f"{login_command.ssh(host, 'true')}   # should end at once",
+        ) from None
+    if not data and trying:
+        status = channel.exit_status(1.0)
+        error = HostFailed(
+            f"{host.name}: {trying} ended (exit {status}) and did not run what it was told to",
+            why=tail(channel) or "it is no Python, or a wrapper that swallows its arguments",
+            hint=login_command.ssh(host, f"{trying} --version")
+            + "   # or name another one: --python PATH",
+        )
+        raise _Hangs(Hung(trying, 0), error) if status == 0 else error
+    if not data:
+        status = channel.exit_status(1.0)
+        raise HostFailed(
+            f"{host.name}: the login shell ended (exit {status}) without running our command",
+            why=tail(channel),
+            hint=f"{login_command.ssh(host, '/bin/sh -c true')}   "
+            "# must work with the account's login shell",
+        )
+    return data
+
+
+def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:
+    """What plain sh prints, up to its last line; what is not there in time is left out."""
+    with suppress(ChannelTimeout):
+        while not rest[-99:].rstrip().endswith(b":end") and len(rest) < SH_LIMIT:
+            data = channel.read(1 << 16, _left(deadline))
+            if not data:
+                break
+            rest += data
+    return rest.decode("utf-8", "replace")
+
+
+def _left(deadline: float) -> float:
+    """A host that drips bytes for ever must not stretch its time."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise ChannelTimeout
+    return left
