@@ -131,7 +131,7 @@ def test_rm_unused_removes_all_but_current_and_previous_and_their_wheels(shop: S
     old = blob(root, "e" * 64)
     asked = ("env", "rm", "--unused", "--root", str(root), "--json")
     would = shop.ipexctl(*asked, "--check").document
-    assert (would["done"], sorted(os.listdir(root / "envs"))) == (False, [".lock", A, B, C])
+    assert (would["done"], sorted(os.listdir(root / "envs"))) == (False, [A, B, C])
     done = shop.ipexctl(*asked, "-y").document
     assert done["hosts"] == would["hosts"]
     assert [e["key"] for e in done["hosts"][0]["environments"]] == [C]
@@ -183,7 +183,7 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
         {"key": B, "why": "it is current"},
         {"key": C, "why": f"process {running.pid} runs in it"},
     ]
-    assert sorted(os.listdir(root / "envs")) == [".lock", A, B, C]
+    assert sorted(os.listdir(root / "envs")) == [A, B, C]
     assert shop.ipexctl("env", "rm", C, "--root", str(root), "-y").code == 0
     assert sorted(os.listdir(root / "envs")) == [".lock", A, B]
 

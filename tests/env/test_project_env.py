@@ -105,7 +105,7 @@ def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
     done = projects.run(a, "train.py")
     assert done.code == 123
     assert f"the environment {key} of ipexctl.lock is not installed here" in done.err
-    assert f"try: ipexctl install --root {projects.shop.root}" in done.err
+    assert f"ipexctl install --root {projects.shop.root}   # to use this machine" in done.err
     assert projects.call(a, "env", "exec", "--", "true").code == 1
 
 

@@ -107,6 +107,6 @@ def test_nothing_that_a_terminal_obeys_is_said_of_a_folder() -> None:
 def test_elsewhere_a_host_that_gets_its_files_in_pieces_has_one_line_of_each_kind() -> None:
     out = io.StringIO()
     view = View(Console(file=out, width=80), clock=lambda: 0.0)
-    for text in ("sending", "waiting for b", "fetching from b", "waiting for c", "fetching from c"):
+    for text in ("sending", "waiting", "fetching from b", "waiting", "fetching from c"):
         view.step(Step("a", text, 1, 2))
-    assert out.getvalue() == "a: sending\na: waiting for b\na: fetching from b\n"
+    assert out.getvalue() == "a: sending\na: waiting\na: fetching from b\n"

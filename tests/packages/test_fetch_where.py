@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ipexctl.core.stack.fetch_policy import Fetch, decide, seconds
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_carriers import SAMPLE, Fetching, Moved, Push, download_from_host, samples
-from ipexctl.hosts.blob_store import Room, Store
+from ipexctl.hosts.blob_store import Store
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.packages.index_logins import Logins
 from ipexctl.packages.indexes import Indexes
@@ -37,13 +38,12 @@ def index(tmp_path: Path) -> Iterator[Served]:
         yield told
 
 
-def bring(agent: Agent, index: Served, root: Path, room: Room | None = None) -> tuple[Moved, int]:
+def bring(agent: Agent, index: Served, root: Path, blob: Blob | None = None) -> tuple[Moved, int]:
     """What travelled, and what the host said was there at the end."""
     told = [0]
     carrier = Fetching({BLOB.sha256: f"{index.url}/files/{BLOB.name}"}, Push(lambda b: Path()))
-    moved = carrier.bring(
-        agent, str(root), [BLOB], lambda text, done, total: told.append(done), room or Room()
-    )
+    tell = lambda text, done, total: told.append(done)  # noqa: E731
+    moved = carrier.bring(agent, str(root), [blob or BLOB], tell)
     return moved, told[-1]
 
 
@@ -151,7 +151,7 @@ def test_a_host_without_room_asks_the_index_for_nothing(
     agent: Agent, index: Served, tmp_path: Path
 ) -> None:
     with pytest.raises(HostFailed, match="not enough disk space"):
-        bring(agent, index, tmp_path / "root", Room(1 << 60, 1))
+        bring(agent, index, tmp_path / "root", replace(BLOB, size=1 << 60))
     assert index.asked(BLOB.name) == []
 
 

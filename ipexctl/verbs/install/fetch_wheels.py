@@ -97,6 +97,10 @@ class Incoming:
         self._thread.join()
         self.came()
 
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
     def came(self) -> int:
         """How many bytes, if all is here. Raises what made the fetching fail."""
         if self._failed:

@@ -204,6 +204,8 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         if not files.incoming:
             settled()
         found, moved = on_hosts(work, fleet, plan, files, settled)
+        if not files.incoming or files.incoming.ended:  # also where every host failed
+            settled()
         by_lock_again(plan.folder)
     moved += files.moved
     return InstallReport(
