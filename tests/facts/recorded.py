@@ -5,6 +5,7 @@ from __future__ import annotations
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ipexctl.core.model import Facts, Host
 from ipexctl.hosts.agent import Agent
@@ -36,10 +37,14 @@ def read_all() -> dict[str, Facts]:
         agent.close()
 
 
+# early releases of Python 3.10 and 3.11 do not have it
+_FILTER: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+
 def _read(agent: Agent, path: Path, folder: Path) -> Facts:
     folder.mkdir()
     with tarfile.open(path) as tar:
         for member in tar:
             if member.name.rpartition("/")[2] in _READ and member.isfile():
-                tar.extract(member, folder, filter="data")
+                tar.extract(member, folder, **_FILTER)
     return probe_and_listen(agent, listen=False, fs=str(next(folder.iterdir())))[0]
