@@ -127,12 +127,11 @@ def rm(
 
     if bool(keys) == unused:
         raise InputError("name environments, or say --unused", hint="ipexctl env ls")
-    if not (yes or check):
-        needs_terminal(sys.stdin)
 
     def agreed(removals: Sequence[Removal]) -> bool:
         if not yes:
             show_going(removals)
+            needs_terminal(sys.stdin)
         return yes or confirm("Remove this? [y/N] ", sys.stdin)
 
     done = remove(target, keys or (), None if check else agreed, root)

@@ -62,6 +62,9 @@ class Carrier(Protocol):
         """Afterwards every blob is under `root` on the agent's host. Called once per host, in that
         host's own thread. Raises HostFailed."""
 
+    def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
+        """Others may have from this host what it has."""
+
 
 class Push:
     """From files here. `is_here`: of files that are still being fetched; it raises what made that
@@ -86,6 +89,8 @@ class Push:
                 time.sleep(POLL)
         return Moved(sent=sent)
 
+    def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None: ...
+
     def send(self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes) -> int:
         """What is here, to a host that lacks it. Returns the bytes."""
         return send(agent, root, blobs, self._source, on_bytes, Room()).bytes
@@ -108,6 +113,9 @@ class Fetching:
             fetched = fetch_there(agent, root, theirs, self._addresses, count)
         moved = self._rest.bring(agent, root, ours, tell) if ours else Moved()
         return replace(moved, fetched=moved.fetched + fetched)
+
+    def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
+        self._rest.offer(agent, root, blobs)
 
 
 def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:

@@ -84,6 +84,17 @@ class Relay:
             self._change.notify_all()
         return moved
 
+    def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
+        """The host wants nothing, and gives to others what it has."""
+        name = agent.host.name
+        missing = missing_blobs(agent, root, blobs)
+        with self._change:
+            self._turns.join(name, blobs, missing)
+            self._turns.leave(name)
+        self._open(agent, root, blobs)
+        with self._change:
+            self._change.notify_all()
+
     def _all(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
         moved = Moved()
         while turn := self._next(host):

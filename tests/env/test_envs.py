@@ -402,3 +402,10 @@ def test_rollback_over_ssh_on_all_hosts_at_once(shop: Shop, lab3) -> None:
     finally:
         for host in lab3.hosts:
             lab3.run_in(host, ["sh", "-c", "rm -rf ~trainer/upkeep"])
+
+
+def test_rm_asks_nothing_where_nothing_would_go(shop: Shop) -> None:
+    root = made_up(shop.folder / "two", A, B, current=B, previous=A)
+    done = shop.ipexctl("env", "rm", "--unused", "--root", str(root))
+    assert done.code == 0, done.err
+    assert "stdin is not a terminal" not in done.err

@@ -144,6 +144,25 @@ def test_who_stops_while_files_are_fetched_and_unpacked_leaves_nothing_half_made
     assert shop.install(*from_index(index), **NO_FOLDERS).states == ["changed"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_rebuild_that_is_stopped_leaves_the_environment_that_was_there(
+    shop: Shop, number: int
+) -> None:
+    assert shop.install().code == 0
+    key = shop.current
+    shop.hold.touch()
+    process = shop.start("--rebuild")
+    until(lambda: shop.held.exists() and shop.held.read_text().strip())
+    assert shop.current != key  # in use under another name
+    process.send_signal(number)
+    finish(process)
+    until(lambda: shop.current == key)
+    shop.hold.unlink()
+    assert shop.ipexctl("env", "diff", "--root", str(shop.root)).code == 0
+    assert [p.name for p in shop.root.glob("envs/[0-9a-f]*")] == [Path(key).name]
+    assert shop.install().states == ["ok"]
+
+
 def test_the_disk_that_was_foreseen_is_asked_for_before_anything_is_sent() -> None:
     """Also of files that are still fetched: that is why the index was asked for their contents."""
     foreseen = Room(1 << 40, 7)

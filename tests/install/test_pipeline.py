@@ -11,7 +11,10 @@ import pytest
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
 from tests.install.conftest import Builder, Shop, make_wheel, until
+from tests.install.test_relay import BLOBS, HERE, Site, site
 from tests.packages.served import Fault, Served, served
+
+__all__ = ["site"]
 
 KEY = "a" * 16
 
@@ -108,3 +111,11 @@ def test_what_runs_beside_other_calls_is_heard_when_it_has_ended_before(
     assert builder.agent.call("install.blobs.have", {"root": str(builder.shop.root), "blobs": []})
     with pytest.raises(HostFailed, match="stopped sending"):
         ended(builder.agent, number)
+
+
+def test_a_host_that_wants_nothing_gives_to_one_that_does(site: Site) -> None:
+    assert site.bring(site.relay(a=HERE), "a").sent
+    carrier = site.relay(a=HERE, b=HERE)
+    carrier.offer(site.agents["a"], str(site.root("a")), BLOBS)
+    moved = site.bring(carrier, "b")
+    assert (bool(moved.passed), moved.sent) == (True, 0)

@@ -4,10 +4,12 @@ ROOT/envs/KEY is an environment only with its .ipexctl-ok in it, which is writte
 is a link, and all that `run` looks at. What only looks gets along without all that builds.
 """
 
+import ctypes
 import glob
 import json
 import os
 import re
+import stat
 
 from ipexctl.remote import durable, root_folder
 from ipexctl.remote.failure import Failure
@@ -18,6 +20,8 @@ OK = ".ipexctl-ok"
 PROVED = ".ipexctl-proved"
 ASIDE = ".ipexctl-aside"
 LINKS = ("current", "previous")
+AT_CWD = -100
+EXCHANGE = 2
 
 
 def op_state(call, header):
@@ -160,3 +164,72 @@ def write_mark(path, value):
         file.flush()
         os.fsync(file.fileno())
     durable.rename(fresh, path)
+
+
+def exchange(one, other):
+    """renameat2 with RENAME_EXCHANGE; False where there is no such thing (NFS, glibc < 2.28)."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    first, second = os.fsencode(one), os.fsencode(other)
+    return call(AT_CWD, first, AT_CWD, second, ctypes.c_uint(EXCHANGE)) == 0
+
+
+# --- aside: a changed environment that stays in use until the new one is proved -------------------
+
+
+def move_aside(root, env, used):
+    """A link of the new name first, then the folder in its place: each step leaves USED usable."""
+    name = os.urandom(8).hex()
+    away = env_folder(root, name)
+    os.symlink(os.path.basename(env), away)
+    for link_name in used:
+        replace_link(root, link_name, os.path.join("envs", name))
+    if exchange(env, away):
+        os.unlink(env)
+    else:
+        os.unlink(away)
+        os.rename(env, away)
+    write_mark(os.path.join(away, ASIDE), {"was": os.path.basename(env)})
+    replace_path_in_scripts(os.path.join(away, "bin"), os.fsencode(env), os.fsencode(away))
+
+
+def replace_path_in_scripts(folder, old, new):
+    """Scripts name their environment by its path; both paths are of one length."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        info = os.lstat(path)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > 1 << 18:
+            continue
+        with open(path, "rb") as file:
+            text = file.read()
+        if old not in text or b"\0" in text:
+            continue
+        fresh = "%s.%d" % (path, os.getpid())
+        with open(fresh, "wb") as file:
+            file.write(text.replace(old, new))
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(fresh, stat.S_IMODE(info.st_mode))
+        os.rename(fresh, path)
+
+
+def bring_back(root, env):
+    """The new one was not built: what was moved aside for it has its old name again."""
+    key = os.path.basename(env)
+    for path in glob.glob(os.path.join(glob.escape(root), "envs", "*")):
+        if os.path.islink(path) or (read_mark(os.path.join(path, ASIDE)) or {}).get("was") != key:
+            continue
+        os.symlink(os.path.basename(path), env)
+        for name in LINKS:
+            if current(root, name) == os.path.basename(path):
+                replace_link(root, name, os.path.join("envs", key))
+        if exchange(path, env):
+            os.unlink(path)
+        else:
+            os.unlink(env)
+            os.rename(path, env)
+        replace_path_in_scripts(os.path.join(env, "bin"), os.fsencode(path), os.fsencode(env))
+        os.unlink(os.path.join(env, ASIDE))
+        return

@@ -230,6 +230,7 @@ def build(arrivals, env, tools, store, files, carried):
             for _ in range(3):  # the builder's own thread may be at it, too
                 remove(env)
                 remove(work)
+            take_back(store.root, env)
 
     call.agent.at_end.append(undo)
     try:
@@ -259,14 +260,25 @@ def build(arrivals, env, tools, store, files, carried):
         durable.sync_disk(env)
         store.keep()
         remove(env)
+        take_back(store.root, env)
         raise
     except BaseException:
         remove(env)
         store.drop()
+        take_back(store.root, env)
         raise
     finally:
         remove(work)
         call.agent.at_end.remove(undo)
+
+
+def take_back(root, env):
+    """The host keeps the environment it had."""
+    try:
+        if not os.path.lexists(env):
+            env_marks.bring_back(root, env)
+    except OSError:
+        pass  # `current` leads to it under its other name
 
 
 def unpack(call, command, variables, store, wheels):

@@ -3,10 +3,8 @@
 Only what has an environment's or a blob's name is ever removed; `current` and `previous` never are.
 """
 
-import ctypes
 import glob
 import os
-import stat
 import time
 from contextlib import ExitStack
 
@@ -23,8 +21,6 @@ from ipexctl.remote.install import (
 )
 
 ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
-AT_CWD = -100
-EXCHANGE = 2
 
 
 def op_list(call, header):
@@ -121,7 +117,7 @@ def op_set_aside(call, header):
         here = os.path.realpath(env)
         used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
         if used:
-            move_aside(root, env, used)
+            env_marks.move_aside(root, env, used)
         else:
             environments.remove(env)
     return {}
@@ -235,57 +231,8 @@ def idle_blobs(root, going):
 
 def swap(root, before, key):
     """In one step where the kernel and the filesystem can; else `current` is whole at any time."""
-    if before and exchange(os.path.join(root, "current"), os.path.join(root, "previous")):
+    if before and env_marks.exchange(os.path.join(root, "current"), os.path.join(root, "previous")):
         return
     env_marks.replace_link(root, "current", os.path.join("envs", key))
     if before:
         env_marks.replace_link(root, "previous", os.path.join("envs", before))
-
-
-def exchange(one, other):
-    """renameat2 with RENAME_EXCHANGE; False where there is no such thing (NFS, glibc < 2.28)."""
-    try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    first, second = os.fsencode(one), os.fsencode(other)
-    return call(AT_CWD, first, AT_CWD, second, ctypes.c_uint(EXCHANGE)) == 0
-
-
-# --- aside: a changed environment that stays in use until the new one is proved -------------------
-
-
-def move_aside(root, env, used):
-    """A link of the new name first, then the folder in its place: each step leaves USED usable."""
-    name = os.urandom(8).hex()
-    away = env_marks.env_folder(root, name)
-    os.symlink(os.path.basename(env), away)
-    for link_name in used:
-        env_marks.replace_link(root, link_name, os.path.join("envs", name))
-    if exchange(env, away):
-        os.unlink(env)
-    else:
-        os.unlink(away)
-        os.rename(env, away)
-    env_marks.write_mark(os.path.join(away, env_marks.ASIDE), {"was": os.path.basename(env)})
-    replace_path_in_scripts(os.path.join(away, "bin"), os.fsencode(env), os.fsencode(away))
-
-
-def replace_path_in_scripts(folder, old, new):
-    """Scripts name their environment by its path; both paths are of one length."""
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        info = os.lstat(path)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > 1 << 18:
-            continue
-        with open(path, "rb") as file:
-            text = file.read()
-        if old not in text or b"\0" in text:
-            continue
-        fresh = "%s.%d" % (path, os.getpid())
-        with open(fresh, "wb") as file:
-            file.write(text.replace(old, new))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(fresh, stat.S_IMODE(info.st_mode))
-        os.rename(fresh, path)

@@ -17,7 +17,7 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.oneccl_setvars import Pairs
 from ipexctl.core.stack.package_changes import describe_changes
 from ipexctl.core.values import texts
-from ipexctl.errors import IpexctlError
+from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Moved
 from ipexctl.hosts.blob_store import Room, default_store, need_room, room_for
@@ -29,6 +29,7 @@ from ipexctl.verbs.install.fetch_wheels import Supply
 from ipexctl.verbs.install.install_plan import (
     BUILDING,
     DONE,
+    FAILED,
     PROVING,
     HostInstall,
     Plan,
@@ -80,6 +81,13 @@ def on_hosts(
     moved: dict[Host, Moved] = {}
 
     def one(host: Host) -> HostRecap:
+        try:
+            return apply(host)
+        except IpexctlError:
+            work.step(host.name, FAILED)
+            raise
+
+    def apply(host: Host) -> HostRecap:
         part, built = parts[host], False
         steps = _InstallOnHost(
             fleet.agents[host], part.state.root, plan, supply, work.progress.step
@@ -87,6 +95,8 @@ def on_hosts(
         if part.complete:
             if not part.state.asked:
                 steps.ask()
+            if building:
+                steps.offer()
             return steps.recap(Recap.OK, "nothing to do")
         if part.builds:
             more = Room(room.bytes + part.to_send, room.files + len(part.lacking))
@@ -207,6 +217,11 @@ class _InstallOnHost(EnvOnHost):
         self._stack = plan.chosen.stack
         self._lock = supply.lock
         self._carrier = supply.carrier
+
+    def offer(self) -> None:
+        with suppress(HostFailed):  # it has what it needs
+            blobs = [p.blob for p in self._lock.files]
+            self._carrier.offer(self._agent, self._root, blobs)
 
     def set_aside(self, state: State) -> None:
         self.call("install.root_upkeep.set_aside", mark=state.mark)

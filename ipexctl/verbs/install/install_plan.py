@@ -26,6 +26,7 @@ from ipexctl.packages.resolver import Resolved
 
 BUILDING, PROVING, DONE = "building", "proving", "done"  # of which nobody can say how far they are
 FETCHING = "fetching"  # by this machine
+FAILED = "failed"
 
 
 class Cuda(Enum):
