@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import stat
+import threading
 import zipfile
 
 from ipexctl.remote import child_processes, durable, root_folder
@@ -224,13 +225,12 @@ def build(arrivals, env, tools, store, files, carried):
     work = os.path.join(envs, ".work-%d" % os.getpid())
     remove_old_work(envs)
 
+    undone = UndoneOnce(store.root, env)
+
     def undo():
         """The controller is gone: what is not whole must not stay."""
         if not os.path.exists(os.path.join(env, env_marks.OK)):
-            for _ in range(3):  # the builder's own thread may be at it, too
-                remove(env)
-                remove(work)
-            take_back(store.root, env)
+            undone(work)
 
     call.agent.at_end.append(undo)
     try:
@@ -257,28 +257,42 @@ def build(arrivals, env, tools, store, files, carried):
         mark["dists"] = env_drift.metadata(env)
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
     except blob_arrivals.NotBrought:
-        durable.sync_disk(env)
+        durable.sync_disk(store.root)
         store.keep()
-        remove(env)
-        take_back(store.root, env)
+        undone()
         raise
     except BaseException:
-        remove(env)
         store.drop()
-        take_back(store.root, env)
+        undone()
         raise
     finally:
         remove(work)
         call.agent.at_end.remove(undo)
 
 
-def take_back(root, env):
-    """The host keeps the environment it had."""
-    try:
-        if not os.path.lexists(env):
-            env_marks.bring_back(root, env)
-    except OSError:
-        pass  # `current` leads to it under its other name
+class UndoneOnce:
+    """What is not whole goes, and the host keeps the environment it had: by the builder, or by who
+    ends the agent, and never by the second one, who would remove what was brought back."""
+
+    def __init__(self, root, env):
+        self.root, self.env = root, env
+        self.lock = threading.Lock()
+        self.done = False
+
+    def __call__(self, work=None):
+        with self.lock:
+            if self.done:
+                return
+            self.done = True
+            for _ in range(3 if work else 1):  # the builder may still be at it
+                remove(self.env)
+                if work:
+                    remove(work)
+            try:
+                if not os.path.lexists(self.env):
+                    env_marks.bring_back(self.root, self.env)
+            except OSError:
+                pass  # `current` leads to it under its other name
 
 
 def unpack(call, command, variables, store, wheels):
