@@ -9,9 +9,12 @@ import typer
 
 from ipexctl.cli.install import (
     AllowCuda,
+    Arch,
     Backend,
     ExtraIndexUrl,
     FindLinks,
+    Glibc,
+    HostPython,
     IndexUrl,
     Ipex,
     Needs,
@@ -29,16 +32,9 @@ def bundle(
             "-o", "--output", metavar="FILE", help="File to write, instead of ipexctl-KEY.tar."
         ),
     ] = None,
-    python: Annotated[
-        str, typer.Option("--python", metavar="VERSION", help="Python version on the hosts: 3.11.")
-    ] = "",
-    glibc: Annotated[
-        str,
-        typer.Option(
-            "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
-        ),
-    ] = "",
-    arch: Annotated[str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.")] = "",
+    python: HostPython = "",
+    glibc: Glibc = "",
+    arch: Arch = "",
     torch: Torch = "",
     ipex: Ipex = "",
     backend: Backend = "",

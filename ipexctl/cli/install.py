@@ -10,6 +10,16 @@ import typer
 
 from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json, project_lock_folder
 
+HostPython = Annotated[
+    str, typer.Option("--python", metavar="VERSION", help="Python version on the hosts: 3.11.")
+]
+Glibc = Annotated[
+    str,
+    typer.Option(
+        "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
+    ),
+]
+Arch = Annotated[str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.")]
 Torch = Annotated[str, typer.Option("--torch", metavar="VERSION", help="Version: 2.13 or 2.13.0.")]
 Ipex = Annotated[
     str, typer.Option("--ipex", help="IPEX; a version may follow.", metavar="[VERSION]")
@@ -202,19 +212,12 @@ def _use_env(
 
 
 def stacks(
-    python: Annotated[
-        str, typer.Option("--python", metavar="VERSION", help="Python version on the hosts: 3.11.")
-    ] = "",
+    python: HostPython = "",
     isa: Annotated[
         str, typer.Option("--isa", metavar="ISA", help="x86-64-v2, avx2, avx512, avx512-bf16, amx.")
     ] = "",
-    glibc: Annotated[
-        str,
-        typer.Option(
-            "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
-        ),
-    ] = "",
-    arch: Annotated[str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.")] = "",
+    glibc: Glibc = "",
+    arch: Arch = "",
     torch: Torch = "",
     ipex: Ipex = "",
     backend: Backend = "",

@@ -1,4 +1,4 @@
-"""Which host gets which files from whom, when hosts give each other what one of them was sent.
+"""Decide which host gets which files from which other host, or from this machine.
 
 Files go in units. This machine sends each unit once; whoever has it gives it to one other host at a
 time, while it gets the next one itself. Nothing here moves a byte or waits.
@@ -21,7 +21,8 @@ Unit = int
 
 @dataclass(frozen=True)
 class Turn:
-    """One unit for one host. `giver` "": this machine sends it. `first`: nobody else has it yet."""
+    """One unit for one host. `giver`: the host that gives it, or "" if this machine sends it.
+    `first`: no other host has it yet."""
 
     host: str
     unit: Unit

@@ -137,8 +137,8 @@ def range_closed(cluster: Cluster) -> list[Sight]:
     "NET-025",
     title="large packets to or from this host are lost",
     severity=Severity.FAIL,
-    seen="one byte arrives over a new connection, and none of the 64 KiB that follow; the finding "
-    "names the host that the failing pairs have in common",
+    seen="a new connection carries one byte, but none of the next 64 KiB; reported for the host "
+    "that all failing pairs have in common",
     why="Something between the hosts (a switch port, bridge, tunnel or VPN) has a smaller MTU than "
     "their interfaces and drops longer packets silently. Connections open, and a training hangs in "
     "its first large all_reduce.",

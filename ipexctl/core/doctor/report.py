@@ -58,7 +58,7 @@ class Report:
 
     @property
     def everyone(self) -> tuple[str, ...]:
-        """Whom a finding about the cluster is about: a host that is down was not looked at."""
+        """The hosts that a finding about the cluster covers, without those that are down."""
         return tuple(f.host for f in self.facts) if self.down else ("all hosts",)
 
     @property

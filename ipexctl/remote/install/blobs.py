@@ -275,18 +275,14 @@ def lock(fd):
     return True
 
 
-def wait_for_lock(call, fd, seconds=None):
-    """Locks it once nobody else holds it, and says meanwhile that it waits. False: too long."""
-    began = time.time()
+def wait_for_lock(call, fd):
+    """Locks it once no other process holds it, and says meanwhile that it waits."""
     told = 0.0
     while not lock(fd):
-        if seconds is not None and time.time() > began + seconds:
-            return False
         if time.time() - told > BEAT:
             told = time.time()
             call.emit({"event": "waiting"})
         time.sleep(0.2)
-    return True
 
 
 def remove_dead_parts(parts):

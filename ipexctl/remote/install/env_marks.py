@@ -180,19 +180,22 @@ def exchange(one, other):
 
 
 def move_aside(root, env, used):
-    """A link of the new name first, then the folder in its place: each step leaves USED usable."""
-    name = os.urandom(8).hex()
-    away = env_folder(root, name)
-    os.symlink(os.path.basename(env), away)
-    for link_name in used:
-        replace_link(root, link_name, os.path.join("envs", name))
-    if exchange(env, away):
-        os.unlink(env)
-    else:
-        os.unlink(away)
-        os.rename(env, away)
+    away = env_folder(root, os.urandom(8).hex())
+    move(root, env, away, used)
     write_mark(os.path.join(away, ASIDE), {"was": os.path.basename(env)})
     replace_path_in_scripts(os.path.join(away, "bin"), os.fsencode(env), os.fsencode(away))
+
+
+def move(root, old, new, used):
+    """A link of the new name first, then the folder in its place: each step leaves USED usable."""
+    os.symlink(os.path.basename(old), new)
+    for name in used:
+        replace_link(root, name, os.path.join("envs", os.path.basename(new)))
+    if exchange(old, new):
+        os.unlink(old)
+    else:
+        os.unlink(new)
+        os.rename(old, new)
 
 
 def replace_path_in_scripts(folder, old, new):
@@ -221,15 +224,8 @@ def bring_back(root, env):
     for path in glob.glob(os.path.join(glob.escape(root), "envs", "*")):
         if os.path.islink(path) or (read_mark(os.path.join(path, ASIDE)) or {}).get("was") != key:
             continue
-        os.symlink(os.path.basename(path), env)
-        for name in LINKS:
-            if current(root, name) == os.path.basename(path):
-                replace_link(root, name, os.path.join("envs", key))
-        if exchange(path, env):
-            os.unlink(path)
-        else:
-            os.unlink(env)
-            os.rename(path, env)
+        name = os.path.basename(path)
+        move(root, path, env, [link for link in LINKS if current(root, link) == name])
         replace_path_in_scripts(os.path.join(env, "bin"), os.fsencode(path), os.fsencode(env))
         os.unlink(os.path.join(env, ASIDE))
         return

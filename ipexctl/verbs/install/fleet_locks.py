@@ -87,8 +87,7 @@ def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
     def release(host: Host) -> None:
         agent = fleet.agents[host]
         agent.feed(numbers[host], {"release": True})
-        for _ in agent.answers(numbers[host], SILENCE, 0):
-            pass  # until it is done
+        agent.wait(numbers[host], timeout=SILENCE)
 
     fleet.each(release, list(numbers))
 
