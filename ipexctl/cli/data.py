@@ -78,12 +78,9 @@ def rm(
     json: Json = False,
 ) -> None:
     """Remove data from the hosts. What a run is using stays."""
-    from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.confirm import confirm
     from ipexctl.ui.data import removed_document, show_going, show_removed
     from ipexctl.verbs.data import remove
-
-    if not (yes or check):
-        needs_terminal(sys.stdin)
 
     def agreed(going: Listed) -> bool:
         if not yes:

@@ -121,7 +121,7 @@ def rm(
 ) -> None:
     """Remove environments, and wheels that none needs. Current and previous always stay."""
     from ipexctl.errors import InputError
-    from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.confirm import confirm
     from ipexctl.ui.env import removed_document, show_going, show_removed
     from ipexctl.verbs.env import Removal, remove
 
@@ -131,7 +131,6 @@ def rm(
     def agreed(removals: Sequence[Removal]) -> bool:
         if not yes:
             show_going(removals)
-            needs_terminal(sys.stdin)
         return yes or confirm("Remove this? [y/N] ", sys.stdin)
 
     done = remove(target, keys or (), None if check else agreed, root)

@@ -159,7 +159,8 @@ def install(
             print(difference(plan), end="", flush=True)
         if yes or check:
             return True
-        return confirm(f"{forecast_text(plan)}\n{question(plan.chosen)}", sys.stdin)
+        print(forecast_text(plan), file=sys.stderr, flush=True)
+        return confirm(question(plan.chosen), sys.stdin)
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(

@@ -40,7 +40,7 @@ def remove(
     """Remove everything that ipexctl put on the hosts."""
     from ipexctl.errors import InputError
     from ipexctl.local.own_files import ASKED
-    from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.confirm import confirm
     from ipexctl.ui.install import View
     from ipexctl.ui.remove import removed_document, show_plan, show_removed
     from ipexctl.verbs.remove import Agreed, remove_all
@@ -55,8 +55,6 @@ def remove(
         raise InputError(f"--also {unknown[0]}: not one of {', '.join(ASKED)}")
     if named and not here:
         raise InputError("--also needs --here", why="it names files on this machine")
-    if not (yes or check):
-        needs_terminal(sys.stdin)
 
     def agreed(found: Found) -> Agreed:
         if yes:
@@ -95,14 +93,11 @@ def prune(
     json: Json = False,
 ) -> None:
     """Remove old runs' project copies and caches over a limit. Results of runs stay."""
-    from ipexctl.ui.confirm import confirm, needs_terminal
+    from ipexctl.ui.confirm import confirm
     from ipexctl.ui.install import View
     from ipexctl.ui.remove import pruned_document, show_prune_plan, show_pruned
     from ipexctl.verbs.prune import Pruned
     from ipexctl.verbs.prune import prune as verb
-
-    if not (yes or check):
-        needs_terminal(sys.stdin)
 
     def agreed(plan: Pruned) -> bool:
         if not yes:

@@ -10,20 +10,15 @@ from ipexctl.errors import InputError
 DECLINED = "nothing was changed: the answer was no"
 
 
-def needs_terminal(stdin: TextIO, refusal: InputError | None = None) -> None:
-    """Raises InputError where a question would reach no one."""
+def confirm(
+    question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None
+) -> bool:
+    """Enter means yes after `[Y/n]`; Ctrl-D means no. Raises `refusal` without a terminal."""
     if not stdin.isatty():
         raise refusal or InputError(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
             why="nothing was changed",
         )
-
-
-def confirm(
-    question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None
-) -> bool:
-    """Enter means yes after `[Y/n]`; Ctrl-D means no. Raises `refusal` without a terminal."""
-    needs_terminal(stdin, refusal)
     print(question, end="", file=out or sys.stderr, flush=True)
     said = stdin.readline()
     if not said:

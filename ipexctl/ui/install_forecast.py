@@ -99,9 +99,9 @@ def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
     """What the host has, and what becomes of it: equal for hosts in one entry."""
     key, state = plan.chosen.lock.key, part.state
     place = f"{state.root}/envs/{key}"
-    has = f"has {today(part) or 'no environment'}"
     if part.complete:
-        return (f"{has}, which is this one: nothing to do",)
+        return (f"has {key} already: nothing to do",)
+    has = f"has {today(part) or 'no environment'}"
     if not part.builds:
         return has, f"switches to {place}, which is built there"
     words = "is built again" if state.built else "is built"

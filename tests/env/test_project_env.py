@@ -91,6 +91,24 @@ def test_each_project_runs_in_the_environment_of_its_own_lock(projects: Projects
     assert f"envs/{keys[a]}" in done.out, done.err
 
 
+def test_an_installed_project_stays_installed_while_others_install(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    key, other = projects.install(a), projects.install(b)
+    again = projects.call(a, "install", "-y", "--mpi", "none", "--json").document
+    assert again["environment"] == key
+    assert [(h["state"], h["detail"]) for h in again["hosts"]] == [("ok", "nothing to do")]
+    assert projects.current == other
+    c = projects.make("gamma")  # has not asked for it yet
+    (c / "ipexctl.lock").write_text((a / "ipexctl.lock").read_text())
+    (c / "needs.txt").unlink()
+    assert projects.install(c) == projects.current == key
+    assert projects.call(a, "install", "--rollback").code == 0
+    assert projects.current == other
+    back = projects.call(a, "install", "-y", "--mpi", "none", "--json").document
+    assert [h["state"] for h in back["hosts"]] == ["changed"]
+    assert projects.current == key
+
+
 def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
     projects: Projects,
 ) -> None:
@@ -174,7 +192,7 @@ def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Proje
     make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
     (c / "ipexctl.lock").unlink()
     newest = projects.install(c)
-    projects.install(b)  # current; newest is previous
+    last = projects.install(projects.make("delta"))  # current; newest is previous
     would = projects.call(a, "env", "rm", "--unused", "--check", "--json")
     (host,) = would.document["hosts"]
     kept = {k["key"]: k["why"] for k in host["kept"]}
@@ -184,7 +202,7 @@ def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Proje
     done = projects.call(c, "env", "rm", "--unused", "-y")
     assert f"{keys[0]}  stays: asked for by alpha (" in done.out
     left = {path.name for path in (projects.shop.root / "envs").iterdir()} - {".lock"}
-    assert left == {keys[0], keys[1], newest}  # its own older one went
+    assert left == {keys[0], keys[1], newest, last}  # its own older one went
 
 
 def test_ls_says_what_rm_unused_removes_and_what_the_lock_here_names(projects: Projects) -> None:
@@ -251,15 +269,14 @@ def test_diff_compares_with_what_this_project_uses_and_says_so(projects: Project
     own = projects.install(a)
     (line, *_) = diff(b, *needs)
     assert line.endswith(f"{own}, the current one: this project has none there")
-    other = projects.install(b)
+    projects.install(b)
     # beta's is current
-    assert diff(a) == [f"no packages to change, compared with {own}, which this project uses"]
     make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
     change = [f"1 package to change, compared with {own}, which this project uses"]
     assert diff(a, "--upgrade") == [*change, "numpy 2.0 -> 2.1"]
     # a lock that comes from elsewhere, and is not installed yet
     key = projects.install(a, "--upgrade")
-    projects.install(b)
+    other = projects.install(projects.make("gamma"))
     shutil.rmtree(projects.shop.root / "envs" / key)
     assert diff(a) == [*change, "numpy 2.0 -> 2.1"]
     assert projects.current == other

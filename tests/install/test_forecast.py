@@ -64,7 +64,7 @@ def test_it_says_what_is_fetched_sent_and_needed_and_what_each_host_has() -> Non
         "node2: has 0123456789abcdef (torch 2.12.1+cpu)",
         f"  is built, 220.0 MB to send, in {place}",
         "  disk: 1.2 GB needed, 500.0 MB free: too little",
-        f"node3: has {LOCK.key}, which is this one: nothing to do",
+        f"node3: has {LOCK.key} already: nothing to do",
     ]
 
 
@@ -209,3 +209,16 @@ def test_without_a_terminal_the_question_is_refused(shop: Shop) -> None:
     )  # fmt: skip
     assert (done.returncode, shop.envs()) == (2, [])
     assert "cannot ask for confirmation: stdin is not a terminal (use --yes)" in done.stderr
+    plan, _, _ = done.stderr.partition("cannot ask")
+    assert "localhost: has no environment\n  is built, " in plan
+
+
+def test_without_a_terminal_the_plan_names_the_host_that_cannot_be_reached(shop: Shop) -> None:
+    (shop.work / "hosts").write_text("a ansible_connection=local\nnode-with-a-typo.invalid\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ipexctl", "install", "-f", "hosts", "--mpi", "none",
+         "--root", str(shop.root)],
+        cwd=shop.work, env=shop.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, shop.envs()) == (2, [])
+    assert "node-with-a-typo.invalid: left out: " in done.stderr

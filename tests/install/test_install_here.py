@@ -287,14 +287,22 @@ def test_an_install_that_holds_a_host_too_long_is_named_and_nothing_is_changed(
     assert shop.install("--upgrade").states == ["changed"]
 
 
-def test_the_command_without_hosts_that_are_down_is_offered(shop: Shop) -> None:
+def test_the_command_without_hosts_that_are_down_is_offered_until_the_others_are_done(
+    shop: Shop,
+) -> None:
     """Port 1 of this machine refuses every connection."""
     hosts = "a ansible_connection=local\nb address=127.0.0.1 port=1\n"
     (shop.work / "hosts").write_text(hosts)
     words = ("install", "-f", "hosts", "--root", str(shop.root), "-y", "--mpi", "none")
-    again = f"ipexctl install -x b {' '.join(words[1:])}   # without b"
+    again = f"ipexctl install -x b {' '.join(words[1:])} --check   # without b"
+    would = shop.ipexctl(*words, "--check")
+    assert would.code == 4
+    assert would.out.splitlines()[-1] == f"try: {again}"
+    said = shop.ipexctl(*words, "--check", "--json").document["next"]
+    assert said == again.replace("--check", "--check --json")
     done = shop.ipexctl(*words)
     assert done.code == 4
-    assert done.out.splitlines()[-1] == f"try: {again}"
-    assert shop.ipexctl(*words, "--json").document["next"] == again.replace("none", "none --json")
+    assert "b  unreachable" in done.out
+    assert "-x b" not in done.out
+    assert shop.ipexctl(*words, "--json").document["next"] is None
     assert shop.ipexctl(*words, "-x", "b").code == 0

@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.core.facts.host_facts import peer_address
 from ipexctl.core.inventory import fold
-from ipexctl.core.model import Facts, Host, Python
+from ipexctl.core.model import Facts, Host, Python, Recap
 from ipexctl.core.run import mpi
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import between
@@ -70,6 +70,9 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     fleet.remember_recaps(recaps)
     seconds = time.monotonic() - began - work.waited[0]
     report = replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+    done = any(recap.state in (Recap.OK, Recap.CHANGED) for recap in recaps)
+    if done and not (asked.check or report.declined):
+        return report
     return replace(report, without_downs=fleet.without_downs())
 
 

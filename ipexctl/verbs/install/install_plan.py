@@ -102,7 +102,9 @@ class State:
         return self.built and bool(self.changed or self.again)
 
     def complete(self, key: str) -> bool:
-        return self.built and self.proved and self.current == key and not self.stale
+        """Nothing to do: `current` may be another project's, if this one uses the environment."""
+        used = self.current == key or (self.asked and self.before == key)
+        return self.built and self.proved and used and not self.stale
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class InstallReport(PerHost):
     passed: int = 0  # bytes from host to host
     plan: Plan | None = None
     declined: bool = False  # the user said no
-    without_downs: str = ""  # the same command for the other hosts
+    without_downs: str = ""  # the same command for the other hosts; "" where they are done
 
 
 @dataclass(frozen=True)
