@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.core.run.retry_command import Typed
-from ipexctl.core.script.misplaced_options import note
+from ipexctl.core.script.misplaced_options import meant, note
 from ipexctl.core.script.source_reader import read_source
+
+
+def said_of(typed: Typed, args: list[str], own: frozenset[str] = frozenset()) -> str:
+    return note(typed, meant(typed, args, own))
+
 
 OWN = "ipexctl's own options stand before the script: ipexctl run"
 
@@ -28,16 +33,16 @@ OWN = "ipexctl's own options stand before the script: ipexctl run"
     ],
 )
 def test_options_right_after_the_script(args, said):
-    assert note(Typed(("run", "-x", "b"), ("a.py", *args)), args, frozenset()) == said
+    assert said_of(Typed(("run", "-x", "b"), ("a.py", *args)), args) == said
 
 
 @pytest.mark.parametrize("typed", ["-n", "-n=2"])
 def test_an_option_that_was_given_before_the_script_is_the_scripts_after_it(typed):
-    assert note(Typed(("run", typed, "2"), ("a.py", "-n", "6")), ["-n", "6"], frozenset()) == ""
+    assert said_of(Typed(("run", typed, "2"), ("a.py", "-n", "6")), ["-n", "6"]) == ""
 
 
 def test_after_two_dashes_they_are_meant_for_the_script():
-    assert note(Typed(("run", "--"), ("a.py", "-n", "6")), ["-n", "6"], frozenset()) == ""
+    assert said_of(Typed(("run", "--"), ("a.py", "-n", "6")), ["-n", "6"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -50,4 +55,4 @@ def test_after_two_dashes_they_are_meant_for_the_script():
 )
 def test_options_that_the_script_defines_are_its_own(text):
     own = read_source("a.py", text, main=True).options
-    assert note(Typed(("run",), ("a.py", "-n", "6")), ["-n", "6"], own) == ""
+    assert said_of(Typed(("run",), ("a.py", "-n", "6")), ["-n", "6"], own) == ""

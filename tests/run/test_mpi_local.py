@@ -181,6 +181,18 @@ def test_ranks_asked_for_after_the_script_are_told_of(here, how):
     assert "goes to" not in done.stderr
 
 
+def test_the_command_to_run_again_has_them_before_the_script(here):
+    done = run(here, "train.py", "--ppn", "6", "--lr", "1", active=str(here / "env"))
+    again = [line for line in done.stderr.splitlines() if line.startswith("  again:")]
+    assert again == ["  again: ipexctl run -n 2 --ppn 6 train.py --lr 1"]
+    (here / "hosts").write_text("a ansible_connection=local\nb address=127.0.0.1 port=1\n")
+    hosts = ("-f", str(here / "hosts"))
+    for how in ([], ["--explain"]):
+        done = run(here, *hosts, *how, "train.py", "--ppn", "6", active=str(here / "env"))
+        meant = " ".join(["ipexctl run -x b -n 2", *hosts, *how, "--ppn 6 train.py"])
+        assert f"{meant}   # without b\n" in done.stderr
+
+
 def test_a_file_that_an_ignore_file_leaves_out_is_named_with_the_line_and_the_way_back(here):
     for name, text in {
         "conf/train.yaml": "lr: 1\n", ".gitignore": "# mine\nconf/\n",

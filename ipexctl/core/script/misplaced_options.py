@@ -17,22 +17,26 @@ _OPTIONS = frozenset(
 )
 
 
-def note(typed: Typed, args: Sequence[str], own: Container[str]) -> str:
-    """ "" where nothing looks so. `own`: options that the script defines, without dashes."""
+def meant(typed: Typed, args: Sequence[str], own: Container[str]) -> Typed:
+    """The command with such options before the script. `own`: options that the script defines,
+    without dashes."""
     given = {word.partition("=")[0] for word in typed.options}
     words = leading(args, own, given)
-    if not words or "--" in given:
+    if not words or not given or "--" in given:
+        return typed
+    script = (*typed.script[:1], *args[len(words) :])
+    return replace(typed, options=(*typed.options, *words), script=script)
+
+
+def note(typed: Typed, meant: Typed) -> str:
+    """ "" where nothing looks so."""
+    words = meant.options[len(typed.options) :]
+    if not words:
         return ""
-    name = quote_for_pasting(typed.script[:1])
-    meant = replace(
-        typed,
-        options=(*typed.options, *words),
-        script=(*typed.script[:1], *args[len(words) :]),
-    )
     verb = "goes" if len(words) <= 2 else "go"
     return (
-        f"{quote_for_pasting(tuple(words))} {verb} to {name}; ipexctl's own options stand before "
-        f"the script: {retry_command.command(meant, (), None)}"
+        f"{quote_for_pasting(words)} {verb} to {quote_for_pasting(typed.script[:1])}; ipexctl's "
+        f"own options stand before the script: {retry_command.command(meant, (), None)}"
     )
 
 

@@ -52,7 +52,7 @@ def planned(target: Target, options: RunOptions) -> Planned:
         nodes = each(
             fleet,
             lambda host: prepare_on(fleet, host, options, script, run_id, held),
-            typed=options.typed,
+            typed=script.typed,
         )
         plan = plan_of(list(nodes.values()), options, script, held, run_id)
         line_filter.check(chosen, plan)

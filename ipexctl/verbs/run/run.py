@@ -130,7 +130,7 @@ class _Run:
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
         threading.Thread(target=_load, daemon=True).start()
-        nodes = each(self.fleet, self._prepare, typed=self.options.typed)
+        nodes = each(self.fleet, self._prepare, typed=self.script.typed)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         plan = self._plan(list(nodes.values()))
@@ -139,7 +139,7 @@ class _Run:
         used = [known[p.host] for p in plan.hosts]
         self._look(plan, {h: nodes[h] for h in used})
         self.painter.planned(self.run_id, plan)
-        sent = each(self.fleet, self._send, used, typed=self.options.typed)
+        sent = each(self.fleet, self._send, used, typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
@@ -204,10 +204,10 @@ class _Run:
         lost = [node.host.name for node in nodes if node.host.name in result.lost]
         left = [node for node in nodes if node.host.name not in lost]
         if not lost or not left:
-            return retry_command.command(self.options.typed, (), None)
+            return retry_command.command(self.script.typed, (), None)
         fits = fitting(left, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits
-        return retry_command.command(self.options.typed, lost, fewer)
+        return retry_command.command(self.script.typed, lost, fewer)
 
     def _left_out(
         self, result: RunResult, sent: Mapping[Host, send_project.Sent]
@@ -328,6 +328,7 @@ class Script:
     sources: tuple[Source, ...] = ()
     env: EnvChoice | None = None
     roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
+    typed: Typed = Typed()  # the command to suggest: ours before the script, where it was meant so
     notes: tuple[str, ...] = ()
 
     def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
@@ -350,19 +351,20 @@ def script_of(options: RunOptions) -> Script:
     top = found.project.folder if options.send else project_top(start)
     found = replace(found, env=env_choice_of(start, top, here))
     if not options.send:
-        return replace(found, notes=_notes(options, ()))
+        return _with_command(found, options)
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
     used = frameworks.of_run(sources, found.argv, dict(options.env))
     folder, cwd = found.project.folder, found.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
-    notes = _notes(options, sources)
-    return replace(found, frameworks=used, sources=sources, roots=roots, notes=notes)
+    found = replace(found, frameworks=used, sources=sources, roots=roots)
+    return _with_command(found, options)
 
 
-def _notes(options: RunOptions, sources: Iterable[Source]) -> tuple[str, ...]:
-    own = frozenset[str]().union(*(source.options for source in sources))
-    found = misplaced_options.note(options.typed, options.args, own)
-    return (found,) if found else ()
+def _with_command(script: Script, options: RunOptions) -> Script:
+    own = frozenset[str]().union(*(source.options for source in script.sources))
+    meant = misplaced_options.meant(options.typed, options.args, own)
+    note = misplaced_options.note(options.typed, meant)
+    return replace(script, typed=meant, notes=(note,) if note else ())
 
 
 def _script_of(options: RunOptions) -> Script:
