@@ -28,6 +28,8 @@ INIT = "ipexctl init -F /home/ann/labs/lab/ssh_config node1 node2"
         ("one two three four five six", ["one two three four", "  five six"]),
         (f"write this: {INIT}, then go on", ["write this:", f"  {INIT},", "  then go on"]),
         (f"{INIT}   # writes it", [INIT, "  # writes it"]),
+        ("ssh node01 uptime   # once", ["ssh node01 uptime", "  # once"]),
+        ("ssh node01 up   # `a b c d e f g h`", ["ssh node01 up", "  # `a b c d e f g h`"]),
         (
             "it says that `ssh node01 true` works",
             ["it says that", "  `ssh node01 true`", "  works"],
@@ -51,11 +53,11 @@ def test_no_word_of_any_advice_is_lost_and_no_line_is_too_long_for_want_of_a_bre
                 assert len(line) <= width or not wrapped(line.strip(), width)[1:], line
 
 
-def in_terminal(*words: str, folder: Path) -> list[str]:
+def in_terminal(*words: str, folder: Path, **more: str) -> list[str]:
     """What a terminal of 80 columns is sent."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), **more}
     try:
         subprocess.run(
             [sys.executable, "-m", "ipexctl", *words], cwd=folder, timeout=60,
@@ -98,3 +100,34 @@ def test_a_note_is_folded_on_a_terminal_and_one_line_elsewhere(tmp_path):
         argv, cwd=tmp_path, env={**env, "COLUMNS": "80"}, capture_output=True, text=True
     )
     assert done.stderr == f"{note}\n"
+
+
+HOST = "a-host-with-a-rather-long-name.cluster.example"
+
+
+def test_what_failed_on_a_host_and_what_to_type_is_folded_between_words(tmp_path):
+    """Port 1 of this machine refuses every connection."""
+    text = f"here ansible_connection=local\n{HOST} address=127.0.0.1 port=1\n"
+    (tmp_path / "hosts").write_text(text)
+    lines = in_terminal("env", "ls", "-f", "hosts", folder=tmp_path)
+    at = lines.index(f"    try: on {HOST}:")
+    assert lines[at - 3 : at - 1] == [
+        f"{HOST}  unreachable  127.0.0.1 port 1",
+        "  refuses the connection",
+    ]
+    assert lines[at + 1] == "      systemctl status ssh sshd; ss -tln"
+    lines = in_terminal("doctor", "-f", "hosts", folder=tmp_path)
+    at = lines.index(f"  or ipexctl doctor -x {HOST} -f hosts")
+    assert lines[at + 1] == f"     # without {HOST}"
+
+
+def test_what_remove_all_removes_is_folded_between_words(tmp_path):
+    cache = tmp_path / "a-folder-for-caches/with-another-one-for-those-of-this-user"
+    for name in ("blobs", "hashes"):
+        (cache / "ipexctl" / name).mkdir(parents=True)
+        (cache / "ipexctl" / name / "file").write_text("text")
+    words = ("remove", "--all", "--here", "--check")
+    lines = in_terminal(*words, folder=tmp_path, XDG_CACHE_HOME=str(cache))
+    at = next(i for i, line in enumerate(lines) if line.startswith("this machine: cache: "))
+    assert f"  {cache}/ipexctl/hashes)" in lines[at:]
+    assert all(len(line) <= 80 or str(cache) in line for line in lines)

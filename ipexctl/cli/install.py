@@ -136,7 +136,7 @@ def install(
     from ipexctl.local.project_lock import choice_here
     from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.confirm import confirm
-    from ipexctl.ui.install import View, difference, document, question, show
+    from ipexctl.ui.install import View, document, question, show, show_difference
     from ipexctl.ui.install_forecast import forecast_text
     from ipexctl.verbs.install.install import install as verb
     from ipexctl.verbs.install.install_plan import Cuda, Install, Plan
@@ -156,7 +156,7 @@ def install(
 
     def agreed(plan: Plan) -> bool:
         if diff and not json:
-            print(difference(plan), end="", flush=True)
+            show_difference(plan)
         if yes or check:
             return True
         print(forecast_text(plan), file=sys.stderr, flush=True)

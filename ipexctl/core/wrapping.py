@@ -34,16 +34,18 @@ def _units(text: str) -> Iterator[tuple[str, str]]:
     """What is not broken, and the blanks before it."""
     gap, unit, inside, before = "", "", "", ":"
     for blanks, word in _WORDS.findall(text):
-        if inside and len(blanks) < 3 and word != "#":
+        goes_on = bool(inside) and len(blanks) < 3 and word != "#"
+        if goes_on or unit == "#":
             unit += blanks + word
         else:
             if unit:
                 yield gap, unit
             gap, unit = blanks, word
+        if not goes_on:
             inside = _opens(word, before, len(blanks) > 2)
-        if inside == "option" and unit != word:
+        if inside == "option" and goes_on:
             inside = ""
-        if inside == "`" and word.count("`") % 2 == (unit != word):
+        if inside == "`" and word.count("`") % 2 == goes_on:
             inside = ""
         quoted = unit.count("'") % 2 or unit.count('"') % 2
         if inside and inside != "`" and word.endswith((";", ",", ":", ")")) and not quoted:

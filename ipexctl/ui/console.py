@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import IO
 
 from rich.console import Console
@@ -21,21 +22,31 @@ def console_on(stream: IO[str]) -> Console:
     return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
 
 
-def print_lines(console: Console, lines: Iterable[Text]) -> None:
-    """One line each, however wide: what is in them may be copied."""
+def print_lines(console: Console, lines: Iterable[Text], indent: str = "") -> None:
+    """Folded between words on a terminal, one line each elsewhere; commands in them stay whole.
+    What goes on in another line has `indent`, or two blanks more than its first one."""
     for line in lines:
-        console.print(line, soft_wrap=True)
+        for part in _folded(line, console.width, indent) if console.is_terminal else [line]:
+            console.print(part, soft_wrap=True)
 
 
-def print_hanging(console: Console, text: str, indent: str = "  ", style: str = "") -> None:
-    """Folded between words on a terminal, one line elsewhere; commands in it stay whole."""
-    for line in wrapped(text, console.width, indent) if console.is_terminal else [text]:
-        console.print(Text(line, style), soft_wrap=True)
+def print_text(console: Console, text: str) -> None:
+    """The lines of `text`, as `print_lines` does it."""
+    print_lines(console, map(Text, text.splitlines()))
 
 
-def print_words(console: Console, text: Text | str) -> None:
-    """For what nobody copies: folded between words on a terminal, one line elsewhere."""
-    console.print(text, soft_wrap=not console.is_terminal)
+def _folded(line: Text, width: int, indent: str) -> Iterator[Text]:
+    plain = re.sub(r"\s", " ", line.plain)
+    if line.cell_len <= width or not plain.strip():
+        yield line
+        return
+    indent = indent or " " * (len(plain) - len(plain.lstrip()) + 2)
+    end = 0
+    for part in wrapped(plain, width, indent):
+        words = part.removeprefix(indent) if end else part
+        start = plain.index(words, end)
+        before, end = indent if end else "", start + len(words)
+        yield Text(before, line.style) + line[start:end]
 
 
 def is_dumb() -> bool:

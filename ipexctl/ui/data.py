@@ -9,7 +9,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.run.dataset_rules import Held, variable
 from ipexctl.core.run.project_files import amount
 from ipexctl.ui.confirm import DECLINED
-from ipexctl.ui.console import print_lines, stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines, not_shown
 from ipexctl.verbs.data import Listed, Pushed, Removed
 
@@ -63,7 +63,7 @@ def _what(one: Held) -> str:
 
 
 def show_listed(listed: Listed, push: str = "ipexctl data push") -> None:
-    print(listed_text(listed, push), end="")
+    print_text(stdout_console(), listed_text(listed, push))
     print_lines(stdout_console(), not_shown(listed.recaps, len(listed.hosts)))
 
 
@@ -77,9 +77,7 @@ def listed_document(listed: Listed) -> dict[str, Any]:
 
 
 def show_going(listed: Listed) -> None:
-    stderr_console().print(
-        f"to be removed:\n{listed_text(listed, paths=True)}", end="", soft_wrap=True
-    )
+    print_text(stderr_console(), f"to be removed:\n{listed_text(listed, paths=True)}")
 
 
 def show_removed(removed: Removed) -> None:
@@ -88,9 +86,8 @@ def show_removed(removed: Removed) -> None:
     elif removed.done:
         print_lines(stdout_console(), host_lines(removed.recaps))
     else:
-        print(
-            f"nothing was removed; it would be:\n{listed_text(removed.going, paths=True)}", end=""
-        )
+        going = listed_text(removed.going, paths=True)
+        print_text(stdout_console(), f"nothing was removed; it would be:\n{going}")
 
 
 def removed_document(removed: Removed) -> dict[str, Any]:

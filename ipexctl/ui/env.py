@@ -13,7 +13,7 @@ from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.core.stack.env_list import Env, Shelf, use_of
 from ipexctl.core.stack.package_changes import between
 from ipexctl.ui.confirm import DECLINED
-from ipexctl.ui.console import print_lines, stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines, not_shown
 from ipexctl.verbs.env import Back, Compared, Kept, Removal, Removed
 
@@ -103,10 +103,10 @@ def _shelf_document(shelf: Shelf, choice: EnvChoice) -> dict[str, Any]:
 
 
 def show_kept(kept: Kept) -> None:
-    print(kept_text(kept), end="")
+    print_text(stdout_console(), kept_text(kept))
     print_lines(stdout_console(), not_shown(kept.recaps, len(kept.shelves)))
     if kept.remove:
-        print(f"\n{kept.remove}   # removes what is unused")
+        print_text(stdout_console(), f"\n{kept.remove}   # removes what is unused")
 
 
 # --- env diff ------------------------------------------------------------------------------------
@@ -167,10 +167,10 @@ def _drift_document(d: Drift) -> dict[str, Any]:
 
 
 def show_compared(compared: Compared) -> None:
-    print(compared_text(compared), end="")
+    print_text(stdout_console(), compared_text(compared))
     print_lines(stdout_console(), not_shown(compared.recaps, len(compared.drifts)))
     if compared.mend:
-        print(f"\nnext: {compared.mend}")
+        print_text(stdout_console(), f"\nnext: {compared.mend}")
 
 
 # --- env rm --------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _removal_lines(r: Removal) -> list[str]:
 
 
 def show_going(removals: Sequence[Removal]) -> None:
-    stderr_console().print(f"to be removed:\n{removal_text(removals)}", end="", soft_wrap=True)
+    print_text(stderr_console(), f"to be removed:\n{removal_text(removals)}")
 
 
 def show_removed(removed: Removed) -> None:
@@ -205,7 +205,7 @@ def show_removed(removed: Removed) -> None:
         print(DECLINED)
     else:
         title = "removed:" if removed.done else "nothing was removed; it would be:"
-        print(f"{title}\n{removal_text(removed.removals)}", end="")
+        print_text(stdout_console(), f"{title}\n{removal_text(removed.removals)}")
     print_lines(stdout_console(), not_shown(removed.recaps, len(removed.removals)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack.version_table import END_OF_LIFE
 from ipexctl.errors import printable
 from ipexctl.ui.confirm import DECLINED
-from ipexctl.ui.console import print_lines, print_words, stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install_plan import (
     BUILDING,
@@ -153,6 +154,11 @@ def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
     ]
 
 
+def show_difference(plan: Plan) -> None:
+    print_text(stdout_console(), difference(plan))
+    sys.stdout.flush()
+
+
 def difference(plan: Plan) -> str:
     """For --diff: the packages that change, hosts with the same changes together."""
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -177,14 +183,14 @@ def _before(state: State) -> str:
 def show(report: InstallReport) -> None:
     console = stdout_console()
     if report.declined:
-        print_words(console, DECLINED)
+        print_text(console, DECLINED)
         return
     if report.check and report.plan and report.plan.todo:
         print(forecast_text(report.plan))
     print_lines(console, host_lines(report.recaps))
-    print_words(console, cost(report))
+    print_text(console, cost(report))
     if report.without_downs:
-        print(f"try: {report.without_downs}")
+        print_text(console, f"try: {report.without_downs}")
 
 
 # --- while it works ------------------------------------------------------------------------------
@@ -226,7 +232,7 @@ class View:
     def say(self, text: str) -> None:
         if not self.quiet:
             self._stop()
-            print_words(self.console, Text(printable(text)))
+            print_text(self.console, printable(text))
 
     def step(self, step: Step) -> None:
         if self.quiet or self._over:

@@ -10,7 +10,7 @@ from ipexctl.core.sizes import human
 from ipexctl.errors import printable
 from ipexctl.local.own_files import Kept
 from ipexctl.ui.confirm import DECLINED
-from ipexctl.ui.console import print_lines, stderr_console, stdout_console
+from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.prune import Pruned
 from ipexctl.verbs.remove import Found, OnHost, Removed
@@ -47,12 +47,12 @@ def _here_line(one: Kept) -> str:
 
 
 def show_plan(found: Found) -> None:
-    stderr_console().print(f"to be removed:\n{plan_text(found)}", end="", soft_wrap=True)
+    print_text(stderr_console(), f"to be removed:\n{plan_text(found)}")
 
 
 def show_removed(removed: Removed) -> None:
     if removed.check:
-        print(f"to be removed:\n{plan_text(removed.found)}", end="")
+        print_text(stdout_console(), f"to be removed:\n{plan_text(removed.found)}")
     elif not removed.done:
         print(DECLINED)
         return
@@ -108,7 +108,7 @@ def prune_text(plan: Pruned) -> str:
 
 
 def show_prune_plan(plan: Pruned) -> None:
-    stderr_console().print(f"to be removed:\n{prune_text(plan)}", end="", soft_wrap=True)
+    print_text(stderr_console(), f"to be removed:\n{prune_text(plan)}")
 
 
 def show_pruned(pruned: Pruned) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.stack.version_table import END_OF_LIFE
-from ipexctl.ui.console import print_lines, stdout_console
+from ipexctl.ui.console import print_lines, print_text, stdout_console
 from ipexctl.ui.install import host_documents, host_lines
 from ipexctl.verbs.install.use_env import Borrowed
 
@@ -27,7 +27,8 @@ def found_text(found: Borrowed) -> str:
 def show(found: Borrowed) -> None:
     print_lines(stdout_console(), host_lines(found.recaps))
     if any(r.state.value in ("ok", "changed") for r in found.recaps) and not found.check:
-        print("`ipexctl run` uses it there; `ipexctl install` goes back to ipexctl.lock")
+        words = "`ipexctl run` uses it there; `ipexctl install` goes back to ipexctl.lock"
+        print_text(stdout_console(), words)
 
 
 def document(found: Borrowed) -> dict[str, Any]:

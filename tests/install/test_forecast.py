@@ -25,9 +25,10 @@ from ipexctl.ui.install import chosen_text
 from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Chosen, HostInstall, Install, Plan, Progress, State
-from tests.install.conftest import Shop
+from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import ready
 from tests.stack.test_lock import LOCK
+from tests.test_wrapping import in_terminal
 
 MB = 1_000_000
 FILES = (Blob("torch.whl", "a" * 64, 200 * MB), Blob("numpy.whl", "b" * 64, 20 * MB))
@@ -222,3 +223,12 @@ def test_without_a_terminal_the_plan_names_the_host_that_cannot_be_reached(shop:
     )  # fmt: skip
     assert (done.returncode, shop.envs()) == (2, [])
     assert "node-with-a-typo.invalid: left out: " in done.stderr
+
+
+def test_the_plan_and_the_changes_are_folded_between_words_on_a_terminal(shop: Shop) -> None:
+    key = shop.install().document["environment"]
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    words = ("--root", str(shop.root), "--mpi", "none", "--check", "--diff", "--upgrade")
+    lines = in_terminal("install", *words, folder=shop.work, **shop.environ())
+    at = lines.index(f"localhost: 1 package to change, compared with {key}, which this")
+    assert lines[at + 1 : at + 3] == ["  project uses", "  numpy 2.0 -> 2.1"]

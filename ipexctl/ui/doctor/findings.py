@@ -39,7 +39,7 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
         text += command("fix", f"{report.trust}   (compare the fingerprints first)", width)
     for same in _alike([d for d in report.down if d not in unknown]):
         text += _no_answer(same, width, verbose=verbose)
-    return text + command("or", report.without_downs)
+    return text + command("or", report.without_downs, width)
 
 
 def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:

@@ -15,7 +15,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.hosts import suggested_commands as hints
 from ipexctl.hosts.target import Target
 from ipexctl.ui.confirm import DECLINED, confirm
-from ipexctl.ui.console import console_on
+from ipexctl.ui.console import console_on, print_lines
 from ipexctl.ui.doctor.report_lines import command
 from ipexctl.verbs.doctor.apply_fixes import FixReport
 
@@ -28,12 +28,12 @@ def show_plan(plans: Sequence[Plan], file: IO[str]) -> None:
             groups.setdefault(tuple((c.what, c.undo) for c in p.changes), []).append(p.host)
     console = console_on(file)
     for changes, names in groups.items():
-        console.print(Text(f"{plain(fold(names))}:", "bold"), soft_wrap=True)
+        print_lines(console, [Text(f"{plain(fold(names))}:", "bold")])
         for what, undo in changes:
-            console.print(Text(f"  {plain(what)}   [undo: {plain(undo)}]"), soft_wrap=True)
+            print_lines(console, [Text(f"  {plain(what)}   [undo: {plain(undo)}]")])
     for p in plans:
         for text in p.left:
-            console.print(Text(f"{plain(p.host)}: not by us: {plain(text)}"), soft_wrap=True)
+            print_lines(console, [Text(f"{plain(p.host)}: not by us: {plain(text)}")])
 
 
 def show_scripts(report: Report, file: IO[str]) -> None:
@@ -64,19 +64,19 @@ def show_done(report: FixReport, file: IO[str], again: str) -> None:
     console = console_on(file)
     for done in report.done:
         for text in done.done:
-            console.print(Text(f"{plain(done.host)}: {plain(text)}"), soft_wrap=True)
+            print_lines(console, [Text(f"{plain(done.host)}: {plain(text)}")])
         for text in done.failed:
             line = Text("failed", "red").append(f" {plain(done.host)}: {plain(text)}", "not red")
-            console.print(line, soft_wrap=True)
+            print_lines(console, [line])
     for down in report.down:
-        console.print(Text("failed", "red").append(f" {plain(down.what)}"), soft_wrap=True)
+        print_lines(console, [Text("failed", "red").append(f" {plain(down.what)}")])
         for line in command("fix", down.hint):
-            console.print(line, soft_wrap=True)
+            print_lines(console, [line])
     if not any(d.done or d.failed for d in report.done) and not report.down:
         words = DECLINED if not report.agreed else "nothing to mend without root"
         console.print(Text(words if again else "nothing to take back"))
     elif again and any(d.done for d in report.done):
-        console.print(Text(f"take it back: {again}"), soft_wrap=True)
+        print_lines(console, [Text(f"take it back: {again}")])
 
 
 def document(report: FixReport) -> dict[str, Any]:

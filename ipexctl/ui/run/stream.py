@@ -12,7 +12,7 @@ from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.merge_lines import Fold, Group
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
-from ipexctl.ui.console import print_hanging, stderr_console
+from ipexctl.ui.console import print_lines, print_text, stderr_console
 from ipexctl.ui.run.run_text import (
     RESET,
     Prefixes,
@@ -40,13 +40,13 @@ class PlainView:
         self.console = stderr_console()
 
     def note(self, text: str) -> None:
-        print_hanging(self.console, printable(text))
+        print_text(self.console, printable(text))
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.prefix = Prefixes(plan)
-        print_hanging(self.console, headline(run_id, plan))
+        print_text(self.console, headline(run_id, plan))
         if plan.environment:
-            print_hanging(self.console, str(plan.environment))
+            print_text(self.console, str(plan.environment))
         for text in plan.notes:
             self.note(text)
 
@@ -72,7 +72,7 @@ class PlainView:
             if line.plain.startswith(OUTPUT):
                 self.console.print(line, soft_wrap=True)
             else:
-                print_hanging(self.console, line.plain, " " * 7, str(line.style))
+                print_lines(self.console, [line], " " * 7)
 
 
 class TerminalView(PlainView):
