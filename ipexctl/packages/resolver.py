@@ -42,7 +42,7 @@ class Resolved:
     lock: Lock
     urls: Urls
     no_cpu_build: str = ""
-    notes: tuple[str, ...] = ()  # versions far behind the newest ones
+    notes: tuple[str, ...] = ()  # warnings
 
 
 @dataclass(frozen=True)

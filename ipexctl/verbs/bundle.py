@@ -74,6 +74,8 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     decision = decide([host], options.wanted, old, table(), python)
     found = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], python)
     carried_python.check_here(found.lock)
+    for note in found.notes:
+        progress.say(f"warning: {note}")
     lock, fetched = fetch(work, found)
     if lock != old:
         write_lock(place, lock)

@@ -136,3 +136,52 @@ def test_what_contradicts_the_stack_is_told_with_its_file(shop: Shop) -> None:
     assert "--torch 2.5" in clash.err
     broken = shop.install("-r", "not-there.txt")
     assert (broken.code, "cannot read not-there.txt" in broken.err) == (2, True)
+
+
+def test_a_requirements_file_that_has_changed_since_the_lock_is_named(shop: Shop) -> None:
+    for name in ("six", "tqdm"):
+        make_wheel(shop.wheels, name, "1.0", {f"{name}.py": b""})
+    needs = shop.work / "needs" / "requirements.txt"
+    needs.parent.mkdir()
+    needs.write_text("-c limits.txt\nsix\n")
+    limits = needs.with_name("limits.txt")
+    limits.write_text("six<2\n")
+    outside = shop.folder / "outside.txt"
+    outside.write_text("six\n")
+
+    def warnings(*options: str) -> list[str]:
+        done = shop.install(*options)
+        assert done.code == 0, done.err
+        return list(done.document["warnings"])
+
+    kept = "needs/requirements.txt has changed since ipexctl.lock was written; "
+    kept += "the locked requirements are kept. To use the new ones, add -r needs/requirements.txt"
+    named = ("-r", str(needs.relative_to(shop.work)))
+    assert (warnings(*named), warnings(), warnings("--check")) == ([], [], [])
+    needs.write_text("# another comment\n-c limits.txt\nsix\n")
+    assert warnings() == []
+    for file, text in ((limits, "six<3\n"), (needs, "six\ntqdm\n"), (needs, "???\n")):
+        file.write_text(text)
+        before = (shop.work / "ipexctl.lock").read_text()
+        assert (warnings("--check"), warnings(), warnings("--upgrade")) == ([kept],) * 3
+        assert (shop.work / "ipexctl.lock").read_text() == before
+    needs.write_text("six\ntqdm\n")
+    assert (warnings(*named), warnings()) == ([], [])
+    needs.unlink()
+    assert warnings() == []
+    assert (warnings("-r", str(outside)), outside.write_text("tqdm\n"), warnings()) == ([], 5, [])
+    assert "outside" not in (shop.work / "ipexctl.lock").read_text()
+
+
+def test_a_lock_without_the_names_of_the_files_gets_them_and_stays_the_same(shop: Shop) -> None:
+    make_wheel(shop.wheels, "six", "1.0", {"six.py": b""})
+    (shop.work / "requirements.txt").write_text("six\n")
+    key = shop.install("-r", "requirements.txt").document["environment"]
+    path = shop.work / "ipexctl.lock"
+    told = path.read_text()
+    path.write_text(told.replace('requirement_files = [\n    "requirements.txt",\n]\n', ""))
+    assert "requirement_files" not in path.read_text()
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    again = shop.install("-r", "requirements.txt")
+    assert (again.document["environment"], again.states) == (key, ["ok"])
+    assert path.read_text() == told

@@ -85,6 +85,7 @@ TOLD = replace(
     packages=(replace(NUMPY, index="own"), replace(TORCH, index="pytorch")),
     uv=replace(UV, index="default"),
     requirements=("accelerate>=1.0", 'x; python_version < "4"'),
+    requirement_files=("needs/requirements.txt",),
     constraints=("numpy<3",),
 )
 

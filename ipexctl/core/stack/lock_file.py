@@ -1,6 +1,7 @@
 """ipexctl.lock: exactly which files an environment is made of, as text and back.
 
-No addresses and no paths: the same text anywhere, whichever mirror the files came from.
+No addresses, and no paths outside of the project: the same text anywhere, whichever mirror the
+files came from.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Lock:
     uv: Package
     requirements: tuple[str, ...] = ()  # what -r asked for besides the stack
     constraints: tuple[str, ...] = ()
+    requirement_files: tuple[str, ...] = ()  # the files that -r named, from the lock's folder
     cpython: Package | None = None  # carried to the hosts; else their own is used
 
     @property
@@ -145,7 +147,7 @@ def render(lock: Lock) -> str:
     lines = [_HEAD, f"schema = {SCHEMA}", "", "[stack]"]
     names = ("row", "torch", "mpi", "python", "platform")
     lines += [f"{name} = {_quoted(getattr(lock, name))}" for name in names]
-    for name in ("requirements", "constraints"):
+    for name in ("requirements", "constraints", "requirement_files"):
         lines += _list_lines(name, getattr(lock, name))
     lines += ["", "[uv]", *_package_lines(lock.uv)]
     lines += ["", "[cpython]", *_package_lines(lock.cpython)] if lock.cpython else []
@@ -188,6 +190,7 @@ def parse(text: str, source: str) -> Lock:
             uv=_wheel(raw["uv"]),
             requirements=tuple(_requirement(t) for t in stack.get("requirements", ())),
             constraints=tuple(_requirement(t) for t in stack.get("constraints", ())),
+            requirement_files=tuple(_text(t) for t in stack.get("requirement_files", ())),
             cpython=_package(raw["cpython"], _CPYTHON) if "cpython" in raw else None,
         )
     except KeyError as e:

@@ -28,18 +28,23 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     """The lock in the folder if it is for one of these, else a fresh one (True), which keeps the
     versions of the old one as far as they fit. With --upgrade none is kept."""
     extra = requirement_files.needed(work.asked.needs, old)
+    files = requirement_files.names(work.asked, old)
+    notes = requirement_files.changed_since(work.asked, old)
     requirements.check(extra, candidates)
     for stack in candidates if old and not work.asked.upgrade else ():
         if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):
             requirement_files.check_hashes(old, extra)
-            return Resolved(stack, old, {}), False
+            lock = replace(old, requirement_files=files)
+            return Resolved(stack, lock, {}, notes=notes), lock != old
     work.step("", "resolving")
     indexes = indexes_of(work)
     kept = {p.name: p.version for p in old.packages} if old and not work.asked.upgrade else None
     found = resolver.resolve(candidates, indexes, environment(), extra, kept)
     requirement_files.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
-    found = replace(found, lock=lock, stack=_told_python(found.stack, candidates))
+    lock = replace(lock, requirement_files=files)
+    stack = _told_python(found.stack, candidates)
+    found = replace(found, lock=lock, stack=stack, notes=(*found.notes, *notes))
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
         raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
     return found, True

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.core.quoting import quote_for_pasting
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.requirements import NOTHING, Extra, not_allowed, read
 from ipexctl.errors import InputError
 from ipexctl.local import bounded_read
 from ipexctl.local.environment import environment
+from ipexctl.local.project_lock import project_top
 from ipexctl.packages.indexes import Indexes, absolute
+from ipexctl.verbs.install.install_plan import Install
 
 CODE = (".py", ".cfg")
 
@@ -21,6 +25,35 @@ def needed(files: Sequence[Path], old: Lock | None) -> Extra:
     if files:
         return read([str(file) for file in files], _text, environment())
     return Extra(old.requirements, old.constraints) if old else NOTHING
+
+
+def names(asked: Install, old: Lock | None) -> tuple[str, ...]:
+    """Of the files, from the lock's folder. What lies outside of the project means nothing to the
+    next one that reads the lock."""
+    if not asked.needs:
+        return old.requirement_files if old else ()
+    folder = asked.folder.absolute()
+    top = project_top(folder)
+    paths = [Path(os.path.normpath(file.absolute())) for file in asked.needs]
+    return tuple(os.path.relpath(path, folder) for path in paths if top in path.parents)
+
+
+def changed_since(asked: Install, lock: Lock | None) -> tuple[str, ...]:
+    """A note if the files of the lock ask for something else by now, and are not given with -r."""
+    files = [asked.folder / name for name in lock.requirement_files] if lock else []
+    if not lock or asked.needs or not files or not all(map(os.path.isfile, files)):
+        return ()
+    try:
+        if same_requirements(lock, needed(files, None)):
+            return ()
+    except InputError:
+        pass  # it has changed, and -r says what is wrong with it
+    shown = [os.path.relpath(file) for file in files]
+    again = quote_for_pasting(tuple(word for name in shown for word in ("-r", name)))
+    return (
+        f"{' or '.join(shown)} has changed since ipexctl.lock was written; the locked requirements "
+        f"are kept. To use the new ones, add {again}",
+    )
 
 
 def same_requirements(lock: Lock, extra: Extra) -> bool:
