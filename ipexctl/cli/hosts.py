@@ -63,7 +63,7 @@ def init(
     from ipexctl.verbs.init import init as verb
 
     ask = Ask(
-        lambda offered: ask_which(offered, sys.stdin, sys.stderr),
+        lambda offered, wrong: ask_which(offered, wrong, sys.stdin, sys.stderr),
         lambda why: ask_names(why, sys.stdin, sys.stderr),
         lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr),
     )

@@ -196,7 +196,8 @@ class _Getter:
         self._done += sum(b.size for b in blobs)
 
     def waits(self) -> None:
-        self._tell("waiting for a host that has the files", self._done, self._total)
+        total = self._total if self._done else 0
+        self._tell("waiting for a host that has the files", self._done, total)
 
     def counter(self, what: str) -> OnBytes:
         """Tells the sum of what it hears, and of what was there before."""

@@ -17,6 +17,7 @@ from ipexctl.errors import HostFailed, InputError, NotHere
 from ipexctl.lab import config_text, host_boot, lab_network, plain_hosts, rungs
 from ipexctl.lab.host_boot import Running
 from ipexctl.lab.lab_plan import HostPlan
+from ipexctl.lab.lab_spec import lab_command
 
 if TYPE_CHECKING:
     from ipexctl.lab.watchdog import Watchdog
@@ -28,12 +29,13 @@ _NEED_LIFE = ("changed-key", "no-sshd")
 
 def fault(dog: Watchdog, name: str, kind: str) -> None:
     host, running = _find(dog, name)
+    mend = lab_command("heal", dog.plan.name, name)
     if not running.pid:
-        raise InputError(f"{name} is down", hint=f"start it with: ipexctl lab heal {name}")
+        raise InputError(f"{name} is down", hint=mend)
     if kind in running.faults:
         return
     if "freeze" in running.faults and kind in _NEED_LIFE:
-        raise InputError(f"{name} is frozen", hint=f"first: ipexctl lab heal {name}")
+        raise InputError(f"{name} is frozen", hint=mend)
     if kind not in dog.breaks:
         raise NotHere(f"'{kind}' needs hosts with namespaces", why="this lab is on the flat rung")
     dog.breaks[kind](dog, host, running.pid)

@@ -15,6 +15,12 @@ MAX_HOSTS = 200
 MAX_FLAT = 1000
 
 
+def lab_command(verb: str, lab: str, *words: str) -> str:
+    """To type, for the lab of that name."""
+    named = () if lab == "lab" else ("--name", lab)
+    return " ".join(("ipexctl", "lab", verb, *words, *named))
+
+
 @dataclass(frozen=True)
 class HostSpec:
     """One host. Zero or "" means: as this machine has it."""

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import ipexctl
+from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.lab import config_text, folders, lab_network, machine_support, rungs, shapes
 from ipexctl.lab.folders import state_root
-from ipexctl.lab.lab_spec import FAULTS, LabSpec
+from ipexctl.lab.lab_spec import FAULTS, LabSpec, lab_command
 from ipexctl.local.environment import environment
 
 _ERRORS: dict[str, type[IpexctlError]] = {"input": InputError, "not-here": NotHere}
@@ -97,7 +98,7 @@ class Lab:
         folder = folders.place(name, root)
         if not is_up(folder) or not (folder / "state.json").exists():
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
-            hint = "start it with: ipexctl lab up" + ("" if name == "lab" else f" --name {name}")
+            hint = lab_command("up", name)
             if others := [each for each in names(root) if each != name]:
                 hint = f"--name {others[0]}   # of those that are up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint)
@@ -152,7 +153,9 @@ class Lab:
     def fault(self, host: str, kind: str) -> None:
         self._known(host)
         if kind not in FAULTS:
-            raise InputError(f"unknown fault '{kind}'", hint=f"one of {', '.join(FAULTS)}")
+            command = lab_command("fault", self.name, host, nearest(kind, FAULTS) or "KIND")
+            known = f"kinds: {', '.join(FAULTS)}"
+            raise InputError(f"unknown fault '{kind}'", hint=f"{command}   # {known}")
         self._ask("fault", host=host, kind=kind)
 
     def heal(self, host: str) -> None:
@@ -172,7 +175,7 @@ class Lab:
         """A command that enters the host's namespaces without sshd."""
         pid = self.status()[self._known(host)][0]
         if not pid:
-            raise InputError(f"{host} is down", hint=f"start it with: ipexctl lab heal {host}")
+            raise InputError(f"{host} is down", hint=lab_command("heal", self.name, host))
         user = self.user if self.rung == rungs.FLAT else user or self.user
         apart = user == "root" and self.rung != rungs.FLAT
         home = "/root" if apart else self.hosts[host].home

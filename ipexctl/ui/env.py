@@ -181,11 +181,12 @@ def removal_text(removals: Sequence[Removal]) -> str:
 
 
 def _removal_lines(r: Removal) -> list[str]:
+    stays = [f"{key}  stays: {why}" for key, why in r.kept]
     if not r.removed and not r.blobs:
-        lines = ["nothing"]
-    else:
-        use = f"; {r.current} stays in use" if r.current else ""
-        lines = [f"{human(r.bytes)} in {r.root}{use}"]
+        first, *rest = stays or ["nothing"]
+        return [first, *(f"  {line}" for line in rest)]
+    use = f"; {r.current} stays in use" if r.current else ""
+    lines = [f"{human(r.bytes)} in {r.root}{use}"]
     titles = dict(r.titles)
     lines += [
         f"  {key}  {human(size):>9}  {titles.get(key, '')}".rstrip() for key, size in r.removed
@@ -193,7 +194,7 @@ def _removal_lines(r: Removal) -> list[str]:
     lines += [f"  {r.blobs} wheels that no environment needs  {human(r.blob_bytes)}"] * bool(
         r.blobs
     )
-    return [*lines, *(f"  {key}  stays: {why}" for key, why in r.kept)]
+    return [*lines, *(f"  {line}" for line in stays)]
 
 
 def show_going(removals: Sequence[Removal]) -> None:
@@ -204,7 +205,9 @@ def show_removed(removed: Removed) -> None:
     if removed.declined:
         print(DECLINED)
     else:
-        title = "removed:" if removed.done else "nothing was removed; it would be:"
+        going = any(one.removed or one.blobs for one in removed.removals)
+        would = "nothing was removed; it would be:" if going else "there is nothing to remove:"
+        title = "removed:" if removed.done else would
         print_text(stdout_console(), f"{title}\n{removal_text(removed.removals)}")
     print_lines(stdout_console(), not_shown(removed.recaps, len(removed.removals)))
 

@@ -38,8 +38,12 @@ def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False)
     return "".join(f"{line}\n" for line in lines) or "# no settings; ipexctl init writes some\n"
 
 
-def ask_which(names: Sequence[str], asked: TextIO, out: TextIO) -> str:
-    print(f"hosts in ssh_config: {fold(names)}", file=out)
+def ask_which(names: Sequence[str], wrong: str, asked: TextIO, out: TextIO) -> str:
+    """`wrong`: why it is asked again."""
+    if wrong:
+        print(f"{wrong}; press Enter for all, or type names: {names[0]}", file=out)
+    else:
+        print(f"hosts in ssh_config: {fold(names)}", file=out)
     print("Which of them? [all, or as for --limit: node*,!login] ", end="", file=out, flush=True)
     said = asked.readline()
     if not said:  # Ctrl-D

@@ -293,7 +293,7 @@ class View:
         step = group[0]
         began, there = self._began[step.host]
         if step.text not in COUNTED:
-            return _counted(step) + self._time_left(step, there, self.clock() - began)
+            return counted(step) + self._time_left(step, there, self.clock() - began)
         n = len(self._steps)
         later = COUNTED[COUNTED.index(step.text) + 1 :]
         past = sum(s.text in later for s in self._steps.values())
@@ -336,7 +336,7 @@ def _is_other_work(before: Step, step: Step) -> bool:
     return before.total != step.total or (not step.total and before.text != step.text)
 
 
-def _counted(step: Step) -> str:
+def counted(step: Step) -> str:
     if step.total:
         return f"{step.text} {human(step.done)} of {human(step.total)}"
     return f"{step.text} {human(step.done)}" if step.done else step.text

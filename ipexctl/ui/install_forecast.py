@@ -123,10 +123,20 @@ def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
     needed, exact = disk_needed(plan, parts[0])
     known = [part.free for part in parts if part.free is not None]
     free = f"{'at least ' * (len(known) > 1)}{human(min(known))} free" if known else "free: unknown"
-    little = ": too little" * bool(known and needed > min(known))
-    about = "" if exact else "more than "
-    unpacked = "" if exact else " (the unpacked size is unknown until all is fetched)"
-    yield f"disk: {about}{human(needed)} needed{unpacked}, {free}{little}"
+    about, unpacked, little = "", "", "too little"
+    if not exact:
+        about, unpacked = "more than ", " (the unpacked size is unknown until all is fetched)"
+    elif _keeps_wheels(plan, parts[0]):
+        about, little = "at most ", "may be too little"
+        unpacked = " (less if the unchanged wheels are still unpacked there)"
+    short = f": {little}" * bool(known and needed > min(known))
+    yield f"disk: {about}{human(needed)} needed{unpacked}, {free}{short}"
+
+
+def _keeps_wheels(plan: Plan, part: HostInstall) -> bool:
+    """Environments share the files of wheels that are unpacked already; a rebuild unpacks again."""
+    locked = {(p.name, p.version) for p in plan.chosen.lock.packages}
+    return not part.state.built and not locked.isdisjoint(part.state.packages)
 
 
 def disk_needed(plan: Plan, part: HostInstall) -> tuple[int, bool]:

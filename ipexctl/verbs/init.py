@@ -35,7 +35,8 @@ hostfile = "{hostfile}"
 class Ask:
     """Questions to a person. None where nobody can answer."""
 
-    which: Callable[[Sequence[str]], str]  # the names on offer -> a pattern as --limit takes it
+    # the names on offer, and what was wrong with the last answer -> a pattern as --limit takes it
+    which: Callable[[Sequence[str], str], str]
     names: Callable[[str], Sequence[str]]  # why there are none on offer -> hosts
     overwrite: Callable[[Sequence[Path]], bool]
 
@@ -118,7 +119,13 @@ def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
             why=f"ssh_config has: {', '.join(names[:20])}",
             hint=f"{init} node1 node2\n{init} -y   # every host of ssh_config",
         )
-    return select(everything, (ask.which(names),))
+    wrong = ""
+    while True:
+        answer = ask.which(names, wrong)
+        try:
+            return select(replace(everything, source="ssh_config"), (answer,))
+        except InputError as e:
+            wrong = e.what
 
 
 def _none_offered(ssh_config: Path | None) -> str:

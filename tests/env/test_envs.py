@@ -179,11 +179,14 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
         running.kill()
         running.wait()
     assert done["hosts"][0]["kept"] == [
-        {"key": A, "why": "it is previous"},
-        {"key": B, "why": "it is current"},
+        {"key": A, "why": "it is the previous environment"},
+        {"key": B, "why": "it is the current environment"},
         {"key": C, "why": f"process {running.pid} runs in it"},
     ]
     assert sorted(os.listdir(root / "envs")) == [A, B, C]
+    refused = shop.ipexctl("env", "rm", B, "--root", str(root), "-y").out
+    stays = f"localhost: {B}  stays: it is the current environment"
+    assert refused == f"there is nothing to remove:\n{stays}\n"
     assert shop.ipexctl("env", "rm", C, "--root", str(root), "-y").code == 0
     assert sorted(os.listdir(root / "envs")) == [".lock", A, B]
 

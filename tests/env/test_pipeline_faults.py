@@ -22,10 +22,11 @@ from ipexctl.core.stack.lock_file import Package
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts import blob_carriers
 from ipexctl.hosts.blob_carriers import Push
+from ipexctl.hosts.blob_relay import _Getter
 from ipexctl.hosts.blob_store import Room
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
-from ipexctl.ui.install import View
+from ipexctl.ui.install import View, counted
 from ipexctl.verbs.install import host_steps
 from ipexctl.verbs.install.fetch_wheels import Incoming
 from ipexctl.verbs.install.install_plan import FETCHING, Step
@@ -270,6 +271,18 @@ def test_who_waits_for_something_else_says_so() -> None:
         for text in waits:
             view.step(Step("a", text))
     assert console.file.getvalue().splitlines() == [f"a: {text}" for text in waits]  # type: ignore[attr-defined]
+
+
+def test_who_waits_and_has_nothing_yet_is_shown_without_a_count() -> None:
+    files = tuple(Blob(str(n), f"{n:064x}", n * 1_000_000) for n in (2, 3))
+    told: list[str] = []
+    nobody: Any = None
+    getter = _Getter(nobody, "/", files, lambda *step: told.append(counted(Step("a", *step))))
+    getter.waits()
+    getter.has(files[:1])
+    getter.waits()
+    waiting = "waiting for a host that has the files"
+    assert told == [waiting, f"{waiting} 2.0 MB of 5.0 MB"]
 
 
 def test_many_files_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

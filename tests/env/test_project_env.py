@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -125,6 +125,14 @@ def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
     assert f"the environment {key} of ipexctl.lock is not installed here" in done.err
     assert f"ipexctl install --root {projects.shop.root}   # to use this machine" in done.err
     assert projects.call(a, "env", "exec", "--", "true").code == 1
+
+
+def test_a_run_that_is_refused_makes_no_folder_on_the_host(projects: Projects) -> None:
+    a = projects.make("alpha")
+    projects.install(a)
+    elsewhere = replace(projects, shop=replace(projects.shop, folder=projects.shop.folder / "new"))
+    assert elsewhere.run(a, "train.py").code == 123
+    assert not elsewhere.shop.root.exists()
 
 
 def test_without_a_lock_run_says_whose_environment_it_takes(projects: Projects) -> None:

@@ -69,6 +69,20 @@ def test_it_says_what_is_fetched_sent_and_needed_and_what_each_host_has() -> Non
     ]
 
 
+def test_disk_for_wheels_that_the_host_may_have_unpacked_is_a_limit() -> None:
+    torch = next(p for p in LOCK.packages if p.name == "torch")
+    older = replace(OLD, packages=(("numpy", "1.0"), ("torch", torch.version)))
+    shared = " (less if the unchanged wheels are still unpacked there)"
+    for state, free, said in (
+        (older, 9 * GB, f"at most 1.2 GB needed{shared}, 9.0 GB free"),
+        (older, GB, f"at most 1.2 GB needed{shared}, 1.0 GB free: may be too little"),
+        (replace(older, built=True, again=True), 9 * GB, "1.0 GB needed, 9.0 GB free"),
+    ):
+        lines = forecast_text(plan(part("node1", state, free=free))).splitlines()
+        at = next(n for n, line in enumerate(lines) if "disk: " in line)
+        assert " ".join(map(str.strip, lines[at:])) == f"disk: {said}"
+
+
 def test_hosts_that_cannot_be_reached_are_said_before_the_question() -> None:
     downs = tuple(HostDown(name, "unreachable", f"{name}: no answer") for name in ("b1", "b2"))
     lines = forecast_text(plan(part("a", NONE), left_out=downs)).splitlines()

@@ -191,8 +191,9 @@ def test_init_replaces_nothing_unasked(shell):
 
 @pytest.mark.parametrize(
     ("typed", "code", "written"),
-    [("node*\nyes\n", 0, "node1\nnode2\n"), ("\nno\n", 2, "old\n"), ("nobody\n", 2, "old\n"),
-     ("\x04yes\n", 2, "old\n")],
+    [("node*\nyes\n", 0, "node1\nnode2\n"), ("\nno\n", 2, "old\n"), ("\x04yes\n", 2, "old\n"),
+     ("y\n\nyes\n", 0, "node1\nnode2\ngate\n"), ("nobody\n\x04", 2, "old\n"),
+     ("[\nnode2\nyes\n", 0, "node2\n")],
 )  # fmt: skip
 def test_init_asks_on_a_terminal(shell, typed, code, written):
     shell.write("config", SSH)
@@ -205,6 +206,8 @@ def test_init_asks_on_a_terminal(shell, typed, code, written):
         os.close(ours)
         os.close(theirs)
     assert (done.returncode, (shell.folder / "hostfile").read_text()) == (code, written)
+    again = "no host or group in ssh_config matches 'y'; press Enter for all, or type names: node1"
+    assert (again in done.stderr) == typed.startswith("y")
 
 
 def test_init_leaves_out_hosts_that_do_not_answer(shell):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, Lab, LabSpec
+from tests.cli import ipexctl
 from tests.practice_hosts import start_lab
 
 SPEC = LabSpec(name="faults", hosts=(HostSpec(disk=16 << 20), HostSpec()))
@@ -132,19 +134,37 @@ def test_faults_add_up_and_one_heal_undoes_all(lab):
     assert ssh(lab, "node01") == "in"
 
 
+def test_a_host_without_power_has_no_answer_and_routes_are_not_its_trouble(lab):
+    if lab.rung == "flat":
+        pytest.skip("the rung flat: a port of this machine refuses the connection")
+    lab.fault("node01", "kill")
+    words = ("-f", str(lab.hostfile), "-F", str(lab.ssh_config), "-l", "node01", "--json")
+    (host,) = json.loads(ipexctl("doctor", *words).stdout)["hosts"]
+    address = lab.hosts["node01"].address
+    assert host["error"]["what"] == f"node01: no answer from {address} port 22"
+    assert host["error"]["hint"] == f"ping {address}"
+
+
 @pytest.mark.parametrize(
-    ("host", "kind", "message"),
-    [("node09", "kill", "no host 'node09'"), ("node01", "melt", "unknown fault 'melt'")],
+    ("host", "kind", "message", "hint"),
+    [
+        ("node09", "kill", "no host 'node09'", ""),
+        ("node01", "melt", "unknown fault 'melt'", "ipexctl lab fault node01 KIND"),
+        ("node01", "frezee", "unknown fault 'frezee'", "ipexctl lab fault node01 freeze"),
+    ],
 )
-def test_unknown_hosts_and_faults_are_refused(lab, host, kind, message):
-    with pytest.raises(InputError, match=message):
+def test_unknown_hosts_and_faults_are_refused(lab, host, kind, message, hint):
+    with pytest.raises(InputError, match=message) as e:
         lab.fault(host, kind)
+    kinds = "kinds: kill, freeze, unplug, changed-key, fill-disk, no-sshd"
+    assert not hint or e.value.hint == f"{hint} --name {lab.name}   # {kinds}"
 
 
 def test_a_host_that_is_down_takes_no_other_fault(lab):
     lab.fault("node01", "kill")
-    with pytest.raises(InputError, match="node01 is down"):
+    with pytest.raises(InputError, match="node01 is down") as e:
         lab.fault("node01", "freeze")
+    assert e.value.hint == f"ipexctl lab heal node01 --name {lab.name}"
 
 
 def wait_for(condition) -> None:

@@ -24,7 +24,8 @@ BANNER_LIMIT = 1 << 16
 SEE_SSHD = "systemctl status ssh sshd; ss -tln"
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
-_NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+_NO_ROUTE = (errno.ENETUNREACH, errno.ENETDOWN)
+_NO_ANSWER = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN)
 
 # A host that vanished is noticed by the kernel, which costs us nothing: idle connections are asked
 # after 15 s and given up 15 s later, sent data may stay unconfirmed for 30 s.
@@ -229,7 +230,7 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
             why="sshd does not run there, listens on another port, or a firewall rejects us",
             hint=f"on {answer.name}: {SEE_SSHD}",
         )
-    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+    if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:
         return Unreachable(
             f"{answer.name}: no answer from {where}",
             why="the host is down, the address is wrong, or a firewall drops our packets",

@@ -184,7 +184,7 @@ def why_needed(root, key, env):
     """Why the environment cannot go, "" if it can."""
     for name in ("current", "previous"):
         if env_marks.current(root, name) == key:
-            return "it is %s" % name
+            return "it is the %s environment" % name
     if not os.path.lexists(env):
         return "it is not here"
     pid = environments.process_using(env)

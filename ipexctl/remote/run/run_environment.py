@@ -30,7 +30,7 @@ def op_find(call, h):
 
     `environment`: its key, "" for the current one. `project`: who notes that it is used.
     """
-    root, key = root_folder.checked(h["root"]), h.get("environment", "")
+    root, key = root_folder.existing(h["root"]), h.get("environment", "")
     prefix = env_marks.locate(root, key)
     installed = bool(prefix) and os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
     if key and not installed:
