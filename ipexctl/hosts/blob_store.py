@@ -120,6 +120,7 @@ def _send(
             if on_its_way >= WINDOW:
                 on_bytes(next(answers, Answer(agent.host.name, {})).whole("bytes", CHUNK))
             agent.feed(number, {}, chunk)
+            on_bytes(0)  # on a slow line it has taken long, and answers come later
     except InputError:
         agent.feed(number, {"abort": True})
         raise

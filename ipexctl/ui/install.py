@@ -24,6 +24,7 @@ from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install_plan import (
     BUILDING,
     DONE,
+    FAILED,
     FETCHING,
     PROVING,
     Chosen,
@@ -36,6 +37,11 @@ from ipexctl.verbs.install.install_plan import (
 
 COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
 MOVING = ("sending", "fetching")  # first words of what is done in many pieces
+WAITING = "waiting"  # and of what is done between them
+REPORT_EVERY = 15.0  # seconds without a line in a pipe, after which the work is reported
+REPORT_LINES = 12
+TICK = 1.0  # seconds between two looks whether a report is due
+SILENT = 20.0  # seconds without a sign of life from a host, after which that is shown
 _COLOURS = {
     Recap.OK: "green",
     Recap.CHANGED: "yellow",
@@ -196,22 +202,42 @@ def show(report: InstallReport) -> None:
 # --- while it works ------------------------------------------------------------------------------
 
 
+class _Ticker:
+    """Calls `work` every TICK seconds, in a thread of its own."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.wait(TICK):
+            self._work()
+
+
 @dataclass
 class View:
-    """Live lines on a terminal; elsewhere one plain line whenever a host starts something new."""
+    """Live lines on a terminal; elsewhere one plain line whenever a host starts something new, and
+    where that takes long, a report every REPORT_EVERY seconds."""
 
     console: Console = field(default_factory=stderr_console)
     confirm: Callable[[Plan], bool] = lambda plan: True
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
+    _heard: dict[str, float] = field(default_factory=dict)  # the last step of each host
     _steps: dict[str, Step] = field(default_factory=dict)
-    _first: dict[str, float] = field(default_factory=dict)  # when a step began on any host
     _left: dict[str, float] = field(default_factory=dict)  # the least estimate that was shown
     _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[tuple[str, str]] = field(default_factory=set)
-    _live: Any = None
+    _said_at: float = 0.0  # the last plain line
+    _live: Any = None  # what shows the work: Rich's Live, or a _Ticker
     _over: bool = False
 
     def progress(self) -> Progress:
@@ -233,23 +259,25 @@ class View:
         if not self.quiet:
             self._stop()
             print_text(self.console, printable(text))
+            self._said_at = self.clock()
 
     def step(self, step: Step) -> None:
+        """Also without anything new, as a sign of life of the host."""
         if self.quiet or self._over:
             return
         step = replace(step, text=printable(step.text))
         with self._lock:
             self._forget_what_is_over(step)
             before = self._steps.get(step.host)
-            self._steps[step.host] = step
+            self._heard[step.host] = self.clock()
             if before is None or _is_other_work(before, step):
                 self._began[step.host] = self.clock(), step.done
-                self._first.setdefault(step.text, self.clock())
                 self._left.pop(step.host, None)
-            if self.console.is_terminal:
-                self._update()
-            elif step.text != DONE and self._is_new(step):
-                self.console.print(f"{step.host or 'here'}: {step.text}", soft_wrap=True)
+            self._steps[step.host] = step  # last: the live lines are drawn meanwhile
+            kind = _first_word(step) if _first_word(step) in MOVING else step.text
+            if not self.console.is_terminal and kind != DONE and self._is_new(step, kind):
+                self._print(f"{step.host or 'here'}: {step.text}")
+            self._show_work()
 
     def _forget_what_is_over(self, step: Step) -> None:
         """This machine and the hosts take turns, but for what it fetches while they get files."""
@@ -259,16 +287,14 @@ class View:
         if not step.host and (here is None or here.text != step.text):
             self._forget()
 
-    def _is_new(self, step: Step) -> bool:
+    def _is_new(self, step: Step, kind: str) -> bool:
         """Is it the first of its kind on this host? Files come in several pieces."""
-        words = step.text.partition(" ")[0]
-        kind = step.host, words if words in MOVING else step.text
-        new = kind not in self._said
-        self._said.add(kind)
+        new = (step.host, kind) not in self._said
+        self._said.add((step.host, kind))
         return new
 
-    def _update(self) -> None:
-        if self._live is None:
+    def _show_work(self) -> None:
+        if self._live is None and self.console.is_terminal:
             from rich.live import Live
 
             self._live = Live(
@@ -276,29 +302,65 @@ class View:
                 get_renderable=self._lines,
             )  # fmt: skip
             self._live.start()
+        elif self._live is None:
+            self._live = _Ticker(self._report)
+            self._live.start()
+
+    def _report(self) -> None:
+        """In a pipe: how far all are, if there was no line for long; else who has gone silent."""
+        with self._lock:
+            due = self.clock() - self._said_at >= REPORT_EVERY
+            groups = [group for group in self._groups() if group[0].text != FAILED]
+            silent = [group for group in groups if self._silent(group[0])]
+            new = [g for g in silent if sum(self._is_new(s, "silent") for s in g)]
+            for group in groups[:REPORT_LINES] if due else new:
+                self._print(f"{_names(group)}: {self._doing(group)}")
+            if due and (more := sum(map(len, groups[REPORT_LINES:]))):
+                self._print(f"and {more} more host{'s' * (more != 1)}")
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True)
+        self._said_at = self.clock()
 
     def _lines(self) -> Text:
-        places = {name: i for i, name in enumerate(self._order)}
-        steps = sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places)))
-        groups: dict[str, list[Step]] = {}
-        for step in steps:
-            if step.text != DONE:
-                groups.setdefault(step.text if step.text in COUNTED else step.host, []).append(step)
-        lines = [(fold([s.host for s in group]) or "here", group) for group in groups.values()]
+        lines = [(_names(group), self._doing(group)) for group in self._groups()]
         width = max((len(names) for names, _ in lines), default=0)
-        return Text("\n".join(f"{names:{width}}  {self._doing(group)}" for names, group in lines))
+        return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines))
+
+    def _groups(self) -> list[list[Step]]:
+        """Hosts that do the same, where nobody can say how far they are; each other host alone."""
+        places = {name: i for i, name in enumerate(self._order)}
+        groups: dict[tuple[str, bool, bool], list[Step]] = {}
+        for step in sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places))):
+            if step.text != DONE:
+                kind = step.host if _is_counted(step) else step.text
+                key = kind, bool(step.host), bool(self._silent(step))
+                groups.setdefault(key, []).append(step)
+        return list(groups.values())
 
     def _doing(self, group: Sequence[Step]) -> str:
-        """Of one host, or of all that are at a step of which nobody can say how far it is."""
         step = group[0]
-        began, there = self._began[step.host]
-        if step.text not in COUNTED:
-            return counted(step) + self._time_left(step, there, self.clock() - began)
-        n = len(self._steps)
-        later = COUNTED[COUNTED.index(step.text) + 1 :]
-        past = sum(s.text in later for s in self._steps.values())
-        count = f" {past} of {n}" if n > 1 else ""
-        return f"{step.text}{count} · {self.clock() - self._first[step.text]:.0f} s"
+        if silent := self._silent(step):
+            what = "progress" if step.total else "answer"
+            return f"{counted(step)}, no {what} for {silent:.0f} s"
+        seconds = self.clock() - min(self._began[s.host][0] for s in group)
+        if step.total:
+            left = self._time_left(step, self._began[step.host][1], seconds)
+            return counted(step) + left if _is_counted(step) else step.text
+        at_work = [s for s in list(self._steps.values()) if s.host and s.text != FAILED]
+        count = ""
+        if step.text in COUNTED and len(at_work) > 1:
+            later = COUNTED[COUNTED.index(step.text) + 1 :]
+            count = f" {sum(s.text in later for s in at_work)} of {len(at_work)}"
+        clock = f" · {seconds:.0f} s" if seconds >= 1 and step.text != FAILED else ""
+        return counted(step) + count + clock
+
+    def _silent(self, step: Step) -> float:
+        """Seconds since the last sign of life, if that is too long ago; else 0."""
+        moving = _first_word(step) in MOVING and step.done < step.total
+        seconds = self.clock() - self._heard[step.host]
+        speaks = step.host and (moving or step.text in COUNTED)
+        return seconds if speaks and seconds >= SILENT else 0.0
 
     def _time_left(self, step: Step, there: int, seconds: float) -> str:
         """Never more than was said before, while the work is the same; "" where that would lie."""
@@ -313,7 +375,6 @@ class View:
 
     def _forget(self) -> None:
         self._steps.clear()
-        self._first.clear()
         self._left.clear()
 
     def _stop(self) -> None:
@@ -329,6 +390,18 @@ class View:
     def __exit__(self, *_: object) -> None:
         self._over = True  # what is still fetched goes on until the process ends
         self._stop()
+
+
+def _first_word(step: Step) -> str:
+    return step.text.partition(" ")[0]
+
+
+def _is_counted(step: Step) -> bool:
+    return bool(step.done or step.total) and _first_word(step) != WAITING
+
+
+def _names(group: Sequence[Step]) -> str:
+    return fold([step.host for step in group]) or "here"
 
 
 def _is_other_work(before: Step, step: Step) -> bool:

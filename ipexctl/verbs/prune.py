@@ -64,7 +64,7 @@ def prune(
             progress.step(Step(host.name, DONE))
             return OnHost(host.name, _amounts(done.rows("found", str, int, int)))
 
-        found = fleet.each(lambda host: one(host, check=True))
+        found = fleet.each(progress.shown(lambda host: one(host, check=True)))
         here = prune_cache(limits.cache_mb * MB, check=True)
         plan = Pruned(tuple(found.values()), here, fleet.recaps(), done=False, check=check)
         if check:
@@ -72,7 +72,7 @@ def prune(
             return replace(plan, recaps=fleet.recaps(recaps))
         if (here or any(f.amounts for f in found.values())) and not agreed(plan):
             return replace(plan, recaps=())
-        done = fleet.each(lambda host: one(host, check=False))
+        done = fleet.each(progress.shown(lambda host: one(host, check=False)))
         here = prune_cache(limits.cache_mb * MB, check=False)
         recaps = {h: _recap(f, "removed") for h, f in done.items()}
         return Pruned(tuple(done.values()), here, fleet.recaps(recaps))

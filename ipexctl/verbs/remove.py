@@ -78,7 +78,7 @@ def remove_all(
 ) -> Removed:
     """`agreed` sees the plan first. Hosts where something is in use keep everything."""
     with Fleet(target, root) as fleet:
-        hosts = fleet.each(lambda host: _survey(fleet, host, progress))
+        hosts = fleet.each(progress.shown(lambda host: _survey(fleet, host, progress)))
         kept = own_files.kept_here(dead_labs) if here else ()
         found = Found(tuple(hosts.values()), kept, fleet.recaps())
         if check:
@@ -90,7 +90,7 @@ def remove_all(
         said = agreed(found)
         if not said.go:
             return Removed(found, (), done=False)
-        recaps = fleet.each(lambda host: _remove(fleet, host, hosts, progress))
+        recaps = fleet.each(progress.shown(lambda host: _remove(fleet, host, hosts, progress)))
         gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
         own_files.remove(gone)
         return Removed(found, fleet.recaps(recaps), gone)

@@ -53,6 +53,14 @@ def test_blobs_arrive_whole_whatever_their_sizes(
     assert list(root.glob("blobs/parts/*")) == []
 
 
+def test_what_leaves_this_machine_is_a_sign_of_life_before_the_host_answers(
+    agent: Agent, tmp_path: Path
+) -> None:
+    blobs, counted = files(tmp_path, os.urandom(CHUNK * WINDOW)), []
+    send_missing(agent, str(tmp_path), list(blobs), blobs.__getitem__, on_bytes=counted.append)
+    assert counted[: WINDOW + 1] == [0] * (WINDOW + 1)  # the first: nothing was there
+
+
 def test_what_is_there_is_not_sent_again_and_a_duplicate_is_sent_once(
     agent: Agent, tmp_path: Path
 ) -> None:

@@ -8,12 +8,23 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.model import Host, Recap
+from ipexctl.core.stack.env_choice import Project
 from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
-from ipexctl.verbs.install.host_steps import dry_run_recaps
+from ipexctl.verbs.install.host_steps import EnvOnHost, dry_run_recaps
 from ipexctl.verbs.install.install import install, plan_for
-from ipexctl.verbs.install.install_plan import HostInstall, Install, Plan, Progress, State, Work
+from ipexctl.verbs.install.install_plan import (
+    HostInstall,
+    Install,
+    Plan,
+    Progress,
+    State,
+    Step,
+    Work,
+)
 from tests.install.conftest import Shop
 
 
@@ -64,6 +75,17 @@ def test_after_it_nothing_is_left_to_do_and_a_rebuild_knows_its_disk(asked):
     again = planned(replace(asked, rebuild=True))
     assert again.disk and again.disk.bytes > 0
     assert (again.to_send, again.chosen.to_fetch) == (0, 0)  # it has the files
+
+
+def test_what_a_host_says_while_it_works_is_a_sign_of_life(agent: Agent, tmp_path: Path) -> None:
+    told: list[Step] = []
+    env = EnvOnHost(agent, str(tmp_path), "0" * 16, Project("id", "name", "me"), told.append)
+    env.call("facts.probe.facts")  # it begins with an event
+    assert told == []
+    with pytest.raises(HostFailed):  # there is no environment
+        env.prove(None, (), (), system=False)
+    env.call("facts.probe.facts")
+    assert told == [Step("here", "proving")] * 2
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
 
+from ipexctl.ui import install as ui
 from ipexctl.ui.install import View, seconds_left, time_left
 from ipexctl.verbs.install.install_plan import Step
 
@@ -110,3 +112,111 @@ def test_elsewhere_a_host_that_gets_its_files_in_pieces_has_one_line_of_each_kin
     for text in ("sending", "waiting", "fetching from b", "waiting", "fetching from c"):
         view.step(Step("a", text, 1, 2))
     assert out.getvalue() == "a: sending\na: waiting\na: fetching from b\n"
+
+
+class Pipe:
+    """A view without a terminal, whose clock the test sets."""
+
+    def __init__(self, *hosts: str) -> None:
+        self.now, self.out = 0.0, io.StringIO()
+        self.view = View(Console(file=self.out, width=80), clock=lambda: self.now)
+        self.view._order = hosts
+
+    def at(self, now: float, *steps: Step) -> list[str]:
+        """The lines that the steps bring, and then a look whether a report is due."""
+        self.now, before = now, len(self.out.getvalue())
+        for step in steps:
+            self.view.step(step)
+        self.view._report()
+        return self.out.getvalue()[before:].splitlines()
+
+    def end(self) -> None:
+        self.view._stop()
+
+
+def test_in_a_pipe_long_work_is_reported_every_15_seconds() -> None:
+    pipe = Pipe("a1", "a2", "b")
+    begin = [Step("b", "sending", 0, 410_000_000), Step("a1", "building"), Step("a2", "building")]
+    assert pipe.at(0, *begin) == ["b: sending", "a1: building", "a2: building"]
+    assert pipe.at(14, *begin) == []
+    now = [Step("b", "sending", 120_000_000, 410_000_000), *begin[1:]]
+    report = ["a[1-2]: building 0 of 3 · 15 s", "b: sending 120.0 MB of 410.0 MB, 36 s left"]
+    assert pipe.at(15, *now) == report
+    assert pipe.at(29, *now) == []
+    assert pipe.at(30, Step("a1", "proving"), *now[2:], now[0]) == ["a1: proving"]
+    assert pipe.at(44, Step("a1", "failed"), *now[2:], now[0]) == ["a1: failed"]
+    report = ["a2: building 0 of 2 · 59 s", "b: sending 120.0 MB of 410.0 MB"]
+    assert pipe.at(59, *now[2:], now[0]) == report
+    pipe.end()
+    assert pipe.at(99) == []
+
+
+def test_in_a_pipe_a_report_of_many_hosts_stays_short() -> None:
+    pipe = Pipe()
+    sending = [Step(f"a{n}", "sending", n, 100) for n in range(20)]
+    pipe.at(0, *sending)
+    lines = pipe.at(15, *sending)
+    assert (len(lines), lines[-1]) == (ui.REPORT_LINES + 1, "and 8 more hosts")
+
+
+def test_a_host_that_has_gone_silent_is_named_at_once_and_until_it_speaks_again() -> None:
+    pipe = Pipe("a1", "a2", "b")
+    sent = Step("b", "sending", 1, 2)
+    pipe.at(0, sent, Step("a1", "building"), Step("a2", "building"), Step("", "reading"))
+    pipe.at(0, sent, Step("a1", "building"), Step("a2", "building"))
+    pipe.at(16, Step("a1", "building"))
+    assert pipe.at(20) == [
+        "a2: building, no answer for 20 s",
+        "b: sending 1 byte of 2 bytes, no progress for 20 s",
+    ]
+    assert pipe.at(21) == []
+    assert pipe.at(35, Step("a1", "building"), sent) == [
+        "a1: building 0 of 3 · 35 s",
+        "a2: building, no answer for 35 s",
+        "b: sending 1 byte of 2 bytes",
+    ]
+    pipe.end()
+
+
+def test_hosts_that_wait_for_files_are_one_line() -> None:
+    pipe = Pipe("a1", "a2", "a3")
+    waits = [Step(host, "waiting for files", n, 9) for n, host in enumerate(("a1", "a3"))]
+    pipe.at(0, Step("a2", "sending", 1, 9), *waits)
+    assert pipe.at(15, Step("a2", "sending", 5, 9)) == [
+        "a[1,3]: waiting for files",
+        "a2: sending 5 bytes of 9 bytes, 15 s left",
+    ]
+    pipe.end()
+
+
+@pytest.mark.parametrize("step", [Step("a", "sending", 2, 2), Step("a", "waiting"), Step("", "x")])
+def test_who_need_not_speak_is_not_silent(step: Step) -> None:
+    pipe = Pipe("a")
+    pipe.at(0, step)
+    lines = pipe.at(60)
+    assert len(lines) == 1 and "no answer" not in lines[0] and "no progress" not in lines[0]
+    pipe.end()
+
+
+def test_in_a_pipe_work_that_says_nothing_is_reported_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ui, "TICK", 0.01)
+    monkeypatch.setattr(ui, "REPORT_EVERY", 1.0)
+    out = io.StringIO()
+    with View(Console(file=out, width=80)) as view:
+        view.step(Step("a", "removing 1.7 GB"))
+        until = time.monotonic() + 20
+        while out.getvalue().count("\n") < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+    assert out.getvalue() == "a: removing 1.7 GB\na: removing 1.7 GB · 1 s\n"
+
+
+def test_on_a_terminal_a_clock_moves_where_nothing_else_does() -> None:
+    clock = [0.0]
+    view = view_at(clock)
+    for host in ("a1", "a2"):
+        view.step(Step(host, "removing 1.7 GB"))
+    clock[0] = 48.0
+    assert str(view._lines()) == "a[1-2]  removing 1.7 GB · 48 s"
+    view._stop()

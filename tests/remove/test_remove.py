@@ -97,6 +97,13 @@ def test_it_says_what_it_is_doing_on_each_host(home: Path) -> None:
     assert lines == ["a: connecting", "a: looking for what can go"]
 
 
+@pytest.mark.parametrize("command", [("remove", "--all"), ("prune",)])
+def test_a_host_that_fails_is_not_shown_as_at_work(home: Path, command: tuple[str, ...]) -> None:
+    (home / "hosts").write_text("a ansible_host=127.0.0.1 ansible_port=1\n")
+    done = call(home, *command, "-f", "hosts", "-y")
+    assert (done.stderr.splitlines(), done.returncode) == (["a: connecting", "a: failed"], 4)
+
+
 def test_the_cache_of_torch_compile_stays_and_is_named(home: Path) -> None:
     pushed(home)
     cache = home.parent / "torchinductor_me"

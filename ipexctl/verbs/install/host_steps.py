@@ -29,7 +29,6 @@ from ipexctl.verbs.install.fetch_wheels import Supply
 from ipexctl.verbs.install.install_plan import (
     BUILDING,
     DONE,
-    FAILED,
     PROVING,
     HostInstall,
     Plan,
@@ -80,13 +79,6 @@ def on_hosts(
     room = _room(plan, supply) if building else Room()
     moved: dict[Host, Moved] = {}
 
-    def one(host: Host) -> HostRecap:
-        try:
-            return apply(host)
-        except IpexctlError:
-            work.step(host.name, FAILED)
-            raise
-
     def apply(host: Host) -> HostRecap:
         part, built = parts[host], False
         steps = _InstallOnHost(
@@ -114,7 +106,7 @@ def on_hosts(
         state = Recap.CHANGED if built or switched else Recap.OK
         return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
 
-    recaps = fleet.each(one, list(parts))
+    recaps = fleet.each(work.progress.shown(apply), list(parts))
     fetched = supply.incoming.came() if supply.incoming else 0
     return recaps, sum(moved.values(), Moved(fetched=fetched))
 
@@ -149,6 +141,7 @@ class EnvOnHost:
         self._ours = {"root": root, "key": key}
         self.project = project
         self._step = step
+        self._doing = ""
         self._began = time.monotonic()
 
     def call(self, op: str, **asked: object) -> Answer:
@@ -161,7 +154,7 @@ class EnvOnHost:
     ) -> str:  # fmt: skip
         """Returns what was proved, in words. `system`: `starter` is the host's own MPI.
         `requested`: distributions and their versions, imported after `modules`."""
-        self.tell(PROVING)
+        self._begin(PROVING)
         done = self.call(
             "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
@@ -201,9 +194,16 @@ class EnvOnHost:
     def tell(self, text: str, done: int = 0, total: int = 0) -> None:
         self._step(Step(self.host, text, done, total))
 
+    def _begin(self, text: str) -> None:
+        self._doing = text
+        self.tell(text)
+
     def _hear(self, frame: Frame) -> None:
+        """Whatever the host says while it works is a sign of life."""
         if frame.header.get("event") == "waiting":
             self.tell("waiting for another install")
+        elif self._doing:
+            self.tell(self._doing)
 
 
 class _InstallOnHost(EnvOnHost):
@@ -255,7 +255,7 @@ class _InstallOnHost(EnvOnHost):
 
     def built(self, number: int) -> bool:
         """False: another install had built it meanwhile."""
-        self.tell(BUILDING)
+        self._begin(BUILDING)
         done = self._agent.wait(number, timeout=SILENCE, total=LONG, on_event=self._hear).done
         return done.flag("built")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -18,6 +19,7 @@ from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
 from ipexctl.core.stack.selection import Stack, requirements
 from ipexctl.core.stack.version_table import Request
+from ipexctl.errors import IpexctlError
 from ipexctl.hosts.blob_store import Room
 from ipexctl.hosts.fleet import reading
 from ipexctl.hosts.target import ROOT
@@ -27,6 +29,8 @@ from ipexctl.packages.resolver import Resolved
 BUILDING, PROVING, DONE = "building", "proving", "done"  # of which nobody can say how far they are
 FETCHING = "fetching"  # by this machine
 FAILED = "failed"
+
+T = TypeVar("T")
 
 
 class Cuda(Enum):
@@ -207,6 +211,18 @@ class Progress:
     say: Callable[[str], None] = lambda text: None
     # Asked once, if there is something to do. False: the user says no.
     agreed: Callable[[Plan], bool] = lambda plan: True
+
+    def shown(self, work: Callable[[Host], T]) -> Callable[[Host], T]:
+        """`work`, and a host on which it fails is shown as failed."""
+
+        def one(host: Host) -> T:
+            try:
+                return work(host)
+            except IpexctlError:
+                self.step(Step(host.name, FAILED))
+                raise
+
+        return one
 
 
 @dataclass(frozen=True)
