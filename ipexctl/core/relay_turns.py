@@ -6,7 +6,7 @@ time, while it gets the next one itself. Nothing here moves a byte or waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ipexctl.core.model import Blob
@@ -17,6 +17,8 @@ GONE = 2  # failures of a giver in a row
 ALONE = 3  # givers that a host does not get at, and it never got anything from another one
 
 Unit = int
+Parts = Mapping[str, Collection[str]]  # by host: sha256 of files that it has in part
+NO_PARTS: Parts = {}
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Turn:
 class RelayTurns:
     """`hosts`: all that may come. `mute`: those of them that can give nothing to others."""
 
-    def __init__(self, hosts: Iterable[str], mute: Iterable[str]) -> None:
+    def __init__(self, hosts: Iterable[str], mute: Iterable[str], parts: Parts = NO_PARTS) -> None:
+        self._parts = parts
         self.apart = False  # hosts do not reach each other
         self._awaited = set(hosts)  # that may want something, sooner or later
         self._mute = set(mute)
@@ -123,16 +126,34 @@ class RelayTurns:
         """One after the other, so that the others soon have something to give."""
         if any(turn.first for turn in self._now.values()):
             return None
-        if host in self._mute or self._stands_alone(host):
+        if self._is_apart(host):
             return None
-        for unit, blobs in self._todo[host].items():
+        todo = self._todo[host]
+        for unit in sorted(todo, key=lambda unit: self._rank(host, unit)):
             if (
                 unit not in self._begun
+                and not self._goes_on_elsewhere(host, unit)
                 and not self._will_be_given(host, unit)
-                and all(map(is_here, blobs))
+                and all(map(is_here, todo[unit]))
             ):
                 return Turn(host, unit, first=True)
         return None
+
+    def _rank(self, host: str, unit: Unit) -> int:
+        """First what this host has a part of, last what another one has a part of."""
+        holders = self._have_part(unit)
+        return 0 if host in holders else 2 if holders else 1
+
+    def _goes_on_elsewhere(self, host: str, unit: Unit) -> bool:
+        """Is there another host that has a part of it, and will be sent the rest?"""
+        holders = self._have_part(unit)
+        return host not in holders and any(
+            unit in self._todo.get(other, ()) and not self._is_apart(other) for other in holders
+        )
+
+    def _have_part(self, unit: Unit) -> list[str]:
+        files = self._of_unit[unit]
+        return [host for host, parts in self._parts.items() if not files.isdisjoint(parts)]
 
     def _given(self, host: str) -> Turn | None:
         busy = {turn.giver for turn in self._now.values()}
@@ -144,7 +165,7 @@ class RelayTurns:
 
     def _sent(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
         """What it gets from nobody else, though others may have had it."""
-        apart = host in self._mute or self._stands_alone(host)
+        apart = self._is_apart(host)
         for unit, blobs in self._todo[host].items():
             if (
                 (apart or unit in self._begun)
@@ -177,6 +198,9 @@ class RelayTurns:
 
     def _may_ask(self, host: str, giver: str) -> bool:
         return giver != host and (host, giver) not in self._failed and not self._stands_alone(host)
+
+    def _is_apart(self, host: str) -> bool:
+        return host in self._mute or self._stands_alone(host)
 
     def _stands_alone(self, host: str) -> bool:
         """It gets nothing from the others."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ipexctl.core.model import Blob, without_host
-from ipexctl.core.relay_turns import RelayTurns, Turn
+from ipexctl.core.relay_turns import NO_PARTS, Parts, RelayTurns, Turn
 from ipexctl.core.values import plain
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
@@ -41,13 +41,15 @@ class _Giver:
 
 
 class Relay:
-    """`reached_at`: where other hosts reach those that will get files, by name; "": not known."""
+    """`reached_at`: where other hosts reach those that will get files, by name; "": not known.
+    `parts`: sha256 of the files that a host has in part."""
 
     def __init__(
         self,
         first: Push,
         reached_at: Mapping[str, str],
         say: Callable[[str], None],
+        parts: Parts = NO_PARTS,
         least: int | None = None,
     ) -> None:
         self._least = LEAST if least is None else least
@@ -56,7 +58,8 @@ class Relay:
         self._say = say
         self._token = secrets.token_hex(32)
         self._change = threading.Condition()
-        self._turns = RelayTurns(reached_at, [h for h, at in reached_at.items() if not at])
+        mute = [h for h, at in reached_at.items() if not at]
+        self._turns = RelayTurns(reached_at, mute, parts)
         self._givers: dict[str, _Giver] = {}
         self._reached: set[tuple[str, str]] = set()  # host, giver
         self._lost: set[str] = set()  # givers of which that was said

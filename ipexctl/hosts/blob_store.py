@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
+from ipexctl.core.values import texts
 from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.agent import Agent
 from ipexctl.local.user_dirs import cache_dir, make_private
@@ -69,7 +70,15 @@ def send_missing(
 
 def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
     """Those of the blobs that the host does not have, each once."""
+    return missing_and_begun(agent, root, blobs)[0]
+
+
+def missing_and_begun(
+    agent: Agent, root: str, blobs: Sequence[Blob]
+) -> tuple[tuple[Blob, ...], frozenset[str]]:
+    """Also the sha256 of those of which the host has a part."""
     found: list[Blob] = []
+    begun: set[str] = set()
     for some in _batches(list({b.sha256: b for b in blobs}.values())):
         asked = {"root": root, "blobs": [[b.sha256, b.size] for b in some]}
         done = agent.call("install.blobs.have", asked, timeout=SILENCE).done
@@ -77,7 +86,8 @@ def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob,
         if not isinstance(missing, list) or not {*map(str, missing)} <= known.keys():
             raise done.odd("it misses what it was not asked for")
         found += [known[sha] for sha in dict.fromkeys(map(str, missing))]
-    return tuple(found)
+        begun |= known.keys() & set(texts(done["begun"]))
+    return tuple(found), frozenset(begun)
 
 
 def send(

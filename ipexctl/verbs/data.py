@@ -165,7 +165,7 @@ class _Push:
         carrier: Carrier = push
         if addresses:
             known = {h.name: addresses.get(h.name, "") for h in there}
-            carrier = Relay(push, known, self.progress.say, LEAST)
+            carrier = Relay(push, known, self.progress.say, least=LEAST)
 
         def one(host: Host) -> None:
             def tell(what: str, done: int, total: int) -> None:

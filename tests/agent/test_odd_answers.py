@@ -118,12 +118,14 @@ def there(agent: Agent) -> object:
 
 
 GO: Frames = [[{"event": "go", "from": {SHA: 0}}, 0], [{"done": {"count": 1}}, 0]]
+HAVE = done(missing=[SHA], begun=[])
 EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
-    (have, done(missing=[SHA]), done(), (BLOB,)),
-    (have, done(missing=[SHA]), done(missing=["b" * 64]), (BLOB,)),
-    (have, done(missing=[SHA]), done(missing=[[]]), (BLOB,)),
-    (have, done(missing=[SHA]), done(missing=7), (BLOB,)),
-    (have, done(missing=[SHA]), [[{"done": 7}, 0]], (BLOB,)),
+    (have, HAVE, done(), (BLOB,)),
+    (have, HAVE, done(missing=["b" * 64]), (BLOB,)),
+    (have, HAVE, done(missing=[[]]), (BLOB,)),
+    (have, HAVE, done(missing=7), (BLOB,)),
+    (have, HAVE, done(missing=[SHA]), (BLOB,)),
+    (have, HAVE, [[{"done": 7}, 0]], (BLOB,)),
     (put, GO, done(), blob_store.Sent(1, 0)),
     (put, GO, [GO[0], [{"event": "got"}, 0], GO[1]], blob_store.Sent(1, 0)),
     (put, GO, [GO[0], [{"event": "got", "bytes": "1"}, 0], GO[1]], blob_store.Sent(1, 0)),

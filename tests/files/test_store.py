@@ -14,7 +14,16 @@ from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.blob_store import CHUNK, WINDOW, Room, Sent, Store, missing_blobs, send_missing
+from ipexctl.hosts.blob_store import (
+    CHUNK,
+    WINDOW,
+    Room,
+    Sent,
+    Store,
+    missing_and_begun,
+    missing_blobs,
+    send_missing,
+)
 from ipexctl.hosts.transport import LocalTransport
 
 
@@ -183,11 +192,13 @@ def test_a_large_blob_goes_on_where_a_broken_connection_had_left_it(
     root, counted = tmp_path / "root", []
     begun(other, root, blob, path.read_bytes())
     ended(other)
+    assert missing_and_begun(agent, str(root), [blob]) == ((blob,), {blob.sha256})
     sent = send_missing(agent, str(root), [blob], blobs.__getitem__, on_bytes=counted.append)
     assert sent == Sent(1, LARGE - LARGE // 2)
     assert sum(counted) == LARGE
     assert stored(root) == {blob.sha256: path.read_bytes()}
     assert list(root.glob("blobs/parts/*")) == []
+    assert missing_and_begun(agent, str(root), [blob]) == ((), frozenset())
 
 
 def test_what_was_left_with_other_bytes_is_noticed_and_the_next_try_begins_anew(

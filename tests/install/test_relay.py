@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import email.message
 import hashlib
-import http.server
 import os
 import random
-import re
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ipexctl.core import relay_turns
 from ipexctl.core.model import Blob, Host
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import blob_relay
@@ -31,9 +28,6 @@ from ipexctl.hosts.blob_store import Room, missing_blobs, need_room
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import LabSpec
-from ipexctl.packages import download
-from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blob_download
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop
 from tests.install.over_ssh import install, stock
@@ -113,6 +107,23 @@ def test_one_of_five_hosts_is_sent_the_files_and_the_others_get_them_from_each_o
     givers = {step.rpartition(" from ")[2] for step in site.steps if " from " in step}
     assert len(givers) > 1  # not all from the first one
     assert set("abcde") >= givers
+
+
+def test_a_host_that_has_a_part_of_a_file_is_sent_the_rest_of_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_turns, "UNIT", 1)
+    large, half = BLOBS[0], BLOBS[0].size // 2
+    site.add("a", "b")
+    parts = site.root("b") / "blobs" / "parts"
+    parts.mkdir(parents=True)
+    site.root("b").chmod(0o700)
+    (parts / f"{large.sha256}.part").write_bytes(CONTENTS[0][:half])
+    both_wait = lambda blob: len(site.steps) > 1  # noqa: E731
+    push = Push(lambda blob: site.folder / blob.sha256, both_wait)
+    carrier = Relay(push, {"a": HERE, "b": HERE}, site.said.append, {"b": {large.sha256}})
+    moved = fan_out([Host("a"), Host("b")], lambda h: site.bring(carrier, h.name))
+    assert total(moved) == Moved(sent=SIZE - half, passed=SIZE)
 
 
 def test_a_few_bytes_are_sent_to_every_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,73 +432,3 @@ def test_hosts_over_ssh_give_each_other_the_files_and_are_sent_them_behind_a_fir
         blocked = f"{ports} && ip rule add ipproto 6 dport 29501-29599 prohibit"
         assert lab.run_in(host, ["sh", "-c", blocked]).returncode == 0
     assert bytes_of("--root", "~/c") == (3 * sent, 0)
-
-
-# --- a host that gives files and means no good ---------------------------------------------------
-
-
-class Asked:
-    """A call of an agent."""
-
-    def emit(self, *_: object) -> None: ...
-
-
-@contextmanager
-def giving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            with suppress(OSError):
-                answer(self)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer((HERE, 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://{HERE}:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def fetch_from(url: str, root: Path) -> Failure:
-    asked = {"root": str(root), "direct": True, "files": [["a.whl", "a" * 64, 5 << 20, url]]}
-    with pytest.raises(Failure) as told:
-        blob_download.op_fetch(Asked(), asked)
-    return told.value
-
-
-def test_a_giver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drip(request: http.server.BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Length", str(5 << 20))
-        request.end_headers()
-        while True:
-            request.wfile.write(b"x")
-            time.sleep(0.1)
-
-    monkeypatch.setattr(blob_download, "TIMEOUT_DIRECT", 0.5)
-    with giving(drip) as url:
-        began = time.monotonic()
-        assert re.match(r"\d+ bytes in 0 s", fetch_from(url, tmp_path / "root").why)
-        assert time.monotonic() - began < 5
-
-
-def test_a_redirect_of_a_giver_is_refused(tmp_path: Path) -> None:
-    seen = []
-
-    def send_on(request: http.server.BaseHTTPRequestHandler) -> None:
-        seen.append(request.path)
-        request.send_response(302)
-        request.send_header("Location", "/internal/delete?all=1")
-        request.end_headers()
-
-    with giving(send_on) as url:
-        assert "HTTP 302" in fetch_from(f"{url}/a", tmp_path / "root").why
-    assert seen == ["/a"]
-
-
-@pytest.mark.parametrize(("said", "pause"), [("7", 7.0), ("\xb2", None), ("9" * 5000, None)])
-def test_a_time_to_wait_that_is_none_is_passed_over(said: str, pause: float | None) -> None:
-    headers = email.message.Message()
-    headers["Retry-After"] = said
-    error = urllib.error.HTTPError("http://x", 503, "busy", headers, None)
-    assert blob_download.retry_after(error) == download._pause(error) == pause

@@ -60,12 +60,11 @@ def op_fetch(call, header):
     """
     root = root_folder.checked(header["root"])
     wanted = [File(*raw) for raw in header["files"]]
-    parts = root_folder.subfolder(root, "blobs", "parts")
-    blobs.remove_dead_parts(parts)
+    blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
     missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
-    left = sum(f.size - part_size(parts, f) for f in missing)
+    left = sum(f.size - min(f.size, blobs.part_size(root, f.sha)) for f in missing)
     root_folder.need_space(root, left, len(missing))
-    work = Work(call, root, parts, header.get("direct") is True)
+    work = Work(call, root, header.get("direct") is True)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work.one, f) for f in missing]
         try:
@@ -116,18 +115,11 @@ def checked_address(address):
     return address
 
 
-def part_size(parts, file):
-    try:
-        return min(file.size, os.lstat(os.path.join(parts, file.sha + ".part")).st_size)
-    except OSError:
-        return 0
-
-
 class Work:
     """What the files of one request have in common. After one failure no other file is begun."""
 
-    def __init__(self, call, root, parts, direct):
-        self.call, self.root, self.parts = call, root, parts
+    def __init__(self, call, root, direct):
+        self.call, self.root = call, root
         self.open = opener(direct)
         self.direct = direct
         self.timeout = TIMEOUT_DIRECT if direct else TIMEOUT
@@ -141,7 +133,7 @@ class Work:
             return
         try:
             # one file at a time is held, so that two who want the same files never wait in a ring
-            part = blobs.claim_part(self.call, self.root, self.parts, file.sha, file.size)
+            part = blobs.claim_part(self.call, self.root, file.sha, file.size)
             if part is None:
                 self.got(file.size)
                 return

@@ -27,10 +27,14 @@ hashed = set()  # type: set[object]  # what this agent has hashed itself, by sta
 
 
 def op_have(call, header):
-    """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...], root}"""
+    """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...], begun: [sha256, ...], root}
+
+    `begun`: the missing ones of which an earlier try has left a part.
+    """
     root = root_folder.existing(header["root"])
     missing = [sha for sha, size in wanted_blobs(header) if not has(root, sha, size)]
-    return {"missing": missing, "root": root}
+    begun = [sha for sha in missing if part_size(root, sha)]
+    return {"missing": missing, "begun": begun, "root": root}
 
 
 def op_put(call, header):
@@ -49,7 +53,7 @@ def op_put(call, header):
     try:
         for sha, size in sorted(blobs):  # one order for everybody: no two wait for each other
             if size >= RESUMED:
-                large[sha] = claim_part(call, root, parts, sha, size)
+                large[sha] = claim_part(call, root, sha, size)
         missing = [(sha, size) for sha, size in blobs if not has(root, sha, size)]
         begins = {sha: resume_offset(large.get(sha), size) for sha, size in missing}
         left = sum(size - begins[sha] for sha, size in missing)
@@ -76,6 +80,17 @@ def checked_sha(sha):
 def path_of(root, sha):
     checked_sha(sha)
     return os.path.join(root, "blobs", "sha256", sha[:2], sha)
+
+
+def large_part(root, sha):
+    return os.path.join(root, "blobs", "parts", sha + ".part")
+
+
+def part_size(root, sha):
+    try:
+        return os.lstat(large_part(root, sha)).st_size
+    except OSError:
+        return 0
 
 
 def has(root, sha, size):
@@ -175,11 +190,11 @@ def new_part(parts, sha):
     return part
 
 
-def claim_part(call, root, parts, sha, size):
+def claim_part(call, root, sha, size):
     """The part of a large blob, ours alone; None when somebody else has brought the blob."""
     told = 0.0
     while not has(root, sha, size):
-        part = Part(os.path.join(parts, sha + ".part"), os.O_CREAT)
+        part = Part(large_part(root, sha), os.O_CREAT)
         if part.lock() and part.is_named():
             return part
         part.close()

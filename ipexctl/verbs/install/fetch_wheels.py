@@ -143,7 +143,7 @@ def _from_here(work: Work, plan: Plan, incoming: Incoming | None = None) -> Carr
     if not work.asked.relay or len(plan.parts) < 2:
         return push
     where = {part.host.name: part.address for part in plan.parts}
-    return Relay(push, where, work.progress.say)
+    return Relay(push, where, work.progress.say, {p.host.name: p.begun for p in plan.parts})
 
 
 def _by_this_machine(work: Work, plan: Plan, before: int = 0) -> Supply:

@@ -20,7 +20,7 @@ from ipexctl.core.stack.refusals import folded
 from ipexctl.core.stack.stack_decision import decide, dtype
 from ipexctl.errors import HostFailed, Interrupted, NothingFits
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.blob_store import Room, default_store, missing_blobs
+from ipexctl.hosts.blob_store import Room, default_store, missing_and_begun
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
 from ipexctl.local.environment import environment
@@ -95,8 +95,8 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         there = _part(work, fleet, host, lock)
         address, free = peer_address(facts[host]), facts[host].disk.free
         blobs = [p.blob for p in lock.files] if there.builds else []
-        lacking = missing_blobs(fleet.agents[host], there.state.root, blobs)
-        return replace(there, address=address, free=free, lacking=lacking)
+        lacking, begun = missing_and_begun(fleet.agents[host], there.state.root, blobs)
+        return replace(there, address=address, free=free, lacking=lacking, begun=begun)
 
     parts = tuple(fleet.each(part).values())
     disk = _disk(lock, parts) or _unpacked(work, found, parts)
@@ -125,7 +125,7 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
     def part(host: Host) -> HostInstall:
         before = parts[host]
         found = _part(work, fleet, host, lock)
-        found = replace(found, address=before.address, free=before.free, lacking=before.lacking)
+        found = replace(before, state=found.state, complete=found.complete, changes=found.changes)
         if not found.state.again or found.state.mark == before.state.mark:
             return found
         state = replace(found.state, again=False)
