@@ -149,6 +149,7 @@ def _play(
             turns.gives(host)
     now: dict[str, Turn] = {}
     for step in range(1000):
+        before = len(left)
         for host in sorted(left - now.keys()):
             if ending.get(int(host)) == step:
                 turns.leave(host, gone=True)
@@ -160,6 +161,8 @@ def _play(
         assert sum(t.first for t in now.values()) <= 1
         if not left:
             break
+        if not now and len(left) < before:
+            continue  # those that wait look again when one leaves
         assert now, "all wait"
         host = order.choice(sorted(now))  # type: ignore[attr-defined]
         turn = now.pop(host)

@@ -40,7 +40,8 @@ GB = 1000 * MB
 
 def part(name: str, state: State, lacking: tuple[Blob, ...] = FILES, free: int = 9 * GB) -> Any:
     sent = () if state.built else lacking
-    return HostInstall(Host(name), state, state.complete(LOCK.key), (), "", sent, free)
+    whole = state.complete(LOCK.key)
+    return HostInstall(Host(name), state, whole, lacking=sent, free=free)
 
 
 def plan(*parts: Any, **changes: Any) -> Plan:
