@@ -83,6 +83,17 @@ def test_a_frozen_host_says_nothing_until_it_is_healed(lab):
     assert ssh(lab, "node03", "echo up") == "up\n"
 
 
+def test_a_connection_to_a_frozen_host_ends_with_ssh_also_under_nohup(lab):
+    lab.fault("node03", "freeze")
+    config = ["-F", str(lab.ssh_config), "-o", "ConnectTimeout=2"]
+    done = subprocess.run(
+        ["nohup", "ssh", *config, "node03", "true"], capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 255
+    assert "timed out" in done.stderr
+
+
 def test_doctor_looks_at_all_hosts(lab):
     done = ipexctl("doctor", "-f", str(lab.hostfile), "-F", str(lab.ssh_config))
     assert (done.returncode, done.stdout.splitlines()[0][:22]) == (0, "3 of 3 hosts can train"), (
