@@ -19,9 +19,17 @@ def confirm(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
             why="nothing was changed",
         )
-    print(question, end="", file=out or sys.stderr, flush=True)
-    said = stdin.readline()
-    if not said:
-        print(file=out or sys.stderr)
-    word = said.strip().lower()
-    return word in ("y", "yes") or (said != "" and not word and "[Y/" in question)
+    to, (*plan, last) = out or sys.stderr, question.split("\n")
+    for line in plan:
+        print(line, file=to)
+    while True:
+        print(last, end="", file=to, flush=True)
+        said = stdin.readline()
+        word = said.strip().lower()
+        if not said:
+            print(file=to)
+        if word in ("y", "yes"):
+            return True
+        if word in ("n", "no", ""):
+            return said != "" and not word and "[Y/" in last
+        print("please type yes or no", file=to)

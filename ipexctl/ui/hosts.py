@@ -10,6 +10,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.settings_file import Setting
 from ipexctl.errors import InputError
+from ipexctl.ui.console import console_on, print_text
 from ipexctl.verbs.init import Started
 
 _COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root", "groups")
@@ -41,9 +42,10 @@ def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False)
 def ask_which(names: Sequence[str], wrong: str, asked: TextIO, out: TextIO) -> str:
     """`wrong`: why it is asked again."""
     if wrong:
-        print(f"{wrong}; press Enter for all, or type names: {names[0]}", file=out)
+        said = f"{wrong}; press Enter for all, or type names: {names[0]}"
     else:
-        print(f"hosts in ssh_config: {fold(names)}", file=out)
+        said = f"hosts in ssh_config: {fold(names)}"
+    print_text(console_on(out), said)
     print("Which of them? [all, or as for --limit: node*,!login] ", end="", file=out, flush=True)
     said = asked.readline()
     if not said:  # Ctrl-D

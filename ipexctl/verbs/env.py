@@ -216,7 +216,11 @@ def remove(
                 host, "install.root_upkeep.remove", total=LONG, keys=going, check=check
             )
             removed = _removal(host.name, done, spared)
-            titles = tuple((env.key, env.title) for env in shelf.envs)
+            wanted = core.spared(shelf, choice)
+            titles = tuple(
+                (env.key, "; ".join(filter(None, (env.title, wanted.get(env.key)))))
+                for env in shelf.envs
+            )
             return replace(removed, root=shelf.root, current=shelf.current, titles=titles)
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())

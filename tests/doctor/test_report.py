@@ -53,6 +53,11 @@ def test_the_next_command_has_the_root_that_was_given():
     assert "next: ipexctl install -f hosts --root '/scratch/my own'\n" in text(given)
 
 
+def test_a_command_that_is_longer_than_the_line_has_its_label_once():
+    lines = text(replace(report(A), root="/scratch/a/very/long/root"), width=40).splitlines()
+    assert lines[1:3] == ["next:", "  ipexctl install -f hosts --root /scratch/a/very/long/root"]
+
+
 INSTALLED = SoftwareFacts((Prefix("/env", "ipexctl", "3.11", ()),))
 
 

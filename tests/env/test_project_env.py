@@ -239,6 +239,15 @@ def test_ls_says_what_rm_unused_removes_and_what_the_lock_here_names(projects: P
     assert missing in projects.call(b, "env", "ls").out.splitlines()
 
 
+def test_rm_says_of_an_environment_that_the_lock_here_names_it(projects: Projects) -> None:
+    a, b, c = (projects.make(name) for name in ("alpha", "beta", "gamma"))
+    key, _, _ = (projects.install(folder) for folder in (a, b, c))
+    done = projects.call(a, "env", "rm", key, "-y")
+    assert done.code == 0, done.err
+    (line,) = [line for line in done.out.splitlines() if line.startswith(f"  {key}  ")]
+    assert line.endswith("; ipexctl.lock names it")
+
+
 def test_ls_counts_the_hosts_that_it_does_not_show(projects: Projects) -> None:
     """Port 1 of this machine refuses every connection."""
     a = projects.make("alpha")

@@ -191,6 +191,13 @@ def test_a_no_ends_with_1_and_says_that_nothing_was_changed(shop: Shop, said: by
     assert "send      " in done.stderr and done.stderr.rstrip().endswith("Install? [Y/n]")
 
 
+def test_what_is_neither_yes_nor_no_is_asked_again(shop: Shop) -> None:
+    done = answered(shop, b"maybe\nn\n", "install", "--mpi", "none")
+    assert (done.returncode, shop.envs()) == (1, [])
+    assert done.stderr.rstrip().endswith("please type yes or no\nInstall? [Y/n]")
+    assert done.stderr.count("packages  ") == 1  # the plan is not shown again
+
+
 def test_the_wait_at_the_prompt_is_no_time_of_the_install(shop: Shop) -> None:
     waited = 3.0
 

@@ -113,7 +113,7 @@ def op_set_aside(call, header):
         pid = environments.process_using(env)
         if pid:
             what = "process %s runs in %s, which is to be built anew" % (pid, env)
-            raise Failure(what, "", "ipexctl install   # once it has ended")
+            raise Failure(what, "", "ipexctl install --rebuild   # once it has ended")
         here = os.path.realpath(env)
         used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
         if used:

@@ -71,7 +71,7 @@ def _head(report: Report, width: int | None) -> list[Text]:
     if not command:
         label, command = "next: ", _next(report)
     first, *rest = wrapped(label + plain(command), width) if width else [label + plain(command)]
-    start = Text(label, "bold").append(first.removeprefix(label), "not bold")
+    start = Text(first[: len(label)], "bold").append(first[len(label) :], "not bold")
     return [verdict(report, width), start, *map(Text, rest)]
 
 
