@@ -52,6 +52,11 @@ class Root(LazyGroup):
         "run": Entry(
             "run:run", "Run a PyTorch script on all hosts, with live output.", keeps_rest=True
         ),
+        "ps": Entry("ps:ps", "List the runs on these hosts."),
+        "logs": Entry("ps:logs", "Show the output of a run's ranks."),
+        "stop": Entry("ps:stop", "Stop a run."),
+        "wait": Entry("ps:wait", "Wait until a run ends, and exit with its exit code."),
+        "rm": Entry("ps:rm", "Remove an ended run from its hosts."),
         "env": Entry("env:env_app", "The environments that hosts keep."),
         "data": Entry("data:data_app", "Folders that stay on the hosts: data sets, hub caches."),
         "prune": Entry("remove:prune", "Remove old runs' project copies and caches over a limit."),

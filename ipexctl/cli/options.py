@@ -24,6 +24,10 @@ Hostfile = Annotated[
         "-f", "--hostfile", "--machinefile", metavar="FILE", help="File with one host per line."
     ),
 ]
+LongHostfile = Annotated[  # where -f is --follow
+    Path | None,
+    typer.Option("--hostfile", metavar="FILE", help="File with one host per line (not -f here)."),
+]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")]
 Check = Annotated[bool, typer.Option("--check", help="Show the plan and stop.")]
 HostList = Annotated[
@@ -177,8 +181,11 @@ _HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def on_hosts(*without: str, names: bool = True) -> Callable[[Callable[..., None]], Any]:
+def on_hosts(
+    *without: str, names: bool = True, follows: bool = False
+) -> Callable[[Callable[..., None]], Any]:
     """The command is called with a `target`, made from the options that name and reach hosts.
+    `follows`: its -f is --follow.
 
     They stand in --help where `target` stands in the command, HOSTS first, --forks last.
     """
@@ -186,6 +193,8 @@ def on_hosts(*without: str, names: bool = True) -> Callable[[Callable[..., None]
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options: dict[str, tuple[Any, Any]] = {"names": (_NAMES, None)} if names else {}
         options |= {k: v for k, v in _HOST_OPTIONS.items() if k not in without}
+        if follows:
+            options["hostfile"] = (LongHostfile, None)
         parameters: list[inspect.Parameter] = []
         for own in inspect.signature(command, eval_str=True).parameters.values():
             if own.name == "target":

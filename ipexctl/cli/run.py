@@ -115,6 +115,12 @@ def run(
         list[str] | None,
         typer.Option("--data", metavar="NAME", help="Data that `data push` put on the hosts."),
     ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="Name for the run, for ps, logs, stop, wait and rm."
+        ),
+    ] = "",
     force: Annotated[
         bool, typer.Option("--force", help="Start even if preflight checks fail.")
     ] = False,
@@ -184,11 +190,12 @@ def run(
     from ipexctl.core.plan.port_plan import read_ports
     from ipexctl.core.run.dataset_rules import checked_names
     from ipexctl.core.run.line_filter import Wanted
+    from ipexctl.core.run.listed_runs import checked_name
     from ipexctl.local.environment import hide
     from ipexctl.local.settings import configured_env
     from ipexctl.ui.run import view
-    from ipexctl.verbs.run.run import RunOptions
     from ipexctl.verbs.run.run import run as verb
+    from ipexctl.verbs.run.run_options import RunOptions
 
     _refuse_exports(exclude or [])
     ui = _way_to_show("json" if json else ui, ui, explain=explain, print_cmd=print_cmd)
@@ -221,6 +228,7 @@ def run(
         send=not no_sync,
         data=checked_names(data or ()),
         confirm=_confirm(yes=yes),
+        name=checked_name(name),
         typed=typed,
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )

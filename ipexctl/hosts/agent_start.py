@@ -97,7 +97,20 @@ def _is_plain(path: str) -> bool:
 
 
 AHEAD = 1  # the number of a request that went with the agent
-Ahead = tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A request for an operation. `fork`: the operation for which the agent forks before it has
+    threads."""
+
+    op: str
+    args: Mapping[str, Any]
+    fork: str = ""
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        return (self.op, self.fork) if self.fork else (self.op,)
 
 
 def connect(
@@ -110,8 +123,8 @@ def connect(
 ) -> Agent:
     """One channel, one exec: sends the agent and waits for its hello.
 
-    The request `ahead` (operation, arguments) goes with it, so that its answer comes one round trip
-    earlier: `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
+    The request `ahead` goes with it, so that its answer comes one round trip earlier:
+    `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
     channel of its own.
     """
     passed: tuple[Hung, ...] = ()
@@ -146,7 +159,8 @@ def _connect(
 ) -> Agent:
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
-    shipped = agent_sources.needed(ahead[0]) if ahead else frozenset()
+    ops = ahead.ops if ahead else ()
+    shipped = frozenset[str]().union(*map(agent_sources.needed, ops))
     channel = transport.open(host, command_line(marker, *pythons), timeout)
     try:
         sent = time.monotonic()
@@ -171,7 +185,10 @@ def _connect(
 
 
 def _asked(ahead: Ahead | None) -> bytes:
-    return encode({**ahead[1], "id": AHEAD, "op": ahead[0]}) if ahead else b""
+    if not ahead:
+        return b""
+    fork = encode({"id": 0, "fork": ahead.fork}) if ahead.fork else b""
+    return fork + encode({**ahead.args, "id": AHEAD, "op": ahead.op})
 
 
 def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:

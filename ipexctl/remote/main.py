@@ -1,8 +1,8 @@
 """The agent: reads request frames on stdin, runs each operation in a thread, writes reply frames.
 
-A frame is two big-endian u32 (length of a JSON header, length of a binary body), then both.
 Requests: {"id", "op", ...args}; further frames with the same id go to the operation's inbox.
 Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {"id", "error": ...}.
+An operation that forks comes first, as {"fork": its name}, before the agent has threads.
 
 Nothing is kept on the host: the sources arrive over the same stdin, before the first request that
 needs them (hosts/agent_sources.py), and a module is compiled when it is first imported. When stdin
@@ -12,15 +12,12 @@ ends, all ends.
 import json
 import os
 import queue
-import struct
 import sys
 import threading
 import zlib
 
-from ipexctl.remote.failure import Failure
-
-HEAD = struct.Struct(">II")
-LIMIT = 64 << 20
+from ipexctl.remote.failure import Failure, bug, document
+from ipexctl.remote.frame_stream import Frames
 
 
 class Call:
@@ -43,43 +40,19 @@ class Call:
 
 class Agent:
     def __init__(self, source, sink, sources):
-        self.source = source
-        self.sink = sink
+        self.frames = Frames(source, sink)
+        self.write = self.frames.write
         self.sources = sources
         self.calls = {}
-        self.lock = threading.Lock()
         self.at_end = []
+        self.guardian = None  # the socket of one that stands by for a run
         self.heard = None  # set by operations that hold a lease: called on every frame
-
-    # -- frames --
-
-    def write(self, header, body=b""):
-        data = json.dumps(header).encode("utf-8")
-        with self.lock:
-            self.sink.write(HEAD.pack(len(data), len(body)))
-            self.sink.write(data)
-            if body:
-                self.sink.write(body)
-            self.sink.flush()
-
-    def read(self):
-        head = self.source.read(HEAD.size)
-        if len(head) < HEAD.size:
-            return None
-        size, body_size = HEAD.unpack(head)
-        if size > LIMIT or body_size > LIMIT:
-            return None
-        data = self.source.read(size)
-        body = self.source.read(body_size) if body_size else b""
-        if len(data) < size or len(body) < body_size:
-            return None
-        return json.loads(data.decode("utf-8")), body
 
     # -- life --
 
     def serve(self):
         while True:
-            frame = self.read()
+            frame = self.frames.read()
             if frame is None:
                 break
             if self.heard:
@@ -90,6 +63,9 @@ class Agent:
     def route(self, header, body):
         if "sources" in header:
             self.sources.update(json.loads(zlib.decompress(body).decode("ascii")))
+            return
+        if "fork" in header:
+            operation(header["fork"])(self)
             return
         number = header["id"]
         call = self.calls.get(number)
@@ -108,13 +84,12 @@ class Agent:
             done = operation(header["op"])(call, header)
             self.write({"id": call.number, "done": done or {}})
         except Failure as e:
-            error = {"what": e.what, "why": e.why, "hint": e.hint, "slug": e.slug}
-            self.write({"id": call.number, "error": error})
+            self.write({"id": call.number, "error": document(e)})
         except (BrokenPipeError, ValueError) as e:
-            if not self.sink.closed and not isinstance(e, BrokenPipeError):
-                self.write({"id": call.number, "error": agent_bug()})
+            if not self.frames.sink.closed and not isinstance(e, BrokenPipeError):
+                self.write({"id": call.number, "error": bug()})
         except BaseException:
-            self.write({"id": call.number, "error": agent_bug()})
+            self.write({"id": call.number, "error": bug()})
         finally:
             self.calls.pop(call.number, None)
 
@@ -136,14 +111,6 @@ def operation(name):
     module, _, op = ("ipexctl.remote." + name).rpartition(".")
     __import__(module)
     return getattr(sys.modules[module], "op_" + op)
-
-
-def agent_bug():
-    import traceback
-
-    text = traceback.format_exc()
-    last = text.strip().splitlines()[-1]
-    return {"what": last, "why": text, "hint": "", "slug": "agent-bug"}
 
 
 def start(sources, marker):

@@ -372,11 +372,13 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 @pytest.mark.parametrize(
     ("op", "modules"),
     [
+        ("run.runs.host", {"own_process", "run.runs", "run.log_follower", "run.rank_wrapper"}),
         (
-            "run.runs.host",
-            {"root_folder"}
-            | {f"run.{name}" for name in ("runs", "log_follower", "health_sampler", "traffic")}
-            | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders"},
+            "run.guardian.stand_by",
+            {"root_folder", "own_process"}
+            | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
+            | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders"}
+            | {"run.control", "run.journal"},
         ),
         (
             "facts.benchmark.memory",

@@ -9,7 +9,9 @@ import pytest
 
 from ipexctl.core.model import Facts, LaunchPlan, MemFacts
 from ipexctl.errors import InputError
-from ipexctl.verbs.run.run import RunOptions, Script, plan_of
+from ipexctl.verbs.run.run import plan_of
+from ipexctl.verbs.run.run_options import RunOptions
+from ipexctl.verbs.run.run_script import Script
 from ipexctl.verbs.run.send_project import Project
 from tests import made
 from tests.plan.hosts import node, on_network

@@ -17,7 +17,7 @@ from ipexctl.core.run.retry_command import Typed, command
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target, inventory
-from ipexctl.verbs.run.run import each
+from ipexctl.verbs.run.prepare_hosts import each
 from tests.made import facts, host, prepared
 
 

@@ -57,6 +57,41 @@ def test_a_child_that_hides_is_found_when_its_wrapper_or_agent_is_killed(runner,
     assert hidden(runner) == []
 
 
+@pytest.mark.parametrize(
+    ("order", "victim", "cause"),
+    [
+        ("KILL", "ipexctl-run", "node02: the supervisor of the run was killed (signal 9)"),
+        ("STOP", "ipexctl-run", "node02 was lost: no word from it for 4 s"),
+        ("KILL", "ipexctl-guard", ""),
+    ],
+)
+def test_what_watches_the_run_on_a_host_is_killed_or_stopped(runner, order, victim, cause):
+    """Without its guardian a run goes on; without its supervisor the guardian sweeps."""
+    script = runner.script(HIDES + SLEEP.replace("100", "100 if CAUSE else 3"))
+    script.write_text(script.read_text().replace("CAUSE", repr(bool(cause))))
+    run = runner.start("-n", "3", "--host-timeout", "4", str(script))
+    up(run, 3)
+    strike = ["pkill", f"-{order}", "-x", victim]
+    assert runner.lab.run_in("node02", strike).returncode == 0
+    result = run.finish()
+    assert (result["exit_code"] == 0, result["cause"] or "") == (not cause, cause)
+    unknown = None if order == "STOP" else 0  # it was given up before it could say
+    assert [h["survivors"] for h in result["hosts"]] == [0, unknown, 0]
+    deadline = time.monotonic() + 15.0  # the agent kills a supervisor that does not end
+    while order == "STOP" and hidden(runner) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert hidden(runner) == []
+    for name in runner.lab.hosts:
+        assert runner.lab.run_in(name, ["pgrep", "ipexctl-"]).returncode == 1
+
+
+def test_the_kernel_takes_a_rank_before_what_watches_it(runner):
+    script = runner.script("print(open('/proc/self/oom_score_adj').read().strip())\n")
+    run = runner.start("-n", "1", str(script))
+    assert run.finish()["exit_code"] == 0
+    assert run.lines(0) == ["500"]
+
+
 def test_a_script_that_removes_its_folder_and_its_log_is_still_heard(runner):
     script = runner.script(
         "import os, time\nprint('before', flush=True)\n"

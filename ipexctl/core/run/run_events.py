@@ -118,6 +118,14 @@ class Swept:
 
 
 @dataclass(frozen=True)
+class StopAsked:
+    """By `ipexctl stop`; the ranks have so many seconds."""
+
+    by: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class LeaseOver:
     """The host heard nothing from us for so many seconds, and ended its part."""
 
@@ -142,7 +150,7 @@ class Broken:
 
 Event = (
     Ready | Pong | LaunchAsked | LaunchGone | Exited | RankStarted | RankEnded | RankRefused
-    | Output | OutputEnd | Sample | Traffic | Swept | LeaseOver | Done | Broken
+    | Output | OutputEnd | Sample | Traffic | Swept | LeaseOver | StopAsked | Done | Broken
 )  # fmt: skip
 
 
@@ -312,6 +320,9 @@ _READERS: Mapping[str, _Reader] = {
     "traffic": _traffic,
     "swept": lambda host, ranks, header, body: _swept(header),
     "lease": _lease,
+    "stop": lambda host, ranks, header, body: StopAsked(
+        plain(header.get("by"), 200), _amount(header, "seconds")
+    ),
 }
 
 

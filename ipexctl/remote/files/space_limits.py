@@ -22,7 +22,7 @@ from ipexctl.remote.run import run_folders
 
 KINDS = ("runs", "copies", "spare", "blobs")
 MB = 1000 * 1000
-PROGRAMS = ("rank.py", "bootstrap.py", "bootstrap", "hosts")  # of remote/run/runs.py
+PROGRAMS = ("rank.py", "bootstrap.py", "bootstrap", "hosts")  # of remote/run/supervisor.py
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
 SLACK = 8 << 20  # bytes in packs that may be of no use
 ALIKE = 0.5  # of its files have the names of those in a newer version of it
@@ -42,6 +42,25 @@ def op_prune(call, header):
     work.spares()
     work.projects()
     return {"found": [[kind] + work.found[kind] for kind in KINDS if work.found[kind][0]]}
+
+
+def op_remove_run(call, header):
+    """{root, run_id} -> {removed: whether it was here}. Raises Failure while it goes on."""
+    run = run_folders.run_id(header)
+    root = root_folder.existing(header["root"])
+    folder = os.path.join(root, "runs", run)
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return {"removed": False}
+    lock = None if run in run_folders.active(root) else lock_run(folder)
+    if lock is None:
+        raise Failure("the run %s goes on" % run, hint="ipexctl stop %s" % run)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+    if os.path.lexists(folder):
+        raise Failure("cannot remove all of %s" % folder, "files of another user may be in it")
+    return {"removed": True}
 
 
 class Pruning:

@@ -24,11 +24,16 @@ class Follower:
         self.pause = SHORTEST
         self.ended = threading.Event()
 
-    def add(self, key, path):
+    def add(self, key, path, at=0):
         with self.change:
             if key not in self.files:
-                self.files[key] = File(path)
+                self.files[key] = File(path, at)
             self.look()
+
+    def has(self, key):
+        """Is something of it still to be sent?"""
+        with self.change:
+            return key in self.files
 
     def finish(self, key):
         """The writer has ended; its file is read to the end, which is then told."""
@@ -102,9 +107,9 @@ class Follower:
 
 
 class File:
-    def __init__(self, path):
+    def __init__(self, path, at):
         self.fd = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
-        self.at = 0
+        self.at = at
         self.finished = False
 
     def left(self):

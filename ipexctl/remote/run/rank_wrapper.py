@@ -18,6 +18,8 @@ import time
 
 PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPIR_")
 RUN_MARK = "IPEXCTL_RUN_ID"
+SUPERVISOR, GUARDIAN = "ipexctl-run", "ipexctl-guard"  # names of their processes
+OOM_SCORE = 500  # of 1000; what the user has set higher stays
 KILLED = 255  # a wrapper was; as a signal's code it would be taken for the end of all of them
 
 
@@ -155,6 +157,7 @@ def start(orders):
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.chdir(orders["cwd"])
+        die_first_of_memory()
         if orders.get("cpus"):
             pin(orders["cpus"])
         where = placement(orders, prefer_memory(orders.get("node")))
@@ -164,6 +167,17 @@ def start(orders):
         os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
     finally:
         os._exit(127)
+
+
+def die_first_of_memory():
+    """When memory ends, the kernel takes a rank, and not what reports and sweeps."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as f:
+            if int(f.read()) < OOM_SCORE:
+                f.seek(0)
+                f.write("%d" % OOM_SCORE)
+    except (OSError, ValueError):
+        pass  # a container may forbid it
 
 
 def pin(cpus):
@@ -331,6 +345,13 @@ def set_subreaper():
     prctl(36, 1)
 
 
+def set_name(name):
+    """As `ps -o comm` and `pgrep -x` show it; 15 characters."""
+    import ctypes
+
+    prctl(15, ctypes.create_string_buffer(name.encode("ascii")))
+
+
 def kill_all(run_id, ancestor, seconds=5.0):
     """Kills what belongs to the run until a look finds none. Returns those that would not go."""
     deadline = time.time() + seconds
@@ -352,7 +373,7 @@ def members(run_id, ancestor):
     Descent finds those that cleaned their environment: `ancestor` is a subreaper, so that who loses
     its parent stays below it. The id finds those whose subreaper was killed.
     """
-    alive = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
+    alive = processes()
     children = {}  # type: dict[int, list[int]]
     for pid, (_, parent) in alive.items():
         children.setdefault(parent, []).append(pid)
@@ -367,8 +388,19 @@ def members(run_id, ancestor):
     return [p for p in found if p not in (os.getpid(), ancestor) and alive[p][0] not in "ZX"]
 
 
+def processes():
+    """pid -> (state, parent). Looked at again while a parent ended during the look: its children
+    have another parent by now."""
+    while True:
+        found = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
+        unread = {pid for pid, (state, _) in found.items() if state == "X"}
+        parents = {parent for _, parent in found.values()} & unread
+        if all(os.path.isdir("/proc/%d" % pid) for pid in parents):  # mounted with hidepid
+            return found
+
+
 def stat_of(pid):
-    """(state, parent); one that is gone looks like a zombie."""
+    """(state, parent); one that is gone has state X."""
     try:
         with open("/proc/%s/stat" % pid, "rb") as f:
             fields = f.read().rsplit(b")", 1)[1].split()

@@ -6,7 +6,7 @@ import re
 import stat
 
 from ipexctl.remote import root_folder
-from ipexctl.remote.run import run_folders, runs
+from ipexctl.remote.run import run_folders
 
 CHUNK = 256 * 1024
 MOST = 50000  # files
@@ -36,7 +36,7 @@ def op_list(call, h):
 def op_read(call, h):
     """{root, run_id, path, offset, length} -> the bytes as events, then {refused: why, or ""}"""
     work = work_folder(h)
-    full = runs.inside(work, h["path"])
+    full = run_folders.inside(work, h["path"])
     if os.path.realpath(os.path.dirname(full)) != os.path.dirname(full):
         return {"refused": "reached through a link"}
     try:

@@ -23,6 +23,13 @@ def run_id(h):
     return h["run_id"]
 
 
+def inside(folder, path):
+    full = os.path.normpath(os.path.join(folder, path))
+    if os.path.isabs(path) or not full.startswith(folder + os.sep):
+        raise Failure("the path %r leaves the run's folder" % path)
+    return full
+
+
 def hold(folder):
     """Until this agent ends, the run of this folder is active."""
     if folder in held:

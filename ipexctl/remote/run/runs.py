@@ -1,449 +1,138 @@
-"""A run on one host: the folder, the socket for ranks and mpirun, the processes, the logs.
+"""The agent's part in a run: between the controller and the supervisor, and reading the logs.
 
-`op_host` lives as long as the run. Whatever ends it (an order, the controller gone, no word from it
-for `lease` seconds), it leaves no process of the run behind and says what it found.
+The supervisor (guardian.py, supervisor.py) is another process: what slows the controller down, or
+cuts it off, is met here.
 """
 
 import os
-import re
-import resource
-import shlex
-import shutil
 import signal
-import socket
-import stat
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 
-from ipexctl.remote import root_folder
+from ipexctl.remote import frame_stream
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.run import run_folders
+from ipexctl.remote.own_process import no_core_dump, start_thread
+from ipexctl.remote.run import log_follower, rank_wrapper
 
-KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-# of ranks alone, as the address of a proxy can hold a password: mpirun's environment may travel
-KEPT_OF_RANKS = (
-    PROXIES
-    + tuple(name.upper() for name in PROXIES)
-    + ("HF_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+PATIENCE = (
+    10.0  # seconds for a supervisor that is to end; then it is killed, and its guardian sweeps
 )
-SSH_FAILED = 255  # ssh could not log in, or what it ran was killed
-HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
-
-
-def own(names):
-    """Those of this host's variables that are set."""
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
-def inside(folder, path):
-    full = os.path.normpath(os.path.join(folder, path))
-    if os.path.isabs(path) or not full.startswith(folder + os.sep):
-        raise Failure("the path %r leaves the run's folder" % path)
-    return full
 
 
 def op_host(call, h):
-    run = HostRun(call, h)
-    call.agent.at_end.append(run.end)
-    call.agent.heard = run.hear
+    """{root, run_id, lease, window, env, cwd, ranks, ...}: see verbs/run/start_request.py."""
+    relay = Relay(call, h)
+    call.agent.at_end.append(relay.controller_gone)
+    call.agent.heard = relay.hear
     try:
-        return run.serve()
+        return relay.serve()
     finally:
-        run.end()
         call.agent.heard = None
 
 
-class HostRun:
+class Relay:
     def __init__(self, call, h):
         self.call = call
-        # late: other modules need inside() alone
-        from ipexctl.remote.run import (
-            health_sampler,
-            log_follower,
-            mpirun_bootstrap,
-            rank_wrapper,
-            traffic,
-        )
-
-        self.helpers = rank_wrapper
-        self.programs = {"rank.py": rank_wrapper, "bootstrap.py": mpirun_bootstrap}
-        self.run_id = run_folders.run_id(h)
-        self.dir = root_folder.subfolder(root_folder.checked(h["root"]), "runs", self.run_id)
-        run_folders.hold(self.dir)
-        self.logs = root_folder.subfolder(self.dir, "logs")
-        self.plan = h
-        self.lease = h["lease"]
-        self.last_heard = time.monotonic()
-        self.lock = threading.Lock()
-        self.ranks = {}  # rank -> connection
-        self.running = set()  # ranks whose end has not been told yet
-        self.launches = {}  # key -> connection of a bootstrap program
-        self.children = {}  # key -> Popen
-        self.killed = set()  # keys of those that were killed as ordered
+        self.asked = h
+        self.socket = call.agent.guardian
+        self.link = frame_stream.of_socket(self.socket)
         self.follower = log_follower.Follower(call, h["window"])
-        self.watcher = health_sampler
-        self.sampler = self.watcher.Sampler(call)
-        self.traffic = traffic.Traffic(call, h["store_port"])
-        self.killed_for_memory = self.watcher.oom_kills()
-        self.over = False
-        self.swept = None
-        self.scratch = ""
-
-    # -- life --
+        self.supervisor = 0  # its process
+        self.last_heard = time.monotonic()
+        self.over = threading.Event()
 
     def serve(self):
-        if self.plan["secret"]:  # no core dump of this process, MPI's or a rank's is to hold it
-            hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-            resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
-        self.helpers.set_subreaper()  # whatever loses its parent here stays below us, and is found
+        if self.asked["secret"]:
+            no_core_dump()
+        self.link.write(self.asked)
+        start_thread(self.orders)
+        start_thread(self.watch_lease)
+        start_thread(self.follower.loop)
         try:
-            self.scratch = scratch_folder()
-            listener = self.listen()
-            self.write_programs()
-        except OSError as e:
-            where = os.path.dirname(e.filename or "") or self.dir
-            raise Failure("cannot write to %s: %s" % (where, e.strerror or e)) from None
-        try:
-            start_thread(self.accept, listener)
-            start_thread(self.watch_lease)
-            start_thread(self.follower.loop)
-            start_thread(self.sampler.loop, lambda: self.over)
-            start_thread(self.traffic.loop, lambda: self.over)
-            self.call.emit({"event": "ready", "env_file": self.env_file()})
-            self.orders()
-            return {"survivors": len(self.end()), "logs": self.logs}
+            return self.reports()
         finally:
-            listener.close()
+            self.over.set()
+
+    # -- from the supervisor --
+
+    def reports(self):
+        while True:
+            frame = self.link.read()
+            if frame is None:
+                raise Failure("the supervisor of the run and its guardian are gone")
+            header = frame[0]
+            if "over" in header:
+                return self.ended(header["over"])
+            if "error" in header:
+                raise Failure(**header["error"])
+            if "killed" in header:
+                self.swept(header["survivors"])
+                raise Failure("the supervisor of the run was killed (%s)" % header["killed"])
+            self.take(header)
+
+    def take(self, event):
+        if event["event"] == "log-begins":
+            self.follower.add(event["key"], event["path"])
+        elif event["event"] == "log-ends":
+            self.follower.finish(event["key"])
+        else:
+            self.supervisor = event.pop("pid", 0) if event["event"] == "ready" else self.supervisor
+            self.call.emit(event)
+
+    def ended(self, last):
+        """First the processes, then the rest of their output: that may take as long as it takes."""
+        self.over.set()
+        self.swept(last["survivors"])
+        self.follower.close()
+        return last
+
+    def swept(self, survivors):
+        self.call.emit({"event": "swept", "survivors": survivors, "left": self.follower.left()})
+
+    # -- from the controller --
 
     def orders(self):
-        """Until all is over, or the controller is gone."""
-        stopping = False
         while True:
             frame = self.call.recv()
-            if frame is None or "over" in frame[0]:
+            if frame is None:
                 return
             header = frame[0]
-            if "ping" in header:
-                self.call.emit({"event": "pong"})
-            elif "shown" in header:
+            if "shown" in header:
                 self.follower.give(header["shown"])
-            elif "spawn" in header:
-                self.spawn(header["spawn"], header["argv"])
-            elif "noted" in header:
-                self.tell(self.ranks.get(header["noted"]), {"noted": True, "ok": header.get("ok")})
-            elif "signal" in header:
-                self.signal_ranks(header["signal"])
-            elif "kill" in header:
-                self.kill(header["kill"])
-            elif "exited" in header:
-                self.tell(self.launches.get(header["exited"]), {"exit": header["code"]})
-            elif "ssh" in header:
-                self.tell(self.launches.get(header["ssh"]), {"run": header["argv"]})
-            elif "refused" in header:
-                self.tell(self.launches.get(header["refused"]), {"refused": header["why"]})
-            elif "stop" in header and not stopping:
-                stopping = True
-                start_thread(self.wind_up)
-
-    def wind_up(self):
-        """First the processes, then the rest of their output: that may take as long as it takes."""
-        survivors = len(self.end())
-        self.call.emit({"event": "swept", "survivors": survivors, "left": self.follower.left()})
-        self.follower.close()
-        self.call.inbox.put(({"over": True}, b""))
-
-    def tell(self, link, message):
-        if link is not None:
+                continue
             try:
-                self.helpers.send(link, message)
+                self.link.write(header)
             except OSError:
-                pass  # it has gone by itself
+                continue  # it has ended: `reports` knows
+            if "stop" in header:
+                start_thread(self.insist)
 
     def hear(self):
         self.last_heard = time.monotonic()
 
     def watch_lease(self):
-        while not self.over:
-            silence = time.monotonic() - self.last_heard
-            if silence > self.lease:
-                # told first, as what follows has this cause; in a thread, as nobody may read it
-                start_thread(self.call.emit, {"event": "lease", "seconds": silence})
-                time.sleep(0.2)
-                self.end()
+        """The supervisor has ended by itself, when this ends the agent."""
+        while not self.over.wait(0.5):
+            if time.monotonic() - self.last_heard > self.asked["lease"] + PATIENCE:
                 os._exit(0)
-            time.sleep(0.5)
 
-    def end(self):
-        """Kills what is left of the run, looks again, and tells who would not go."""
-        with self.lock:
-            if self.swept is None:
-                self.over = True
-                self.swept = self.helpers.kill_all(self.run_id, os.getpid())
-                if self.scratch:
-                    shutil.rmtree(self.scratch, ignore_errors=True)
-            return self.swept
-
-    # -- the socket --
-
-    def listen(self):
-        self.socket_path = os.path.join(self.scratch, "socket")
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(self.socket_path)
-        os.chmod(self.socket_path, stat.S_IRUSR | stat.S_IWUSR)
-        listener.listen(512)
-        return listener
-
-    def accept(self, listener):
-        threading.stack_size(256 * 1024)
-        while not self.over:
-            try:
-                link, _ = listener.accept()
-            except OSError:
-                return
-            start_thread(self.connection, link)
-
-    def connection(self, link):
-        reader = self.helpers.Lines(link)
-        hello = reader.next() or {}
-        if hello.get("hello") == "rank":
-            self.rank(link, reader, hello)
-        elif hello.get("hello") == "launch":
-            self.launch(link, reader, hello)
-        link.close()
-
-    # -- ranks --
-
-    def rank(self, link, reader, hello):
-        number = hello["rank"]
-        orders = self.rank_orders(link, number, hello["local"])
-        if "refused" not in orders:
-            try:
-                self.follower.add(number, orders["log"])
-            except OSError as e:
-                orders = {"refused": "cannot make the log of rank %s: %s" % (number, e)}
-        if "refused" in orders:
-            self.call.emit({"event": "rank", "rank": number, "refused": orders["refused"]})
-            self.tell(link, orders)
-            return
-        self.running.add(number)
-        self.tell(link, orders)
-        ended, pid = self.until_end(number, reader)
-        if not ended["lost"]:
-            self.follower.finish(number)
-        ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
-        self.call.emit({"event": "rank", "rank": number, "ended": ended})
-        self.running.discard(number)
-        reader.next()  # it stays until the controller has noted its end
-        with self.lock:
-            self.ranks.pop(number, None)
-
-    def until_end(self, number, reader):
-        """How it ended, and the process that it was."""
-        pid = None
-        while True:
-            message = reader.next()
-            if message is None:  # its wrapper is gone without a word
-                start_thread(self.forget, number)  # its sockets may be open as long as its process
-                time.sleep(HESITATION)  # if MPI was killed and took it along: that first
-                return {"code": None, "signal": None, "lost": True}, pid
-            if "started" in message:
-                pid = message["pid"]
-                self.sampler.add(number, pid)
-                self.traffic.add(number, pid)
-                where = message.get("where")
-                self.call.emit({"event": "rank", "rank": number, "started": pid, "where": where})
-            elif "ended" in message:
-                self.forget(number)
-                ended = {key: message.get(key) for key in ("code", "signal", "usage")}
-                return dict(ended, lost=False), pid
-
-    def forget(self, number):
-        self.sampler.remove(number)
-        self.traffic.remove(number)
-
-    def hints(self, pid):
-        """What this host knows about the end of a rank, that the rank could not say."""
-        memory = self.watcher.oom_hint(self.killed_for_memory, pid)
-        found = [memory] if memory else []
+    def controller_gone(self):
         try:
-            disk = os.statvfs(self.logs)
-            if disk.f_bavail * disk.f_frsize < 64 * 1024:
-                found.append("disk-full")
+            self.socket.shutdown(1)
         except OSError:
             pass
-        return found
+        self.insist()
 
-    def rank_orders(self, link, number, local):
-        places = {p["rank"]: p for p in self.plan["ranks"]}
-        if number not in places:
-            refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(places))
-            return {"refused": refused}
-        place = places[number]
-        if local is not None and local != place["local_rank"]:
-            refused = "rank %d is local rank %d here, not %d" % (number, local, place["local_rank"])
-            return {"refused": refused}
-        with self.lock:
-            if number in self.ranks:
-                return {"refused": "rank %d is here twice" % number}
-            self.ranks[number] = link
-        env = own(KEPT_OF_RANKS)
-        env["TORCHELASTIC_ERROR_FILE"] = os.path.join(self.logs, "rank%05d.error.json" % number)
-        env.update(self.base_env())
-        env.update(place["env"])
-        log = os.path.join(self.logs, "rank%05d.log" % number)
-        return {
-            "env": env,
-            "argv": place["argv"],
-            "cwd": self.plan["cwd"],
-            "log": log,
-            "cpus": place["cpus"],
-            "node": place.get("node"),
-            "flags": self.plan.get("flags"),
-        }
-
-    def signal_ranks(self, number):
-        with self.lock:
-            links = list(self.ranks.values())
-        for link in links:
-            self.tell(link, {"signal": number})
-
-    # -- mpirun and its daemons --
-
-    def launch(self, link, reader, hello):
-        """mpirun on this host wants COMMAND on HOST: only the controller can have that done."""
-        with self.lock:
-            key = len(self.launches) + 1
-            self.launches[key] = link
-        self.call.emit({"event": "launch", "key": key, "argv": hello["argv"]})
-        ended = reader.next()  # returns when the program is gone, be it done or killed
-        if ended is not None:  # or when ssh, which it runs, has failed
-            if (
-                ended["code"] != SSH_FAILED
-            ):  # MPI's daemon there gave up: maybe as a rank was killed
-                time.sleep(HESITATION)
-            self.call.emit({"event": "exited", "key": "daemon%d" % key, "code": ended["code"]})
-            reader.next()
-        self.call.emit({"event": "unlaunch", "key": key})
-
-    def base_env(self):
-        env = own(KEPT)
-        env.update(self.plan["env"])
-        env[self.helpers.RUN_MARK] = self.run_id
-        return env
-
-    def program_env(self):
-        """For mpirun, its daemons and the wrappers of ranks. Nothing in it is secret."""
-        env = self.base_env()
-        env["IPEXCTL_SOCKET"] = self.socket_path
-        env["IPEXCTL_RUN_DIR"] = self.dir
-        env["IPEXCTL_PYTHON"] = sys.executable
-        env["TMPDIR"] = self.scratch  # Open MPI's files there outlive it when it is killed
-        return env
-
-    def spawn(self, key, argv):
-        if self.over:
-            return
-        env = self.program_env()
-        out = os.path.join(self.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
-        parent = os.getpid()
-        try:
-            with open(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
-                child = subprocess.Popen(
-                    argv,
-                    env=env,
-                    cwd=self.dir,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    preexec_fn=lambda: self.helpers.die_with_parent(parent),
-                    start_new_session=True,
-                )
-        except (OSError, ValueError, subprocess.SubprocessError) as e:
-            self.call.emit({"event": "exited", "key": key, "code": 127, "error": str(e)})
-            return
-        self.children[key] = child
-        self.follower.add(key, out)
-        self.wait(key, child)
-
-    def wait(self, key, child):
-        # PDEATHSIG follows the thread that forked, so this thread (the one of the orders) must live
-        # as long as the child; the waiting is done elsewhere.
-        def waiter():
-            code = child.wait()
-            self.follower.finish(key)
-            if self.running and not by_signal(code):
-                # it gave up as a rank was killed: that first; with 0, it was asked to
-                time.sleep(HESITATION if code else 2 * HESITATION)
-            asked = key in self.killed
-            self.call.emit({"event": "exited", "key": key, "code": code, "asked": asked})
-
-        start_thread(waiter)
-
-    def kill(self, key):
-        child = self.children.get(key)
-        if child is not None and alive(child.pid):
-            self.killed.add(key)
-            try:
-                os.killpg(child.pid, signal.SIGKILL)
-            except OSError:
-                pass
-
-    # -- files --
-
-    def write_programs(self):
-        for name, module in self.programs.items():
-            write(os.path.join(self.dir, name), source_of(module), 0o600)
-        # mpirun wants one program name: a shell script finds the interpreter in the environment
-        text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/bootstrap.py" "$@"\n'
-        write(os.path.join(self.dir, "bootstrap"), text, 0o700)
-        write(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
-        if self.plan["launcher"] == "ssh":  # what comes in by ssh has no environment from us
-            text = "".join(
-                "export %s=%s\n" % (name, shlex.quote(value))
-                for name, value in sorted(self.program_env().items())
-            )
-            write(self.env_file(), text, 0o600)
-
-    def env_file(self):
-        return os.path.join(self.scratch, "env.sh")
+    def insist(self):
+        if not self.over.wait(PATIENCE) and is_supervisor(self.supervisor):
+            os.kill(self.supervisor, signal.SIGKILL)
+            self.over.wait(PATIENCE)
 
 
-def source_of(module):
-    return module.__loader__.get_source(module.__name__)
-
-
-def write(path, text, mode):
-    """Whole at any time: hosts with one home write the same texts to the same places."""
-    part = "%s.%s" % (path, os.urandom(8).hex())
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as f:
-        f.write(text)
-    os.rename(part, path)
-
-
-def scratch_folder():
-    """Of this host alone, be its home shared or not; a socket's path has 107 bytes at most."""
-    usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="ipexctl-", dir=usual if len(usual) < 80 else "/tmp")
-
-
-def alive(pid):
-    """Whether our child still runs; another thread waits for it, and may not have woken up yet."""
+def is_supervisor(pid):
+    """It may have ended long ago, unread, as the controller reads slowly."""
     try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        with open("/proc/%d/comm" % pid) as file:
+            return file.read().strip() == rank_wrapper.SUPERVISOR
     except OSError:
         return False
-
-
-def by_signal(code):
-    """Was a program of MPI killed? A shell around it says 128 + the signal."""
-    return code < 0 or 128 < code < 128 + 65
-
-
-def start_thread(target, *args):
-    thread = threading.Thread(target=target, args=args)
-    thread.daemon = True
-    thread.start()

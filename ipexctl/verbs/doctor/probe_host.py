@@ -21,7 +21,8 @@ def probe(agent: Agent, root: str = ROOT) -> Facts:
 def question(root: str = ROOT, *, listen: bool, fs: str = "/", env: str = "") -> Ahead:
     """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests). `env`:
     the key of the environment that is looked at; "": the current one."""
-    return "facts.probe.facts", {"root": root, "listen": listen, "fs": fs, "environment": env}
+    asked = {"root": root, "listen": listen, "fs": fs, "environment": env}
+    return Ahead("facts.probe.facts", asked)
 
 
 def probe_and_listen(
@@ -31,7 +32,8 @@ def probe_and_listen(
     if agent.hello.kind != "python":
         return answer(agent, 0, 0.0, root)
     sent = time.monotonic()
-    return answer(agent, agent.start(*question(root, listen=listen, fs=fs)), sent, root)
+    asked = question(root, listen=listen, fs=fs)
+    return answer(agent, agent.start(asked.op, asked.args), sent, root)
 
 
 def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Facts, int | None]:

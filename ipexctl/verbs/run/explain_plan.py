@@ -11,15 +11,10 @@ from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target, inventory
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.preflight import review_script
-from ipexctl.verbs.run.run import (
-    RunOptions,
-    choice_of,
-    each,
-    new_run_id,
-    plan_of,
-    prepare_on,
-    script_of,
-)
+from ipexctl.verbs.run.prepare_hosts import each, prepare_on
+from ipexctl.verbs.run.run import choice_of, new_run_id, plan_of
+from ipexctl.verbs.run.run_options import RunOptions
+from ipexctl.verbs.run.run_script import script_of
 
 
 def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:

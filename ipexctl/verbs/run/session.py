@@ -62,6 +62,7 @@ class Session:
     launcher: str = mpi.AGENTS
     stall: float | None = None
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
     frameworks: Frameworks | None = None
     require_together: bool = False
     all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
@@ -69,6 +70,7 @@ class Session:
     links: dict[str, Link] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)  # ranks whose end is known and noted
     seen_interrupts: int = 0
+    stopped_by: str = ""
     deadline: float | None = None  # when what is left gets killed
     refused: str = ""  # what mpirun did that is not in the plan
     broken: str = ""  # a host that could not do its part
@@ -76,8 +78,9 @@ class Session:
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult:
         self.state = RunState(self.plan)
         self.orders = Orders(
-            self.plan, self.run_id, self.launcher, self.host_timeout, WINDOW, self.secret
-        )
+            self.plan, self.run_id, self.launcher, self.host_timeout, WINDOW, self.about,
+            self.secret,
+        )  # fmt: skip
         self.placed = Placed(self.plan)
         self.exchange = rank_exchange.Watch(self.plan, self.frameworks)
         self.health = Health(self.plan, self.host_timeout, self.stall)
@@ -210,9 +213,13 @@ class Session:
         if not first or self.interrupts.count > 1:
             self.deadline = self.now
             return
+        self._interrupt(self.interrupts.last, INTERRUPT_GRACE, " Another Ctrl-C kills them now.")
+
+    def _interrupt(self, by: str, seconds: float, more: str = "") -> None:
+        self.stopped_by = by
         self.state.interrupted = True
         self.painter.interrupted()
-        self._ask_to_end(self.interrupts.last, " Another Ctrl-C kills them now.")
+        self._ask_to_end(by, more, seconds)
 
     def _heed_time(self) -> None:
         """The run's own limit, and ranks and hosts that stand still."""
@@ -232,14 +239,13 @@ class Session:
             if self.state.timeout:
                 self._ask_to_end(self.state.timeout)
 
-    def _ask_to_end(self, why: str, more: str = "") -> None:
+    def _ask_to_end(self, why: str, more: str = "", seconds: float = INTERRUPT_GRACE) -> None:
         self.painter.note(
-            f"{why}: passed on to the ranks as Ctrl-C; they have {INTERRUPT_GRACE:.0f} s to end."
-            + more
+            f"{why}: passed on to the ranks as Ctrl-C; they have {seconds:.0f} s to end.{more}"
         )
         for name in self.links:
-            self._tell(name, {"signal": 2})
-        self._soon(INTERRUPT_GRACE)
+            self._tell(name, {"signal": 2, "why": why})
+        self._soon(seconds)
 
     def _tally(self) -> Tally:
         state, loads = self.state, self.health.loads
@@ -311,6 +317,9 @@ class Session:
                     name,
                     f"it heard nothing from this machine for {seconds:.0f} s and ended its part",
                 )
+            case run_events.StopAsked(by, seconds):
+                if not (self.state.interrupted or self.state.stopping):
+                    self._interrupt(f"{by} (ipexctl stop)", seconds)
             case run_events.Traffic(report):
                 self.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, left):
@@ -410,7 +419,7 @@ class Session:
             self.run_id,
             time.monotonic() - self.began,
             tuple(self._host_end(h.host) for h in self.plan.hosts),
-            stopped_by=self.interrupts.last if self.seen_interrupts else "",
+            stopped_by=self.stopped_by or (self.interrupts.last if self.seen_interrupts else ""),
             broken=self.broken,
             refused=self.refused,
             mpi_tail=tuple(self.daemons.tail),

@@ -18,12 +18,15 @@ class Orders:
     launcher: str
     lease: float
     window: int  # bytes of output that a host may send ahead
+    about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def of(self, name: str, root: str, work: str) -> dict[str, object]:
         host = next(h for h in self.plan.hosts if h.host == name)
         return {
             "root": root,
+            "host": name,
+            "about": dict(self.about),
             "run_id": self.run_id,
             "lease": self.lease,
             "window": self.window,

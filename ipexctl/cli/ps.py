@@ -1,0 +1,133 @@
+"""ps, logs, stop, wait and rm."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts
+
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Run id or its first characters, a name, or @last.")
+]
+
+
+@on_hosts()
+def ps(
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    every: Annotated[
+        bool, typer.Option("-a", "--all", help="Include runs that have ended, with their sizes.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List the runs on these hosts, from whichever machine they were started."""
+    from ipexctl.ui.run.ps import runs_document, show_runs
+    from ipexctl.verbs.ps import list_runs
+
+    found = list_runs(target, root, every=every)
+    end(found, runs_document, lambda runs: show_runs(runs, every=every), json=json)
+
+
+@on_hosts(names=False, follows=True)
+def logs(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Follow the output until the run ends.")
+    ] = False,
+    ranks: Annotated[
+        str, typer.Option("--ranks", "--rank", metavar="RANKS", help="Only these ranks: 0,4-7.")
+    ] = "",
+    lines: Annotated[
+        int,
+        typer.Option(
+            "-n",
+            "--lines",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Only the last lines of each rank.",
+        ),
+    ] = 0,
+    json: Json = False,
+) -> None:
+    """Show the output of a run's ranks, during the run or after it."""
+    from ipexctl.core.run.line_filter import rank_set
+    from ipexctl.ui.run.logs import json_lines, show_missing
+    from ipexctl.ui.run.logs import lines as plain_lines
+    from ipexctl.verbs.logs import Wanted
+    from ipexctl.verbs.logs import logs as verb
+
+    chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
+    show = json_lines if json else plain_lines(alone=len(chosen) == 1)
+    read = verb(target, Wanted(run, chosen, lines, follow), show, root)
+    show_missing(read)
+    raise typer.Exit(read.exit_code)
+
+
+@on_hosts(names=False)
+def stop(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "-t", "--time", metavar="SECONDS", min=0, help="How long the ranks may take to end."
+        ),
+    ] = 10,
+    json: Json = False,
+) -> None:
+    """Stop a run: send Ctrl-C to its ranks, then kill those that are left."""
+    from ipexctl.ui.run.ps import one_document, show_stopped
+    from ipexctl.verbs.ps import stop as verb
+
+    end(verb(target, run, seconds, root), one_document, show_stopped, json=json)
+
+
+@on_hosts(names=False)
+def wait(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """Wait until a run ends, and exit with its exit code."""
+    from ipexctl.ui.run.ps import one_document, show_waited
+    from ipexctl.verbs.ps import wait as verb
+
+    end(verb(target, run, root), one_document, show_waited, json=json)
+
+
+@on_hosts(names=False)
+def rm(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Check = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove an ended run from its hosts, with its logs and results."""
+    from ipexctl.core.run.listed_runs import Run
+    from ipexctl.ui.confirm import confirm
+    from ipexctl.ui.run.ps import gone_document, show_going, show_gone
+    from ipexctl.verbs.ps import remove
+
+    def agreed(found: Run) -> bool:
+        if yes:
+            return True
+        show_going(found)
+        return confirm("Remove this? [y/N] ", sys.stdin)
+
+    done = remove(target, run, None if check else agreed, root)
+    end(done, gone_document, show_gone, json=json)

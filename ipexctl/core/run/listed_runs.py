@@ -1,0 +1,234 @@
+"""The runs that hosts report, merged: one row for each run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ipexctl.core.inventory.located_errors import nearest
+from ipexctl.core.run.run_state import RankEnd, without_colour
+from ipexctl.core.values import count_or_none, listed, plain, texts
+from ipexctl.errors import InputError
+
+LAST = "@last"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
+_HUGE = 1 << 60
+
+
+class State(str, Enum):
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"
+    FAILED = "failed"
+    LOST = "lost"  # it has ended, and how is not known
+
+
+@dataclass(frozen=True)
+class About:
+    """What the command that started the run said of it."""
+
+    name: str = ""
+    hosts: tuple[str, ...] = ()
+    ranks: int = 0
+    command: str = ""
+    by: str = ""  # user@machine
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    exit_code: int
+    ended_by: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What one host's journal of a run says."""
+
+    host: str
+    run: str
+    alive: bool
+    about: About = About()
+    began: float = 0.0  # by that host's clock
+    seconds: float = 0.0  # until its last record
+    started: int = 0
+    ok: int = 0
+    failed: RankEnd | None = None
+    asked: str = ""  # who asked it to end
+    over: str | None = None  # why its part ended; None: that is not written
+    result: Result | None = None
+    last: tuple[int, str] | None = None  # the last line of that rank
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. `seen`: by host, the hosts that reported it."""
+
+    id: str
+    about: About
+    state: State
+    began: float
+    seconds: float
+    started: int
+    ok: int
+    cause: str
+    exit_code: int | None
+    last: str
+    seen: tuple[OnHost, ...]
+    bytes: int | None
+
+    @property
+    def over(self) -> bool:
+        return self.state not in (State.RUNNING, State.STOPPING)
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        """The hosts on which something of it lives."""
+        return tuple(part.host for part in self.seen if part.alive)
+
+
+def checked_name(name: str) -> str:
+    """A name cannot be mistaken for an id."""
+    if name and not _NAME.fullmatch(name):
+        raise InputError(
+            f"--name {name!r}: not a valid name for a run",
+            why="a name begins with a letter; letters, digits, '.', '_' and '-' may follow, "
+            "64 characters at most",
+        )
+    return name
+
+
+def read_on_host(host: str, raw: Mapping[str, Any]) -> OnHost:
+    """Odd values become empty ones: a host's word, and an old journal, may be anything."""
+    about, result, last = (raw.get(key) for key in ("about", "result", "last"))
+    over = raw.get("over")
+    return OnHost(
+        host,
+        plain(raw.get("run"), 64),
+        raw.get("alive") is True,
+        _about(about if isinstance(about, dict) else {}),
+        _number(raw.get("began")),
+        _number(raw.get("seconds")),
+        count_or_none(raw.get("started")) or 0,
+        count_or_none(raw.get("ok")) or 0,
+        _failed(host, raw.get("failed")),
+        plain(raw.get("asked"), 200),
+        plain(over, 200) if isinstance(over, str) else None,
+        _result(result) if isinstance(result, dict) else None,
+        (last[0], without_colour(plain(last[1], 400)))
+        if isinstance(last, list) and len(last) == 2 and type(last[0]) is int
+        else None,
+        count_or_none(raw.get("bytes")),
+    )
+
+
+def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
+    """The newest first, as their names have the time of their start."""
+    by_run: dict[str, list[OnHost]] = {}
+    for part in parts:
+        if part.run:
+            by_run.setdefault(part.run, []).append(part)
+    return tuple(_run(by_run[name]) for name in sorted(by_run, reverse=True))
+
+
+def _run(seen: Sequence[OnHost]) -> Run:
+    about = max((part.about for part in seen), key=lambda a: (a.ranks, a.command))
+    result = next((part.result for part in seen if part.result), None)
+    failed = next((part.failed for part in seen if part.failed), None)
+    ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
+    state = _state(seen, about, result, ok, failed)
+    last = min((part.last for part in seen if part.last), default=None)
+    sizes = [part.bytes for part in seen if part.bytes is not None]
+    return Run(
+        seen[0].run, about, state,
+        min((part.began for part in seen if part.began), default=0.0),
+        max(part.seconds for part in seen),
+        started, ok, _cause(seen, state, result, failed),
+        result.exit_code if result else None,
+        last[1] if last else "", tuple(seen), sum(sizes) if sizes else None,
+    )  # fmt: skip
+
+
+def _state(
+    seen: Sequence[OnHost], about: About, result: Result | None, ok: int, failed: RankEnd | None
+) -> State:
+    asked = any(part.asked for part in seen)
+    if any(part.alive for part in seen):
+        return State.STOPPING if asked or result or failed else State.RUNNING
+    if result:
+        return State.DONE if result.exit_code == 0 else State.FAILED
+    if failed or asked:
+        return State.FAILED
+    return State.DONE if about.ranks and ok >= about.ranks else State.LOST
+
+
+def _cause(
+    seen: Sequence[OnHost], state: State, result: Result | None, failed: RankEnd | None
+) -> str:
+    if result:
+        return result.cause
+    if failed:
+        return f"rank {failed.rank} on {failed.host} {failed}"
+    asked = next((part.asked for part in seen if part.asked), "")
+    if asked:
+        return f"asked to end: {asked}"
+    if state is State.LOST:
+        part = next((p for p in seen if p.over), None)
+        silent = f"{seen[0].host} was switched off, or everything of the run was killed there"
+        return f"{part.host}: {part.over}" if part else silent
+    return ""
+
+
+def chosen(runs: Sequence[Run], text: str) -> Run:
+    """By the beginning of its id, its name (the newest of several), or `@last`."""
+    if not runs:
+        raise InputError("there are no runs on these hosts", hint="ipexctl run SCRIPT")
+    if text == LAST:
+        return runs[0]
+    named = [run for run in runs if text and text == run.about.name]
+    begins = [run for run in runs if text and run.id.startswith(text)]
+    if named or len(begins) == 1:
+        return (named or begins)[0]
+    if begins:
+        ids = ", ".join(run.id for run in begins[:4])
+        raise InputError(f"{text}: {len(begins)} runs match", why=ids)
+    names = [name for run in runs for name in (run.id, run.about.name) if name]
+    near = nearest(text, names)
+    why = f"did you mean {near}?" if near else ""
+    raise InputError(f"there is no run {text!r} on these hosts", why=why, hint="ipexctl ps -a")
+
+
+def _about(raw: Mapping[str, Any]) -> About:
+    words = (plain(raw.get(key), most) for key, most in _TEXTS)
+    name, command, by, folder = words
+    ranks = count_or_none(raw.get("ranks")) or 0
+    return About(name, texts(raw.get("hosts")), ranks, command, by, folder)
+
+
+_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000))
+
+
+def _failed(host: str, raw: Any) -> RankEnd | None:
+    row = listed(raw)
+    if len(row) != 2 or count_or_none(row[0]) is None:
+        return None
+    how = row[1] if isinstance(row[1], dict) else {}
+    code, signal = (count_or_none(how.get(key)) for key in ("code", "signal"))
+    return RankEnd(row[0], host, code, signal, lost=code is None and signal is None)
+
+
+def _result(raw: Mapping[str, Any]) -> Result | None:
+    code = count_or_none(raw.get("exit_code"))
+    if code is None:
+        return None
+    return Result(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
+
+
+def _number(value: Any) -> float:
+    ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return float(value) if ok else 0.0

@@ -1,0 +1,44 @@
+"""Frames: two big-endian u32 (length of a JSON header, length of a binary body), then both."""
+
+import json
+import struct
+import threading
+
+HEAD = struct.Struct(">II")
+LIMIT = 64 << 20
+
+
+class Frames:
+    """Reads from one file and writes to another; any thread may write."""
+
+    def __init__(self, source, sink):
+        self.source = source
+        self.sink = sink
+        self.lock = threading.Lock()
+
+    def write(self, header, body=b""):
+        data = json.dumps(header).encode("utf-8")
+        with self.lock:
+            self.sink.write(HEAD.pack(len(data), len(body)))
+            self.sink.write(data)
+            if body:
+                self.sink.write(body)
+            self.sink.flush()
+
+    def read(self):
+        """(header, body); None at the end, and where no frame can be."""
+        head = self.source.read(HEAD.size)
+        if len(head) < HEAD.size:
+            return None
+        size, body_size = HEAD.unpack(head)
+        if size > LIMIT or body_size > LIMIT:
+            return None
+        data = self.source.read(size)
+        body = self.source.read(body_size) if body_size else b""
+        if len(data) < size or len(body) < body_size:
+            return None
+        return json.loads(data.decode("utf-8")), body
+
+
+def of_socket(link):
+    return Frames(link.makefile("rb"), link.makefile("wb"))

@@ -1,0 +1,97 @@
+"""Talking to the supervisor of a run on this host: an abstract Unix socket, one line each way.
+
+Its name ends with the supervisor, so a connection proves that it is alive; process ids and locks
+on a shared disk could not tell that.
+"""
+
+import hashlib
+import os
+import socket
+import struct
+from contextlib import contextmanager
+
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.run import rank_wrapper
+
+PATIENCE = 5.0  # seconds for one question
+
+
+def address(run_id, host):
+    """A socket's name has 107 bytes at most, a host's name may have more."""
+    short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
+    return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), run_id, short)
+
+
+def serve(run_id, host, answer):
+    """`answer` is called with each message, in a thread of its own, and returns the reply."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(address(run_id, host))
+    except OSError:  # the name is taken: the run continues, and ps shows it as lost
+        return
+    listener.listen(64)
+    start_thread(accept, listener, answer)
+
+
+def accept(listener, answer):
+    while True:
+        try:
+            link, _ = listener.accept()
+        except OSError:
+            return
+        if peer(link) in (os.getuid(), 0):
+            start_thread(converse, link, answer)
+        else:
+            link.close()
+
+
+def converse(link, answer):
+    link.settimeout(PATIENCE)
+    try:
+        message = rank_wrapper.Lines(link).next()
+        if isinstance(message, dict):
+            rank_wrapper.send(link, answer(message))
+    except (OSError, ValueError):
+        pass
+    finally:
+        link.close()
+
+
+def ask(run_id, host, message):
+    """The supervisor's reply. None: there is no supervisor, or it does not answer in time."""
+    with connected(run_id, host) as link:
+        if link is None:
+            return None
+        try:
+            rank_wrapper.send(link, message)
+            return rank_wrapper.Lines(link).next()
+        except (OSError, ValueError):
+            return None
+
+
+def is_alive(run_id, host):
+    """Is there a supervisor? It may be stopped."""
+    with connected(run_id, host) as link:
+        return link is not None
+
+
+@contextmanager
+def connected(run_id, host):
+    """None where there is no supervisor, or one of another user."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link.settimeout(PATIENCE)
+    try:
+        link.connect(address(run_id, host))
+        found = link if peer(link) == os.getuid() else None
+    except OSError:
+        found = None
+    try:
+        yield found
+    finally:
+        link.close()
+
+
+def peer(link):
+    """The user at the other end."""
+    creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", creds)[1]

@@ -1,0 +1,93 @@
+"""The guardian of a run on its host: it starts the supervisor, and sweeps when that was killed.
+
+It is forked from the agent before that has threads, so that a run costs no second Python, and
+imports what a supervisor needs while the project is on its way. It waits at one end of a socket
+pair; the agent (runs.py) has the other. When the agent ends before a run has begun, so does this.
+"""
+
+import os
+import shutil
+import socket
+
+from ipexctl.remote import frame_stream
+from ipexctl.remote.failure import Failure, bug, document
+from ipexctl.remote.run import rank_wrapper, supervisor
+
+
+def op_stand_by(agent):
+    """Called in the agent's main thread, before it has others."""
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        try:
+            leave_agent(theirs)
+            guard(frame_stream.of_socket(theirs))
+        finally:
+            os._exit(1)
+    theirs.close()
+    agent.guardian = ours
+
+
+def leave_agent(link):
+    """A session of its own; nothing that the agent has open keeps its connection open."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != link.fileno():
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own
+
+
+def guard(link):
+    frame = link.read()
+    if frame is None:
+        os._exit(0)
+    asked = frame[0]
+    try:
+        scratch = supervisor.scratch_folder()
+    except OSError as e:
+        where = os.path.dirname(e.filename or "") or "/tmp"
+        link.write({"error": document(Failure("cannot write to %s: %s" % (where, e.strerror)))})
+        os._exit(0)
+    rank_wrapper.set_subreaper()
+    rank_wrapper.set_name(rank_wrapper.GUARDIAN)
+    pid = os.fork()
+    if pid == 0:
+        rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
+        supervise(link, asked, scratch)
+    how = end_of(pid)
+    survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
+    shutil.rmtree(scratch, ignore_errors=True)
+    if how:
+        try:
+            link.write({"killed": how, "survivors": len(survivors)})
+        except OSError:
+            pass  # the agent has gone
+    os._exit(0)
+
+
+def supervise(link, asked, scratch):
+    try:
+        os.setsid()
+        last = supervisor.run(link, asked, scratch)
+    except Failure as e:
+        last = {"error": document(e)}
+    except BaseException:
+        last = {"error": bug()}
+    try:
+        link.write(last)
+    except OSError:
+        pass  # the agent has gone
+    finally:
+        os._exit(0)
+
+
+def end_of(child):
+    """How it was killed, "" if it ended by itself. Orphans are collected, too."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else ""

@@ -1,0 +1,117 @@
+"""The journal of a run on a host, RUN/journals/HOST: its events, written as they happen.
+
+A record is two big-endian u32 (length and CRC-32 of a JSON text), then the text. The file has its
+room from the start, so that a full disk does not stop it; zeros follow the last record. What the
+power cut in the middle of a record leaves is not read.
+"""
+
+import json
+import os
+import struct
+import zlib
+
+from ipexctl.remote import root_folder
+
+HEAD = struct.Struct(">II")
+VERSION = 1
+ROOM = 256 * 1024
+MOST = 16 << 20  # bytes; what is said after that is lost
+LONGEST = 1 << 20  # bytes of one record
+
+
+class Journal:
+    def __init__(self, path, flags=0, at=0):
+        """OSError where it cannot be opened. `at`: where its records end."""
+        self.fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | flags, 0o600)
+        self.at = at
+        self.room = 0
+        self.make_room(at + ROOM)
+
+    def make_room(self, size):
+        try:
+            os.posix_fallocate(self.fd, 0, size)
+            self.room = size
+        except OSError:
+            pass  # a file system that cannot: it is written as long as there is room
+
+    def add(self, record, sync=False):
+        """A record that cannot be written is lost; the run continues."""
+        text = json.dumps(record).encode("ascii")
+        data = HEAD.pack(len(text), zlib.crc32(text)) + text
+        if len(text) > LONGEST or self.at + len(data) > MOST:
+            return
+        if self.at + len(data) + HEAD.size > self.room:
+            self.make_room(self.at + len(data) + ROOM)
+        try:
+            if os.pwrite(self.fd, data, self.at) == len(data):
+                self.at += len(data)
+            if sync:
+                os.fsync(self.fd)
+        except OSError:
+            pass
+
+    def trim(self):
+        """What was only kept free is given back."""
+        try:
+            os.ftruncate(self.fd, self.at)
+            self.room = self.at
+        except OSError:
+            pass
+
+
+def begin(folder, host):
+    root_folder.subfolder(folder, "journals")
+    return Journal(path_of(folder, host), os.O_CREAT | os.O_EXCL)
+
+
+def append(path, record):
+    """To the journal of a run that has ended."""
+    kept = Journal(path, at=end_of(contents(path)))
+    try:
+        kept.add(record, sync=True)
+        kept.trim()
+    finally:
+        os.close(kept.fd)
+
+
+def path_of(folder, host):
+    return os.path.join(folder, "journals", os.path.basename(host) or "-")
+
+
+def contents(path):
+    """Empty if there is no such file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    with os.fdopen(fd, "rb") as file:
+        try:
+            return file.read(MOST)
+        except OSError:
+            return b""
+
+
+def records(data):
+    """(record, where it ends), up to the first that is not intact."""
+    at = 0
+    while at + HEAD.size <= len(data):
+        size, crc = HEAD.unpack_from(data, at)
+        text = data[at + HEAD.size : at + HEAD.size + size]
+        if not size or len(text) < size or zlib.crc32(text) != crc:
+            return
+        at += HEAD.size + size
+        try:
+            record = json.loads(text.decode("ascii"))
+        except ValueError:
+            return
+        if not isinstance(record, dict):
+            return
+        yield record, at
+
+
+def parse(data):
+    return [record for record, _ in records(data)]
+
+
+def end_of(data):
+    return max([0] + [at for _, at in records(data)])

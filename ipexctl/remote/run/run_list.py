@@ -1,0 +1,100 @@
+"""The runs of this host, from their journals: for `ps`, `stop`, `wait` and `logs`."""
+
+import os
+
+from ipexctl.remote import root_folder
+from ipexctl.remote.install import root_upkeep
+from ipexctl.remote.run import control, journal, run_folders
+
+LAST = 4096  # bytes of a log in which the last line is looked for
+
+
+def op_list(call, h):
+    """{root, journal, newest, sizes} -> {runs: [{run, alive, bytes, last, ...summary}, ...]}
+
+    `journal`: the name of this host's. The newest first; `newest`: how many of those that
+    have ended, 0 for all."""
+    if root_folder.is_absent(h["root"]):
+        return {"runs": []}
+    root = root_folder.existing(h["root"])
+    found, ended = [], 0
+    for run in reversed(run_folders.run_ids(root)):
+        folder = os.path.join(root, "runs", run)
+        records = journal.parse(journal.contents(journal.path_of(folder, h["journal"])))
+        if not records:
+            continue
+        alive = control.is_alive(run, h["journal"])
+        ended += not alive
+        if h["newest"] and ended > h["newest"] and not alive:
+            continue
+        row = dict(summary(records), run=run, alive=alive, last=last_line(folder, records))
+        row["bytes"] = root_upkeep.size_of(folder) if h["sizes"] else None
+        found.append(row)
+    return {"runs": found}
+
+
+def op_stop(call, h):
+    """{root, journal, run_id, by, seconds} -> {asked: False where no supervisor lives}"""
+    run = run_folders.run_id(h)
+    order = {"stop": h["by"], "seconds": h["seconds"]}
+    return {"asked": control.ask(run, h["journal"], order) is not None}
+
+
+def op_conclude(call, h):
+    """{root, journal, run_id, result: {exit_code, ended_by, cause}} -> {}: how the run ended."""
+    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    journal.append(journal.path_of(folder, h["journal"]), {"result": h["result"]})
+    return {}
+
+
+def summary(records):
+    """One pass; a record that says nothing we know is passed over.
+
+    {about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over, result}
+    """
+    found = {
+        "about": {},
+        "began": 0.0,
+        "seconds": 0.0,
+        "failed": None,
+        "asked": "",
+        "over": None,
+        "result": None,
+    }  # type: dict[str, object]
+    started, ended, ok = set(), set(), 0
+    for record in records:
+        if "about" in record:
+            found["about"], found["began"] = record["about"], record.get("began")
+        elif isinstance(record.get("started"), int):
+            started.add(record["started"])
+        elif isinstance(record.get("ended"), int) and record["ended"] not in ended:
+            ended.add(record["ended"])
+            how = record.get("how")
+            if isinstance(how, dict) and how.get("code") == 0:
+                ok += 1
+            elif found["failed"] is None:
+                found["failed"] = [record["ended"], how]
+        elif "asked" in record:
+            found["asked"] = found["asked"] or record["asked"]
+        elif "over" in record:
+            found["over"] = record["over"]
+        elif "result" in record:
+            found["result"] = record["result"]
+        found["seconds"] = record.get("at", found["seconds"])
+    return dict(found, started=len(started), ok=ok)
+
+
+def last_line(folder, records):
+    """Of the lowest rank that has started here: [rank, text]."""
+    ranks = sorted(r["started"] for r in records if isinstance(r.get("started"), int))
+    for rank in ranks[:1]:
+        try:
+            path = os.path.join(folder, "logs", "rank%05d.log" % rank)
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST))
+                lines = file.read().decode("utf-8", "replace").split("\n")
+        except OSError:
+            return None
+        said = [line.rsplit("\r", 1)[-1] for line in lines if line.strip()]
+        return [rank, said[-1][:400]] if said else None
+    return None

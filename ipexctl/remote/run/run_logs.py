@@ -1,0 +1,73 @@
+"""The output of a run's ranks on this host, during the run or after it."""
+
+import os
+import time
+
+from ipexctl.remote import root_folder
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.run import control, journal, log_follower, run_folders
+
+EVERY = 0.5  # seconds between two looks for further ranks
+BEAT = 5.0  # seconds between signs of life
+LONGEST = 4 << 20  # bytes in which the last lines are looked for
+
+
+def op_read(call, h):
+    """{root, journal, run_id, ranks, lines, follow, window} -> {ranks: those that were shown}
+
+    Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, 0 for
+    all. Without `follow`, one rank after the other. Hears {shown: bytes}.
+    """
+    run = run_folders.run_id(h)
+    folder = os.path.join(root_folder.existing(h["root"]), "runs", run)
+    follower = log_follower.Follower(call, h["window"])
+    start_thread(follower.loop)
+    start_thread(hear, call, follower)
+    shown, said = [], time.monotonic()
+    while True:
+        alive = h["follow"] and control.is_alive(run, h["journal"])
+        for rank in started(journal.path_of(folder, h["journal"])):
+            path = os.path.join(folder, "logs", "rank%05d.log" % rank)
+            if rank not in shown and rank in (h["ranks"] or [rank]) and os.path.isfile(path):
+                shown.append(rank)
+                follower.add(rank, path, beginning(path, h["lines"]))
+                if not h["follow"]:
+                    follower.finish(rank)
+                while not h["follow"] and follower.has(rank):
+                    time.sleep(0.01)
+        if not alive:
+            follower.close()
+            return {"ranks": shown}
+        if time.monotonic() - said > BEAT:
+            said = time.monotonic()
+            call.emit({"event": "alive"})
+        time.sleep(EVERY)
+
+
+def started(path):
+    found = [record.get("started") for record in journal.parse(journal.contents(path))]
+    return sorted({rank for rank in found if isinstance(rank, int)})
+
+
+def beginning(path, lines):
+    """Where the last `lines` lines begin."""
+    if not lines:
+        return 0
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - LONGEST))
+        data = file.read(LONGEST)
+    at = len(data) - 1 if data.endswith(b"\n") else len(data)
+    for _ in range(lines):
+        at = data.rfind(b"\n", 0, at)
+        if at < 0:
+            return size - len(data)
+    return size - len(data) + at + 1
+
+
+def hear(call, follower):
+    while True:
+        frame = call.recv()
+        if frame is None:
+            return
+        follower.give(frame[0].get("shown", 0))

@@ -1,0 +1,155 @@
+"""What `ps`, `stop` and `wait` show."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.run.listed_runs import Run, State
+from ipexctl.core.sizes import human
+from ipexctl.errors import printable
+from ipexctl.ui.confirm import DECLINED
+from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.ui.install import host_documents, host_lines, not_shown
+from ipexctl.verbs.ps import Gone, Runs, Stopped, Waited
+
+_COLOURS = {
+    State.RUNNING: "green",
+    State.STOPPING: "yellow",
+    State.DONE: "cyan",
+    State.FAILED: "red",
+    State.LOST: "bold red",
+}
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def show_runs(found: Runs, *, every: bool) -> None:
+    console = stdout_console()
+    lines = [line for run in found.runs for line in run_lines(run, time.time())]
+    if not found.runs:
+        lines = [
+            Text("no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all")
+        ]
+    print_lines(console, lines)
+    hosts = {part.host for run in found.runs for part in run.seen}
+    print_lines(console, not_shown(found.recaps, len(hosts)))
+
+
+def run_lines(run: Run, now: float) -> list[Text]:
+    """The first line has what is looked for first; the rest is indented."""
+    about = run.about
+    line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
+    done = f"{run.ok} of {about.ranks or run.started} ranks ended well"
+    ranks = done if run.over else f"{run.started - run.ok} of {about.ranks} ranks"
+    hosts = fold(about.hosts or tuple(part.host for part in run.seen))
+    line.append(f"  {ranks} on {hosts}, started {ago(now - run.began)} ago")
+    line.append(f" by {about.by}" if about.by else "")
+    lines = [line]
+    title = f"{about.name}: " * bool(about.name) + about.command
+    if title:
+        lines.append(Text(f"  {printable(title)}"))
+    if run.over:
+        size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
+        lines.append(Text(f"  took {ago(run.seconds)}{size}"))
+    for text in (run.cause, run.last):
+        if text:
+            lines.append(Text(f"  {printable(text)}"))
+    return lines
+
+
+def ago(seconds: float) -> str:
+    """`12 s`, `3 min 20 s`, `2 h 5 min`: two units at most."""
+    left, said = max(0, int(seconds)), list[str]()
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count or (unit == "s" and not said):
+            said.append(f"{count} {unit}")
+        if said and (len(said) == 2 or not left):
+            break
+    return " ".join(said)
+
+
+def runs_document(found: Runs) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "runs": [run_document(run) for run in found.runs],
+        "not_asked": host_documents(found.recaps),
+        "exit_code": found.exit_code,
+    }
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "name": run.about.name or None,
+        "state": run.state.value,
+        "exit_code": run.exit_code,
+        "cause": run.cause or None,
+        "ranks": run.about.ranks,
+        "ranks_started": run.started,
+        "ranks_ended_well": run.ok,
+        "hosts": list(run.about.hosts),
+        "hosts_alive": list(run.alive),
+        "command": run.about.command,
+        "started_by": run.about.by or None,
+        "folder": run.about.folder or None,
+        "began": run.began or None,
+        "seconds": round(run.seconds, 3) if run.over else None,
+        "last_line": run.last or None,
+        "bytes": run.bytes,
+    }
+
+
+def show_stopped(stopped: Stopped) -> None:
+    run, console = stopped.run, stdout_console()
+    if stopped.was_over:
+        print_text(console, f"{run.id} has ended already: {run.state.value}")
+    elif run.over:
+        print_text(console, f"{run.id} is stopped")
+    else:
+        print_text(console, f"{run.id} still runs on {fold(run.alive)}")
+    print_lines(console, not_shown(stopped.recaps, len(run.seen)))
+
+
+def show_waited(waited: Waited) -> None:
+    run = waited.run
+    print_lines(stdout_console(), run_lines(run, time.time()))
+
+
+def show_going(run: Run) -> None:
+    console = stderr_console()
+    print_text(console, "to be removed, with its logs and results on the hosts:")
+    print_lines(console, run_lines(run, time.time()))
+
+
+def show_gone(gone: Gone) -> None:
+    if gone.declined:
+        print(DECLINED)
+    elif gone.removed:
+        print_lines(stdout_console(), host_lines(gone.recaps))
+    else:
+        print_text(stdout_console(), "nothing was removed; it would be:")
+        print_lines(stdout_console(), run_lines(gone.run, time.time()))
+
+
+def gone_document(gone: Gone) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        **run_document(gone.run),
+        "removed": gone.removed,
+        "declined": gone.declined,
+        "per_host": host_documents(gone.recaps),
+        "command_exit_code": gone.exit_code,
+    }
+
+
+def one_document(found: Stopped | Waited) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        **run_document(found.run),
+        "not_asked": host_documents(found.recaps),
+        "exit_code": found.exit_code,
+    }

@@ -1,0 +1,78 @@
+"""logs: what the ranks of a run have printed, read from the files on its hosts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core.model import Host, HostRecap, PerHost
+from ipexctl.core.run import listed_runs
+from ipexctl.core.run.listed_runs import Run
+from ipexctl.core.run.run_state import Lines
+from ipexctl.errors import HostFailed
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.verbs.ps import look
+
+SILENCE = 60.0
+LARGEST = 1 << 60  # bytes of logs, and so long it may take
+WINDOW = 1 << 20  # bytes that a host may send ahead
+
+Show = Callable[[Run, str, int, Sequence[str]], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    run: str
+    ranks: tuple[int, ...] = ()  # (): all
+    lines: int = 0  # of each rank the last ones; 0: all
+    follow: bool = False
+
+
+@dataclass(frozen=True)
+class Read(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+
+
+def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
+    """Host after host and rank after rank; with `follow` all at once, as it comes."""
+    one_at_a_time = threading.Lock()
+    with Fleet(target, root) as fleet:
+        run = listed_runs.chosen(look(fleet, newest=0), wanted.run)
+
+        def read(host: Host) -> None:
+            def shown(rank: int, texts: Sequence[str]) -> None:
+                with one_at_a_time:
+                    show(run, host.name, rank, texts)
+
+            _read(fleet, host, run.id, wanted, shown)
+
+        hosts = [h for h in fleet.alive if any(part.host == h.name for part in run.seen)]
+        for group in [hosts] if wanted.follow else [[host] for host in hosts]:
+            fleet.each(read, group)
+        return Read(run, fleet.recaps())
+
+
+def _read(
+    fleet: Fleet, host: Host, run: str, wanted: Wanted, shown: Callable[[int, Sequence[str]], None]
+) -> None:
+    agent, streams = fleet.agents[host], dict[int, Lines]()
+    asked = {
+        "root": fleet.root_of(host), "journal": host.name, "run_id": run,
+        "ranks": list(wanted.ranks), "lines": wanted.lines, "follow": wanted.follow,
+        "window": WINDOW,
+    }  # fmt: skip
+    number = agent.start("run.run_logs.read", asked)
+    for frame in agent.answers(number, SILENCE, LARGEST):
+        if frame.header.get("event") != "log":
+            continue
+        rank = frame.header.get("key")
+        if type(rank) is not int:
+            raise HostFailed(f"{host.name}: what it sends of the logs is not readable")
+        stream = streams.setdefault(rank, Lines())
+        texts = stream.end() if frame.header.get("end") is True else stream.feed(frame.body)
+        if texts:
+            shown(rank, texts)
+        agent.feed(number, {"shown": len(frame.body)})

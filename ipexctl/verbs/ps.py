@@ -1,0 +1,144 @@
+"""ps, stop, wait and rm: the runs on these hosts, by their journals there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.core.run import listed_runs
+from ipexctl.core.run.listed_runs import OnHost, Run, State
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.project_lock import project_of
+
+EVERY = 0.5  # seconds between two looks
+END_WAIT = 30.0  # seconds beyond those that the ranks were given
+RESULT_WAIT = 10.0  # seconds from the end of a run to its result
+NEWEST = 20  # ended runs that a host lists unless asked for all
+
+
+@dataclass(frozen=True)
+class Runs(PerHost):
+    """`recaps`: of hosts that could not be asked."""
+
+    runs: tuple[Run, ...]
+    recaps: tuple[HostRecap, ...]
+
+
+@dataclass(frozen=True)
+class Stopped(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    was_over: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        still = EXIT_OK if self.run.over else EXIT_FAILED
+        return worst_exit([super().exit_code, still])
+
+
+@dataclass(frozen=True)
+class Waited(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+
+    @property
+    def exit_code(self) -> int:
+        code = self.run.exit_code
+        return (EXIT_OK if self.run.state is State.DONE else EXIT_FAILED) if code is None else code
+
+
+def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
+    """`every`: also those that have ended, and their sizes."""
+    with Fleet(target, root) as fleet:
+        found = look(fleet, newest=0 if every else 1, sizes=every)
+        runs = tuple(run for run in found if every or not run.over)
+        return Runs(runs, fleet.recaps())
+
+
+def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:
+    """The ranks get Ctrl-C, and after so many seconds they are killed."""
+    by = project_of(Path.cwd()).by
+    with Fleet(target, root) as fleet:
+        run = listed_runs.chosen(look(fleet, newest=NEWEST), text)
+        if run.over:
+            return Stopped(run, fleet.recaps(), was_over=True)
+
+        def ask(host: Host) -> None:
+            if host.name in run.alive:
+                op = "run.run_list.stop"
+                fleet.call(host, op, journal=host.name, run_id=run.id, by=by, seconds=seconds)
+
+        fleet.each(ask)
+        run = _until_over(fleet, run, seconds + END_WAIT)
+        return Stopped(run, fleet.recaps())
+
+
+@dataclass(frozen=True)
+class Gone(PerHost):
+    """`removed` False: only shown, or declined."""
+
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    removed: bool
+    declined: bool = False
+
+
+def remove(
+    target: Target, text: str, agreed: Callable[[Run], bool] | None, root: str = ROOT
+) -> Gone:
+    """Remove an ended run, with its results. `agreed` None: only shown."""
+    with Fleet(target, root) as fleet:
+        run = listed_runs.chosen(look(fleet, newest=0, sizes=True), text)
+        if not run.over:
+            raise InputError(f"{run.id} is {run.state.value}", hint=f"ipexctl stop {run.id}")
+        if agreed is None or not agreed(run):
+            return Gone(run, fleet.recaps(), removed=False, declined=agreed is not None)
+
+        def one(host: Host) -> HostRecap:
+            done = fleet.call(host, "files.space_limits.remove_run", run_id=run.id)
+            if done.flag("removed"):
+                return HostRecap(host.name, Recap.CHANGED, "removed")
+            return HostRecap(host.name, Recap.OK, "nothing to remove")
+
+        return Gone(run, fleet.recaps(fleet.each(one)), removed=True)
+
+
+def wait(target: Target, text: str, root: str = ROOT) -> Waited:
+    with Fleet(target, root) as fleet:
+        run = listed_runs.chosen(look(fleet, newest=NEWEST), text)
+        return Waited(_until_over(fleet, run, None), fleet.recaps())
+
+
+def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
+    """With its result, which comes a moment after the end."""
+    began = time.monotonic()
+    ended: float | None = None
+    while True:
+        now = time.monotonic()
+        ended = (ended or now) if run.over else None
+        if ended is not None and (run.exit_code is not None or now - ended > RESULT_WAIT):
+            return run
+        if seconds is not None and now - began > seconds + RESULT_WAIT:
+            return run
+        time.sleep(EVERY)
+        again = [found for found in look(fleet, newest=NEWEST) if found.id == run.id]
+        run = again[0] if again else replace(run, state=State.LOST)
+
+
+def look(fleet: Fleet, *, newest: int, sizes: bool = False) -> tuple[Run, ...]:
+    """The runs that the hosts know of, each with what each host saw of it."""
+
+    def one(host: Host) -> Sequence[OnHost]:
+        if host not in fleet.agents:
+            fleet.connect(host)
+        op = "run.run_list.list"
+        done = fleet.call(host, op, journal=host.name, newest=newest, sizes=sizes)
+        rows = done["runs"] if isinstance(done["runs"], list) else []
+        return [listed_runs.read_on_host(host.name, row) for row in rows if isinstance(row, dict)]
+
+    return listed_runs.merged(part for parts in fleet.each(one).values() for part in parts)

@@ -1,0 +1,43 @@
+"""What the user asked of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ipexctl.core.plan.plan_request import Ports
+from ipexctl.core.run import mpi
+from ipexctl.core.run.line_filter import Wanted
+from ipexctl.core.run.retry_command import Typed
+from ipexctl.hosts.target import ROOT
+from ipexctl.verbs.run import fetch_outputs, send_project
+
+HOST_SILENCE = 30.0
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    script: str
+    args: tuple[str, ...] = ()
+    module: bool = False
+    n: int | None = None
+    ppn: int | None = None
+    root: str = ROOT
+    env: tuple[tuple[str, str], ...] = ()
+    host_timeout: float = HOST_SILENCE
+    timeout: float | None = None
+    stall: float | None = None
+    log_limit: int | None = None
+    require_together: bool = False
+    shown: Wanted = Wanted()
+    fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
+    outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
+    fetch_limit: int = fetch_outputs.FETCH_LIMIT  # of both
+    send: bool = True
+    data: tuple[str, ...] = ()  # names of data sets
+    force: bool = False  # start in spite of what the preflight sees
+    confirm: send_project.Confirm = send_project.always_no  # is asked before much is sent
+    name: str = ""
+    typed: Typed = Typed()
+    ports: Ports | None = None
+    launcher: str = mpi.AGENTS
+    secret: tuple[tuple[str, str], ...] = field(default=(), repr=False)

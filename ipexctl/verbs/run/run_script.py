@@ -1,0 +1,113 @@
+"""The script of a run and the project around it: what the ranks start, and what is sent."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ipexctl.core.inventory.located_errors import nearest
+from ipexctl.core.run import retry_command
+from ipexctl.core.run.retry_command import Typed
+from ipexctl.core.script import frameworks, misplaced_options
+from ipexctl.core.script.frameworks import Frameworks
+from ipexctl.core.script.launchers import refuse_launcher
+from ipexctl.core.script.source import Source
+from ipexctl.core.stack.env_choice import EnvChoice
+from ipexctl.errors import InputError
+from ipexctl.local.environment import environment
+from ipexctl.local.import_roots import import_roots
+from ipexctl.local.project_lock import env_choice_of, project_top
+from ipexctl.verbs.run import send_project
+from ipexctl.verbs.run.run_options import RunOptions
+from ipexctl.verbs.run.script_sources import read_sources
+
+
+@dataclass(frozen=True)
+class Script:
+    project: send_project.Project
+    argv: tuple[str, ...]  # what follows the interpreter
+    frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
+    sources: tuple[Source, ...] = ()
+    env: EnvChoice | None = None
+    roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
+    typed: Typed = Typed()  # the command to suggest: ours before the script, where it was meant so
+    notes: tuple[str, ...] = ()
+
+    def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
+        if options.send:
+            snapshot = send_project.take(self.project, options.confirm, environment())
+            if not options.module:
+                send_project.check_sent(snapshot, self.argv[0], environment())
+            return snapshot
+        if options.fetch or options.outputs:
+            raise InputError(
+                "--fetch and --outputs do not go with --no-sync",
+                why="they bring files out of the folder of the run, which --no-sync does not make",
+            )
+        return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])
+
+
+def script_of(options: RunOptions) -> Script:
+    found = _script_of(options)
+    start, here = found.project.start, Path.cwd()
+    top = found.project.folder if options.send else project_top(start)
+    found = replace(found, env=env_choice_of(start, top, here))
+    if not options.send:
+        return _with_command(found, options)
+    sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
+    used = frameworks.of_run(sources, found.argv, dict(options.env))
+    folder, cwd = found.project.folder, found.project.cwd or "."
+    roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
+    found = replace(found, frameworks=used, sources=sources, roots=roots)
+    return _with_command(found, options)
+
+
+def _with_command(script: Script, options: RunOptions) -> Script:
+    own = frozenset[str]().union(*(source.options for source in script.sources))
+    meant = misplaced_options.meant(options.typed, options.args, own)
+    note = misplaced_options.note(options.typed, meant)
+    return replace(script, typed=meant, notes=(note,) if note else ())
+
+
+def _script_of(options: RunOptions) -> Script:
+    here = Path.cwd()
+    if options.module or not os.path.isfile(options.script) or Path(options.script).is_absolute():
+        typed = options.typed.options
+        refuse_launcher(options.script, options.args, module=options.module, options=typed)
+    if options.module:
+        project = (
+            send_project.project_of(here, here) if options.send else send_project.Project(here)
+        )
+        return Script(project, ("-m", options.script, *options.args))
+    given = Path(options.script)
+    if not options.send:  # it need not be here
+        start = given.parent if given.is_absolute() and here not in given.parents else here
+        return Script(send_project.Project(start), (_named(given, start), *options.args))
+    if not os.path.isfile(given):
+        raise _no_script(given, options)
+    script = given.resolve()  # a link's target is what Python takes the folder of, too
+    project = send_project.project_of(script.parent, here)
+    return Script(project, (_named(script, project.start), *options.args))
+
+
+def _no_script(given: Path, options: RunOptions) -> InputError:
+    is_folder = os.path.isdir(given)
+    folder = given if is_folder else given.parent
+    names = [path.name for path in folder.glob("*.py")]
+    near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
+    found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
+    meant = (found, *options.args)
+    hint = retry_command.command(replace(options.typed, script=meant), (), None)
+    if is_folder:
+        return InputError(f"{given} is a folder", why="the script itself is needed", hint=hint)
+    return InputError(
+        f"there is no script {given}", why=f"looked in {Path.cwd() / given.parent}", hint=hint
+    )
+
+
+def _named(script: Path, start: Path) -> str:
+    """The script as the ranks call it."""
+    name = os.path.relpath(script, start) if script.is_absolute() else os.fspath(script)
+    return f"./{name}" if name.startswith("-") else name  # or Python takes it for an option

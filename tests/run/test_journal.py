@@ -1,0 +1,184 @@
+"""The journal of a run: what is read back, however its file was cut or damaged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipexctl.core.run import listed_runs
+from ipexctl.core.run.listed_runs import OnHost, State
+from ipexctl.errors import InputError
+from ipexctl.remote.run import journal, run_list
+
+ABOUT = {"name": "bert", "hosts": ["a", "b"], "ranks": 2, "command": "train.py", "by": "ann@pc"}
+DONE = [
+    {"about": ABOUT, "began": 1000.0, "at": 0.0},
+    {"started": 0, "at": 0.1},
+    {"ended": 0, "how": {"code": 0, "signal": None}, "at": 5.0},
+    {"over": "ended", "survivors": 0, "at": 5.1},
+]
+RECORD = st.dictionaries(
+    st.sampled_from(["about", "began", "at", "started", "ended", "how", "over", "result", "asked"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=4,
+    ),
+)  # fmt: skip
+
+
+def written(tmp_path: Path, *records: dict[str, Any]) -> Path:
+    kept = journal.begin(str(tmp_path), "node1")
+    for record in records:
+        kept.add(record, sync=True)
+    os.close(kept.fd)
+    return tmp_path / "journals" / "node1"
+
+
+def row(run: str, host: str, *records: dict[str, Any], alive: bool = False) -> OnHost:
+    said = run_list.summary(list(records))
+    return listed_runs.read_on_host(host, {**said, "run": run, "alive": alive, "last": None})
+
+
+def ended(rank: int, **how: Any) -> dict[str, Any]:
+    return {"ended": rank, "how": {"code": None, "signal": None, **how}, "at": 2.0}
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_what_was_added_is_read_back_and_more_can_be_added_after_the_run(tmp_path: Path) -> None:
+    path = written(tmp_path, *DONE)
+    assert journal.parse(journal.contents(str(path))) == DONE
+    assert path.stat().st_size == journal.ROOM  # a full disk does not stop it
+    assert path.stat().st_mode & 0o777 == 0o600
+    journal.append(str(path), {"result": {"exit_code": 0}})
+    assert path.stat().st_size < 1000  # its free room is given back
+    assert journal.parse(journal.contents(str(path))) == [*DONE, {"result": {"exit_code": 0}}]
+
+
+def test_it_grows_beyond_its_first_room_and_ends_at_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MOST", 3 * journal.ROOM)
+    record = {"ended": 1, "tail": "x" * 8192}
+    found = journal.parse(journal.contents(str(written(tmp_path, *[record] * 200))))
+    assert journal.ROOM < len(found) * 8192 <= 3 * journal.ROOM
+    assert all(one == record for one in found)
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "journals").mkdir()
+    (tmp_path / "journals" / "node1").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="exists"):
+        journal.begin(str(tmp_path), "node1")
+    assert journal.contents(str(tmp_path / "journals" / "node1")) == b""
+
+
+def test_of_a_cut_file_the_whole_records_are_read(tmp_path: Path) -> None:
+    data = journal.contents(str(written(tmp_path, *DONE)))[:600]
+    for end in range(len(data)):
+        found = journal.parse(data[:end])
+        assert found == DONE[: len(found)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(at=st.integers(0, 500), byte=st.integers(0, 255), cut=st.integers(0, 600))
+def test_a_damaged_file_ends_at_the_damage(
+    tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, cut: int
+) -> None:
+    data = bytearray(journal.contents(str(written(tmp_path_factory.mktemp("j"), *DONE))))[:cut]
+    if at < len(data):
+        data[at] = byte
+    found = journal.parse(bytes(data))
+    assert found == DONE[: len(found)]
+
+
+# --- from journals to runs -----------------------------------------------------------------------
+
+
+def test_a_run_that_all_hosts_saw_end_well_is_done_without_a_result() -> None:
+    other = [{"about": ABOUT, "began": 900.0}, {"started": 1}, ended(1, code=0)]
+    (run,) = listed_runs.merged([row("r1", "a", *DONE), row("r1", "b", *other)])
+    assert (run.state, run.ok, run.cause, run.began) == (State.DONE, 2, "", 900.0)
+    (half,) = listed_runs.merged([row("r1", "a", *DONE)])
+    assert half.state is State.LOST  # b's rank is not known
+
+
+FAILURES = [
+    (ended(1, code=3), "rank 1 on b exited with code 3"),
+    (ended(1, signal=11), "rank 1 on b was ended by signal 11 (SIGSEGV)"),
+    (ended(1, lost=True), "rank 1 on b was killed"),
+]
+
+
+@pytest.mark.parametrize(("end", "cause"), FAILURES)
+def test_the_first_failure_is_the_cause(end: dict[str, Any], cause: str) -> None:
+    (run,) = listed_runs.merged([row("r1", "a", *DONE), row("r1", "b", {"started": 1}, end)])
+    assert (run.state, run.cause) == (State.FAILED, cause)
+
+
+def test_the_result_counts_more_than_what_hosts_saw() -> None:
+    result = {"result": {"exit_code": 121, "ended_by": "host-lost", "cause": "b was lost"}}
+    (run,) = listed_runs.merged([row("r1", "a", *DONE, result)])
+    assert (run.state, run.cause, run.exit_code) == (State.FAILED, "b was lost", 121)
+
+
+def test_a_run_without_an_end_is_lost_and_one_that_answers_is_not() -> None:
+    (gone,) = listed_runs.merged([row("r1", "a", *DONE[:2])])
+    assert gone.state is State.LOST
+    assert "switched off" in gone.cause
+    (cut,) = listed_runs.merged([row("r1", "a", *DONE[:2], {"over": "no word from ipexctl"})])
+    assert cut.cause == "a: no word from ipexctl"
+    (lives,) = listed_runs.merged([row("r1", "a", *DONE[:2], alive=True)])
+    assert lives.state is State.RUNNING
+    asked = [*DONE[:2], {"asked": "ann@pc"}]
+    (stops,) = listed_runs.merged([row("r1", "a", *asked, alive=True)])
+    assert stops.state is State.STOPPING
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    records=st.lists(RECORD, max_size=8),
+    failed=st.booleans(),
+    alive=st.booleans(),
+    at=st.integers(0, 8),
+)
+def test_odd_journals_never_crash_and_a_failed_run_is_never_done(
+    records: list[dict[str, Any]], failed: bool, alive: bool, at: int
+) -> None:
+    clean = [r for r in records if "result" not in r]
+    if failed:
+        clean.insert(at, {"about": {**ABOUT, "ranks": 1}})
+        clean.insert(at, ended(7, code=1))
+        clean = [r for r in clean if r.get("ended") != 7 or r == ended(7, code=1)]
+    for run in listed_runs.merged([row("r1", "a", *clean, alive=alive)]):
+        assert not (failed and run.state is State.DONE)
+        assert run.over is not alive
+
+
+NAMES = ["20260102-000000-aaaaaa", "20260101-000000-bbbbbb"]
+
+
+def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() -> None:
+    new, old = listed_runs.merged(row(name, "a", *DONE) for name in NAMES)
+    for text, expected in (
+        ("@last", new), ("bert", new), ("20260101", old), (NAMES[0], new),
+    ):  # fmt: skip
+        assert listed_runs.chosen([new, old], text) == expected
+    with pytest.raises(InputError, match="2 runs match"):
+        listed_runs.chosen([new, old], "2026")
+    with pytest.raises(InputError) as caught:
+        listed_runs.chosen([new, old], "bart")
+    assert caught.value.why == "did you mean bert?"
+
+
+@pytest.mark.parametrize("name", ["2026", "@last", "a b", "-x", "é", "a" * 65, "a/b"])
+def test_a_name_is_no_id(name: str) -> None:
+    with pytest.raises(InputError, match="not a valid name for a run"):
+        listed_runs.checked_name(name)

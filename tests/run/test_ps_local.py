@@ -1,0 +1,192 @@
+"""ps, logs, stop and wait of runs on this machine, which has a stand-in for torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.remote.run import run_logs
+
+REPO = Path(__file__).parents[2]
+TRAIN = (
+    "import os, sys, time, torch\n"
+    "for i in range(int(sys.argv[1])): print('step', i, flush=True); time.sleep(0.1)\n"
+    "sys.exit(int(os.environ['RANK']) * int(sys.argv[2]))\n"
+)
+LONG = ("train.py", "1000", "0")
+
+
+class Here:
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder / "env", symlinks=True)
+        site = next((folder / "env/lib").glob("python3*")) / "site-packages"
+        (site / "torch").mkdir()
+        (site / "torch/__init__.py").write_text("")
+        self.code = folder / "code"
+        for name in ("home", "code"):
+            (folder / name).mkdir()
+        (self.code / "train.py").write_text(TRAIN)
+        self.env = {
+            "HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO),
+            "VIRTUAL_ENV": str(folder / "env"),
+        }  # fmt: skip
+        self.started: list[subprocess.Popen[str]] = []
+
+    def argv(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "ipexctl", *words]
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*words), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            cwd=self.code, env=self.env, timeout=60,
+        )  # fmt: skip
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Returns when both ranks have printed."""
+        run = subprocess.Popen(
+            self.argv("run", "-n", "2", "--force", *words), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.code, env=self.env,
+        )  # fmt: skip
+        self.started.append(run)
+        assert run.stdout
+        seen: set[str] = set()
+        while len(seen) < 2:
+            line = run.stdout.readline()
+            assert line, run.communicate()
+            seen.add(line.split("|")[0])
+        return run
+
+    def listed(self, *words: str) -> list[dict]:
+        done = self.call("ps", "--json", *words)
+        assert done.returncode == 0, done.stderr
+        found: list[dict] = json.loads(done.stdout)["runs"]
+        return found
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    made = Here(tmp_path)
+    yield made
+    for run in made.started:
+        run.kill()
+        run.communicate()
+
+
+def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here) -> None:
+    run = here.start("--name", "bert", *LONG)
+    (row,) = here.listed()
+    assert (row["name"], row["state"], row["ranks_started"]) == ("bert", "running", 2)
+    assert (row["command"], row["hosts_alive"]) == ("train.py 1000 0", ["localhost"])
+    assert row["last_line"].startswith("step ")
+    text = here.call("ps").stdout
+    assert f"{row['run_id']}  running   2 of 2 ranks on localhost, started " in text
+    assert "  bert: train.py 1000 0\n" in text
+    waits = subprocess.Popen(
+        here.argv("wait", "bert"), stdout=subprocess.PIPE, text=True, cwd=here.code, env=here.env
+    )
+    stopped = here.call("stop", "bert", "-t", "5")
+    assert (stopped.returncode, stopped.stdout) == (0, f"{row['run_id']} is stopped\n")
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "(ipexctl stop): passed on to the ranks as Ctrl-C; they have 5 s to end." in said
+    assert waits.wait(timeout=30) == 130
+    assert here.listed() == []
+    (row,) = here.listed("-a")
+    assert (row["state"], row["exit_code"]) == ("failed", 130)
+    assert row["cause"].endswith("(ipexctl stop)")
+    assert row["bytes"] > 0
+    again = here.call("stop", "@last")
+    assert (again.returncode, again.stdout) == (0, f"{row['run_id']} has ended already: failed\n")
+
+
+@pytest.mark.parametrize(("code", "state", "cause"), [
+    ("0", "done", None), ("3", "failed", "rank 1 on localhost exited with code 3"),
+])  # fmt: skip
+def test_how_a_run_ended_is_known_afterwards(
+    here: Here, code: str, state: str, cause: str | None
+) -> None:
+    here.start("train.py", "3", code).communicate(timeout=60)
+    (row,) = here.listed("-a")
+    assert (row["state"], row["exit_code"], row["cause"]) == (state, int(code), cause)
+    waited = here.call("wait", row["run_id"][:15])
+    assert waited.returncode == int(code)
+
+
+def test_of_a_run_whose_ipexctl_was_killed_the_hosts_know_that(here: Here) -> None:
+    run = here.start(*LONG)
+    os.kill(run.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while here.listed() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (row,) = here.listed("-a")
+    assert row["state"] == "lost"
+    assert row["cause"] == "localhost: the connection to ipexctl ended"
+    assert here.call("wait", "@last").returncode == 1
+
+
+def test_where_no_run_is_that_is_said(here: Here) -> None:
+    assert here.call("ps").stdout == "no active runs; ipexctl ps -a lists all\n"
+    none = here.call("stop", "bert")
+    assert (none.returncode, "there are no runs on these hosts" in none.stderr) == (2, True)
+    assert not (here.code.parent / "home" / ".ipexctl").exists()
+    odd = here.call("run", "--name", "2026", "train.py", "1", "0")
+    assert (odd.returncode, "--name '2026': not a valid name for a run" in odd.stderr) == (2, True)
+
+
+def test_a_run_that_is_over_can_be_removed_and_one_that_goes_on_cannot(here: Here) -> None:
+    run = here.start("--name", "bert", *LONG)
+    refused = here.call("rm", "bert", "-y")
+    (row,) = here.listed()
+    assert (refused.returncode, f"try: ipexctl stop {row['run_id']}" in refused.stderr) == (2, True)
+    here.call("stop", "bert", "-t", "1")
+    run.communicate(timeout=30)
+    folder = here.code.parent / "home" / ".ipexctl" / "runs" / row["run_id"]
+    assert "nothing was removed; it would be:\n" in here.call("rm", "bert", "--check").stdout
+    asked = here.call("rm", "bert")
+    assert (asked.returncode, "stdin is not a terminal (use --yes)" in asked.stderr) == (2, True)
+    assert "to be removed, with its logs and results on the hosts:" in asked.stderr
+    assert folder.is_dir()
+    done = here.call("rm", "bert", "-y")
+    assert (done.returncode, folder.exists()) == (0, False), done.stderr
+    assert here.listed("-a") == []
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def test_logs_of_a_run_that_is_over_are_shown_rank_after_rank(here: Here) -> None:
+    here.start("--name", "short", "train.py", "3", "3").communicate(timeout=60)
+    lines = [f"localhost r0{rank} | step {i}" for rank in (0, 1) for i in range(3)]
+    assert here.call("logs", "short").stdout.splitlines() == lines
+    assert here.call("logs", "short", "-n", "1").stdout.splitlines() == [lines[2], lines[5]]
+    alone = here.call("logs", "@last", "--rank", "1")
+    assert (alone.returncode, alone.stdout) == (0, "step 0\nstep 1\nstep 2\n")
+    events = map(json.loads, here.call("logs", "short", "--json", "-n", "1").stdout.splitlines())
+    assert [(e["rank"], e["text"]) for e in events] == [(0, "step 2"), (1, "step 2")]
+
+
+def test_logs_are_followed_to_the_end_of_a_run_and_no_line_is_lost(here: Here) -> None:
+    here.start("train.py", "30", "0")
+    done = here.call("logs", "@last", "-f")
+    assert done.returncode == 0
+    for rank in (0, 1):
+        own = [f"localhost r0{rank} | step {i}" for i in range(30)]
+        assert [line for line in done.stdout.splitlines() if f"r0{rank} |" in line] == own
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 10])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_last_lines_of_a_file_begin_where_they_do(tmp_path: Path, lines: int, end: str) -> None:
+    path = tmp_path / "log"
+    path.write_text("one\ntwo\n\nfour" + end)
+    at = run_logs.beginning(str(path), lines)
+    assert path.read_text()[at:].splitlines() == ["one", "two", "", "four"][-lines:]
