@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ipexctl.cli.options import Json, Root, Yes, end, on_hosts
-
-if TYPE_CHECKING:
-    from ipexctl.verbs.data import Listed
 
 data_app = typer.Typer(
     name="data", help="Folders that stay on the hosts: data sets, hub caches.",
@@ -78,14 +74,10 @@ def rm(
     json: Json = False,
 ) -> None:
     """Remove data from the hosts. What a run is using stays."""
-    from ipexctl.ui.confirm import confirm
+    from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.data import removed_document, show_going, show_removed
     from ipexctl.verbs.data import remove
 
-    def agreed(going: Listed) -> bool:
-        if not yes:
-            show_going(going)
-        return yes or confirm("Remove this? [y/N] ", sys.stdin)
-
+    agreed = removal_agreed(show_going, yes=yes)
     done = remove(target, name, None if check else agreed, root)
     end(done, removed_document, show_removed, json=json)

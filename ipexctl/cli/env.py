@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -121,17 +119,13 @@ def rm(
 ) -> None:
     """Remove environments, and wheels that none needs. Current and previous always stay."""
     from ipexctl.errors import InputError
-    from ipexctl.ui.confirm import confirm
+    from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.env import removed_document, show_going, show_removed
-    from ipexctl.verbs.env import Removal, remove
+    from ipexctl.verbs.env import remove
 
     if bool(keys) == unused:
         raise InputError("name environments, or say --unused", hint="ipexctl env ls")
 
-    def agreed(removals: Sequence[Removal]) -> bool:
-        if not yes:
-            show_going(removals)
-        return yes or confirm("Remove this? [y/N] ", sys.stdin)
-
+    agreed = removal_agreed(show_going, yes=yes)
     done = remove(target, keys or (), None if check else agreed, root)
     end(done, removed_document, show_removed, json=json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -118,16 +117,10 @@ def rm(
     json: Json = False,
 ) -> None:
     """Remove an ended run from its hosts, with its logs and results."""
-    from ipexctl.core.run.listed_runs import Run
-    from ipexctl.ui.confirm import confirm
+    from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.run.ps import gone_document, show_going, show_gone
     from ipexctl.verbs.ps import remove
 
-    def agreed(found: Run) -> bool:
-        if yes:
-            return True
-        show_going(found)
-        return confirm("Remove this? [y/N] ", sys.stdin)
-
+    agreed = removal_agreed(show_going, yes=yes)
     done = remove(target, run, None if check else agreed, root)
     end(done, gone_document, show_gone, json=json)

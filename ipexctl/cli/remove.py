@@ -93,18 +93,17 @@ def prune(
     json: Json = False,
 ) -> None:
     """Remove old runs' project copies and caches over a limit. Results of runs stay."""
-    from ipexctl.ui.confirm import confirm
+    from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.install import View
     from ipexctl.ui.remove import pruned_document, show_prune_plan, show_pruned
     from ipexctl.verbs.prune import Pruned
     from ipexctl.verbs.prune import prune as verb
 
-    def agreed(plan: Pruned) -> bool:
-        if not yes:
-            view.pause()
-            show_prune_plan(plan)
-        return yes or confirm("Remove this? [y/N] ", sys.stdin)
+    def show(plan: Pruned) -> None:
+        view.pause()
+        show_prune_plan(plan)
 
     with View(quiet=json) as view:
+        agreed = removal_agreed(show, yes=yes)
         done = verb(target, agreed, view.progress(), root, runs=runs, check=check)
     end(done, pruned_document, show_pruned, json=json)

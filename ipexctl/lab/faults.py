@@ -29,13 +29,13 @@ _NEED_LIFE = ("changed-key", "no-sshd")
 
 def fault(dog: Watchdog, name: str, kind: str) -> None:
     host, running = _find(dog, name)
-    mend = lab_command("heal", dog.plan.name, name)
+    heal = lab_command("heal", dog.plan.name, name)
     if not running.pid:
-        raise InputError(f"{name} is down", hint=mend)
+        raise InputError(f"{name} is down", hint=heal)
     if kind in running.faults:
         return
     if "freeze" in running.faults and kind in _NEED_LIFE:
-        raise InputError(f"{name} is frozen", hint=mend)
+        raise InputError(f"{name} is frozen", hint=heal)
     if kind not in dog.breaks:
         raise NotHere(f"'{kind}' needs hosts with namespaces", why="this lab is on the flat rung")
     dog.breaks[kind](dog, host, running.pid)

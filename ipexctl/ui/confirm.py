@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from collections.abc import Callable
+from typing import TextIO, TypeVar
 
 from ipexctl.errors import InputError
 
+T = TypeVar("T")
 DECLINED = "nothing was changed: the answer was no"
 
 
@@ -33,3 +35,15 @@ def confirm(
         if word in ("n", "no", ""):
             return said != "" and not word and "[Y/" in last
         print("please type yes or no", file=to)
+
+
+def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], bool]:
+    """Shows what is to be removed, and asks; with `yes` neither."""
+
+    def agreed(going: T) -> bool:
+        if yes:
+            return True
+        show(going)
+        return confirm("Remove this? [y/N] ", sys.stdin)
+
+    return agreed

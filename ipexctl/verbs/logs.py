@@ -40,7 +40,7 @@ def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
     """Host after host and rank after rank; with `follow` all at once, as it comes."""
     one_at_a_time = threading.Lock()
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet, newest=0), wanted.run)
+        run = listed_runs.chosen(look(fleet), wanted.run)
 
         def read(host: Host) -> None:
             def shown(rank: int, texts: Sequence[str]) -> None:

@@ -93,7 +93,7 @@ def remove(
 ) -> Gone:
     """Remove an ended run, with its results. `agreed` None: only shown."""
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet, newest=0, sizes=True), text)
+        run = listed_runs.chosen(look(fleet, sizes=True), text)
         if not run.over:
             raise InputError(f"{run.id} is {run.state.value}", hint=f"ipexctl stop {run.id}")
         if agreed is None or not agreed(run):
@@ -126,18 +126,19 @@ def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
         if seconds is not None and now - began > seconds + RESULT_WAIT:
             return run
         time.sleep(EVERY)
-        again = [found for found in look(fleet, newest=NEWEST) if found.id == run.id]
+        again = look(fleet, only=run.id)
         run = again[0] if again else replace(run, state=State.LOST)
 
 
-def look(fleet: Fleet, *, newest: int, sizes: bool = False) -> tuple[Run, ...]:
-    """The runs that the hosts know of, each with what each host saw of it."""
+def look(fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False) -> tuple[Run, ...]:
+    """The runs that the hosts know of, each with what each host saw of it. `newest`: of those
+    that have ended, 0 for all."""
 
     def one(host: Host) -> Sequence[OnHost]:
         if host not in fleet.agents:
             fleet.connect(host)
         op = "run.run_list.list"
-        done = fleet.call(host, op, journal=host.name, newest=newest, sizes=sizes)
+        done = fleet.call(host, op, journal=host.name, only=only, newest=newest, sizes=sizes)
         rows = done["runs"] if isinstance(done["runs"], list) else []
         return [listed_runs.read_on_host(host.name, row) for row in rows if isinstance(row, dict)]
 

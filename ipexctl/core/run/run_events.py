@@ -119,7 +119,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class StopAsked:
-    """By `ipexctl stop`; the ranks have so many seconds."""
+    """By `ipexctl stop`. `seconds`: the time the ranks have to end."""
 
     by: str
     seconds: float

@@ -112,7 +112,7 @@ def op_set_aside(call, header):
             return {}
         pid = environments.process_using(env)
         if pid:
-            what = "process %s runs in %s, which is to be built anew" % (pid, env)
+            what = "process %s runs in %s, which is to be rebuilt" % (pid, env)
             raise Failure(what, "", "ipexctl install --rebuild   # once it has ended")
         here = os.path.realpath(env)
         used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]

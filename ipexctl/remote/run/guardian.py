@@ -49,8 +49,7 @@ def guard(link):
     try:
         scratch = supervisor.scratch_folder()
     except OSError as e:
-        where = os.path.dirname(e.filename or "") or "/tmp"
-        link.write({"error": document(Failure("cannot write to %s: %s" % (where, e.strerror)))})
+        link.write({"error": document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)

@@ -30,6 +30,20 @@ def inside(folder, path):
     return full
 
 
+def log_of(folder, rank):
+    return os.path.join(folder, "logs", "rank%05d.log" % rank)
+
+
+def end_of_log(folder, rank, size):
+    """Text of its last `size` bytes, "" if it cannot be read."""
+    try:
+        with open(os.open(log_of(folder, rank), os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def hold(folder):
     """Until this agent ends, the run of this folder is active."""
     if folder in held:

@@ -10,23 +10,26 @@ LAST = 4096  # bytes of a log in which the last line is looked for
 
 
 def op_list(call, h):
-    """{root, journal, newest, sizes} -> {runs: [{run, alive, bytes, last, ...summary}, ...]}
+    """{root, journal, only, newest, sizes} -> {runs: [{run, alive, bytes, last, ...summary}, ...]}
 
-    `journal`: the name of this host's. The newest first; `newest`: how many of those that
-    have ended, 0 for all."""
+    `journal`: the name of this host's. `only`: a run's id, "" for all. The newest first; `newest`:
+    how many of those that have ended, 0 for all.
+    """
     if root_folder.is_absent(h["root"]):
         return {"runs": []}
     root = root_folder.existing(h["root"])
     found, ended = [], 0
     for run in reversed(run_folders.run_ids(root)):
+        if h["only"] not in ("", run):
+            continue
+        alive = control.is_alive(run, h["journal"])
+        if h["newest"] and ended >= h["newest"] and not alive:
+            continue
         folder = os.path.join(root, "runs", run)
         records = journal.parse(journal.contents(journal.path_of(folder, h["journal"])))
         if not records:
             continue
-        alive = control.is_alive(run, h["journal"])
         ended += not alive
-        if h["newest"] and ended > h["newest"] and not alive:
-            continue
         row = dict(summary(records), run=run, alive=alive, last=last_line(folder, records))
         row["bytes"] = root_upkeep.size_of(folder) if h["sizes"] else None
         found.append(row)
@@ -86,15 +89,9 @@ def summary(records):
 
 def last_line(folder, records):
     """Of the lowest rank that has started here: [rank, text]."""
-    ranks = sorted(r["started"] for r in records if isinstance(r.get("started"), int))
-    for rank in ranks[:1]:
-        try:
-            path = os.path.join(folder, "logs", "rank%05d.log" % rank)
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST))
-                lines = file.read().decode("utf-8", "replace").split("\n")
-        except OSError:
-            return None
-        said = [line.rsplit("\r", 1)[-1] for line in lines if line.strip()]
-        return [rank, said[-1][:400]] if said else None
-    return None
+    ranks = [r["started"] for r in records if isinstance(r.get("started"), int)]
+    if not ranks:
+        return None
+    text = run_folders.end_of_log(folder, min(ranks), LAST)
+    said = [line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]
+    return [min(ranks), said[-1][:400]] if said else None

@@ -27,14 +27,14 @@ def op_read(call, h):
     while True:
         alive = h["follow"] and control.is_alive(run, h["journal"])
         for rank in started(journal.path_of(folder, h["journal"])):
-            path = os.path.join(folder, "logs", "rank%05d.log" % rank)
+            path = run_folders.log_of(folder, rank)
             if rank not in shown and rank in (h["ranks"] or [rank]) and os.path.isfile(path):
                 shown.append(rank)
                 follower.add(rank, path, beginning(path, h["lines"]))
                 if not h["follow"]:
                     follower.finish(rank)
-                while not h["follow"] and follower.has(rank):
-                    time.sleep(0.01)
+                    while follower.has(rank):
+                        time.sleep(0.01)
         if not alive:
             follower.close()
             return {"ranks": shown}

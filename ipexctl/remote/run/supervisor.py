@@ -98,9 +98,9 @@ class Supervisor:
             self.write_programs()
             control.serve(self.run_id, self.plan["host"], self.answer)
         except OSError as e:
-            where = os.path.dirname(e.filename or "") or self.dir
-            raise Failure("cannot write to %s: %s" % (where, e.strerror or e)) from None
-        self.note({"about": self.plan["about"], "began": time.time()}, sync=True)
+            raise cannot_write(e, self.dir) from None
+        about = {"version": journal.VERSION, "about": self.plan["about"], "began": time.time()}
+        self.note(about, sync=True)
         try:
             start_thread(self.accept, listener)
             start_thread(self.watch_lease)
@@ -139,12 +139,14 @@ class Supervisor:
             elif "refused" in header:
                 self.tell(self.launches.get(header["refused"]), {"refused": header["why"]})
 
-    def note(self, record, sync=False):
+    def note(self, record, sync=False, last=False):
         """In the journal, with the seconds since the run began here."""
         with self.writing:
             if self.journal is None:
                 return
             self.journal.add(dict(record, at=round(time.monotonic() - self.began, 3)), sync)
+            if last:
+                self.journal.trim()
 
     def answer(self, message):
         """To a question or an order from this host: control.py."""
@@ -183,8 +185,8 @@ class Supervisor:
                 self.over = True
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
                 shutil.rmtree(self.scratch, ignore_errors=True)
-                self.note({"over": why, "survivors": len(self.survivors)}, sync=True)
-                self.journal and self.journal.trim()
+                record = {"over": why, "survivors": len(self.survivors)}
+                self.note(record, sync=True, last=True)
             return self.survivors
 
     # -- the socket --
@@ -235,7 +237,8 @@ class Supervisor:
         if not ended["lost"]:
             self.log_ends(number)
         ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
-        self.note({"ended": number, "how": ended, "tail": self.last_words(number)}, sync=True)
+        tail = run_folders.end_of_log(self.dir, number, LAST_WORDS)
+        self.note({"ended": number, "how": ended, "tail": tail}, sync=True)
         self.emit({"event": "rank", "rank": number, "ended": ended})
         self.running.discard(number)
         reader.next()  # it stays until the controller has noted its end
@@ -267,15 +270,6 @@ class Supervisor:
         self.sampler.remove(number)
         self.traffic.remove(number)
 
-    def last_words(self, rank):
-        try:
-            path = os.path.join(self.logs, "rank%05d.log" % rank)
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
-                return file.read().decode("utf-8", "replace")
-        except OSError:
-            return ""
-
     def hints(self, pid):
         """What this host knows about the end of a rank, that the rank could not say."""
         memory = health_sampler.oom_hint(self.killed_for_memory, pid)
@@ -305,7 +299,7 @@ class Supervisor:
         env["TORCHELASTIC_ERROR_FILE"] = os.path.join(self.logs, "rank%05d.error.json" % number)
         env.update(self.base_env())
         env.update(place["env"])
-        log = os.path.join(self.logs, "rank%05d.log" % number)
+        log = run_folders.log_of(self.dir, number)
         return {
             "env": env,
             "argv": place["argv"],
@@ -429,6 +423,11 @@ class Supervisor:
 
     def env_file(self):
         return os.path.join(self.scratch, "env.sh")
+
+
+def cannot_write(error, folder):
+    where = os.path.dirname(error.filename or "") or folder
+    return Failure("cannot write to %s: %s" % (where, error.strerror or error))
 
 
 def source_of(module):
