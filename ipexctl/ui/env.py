@@ -18,6 +18,7 @@ from ipexctl.ui.install import host_documents, host_lines, not_shown
 from ipexctl.verbs.env import Back, Compared, Kept, Removal, Removed
 
 T = TypeVar("T")
+MOST = 6  # requested packages that are named
 
 
 # --- env ls --------------------------------------------------------------------------------------
@@ -33,7 +34,8 @@ def kept_text(kept: Kept) -> str:
 def _shelf_lines(shelf: Shelf, choice: EnvChoice) -> tuple[str, ...]:
     n = len(shelf.envs)
     count = f"{n} environment{'s' * (n != 1)}" if n else "no environments"
-    head = f"{count} in {shelf.root}, {human(shelf.blobs)} of wheels"
+    size = f", {human(shelf.size)}" if n else ""
+    head = f"{count} in {shelf.root}{size}, and {human(shelf.blobs)} of wheels"
     lines = [_env_line(shelf, env, choice) for env in shelf.envs]
     if choice.key and not shelf.env(choice.key):
         lines.append(f"  {choice.key}  missing   {choice.names(choice.key)}: ipexctl install")
@@ -45,7 +47,15 @@ def _env_line(shelf: Shelf, env: Env, choice: EnvChoice) -> str:
     state = ("proved" if env.proved else "not proved") if env.whole else "not whole"
     state = "changed" if env.changed else state
     line = f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
-    return f"{line}\n    {_users(env, choice)}"
+    shared = f"{human(env.shared)} of it shared with other environments" if env.shared else ""
+    details = (_requested(env), shared, _users(env, choice))
+    return "\n    ".join([line, *filter(None, details)])
+
+
+def _requested(env: Env) -> str:
+    names = [" ".join(package) for package in env.requested]
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return f"requested: {', '.join(names[:MOST])}{more}" if names else ""
 
 
 def _users(env: Env, choice: EnvChoice) -> str:
@@ -90,7 +100,9 @@ def _shelf_document(shelf: Shelf, choice: EnvChoice) -> dict[str, Any]:
                 "whole": e.whole,
                 "proved": e.proved,
                 "bytes": e.size,
+                "shared_bytes": e.shared,
                 "title": e.title,
+                "requested": [{"package": name, "version": v} for name, v in e.requested],
                 "built": e.built or None,
                 "projects": [
                     {**u.project.document(), "asked": u.asked, "used": u.used} for u in e.users
@@ -98,6 +110,7 @@ def _shelf_document(shelf: Shelf, choice: EnvChoice) -> dict[str, Any]:
             }
             for e in shelf.envs
         ],
+        "environment_bytes": shelf.size,
         "blob_bytes": shelf.blobs,
     }
 

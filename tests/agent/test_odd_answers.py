@@ -175,8 +175,9 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     lambda a: _all(Host("h"), a): {"data": [HELD]},
     proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
     lambda a: read_shelf("h", a): {
-        "root": "/r", "current": KEY, "previous": "", "blobs": 0,
-        "envs": [{"key": KEY, "wheels": ["torch-2.8-x.whl"], "size": 1, "changed": []}],
+        "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,
+        "envs": [{"key": KEY, "wheels": ["torch-2.8-x.whl"], "size": 1, "shared": 0, "changed": [],
+                  "requested": [["p", "1"]]}],
     },
     lambda a: read_drift("h", a): {
         "root": "/r", "current": KEY, "packages": {"torch": "2.8"}, "changed": [],

@@ -111,7 +111,7 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     listed = shop.ipexctl("env", "ls", "--root", str(root))
     assert listed.code == 0, listed.err
     head, *lines, _, remove = listed.out.splitlines()
-    assert head.endswith(f": 3 environments in {root}, 3.0 kB of wheels")
+    assert head.endswith(f": 3 environments in {root}, 3.2 MB, and 3.0 kB of wheels"), head
     assert remove.startswith(f"ipexctl env rm --root {root} --unused")
     lines, marks = lines[::2], lines[1::2]
     assert [mark.endswith("project unknown") for mark in marks] == [True] * 3
@@ -145,6 +145,29 @@ def test_rm_unused_removes_all_but_current_and_previous_and_their_wheels(shop: S
 def on_disk(root: Path) -> int:
     infos = [p.lstat() for p in root.rglob("*")]
     return sum({i.st_ino: i.st_blocks * 512 for i in infos if not S_ISDIR(i.st_mode)}.values())
+
+
+def test_ls_counts_a_shared_file_once_and_names_what_was_requested(builder: Builder) -> None:
+    shop, root = builder.shop, builder.shop.root
+    shared = make_wheel(shop.wheels, "shared", "1.0", {"shared.py": b"#" * (1 << 20)})
+    for key in (A, B):
+        own = make_wheel(shop.wheels, "own", f"1.{ord(key[0])}", {"own.py": b"#" * (1 << 18)})
+        builder.build(key, shared, own)
+    packages = [[f"p{i}", f"1.{i}"] for i in range(8)]
+    (builder.env(A) / ".ipexctl-proved").write_text(json.dumps({"requested": packages}))
+    (host,) = shop.ipexctl("env", "ls", "--root", str(root), "--json").document["hosts"]
+    one, other = host["environments"]
+    assert host["environment_bytes"] == on_disk(root / "envs")
+    assert one["shared_bytes"] == other["shared_bytes"] >= 1 << 20
+    assert one["bytes"] + other["bytes"] - one["shared_bytes"] == host["environment_bytes"]
+    assert one["requested"][1] == {"package": "p1", "version": "1.1"}
+    assert (len(one["requested"]), other["requested"]) == (8, [])
+    text = shop.ipexctl("env", "ls", "--root", str(root)).out
+    assert text.count("\n    1.1 MB of it shared with other environments\n") == 2, text
+    assert (
+        text.count("\n    requested: p0 1.0, p1 1.1, p2 1.2, p3 1.3, p4 1.4, p5 1.5 and 2 more\n")
+        == 1
+    )
 
 
 def test_rm_tells_what_is_freed_where_environments_share_their_files(builder: Builder) -> None:
@@ -367,7 +390,7 @@ def test_all_hosts_go_back_to_one_environment(
     assert [not_back(s, key) for s in shelves] == whys
 
 
-GOOD = {"root": "/r", "current": A, "previous": "", "envs": [], "blobs": 0}
+GOOD = {"root": "/r", "current": A, "previous": "", "envs": [], "size": 0, "blobs": 0}
 ENV = {"key": A, "whole": True, "proved": True, "size": 1, "wheels": []}
 BAD = [
     {"root": "\x1b[2J"}, {"current": "../x"}, {"previous": None}, {"envs": [1]}, {"blobs": -1},

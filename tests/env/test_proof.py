@@ -222,6 +222,10 @@ def test_the_proof_imports_what_the_user_asked_for(shop: Shop) -> None:
     (shop.work / "ipexctl.lock").unlink()
     done = shop.install("-r", "needs.txt")
     assert (done.code, done.detail) == (0, "torch 2.13.0+cpu, imports torchvision")
+    (kept,) = shop.ipexctl("env", "ls", "--root", str(shop.root), "--json").document["hosts"]
+    requested = [(env["use"], env["requested"]) for env in kept["environments"]]
+    asked_for = [{"package": "torchvision", "version": "0.28.0+cpu"}]
+    assert sorted(requested, key=str) == [("current", asked_for), ("unused", [])]
 
 
 def test_modules_are_known_by_the_record_and_not_by_the_name(shop: Shop) -> None:

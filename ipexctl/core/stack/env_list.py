@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.stack.env_choice import EnvChoice, EnvUser, read_date, read_users
-from ipexctl.core.stack.package_changes import Change, read_changes
+from ipexctl.core.stack.package_changes import Change, read_changes, rows
 from ipexctl.core.stack.selection import IPEX
 
 _KEY = re.compile(r"[0-9a-f]{16}\Z")
@@ -21,7 +21,11 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Env:
-    """An environment on a host. `whole`: its build ended; `title`: what is in it, in words."""
+    """An environment on a host. `whole`: its build ended; `title`: what is in it, in words.
+
+    `shared`: bytes of its size that other environments of the host use too; `requested`: name and
+    version of each package that `-r` asked for when it was proved, () unknown.
+    """
 
     key: str
     whole: bool
@@ -31,11 +35,14 @@ class Env:
     changed: tuple[Change, ...] = ()  # by hand
     built: str = ""  # the date; "" unknown
     users: tuple[EnvUser, ...] = ()  # that asked for it; () unknown
+    shared: int = 0
+    requested: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """All that a host keeps; "" for `current` or `previous`: there is none."""
+    """All that a host keeps; "" for `current` or `previous`: there is none. `size`: bytes of the
+    environments together, where they share a file only once."""
 
     host: str
     root: str
@@ -43,6 +50,7 @@ class Shelf:
     previous: str
     envs: tuple[Env, ...]
     blobs: int  # bytes
+    size: int = 0
 
     def env(self, key: str) -> Env | None:
         return next((e for e in self.envs if e.key == key), None)
@@ -94,6 +102,7 @@ def read_shelf(host: str, raw: Mapping[str, Any]) -> Shelf:
         str(previous),
         tuple(_env(e) for e in envs),
         read_count(raw, "blobs"),
+        read_count(raw, "size"),
     )
 
 
@@ -104,9 +113,11 @@ def _env(raw: Mapping[str, Any]) -> Env:
     use = raw.get("use")
     used = isinstance(use, str) and use.startswith("/") and use.isprintable()
     title = f"used from {use}" if used else _title(wheels if isinstance(wheels, list) else [])
+    requested = rows(raw.get("requested"), 2)
     return Env(
         key, raw.get("whole") is True, raw.get("proved") is True, read_count(raw, "size"), title,
         read_changes(raw.get("changed")), read_date(raw.get("built")), read_users(raw.get("users")),
+        read_count(raw, "shared"), tuple((name, version) for name, version in requested),
     )  # fmt: skip
 
 

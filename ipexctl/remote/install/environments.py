@@ -93,7 +93,8 @@ def op_prove(call, header):
     env = env_marks.env_folder(root, header["key"])
     variables = with_env(clean_environ(env), header["env"])
     found = dict(env_proof.prove(call, env, header, variables), mpi=header["mpi"])
-    env_marks.write_mark(os.path.join(env, env_marks.PROVED), found)
+    mark = dict(found, requested=header.get("requested", []))
+    env_marks.write_mark(os.path.join(env, env_marks.PROVED), mark)
     return found
 
 

@@ -6,6 +6,7 @@ Only what has an environment's or a blob's name is ever removed; `current` and `
 import glob
 import os
 import time
+from collections import Counter
 from contextlib import ExitStack
 
 from ipexctl.remote import root_folder
@@ -24,20 +25,29 @@ ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not 
 
 
 def op_list(call, header):
-    """{root, sizes} -> {root, current, previous, envs, blobs}. Makes nothing, not even ROOT."""
+    """{root, sizes} -> {root, current, previous, envs, size, blobs}: `size` of the environments
+    together. Makes nothing, not even ROOT."""
     text = header["root"]
     if root_folder.is_absent(text):
-        return {"root": text, "current": "", "previous": "", "envs": [], "blobs": 0}
+        return {"root": text, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
     root = root_folder.checked(text)
-    found = []
+    found, files = [], {}
     for key in env_keys(root):
         call.emit({"event": "alive"})
-        found.append(env_summary(root, key, sizes=header["sizes"]))
+        found.append(env_summary(root, key))
+        files[key] = file_sizes(env_marks.env_folder(root, key)) if header["sizes"] else {}
+    number = Counter(file for those in files.values() for file in those)
+    for env in found:
+        those = files[env["key"]]
+        env["size"] = sum(those.values())
+        env["shared"] = sum(size for file, size in those.items() if number[file] > 1)
+    together = {file: size for those in files.values() for file, size in those.items()}
     return {
         "root": root,
         "current": env_marks.current(root),
         "previous": env_marks.current(root, "previous"),
         "envs": found,
+        "size": sum(together.values()),
         "blobs": sum(size for _, size, _ in kept_blobs(root)),
     }
 
@@ -134,15 +144,16 @@ def env_keys(root):
     return sorted(name for name in found if env_marks.KEY.match(name))
 
 
-def env_summary(root, key, sizes):
+def env_summary(root, key):
     env = env_marks.env_folder(root, key)
     mark = env_marks.read_mark(os.path.join(env, env_marks.OK))
+    proved = env_marks.read_mark(os.path.join(env, env_marks.PROVED)) or {}
     return {
         "key": key,
         "whole": mark is not None,
         "proved": os.path.exists(os.path.join(env, env_marks.PROVED)),
-        "size": size_of(env) if sizes else 0,
         "wheels": (mark or {}).get("wheels", []),
+        "requested": proved.get("requested", []),
         "use": (mark or {}).get("use", ""),
         "built": env_users.built_on(env),
         "users": env_users.users(root, key),
@@ -152,7 +163,12 @@ def env_summary(root, key, sizes):
 
 def size_of(folder):
     """Bytes on the disk, each file once however many names it has, here or elsewhere."""
-    return sum({(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(folder)}.values())
+    return sum(file_sizes(folder).values())
+
+
+def file_sizes(folder):
+    """{(device, inode): bytes on the disk}."""
+    return {(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(folder)}
 
 
 class Freed:
