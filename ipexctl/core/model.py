@@ -328,6 +328,13 @@ class Prepared:
     modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
     environment: EnvUsed | None = None  # None: not one of ipexctl's
 
+    @property
+    def command_env(self) -> tuple[tuple[str, str], ...]:
+        """For a command or shell of the user's. ipexctl's environments have no pip: the host's own
+        must not install into the host's Python from there."""
+        no_pip = (("PIP_REQUIRE_VIRTUALENV", "1"),) if self.environment else ()
+        return (*self.mpi_env, *no_pip)
+
 
 @dataclass(frozen=True)
 class RankPlace:

@@ -69,7 +69,7 @@ def _on_host(
         prepared = launch_plan.read_prepared(done, choice)
     if prepared.environment and not choice.key:
         note(str(prepared.environment))
-    env = prepared.mpi_env
+    env = prepared.command_env
     streams = {"out": Lines(), "err": Lines()}
 
     def told(frame: Frame) -> None:

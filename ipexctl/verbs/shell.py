@@ -95,7 +95,7 @@ def installed(
             prepared = launch_plan.read_prepared(done, choice)
         if told and note and prepared.environment:
             note(str(prepared.environment))
-        return prepared.mpi_env
+        return prepared.command_env
     except HostFailed as e:
         if e.slug != "not-installed" or not note:
             raise

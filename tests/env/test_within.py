@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -80,6 +81,23 @@ def test_without_an_environment_the_next_command_is_told(shop: Shop) -> None:
             1,
             True,
         )
+
+
+def test_the_hosts_own_pip_does_not_install_from_an_environment(shop: Shop) -> None:
+    env, pip = made(shop.root), shop.folder / "pip"
+    pip.write_text('#!/bin/sh\necho "the host\'s own, $PIP_REQUIRE_VIRTUALENV"\n')
+    pip.chmod(0o755)
+    path = {"PATH": f"{pip.parent}:{os.environ['PATH']}"}
+    asked = ("env", "exec", "--root", str(shop.root), "--")
+    refused = shop.ipexctl(*asked, "pip", "install", "numpy", **path)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"there is no pip in {env}/bin" in refused.err
+    assert f"ipexctl install --root {shop.root} -r requirements.txt   # adds" in refused.err
+    by_shell = shop.ipexctl(*asked, "sh", "-c", "pip install numpy", **path)
+    assert by_shell.out.endswith(": the host's own, 1\n")
+    (env / "bin" / "pip").write_text("#!/bin/sh\necho the environment\n")
+    (env / "bin" / "pip").chmod(0o755)
+    assert shop.ipexctl(*asked, "pip", "list", **path).out.endswith(": the environment\n")
 
 
 def test_what_a_command_leaves_in_the_background_ends_with_it(shop: Shop) -> None:

@@ -1,6 +1,7 @@
 """A command inside the environment: its output is told as it comes, and nothing of it stays."""
 
 import os
+import re
 import subprocess
 import threading
 
@@ -8,6 +9,7 @@ from ipexctl.remote import child_processes
 from ipexctl.remote.failure import Failure
 
 BEAT = 5.0  # seconds between signs of life for the controller
+PIP = re.compile(r"pip[0-9.]*\Z")
 BEFORE = ("PATH", "LD_LIBRARY_PATH")  # go before what the account has
 
 
@@ -16,9 +18,21 @@ def op_exec(call, header):
     argv = header["argv"]
     if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
         raise Failure("%r is not a command" % (argv,), slug="input")
+    if PIP.match(argv[0]):
+        require_own(argv[0], dict(header["env"]).get("PATH", "").split(":")[0])
     process = start(argv, variables(header["env"]))
     with child_processes.ends_with(call, process):
         return {"code": exit_code_of(call, process)}
+
+
+def require_own(program, folder):
+    """The host's own pip would install into the host's Python."""
+    if not os.access(os.path.join(folder, program), os.X_OK):
+        raise Failure(
+            "there is no %s in %s" % (program, folder),
+            "environments of ipexctl have no pip; the host's own would change the host's Python",
+            "ipexctl install -r requirements.txt   # adds packages to the environment",
+        )
 
 
 def variables(pairs):
