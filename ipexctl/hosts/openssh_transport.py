@@ -24,7 +24,7 @@ from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
 from ipexctl.hosts.ssh.dial import SEE_SSHD, Names
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
-from ipexctl.hosts.ssh.unresolved import unresolved
+from ipexctl.hosts.ssh.unresolved import KnownNames, unresolved
 from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
@@ -96,7 +96,7 @@ class OpenSshTransport:
         try:
             if channel.speaks(marker, deadline):
                 return channel
-            raise explain(host, channel.exit_status(0.0), _words(channel), self._config.names)
+            raise explain(host, channel.exit_status(0.0), _words(channel), self._config.known_names)
         except BaseException:
             channel.close()
             raise
@@ -234,7 +234,7 @@ _SAYINGS = (
 
 
 def explain(
-    host: Host, status: int | None, said: str, names: Names = tuple
+    host: Host, status: int | None, said: str, names: Names = KnownNames
 ) -> Unreachable | _Dropped:
     """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
     if "Could not resolve hostname" in said:

@@ -175,6 +175,17 @@ def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(sh
 
 
 @pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_a_host_that_is_given_already_is_not_suggested(shell, transport):
+    shell.write("cfg", "".join(f"Host node{i}.invalid\n  Port 22\n" for i in (1, 2)))
+    for given, hint in (("node1", ["write node2.invalid, if that was meant"]), ("node[1-2]", [])):
+        names = f"{given}.invalid,nod1.invalid"
+        done = shell("doctor", "-H", names, "-F", "cfg", "--transport", transport, "--json")
+        *_, one = json.loads(done.stdout)["hosts"]
+        look = "getent hosts nod1.invalid   # or give its address as HostName in ssh_config"
+        assert one["error"]["hint"].splitlines() == [*hint, look]
+
+
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
 def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transport):
     shell.write("my lab/hostfile", "n1.invalid\nn2.invalid\nn3.invalid\n")
     shell.write("my lab/config", "Host *.other\n  Port 1\n")

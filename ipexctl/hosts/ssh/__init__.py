@@ -157,7 +157,7 @@ class SshTransport:
         elif answer.proxy_command:
             wire = dial_command(proxy_command(answer, self._config.me))
         else:
-            wire = dial(answer, deadline, self._config.names)
+            wire = dial(answer, deadline, self._config.known_names)
         try:
             greet(wire, greeting(), answer, deadline)
         except BaseException:

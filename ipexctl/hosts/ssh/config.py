@@ -28,6 +28,7 @@ from ipexctl.core.ssh.ssh_config import (
     read_answer,
 )
 from ipexctl.errors import InputError, Unreachable
+from ipexctl.hosts.ssh.unresolved import KnownNames
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
 
@@ -59,12 +60,14 @@ class SshConfig:
         self._file = config_file
         self._ssh = shutil.which(program) if program and self.me.known else None
         self._config = self._read()
+        self._given: frozenset[str] = frozenset()
 
     def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
         """One per host; what the hostfile says about user and port goes first.
 
         A host with an address is asked about by that: it is what ssh would be given.
         """
+        self._given |= {name for h in hosts for name in (h.name, h.address) if name}
         asked = {h: self._question(h) for h in hosts}
         wanted = list(dict.fromkeys(asked.values()))
         if self._ssh is None:
@@ -82,6 +85,9 @@ class SshConfig:
     def names(self) -> tuple[str, ...]:
         """Hosts that have a `Host` line of their own, in its order."""
         return self._config.names
+
+    def known_names(self) -> KnownNames:
+        return KnownNames(self.names(), self._given)
 
     def _question(self, host: Host) -> Host:
         """Where only names decide, nothing but the name: no host must get another's user or port.

@@ -10,14 +10,14 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.ssh import login_command
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
-from ipexctl.hosts.ssh.unresolved import unresolved
+from ipexctl.hosts.ssh.unresolved import KnownNames, unresolved
 from ipexctl.local.environment import environment
 
 BANNER_LIMIT = 1 << 16
@@ -37,7 +37,7 @@ _KEEPALIVE = (
 )
 
 
-Names = Callable[[], Iterable[str]]
+Names = Callable[[], KnownNames]
 
 
 class Dropped(Exception):
@@ -87,7 +87,7 @@ class Wire:
         return data
 
 
-def dial(answer: Answer, deadline: float, names: Names = tuple) -> Wire:
+def dial(answer: Answer, deadline: float, names: Names = KnownNames) -> Wire:
     """A TCP connection to the host's SSH port. `names`: what its name may have been meant to be."""
     limit = deadline
     if answer.connect_timeout:

@@ -4,7 +4,8 @@ ssh_config beside the hostfile names it."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -20,17 +21,24 @@ _USUAL = ("ssh_config", "ssh-config", "config")
 _MOST = 1000  # names of a folder that are looked at
 
 
-def unresolved(host: Host, hostname: str, why: str, names: Iterable[str]) -> Unreachable:
-    """`names`: those of ssh_config."""
+@dataclass(frozen=True)
+class KnownNames:
+    """Hosts that ssh_config names, and those that the command is given."""
+
+    configured: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+
+
+def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreachable:
     place = f"{host.place.source}:{host.place.line}" if host.place else ""
-    known = tuple(names)
-    if host.name not in known and (beside := _ssh_config_beside(host)):
+    if host.name not in names.configured and (beside := _ssh_config_beside(host)):
         return Unreachable(
             f"{host.name}: the name {hostname} cannot be resolved",
             why=f"{place}: {why}" if place else why,
             hint=f"add -F {quote((str(beside),))}, which names the hosts",
         )
-    near = difflib.get_close_matches(hostname, [*known, *_names_here()], 1, 0.7)
+    others = [n for n in (*names.configured, *_names_here()) if n not in names.given]
+    near = difflib.get_close_matches(hostname, others, 1, 0.7)
     where = f"in {place} " if place else ""
     hint = [f"{where}write {near[0]}, if that was meant"] if near else []
     look = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
