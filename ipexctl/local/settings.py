@@ -43,18 +43,23 @@ def load(
     """Every setting that has a value. Raises InputError with file and line."""
     environ = environment() if environ is None else environ
     found = _read(user_file(environ))
-    project = project_file(folder or Path.cwd(), note)
-    if project:
-        own = _read(project)
-        for setting in own.values():
-            if setting.key.startswith("prune."):
-                raise InputError(
-                    f"{setting.origin}: {setting.key} does not belong in a project's file",
-                    why="it decides which results of other projects are removed",
-                    hint=f"move it to {user_file(environ)}",
-                )
-        found |= {key: replace(s, project=str(project.resolve())) for key, s in own.items()}
-    return found | _from_environment(environ)
+    own = of_project(folder or Path.cwd(), note)
+    for setting in own.values():
+        if setting.key.startswith("prune."):
+            raise InputError(
+                f"{setting.origin}: {setting.key} does not belong in a project's file",
+                why="it decides which results of other projects are removed",
+                hint=f"move it to {user_file(environ)}",
+            )
+    return found | own | _from_environment(environ)
+
+
+def of_project(folder: Path, note: Callable[[str], None] = lambda text: None) -> dict[str, Setting]:
+    """What the project's file says, which is in the folder or above it."""
+    project = project_file(folder, note)
+    if not project:
+        return {}
+    return {k: replace(s, project=str(project.resolve())) for k, s in _read(project).items()}
 
 
 def configured_env() -> tuple[str, ...]:

@@ -205,6 +205,17 @@ def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transp
     assert done.stderr.splitlines()[-1] == f"  try: {add}"
 
 
+def test_the_ssh_config_of_the_hostfiles_project_is_pointed_out(shell):
+    """As `init -F` writes it: the ssh_config lies elsewhere."""
+    shell.write("lab/cfg", "Host n1.invalid\n  HostName 127.0.0.1\n  Port 1\n")
+    shell.write("project/ipexctl.toml", 'hostfile = "hosts"\nssh_config = "../lab/cfg"\n')
+    shell.write("project/hosts", "n1.invalid\n")
+    done = shell("env", "ls", "-f", "project/hosts", "--json")
+    (host,) = json.loads(done.stdout)["failed"]
+    add = next(note for note in host["notes"] if "add -F" in note)
+    assert add == f"try: add -F {shell.folder}/lab/cfg, which names the hosts"
+
+
 def test_a_name_that_the_given_ssh_config_has_is_not_looked_for_in_another(shell):
     for name in ("cfg", "ssh_config"):
         shell.write(name, "Host n1.invalid\n  Port 22\n")

@@ -1,5 +1,5 @@
 """A name that cannot be resolved: where it was written, which known name is like it, and which
-ssh_config beside the hostfile names it."""
+ssh_config of the hostfile's project, or beside the hostfile, names it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ipexctl.core.model import Host
 from ipexctl.core.quoting import quote
 from ipexctl.core.ssh.ssh_config import parse_config
 from ipexctl.errors import InputError, Unreachable
+from ipexctl.local import settings
 from ipexctl.local.bounded_read import read_prefix
 
 HOSTS_FILE = Path("/etc/hosts")
@@ -50,16 +51,24 @@ def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreac
 
 
 def _ssh_config_beside(host: Host) -> Path | None:
-    """An ssh_config beside the hostfile (else in the current folder) that has a line for it."""
+    """The ssh_config of the hostfile's project, or one beside the hostfile (else in the current
+    folder), that has a line for it."""
     folder = Path(host.place.source).parent if host.place else Path()
     try:
         found = sorted(p.name for p in islice(folder.iterdir(), _MOST) if _is_named_so(p.name))
     except OSError:
         return None
     ordered = sorted(found, key=lambda name: name not in _USUAL)
-    return next(
-        (folder / n for n in ordered if host.name in _host_lines((folder / n).absolute())), None
-    )
+    configs = (*_of_project(folder), *(folder / name for name in ordered))
+    return next((c for c in configs if host.name in _host_lines(c.absolute())), None)
+
+
+def _of_project(folder: Path) -> tuple[Path, ...]:
+    try:
+        setting = settings.of_project(folder.absolute()).get("ssh_config")
+    except InputError:
+        return ()
+    return (Path(setting.value).resolve(),) if setting else ()
 
 
 def _is_named_so(name: str) -> bool:
