@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from ipexctl.core.model import Host
 from ipexctl.core.run.launch_plan import read_prepared
@@ -165,11 +166,13 @@ def test_a_blob_damaged_on_the_hosts_disk_is_refused_and_sent_anew_next_time(sho
 
 
 def test_what_no_row_offers_ends_with_3_and_the_rows_reasons(shop: Shop) -> None:
-    refused = shop.install("--torch", "1.0")
+    (shop.work / "needs.txt").write_text("numpy\n")
+    refused = shop.install("--torch", "1.0", "-r", "needs.txt")
     assert refused.code == 3
-    names = [row.name for row in table()]
-    told = f"{len(names)} rows, {names[0]} to {names[-1]}: it is another torch than 1.0"
+    newest = max((row for row in table() if not row.ipex), key=lambda row: Version(row.torch)).name
+    told = f"{len(table())} rows, {newest} to {table()[-1].name}: it is another torch than 1.0"
     assert told in refused.err
+    assert " --json -r needs.txt --torch 2.0.1   # the nearest\n" in refused.err
 
 
 HOSTILE = [

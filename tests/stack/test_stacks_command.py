@@ -186,8 +186,10 @@ OTHERS = "a: it is torch 2.8.0, 2.7 was asked for\nb: it has IPEX 2.8.0, 2.7 was
             "ipex-2.6.0: it has IPEX, stock PyTorch was asked for; node1: the CPU lacks avx512f",
         ]),
         (OTHERS, ["a: it is another torch than 2.7", "b: it has another IPEX than 2.7"]),
-        ("\n".join(f"row-{i}: it has no IPEX" for i in range(9)),
-         ["9 rows, row-0 to row-8: it has no IPEX"]),
+        ("\n".join(f"row-{i}: it has no IPEX" for i in (2, 10, 9, 1)),
+         ["4 rows, row-10 to row-1: it has no IPEX"]),
+        ("a-1.9: it has no IPEX\nb-7.0: it has no IPEX\na-1.10: it has no IPEX",
+         ["3 rows, a-1.10 to b-7.0: it has no IPEX"]),
         ("some other text", ["some other text"]),
     ],
 )  # fmt: skip

@@ -29,4 +29,12 @@ def _general(reason: str) -> str:
 
 
 def _rows(names: list[str]) -> str:
+    """Of each kind the newest first, whatever the table prefers."""
+    kinds = list(dict.fromkeys(name.partition("-")[0] for name in names))
+    names = sorted(names, key=_version, reverse=True)
+    names.sort(key=lambda name: kinds.index(name.partition("-")[0]))
     return ", ".join(names) if len(names) < 3 else f"{len(names)} rows, {names[0]} to {names[-1]}"
+
+
+def _version(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from zipfile import BadZipFile
 
@@ -13,7 +13,8 @@ from ipexctl.core.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.core.facts.host_facts import peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Host, Python, Recap
-from ipexctl.core.run import mpi
+from ipexctl.core.run import mpi, retry_command
+from ipexctl.core.run.retry_command import Typed
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import between
 from ipexctl.core.stack.refusals import folded
@@ -52,13 +53,10 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     began = time.monotonic()
     bundle = from_bundle.accepted(asked)
     work = Work(asked, progress)
-    with Fleet(target, asked.root) as fleet:
+    with _refusal_as_typed(target.typed), Fleet(target, asked.root) as fleet:
         try:
             plan = plan_for(work, fleet, bundle)
             report = _apply(work, fleet, plan, bundle) if plan else InstallReport()
-        except NothingFits as e:
-            e.why = folded(e.why)
-            raise
         except KeyboardInterrupt:
             if work.switched:
                 raise Interrupted(
@@ -74,6 +72,16 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     if done and not (asked.check or report.declined):
         return report
     return replace(report, without_downs=fleet.without_downs())
+
+
+@contextmanager
+def _refusal_as_typed(typed: Typed) -> Iterator[None]:
+    """In few lines, and its commands keep the user's other options."""
+    try:
+        yield
+    except NothingFits as e:
+        e.why, e.hint = folded(e.why), retry_command.with_stack(typed, e.hint)
+        raise
 
 
 # --- plan ----------------------------------------------------------------------------------------
