@@ -277,12 +277,13 @@ def _typed(words: list[str], own: tuple[str, ...]) -> Typed:
 
 
 def _confirm(*, yes: bool) -> Callable[[str], bool]:
+    from ipexctl.ui.confirm import confirm
     from ipexctl.verbs.run.send_project import always, always_no
 
     if yes:
         return always
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    return (lambda question: typer.confirm(question, err=True)) if asks else always_no
+    return (lambda question: confirm(f"{question} [y/N] ", sys.stdin)) if asks else always_no
 
 
 def _refuse_exports(patterns: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import termios
 from collections.abc import Callable
 from typing import TextIO, TypeVar
 
@@ -15,7 +16,8 @@ DECLINED = "nothing was changed: the answer was no"
 def confirm(
     question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None
 ) -> bool:
-    """Enter means yes after `[Y/n]`; Ctrl-D means no. Raises `refusal` without a terminal."""
+    """Enter means yes after `[Y/n]`; Ctrl-D means no. What was typed before the question is no
+    answer to it. Raises `refusal` without a terminal."""
     if not stdin.isatty():
         raise refusal or InputError(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
@@ -24,6 +26,7 @@ def confirm(
     to, (*plan, last) = out or sys.stderr, question.split("\n")
     for line in plan:
         print(line, file=to)
+    termios.tcflush(stdin, termios.TCIFLUSH)
     while True:
         print(last, end="", file=to, flush=True)
         said = stdin.readline()

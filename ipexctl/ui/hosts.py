@@ -10,6 +10,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.settings_file import Setting
 from ipexctl.errors import InputError
+from ipexctl.ui.confirm import confirm
 from ipexctl.ui.console import console_on, print_text
 from ipexctl.verbs.init import Started
 
@@ -65,8 +66,7 @@ def ask_names(why: str, asked: TextIO, out: TextIO) -> list[str]:
 
 def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:
     names = " and ".join(str(path) for path in paths)
-    print(f"Replace {names}? [yes/no] ", end="", file=out, flush=True)
-    return asked.readline().strip().lower() in ("y", "yes")
+    return confirm(f"Replace {names}? [y/N] ", asked, out=out)
 
 
 def show_started(started: Started, out: TextIO, err: TextIO) -> None:

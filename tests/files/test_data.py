@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import stat
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.ui.data import listed_text
 from ipexctl.verbs import data
 from ipexctl.verbs.install.install_plan import Progress
+from tests.answering_terminal import answering
 
 REPO = Path(__file__).parents[2]
 
@@ -351,12 +351,9 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     assert told in run("push", "set", "--as", "small")
     assert run("ls").split()[0] == "small"
     for typed in (b"\n", b"\x04"):
-        ours, theirs = pty.openpty()
-        os.write(ours, typed)
-        said = run("rm", "small", stdin=theirs, code=1)
+        with answering(typed) as terminal:
+            said = run("rm", "small", stdin=terminal.fd, code=1)
         assert said == "nothing was changed: the answer was no\n"
-        os.close(ours)
-        os.close(theirs)
     would = run("rm", "small", "--check")
     assert (would.splitlines()[0], f"{root}/data/small" in would) == (
         "nothing was removed; it would be:", True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
 import time
@@ -25,6 +23,7 @@ from ipexctl.ui.install import chosen_text
 from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Chosen, HostInstall, Install, Plan, Progress, State
+from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import ready
 from tests.stack.test_lock import LOCK
@@ -169,18 +168,13 @@ def test_check_shows_the_plan(shop: Shop) -> None:
 
 
 def answered(
-    shop: Shop, said: bytes, *words: str, root: Path | None = None
+    shop: Shop, said: bytes, *words: str, root: Path | None = None, ahead: bytes = b""
 ) -> subprocess.CompletedProcess[str]:
-    ours, theirs = pty.openpty()
-    os.write(ours, said)
-    try:
+    with answering(said, ahead=ahead) as terminal:
         return subprocess.run(
             [sys.executable, "-m", "ipexctl", *words, "--root", str(root or shop.root)],
-            cwd=shop.work, env=shop.environ(), stdin=theirs, capture_output=True, text=True,
+            cwd=shop.work, env=shop.environ(), stdin=terminal.fd, capture_output=True, text=True,
         )  # fmt: skip
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 @pytest.mark.parametrize("said", [b"n\n", b"\x04"])
@@ -196,6 +190,12 @@ def test_what_is_neither_yes_nor_no_is_asked_again(shop: Shop) -> None:
     assert (done.returncode, shop.envs()) == (1, [])
     assert done.stderr.rstrip().endswith("please type yes or no\nInstall? [Y/n]")
     assert done.stderr.count("packages  ") == 1  # the plan is not shown again
+
+
+def test_what_was_typed_before_the_question_is_no_answer(shop: Shop) -> None:
+    done = answered(shop, b"n\n", "install", "--mpi", "none", ahead=b"y\n")
+    assert (done.returncode, shop.envs()) == (1, [])
+    assert done.stderr.rstrip().endswith("Install? [Y/n]")
 
 
 def test_the_wait_at_the_prompt_is_no_time_of_the_install(shop: Shop) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from ipexctl.core.inventory import parse_hostfile
 from ipexctl.local.last_outcome import last_states, remember
 from ipexctl.verbs.init import offered
+from tests.answering_terminal import answering
 
 ROOT = Path(__file__).parents[2]
 
@@ -190,24 +189,19 @@ def test_init_replaces_nothing_unasked(shell):
 
 
 @pytest.mark.parametrize(
-    ("typed", "code", "written"),
-    [("node*\nyes\n", 0, "node1\nnode2\n"), ("\nno\n", 2, "old\n"), ("\x04yes\n", 2, "old\n"),
-     ("y\n\nyes\n", 0, "node1\nnode2\ngate\n"), ("nobody\n\x04", 2, "old\n"),
-     ("[\nnode2\nyes\n", 0, "node2\n")],
+    ("names", "answer", "code", "written"),
+    [(b"node*\n", b"yes\n", 0, "node1\nnode2\n"), (b"\n", b"no\n", 2, "old\n"),
+     (b"\x04", b"yes\n", 2, "old\n"), (b"y\n\n", b"yes\n", 0, "node1\nnode2\ngate\n"),
+     (b"nobody\n\x04", b"yes\n", 2, "old\n"), (b"[\nnode2\n", b"yes\n", 0, "node2\n")],
 )  # fmt: skip
-def test_init_asks_on_a_terminal(shell, typed, code, written):
+def test_init_asks_on_a_terminal(shell, names, answer, code, written):
     shell.write("config", SSH)
     shell.write("hostfile", "old\n")
-    ours, theirs = pty.openpty()
-    try:
-        os.write(ours, typed.encode())
-        done = shell("init", "-F", "config", "--no-probe", stdin=theirs)
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    with answering(answer, ahead=names) as terminal:
+        done = shell("init", "-F", "config", "--no-probe", stdin=terminal.fd)
     assert (done.returncode, (shell.folder / "hostfile").read_text()) == (code, written)
     again = "no host or group in ssh_config matches 'y'; press Enter for all, or type names: node1"
-    assert (again in done.stderr) == typed.startswith("y")
+    assert (again in done.stderr) == names.startswith(b"y")
 
 
 def test_init_leaves_out_hosts_that_do_not_answer(shell):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 
 import pytest
+
+from tests.answering_terminal import answering
 
 HOSTS = "node01\nnode02\n"
 
@@ -291,13 +291,8 @@ def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
 
 
 def test_init_without_an_ssh_config_asks_for_names_on_a_terminal(shell):
-    ours, theirs = pty.openpty()
-    try:
-        os.write(ours, b"node1 node[3-4]\n")
-        done = shell("init", "--no-probe", stdin=theirs)
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    with answering(ahead=b"node1 node[3-4]\n") as terminal:
+        done = shell("init", "--no-probe", stdin=terminal.fd)
     assert (done.returncode, (shell.folder / "hostfile").read_text()) == (
         0,
         "node1\nnode3\nnode4\n",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from ipexctl.cli import app
 from ipexctl.core.settings_file import Setting, parse_settings
 from ipexctl.errors import InputError
 from ipexctl.local.settings import defaults, load
+from tests.answering_terminal import answering
 from tests.inventory.conftest import ROOT, Shell
 
 
@@ -257,20 +257,15 @@ def test_options_go_before_settings_that_are_not_accepted(shell, cloned):
     assert (done.returncode, "accepted" in done.stderr, cloned.exists()) == (4, False, False)
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x04", 2)])
+@pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 2), (b"\n", 2), (b"\x04", 2)])
 def test_a_project_is_asked_about_on_a_terminal(shell, cloned, typed, code):
-    ours, theirs = pty.openpty()
-    try:
-        os.write(ours, typed.encode())
+    with answering(typed) as terminal:
         env = {"PATH": os.environ["PATH"], "HOME": str(shell.home), "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             [sys.executable, "-m", "ipexctl", "hosts", "--list"], cwd=shell.folder, env=env,
-            stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, timeout=60,
+            stdin=terminal.fd, stdout=subprocess.PIPE, stderr=terminal.fd, timeout=60,
         )  # fmt: skip
-        shown = os.read(ours, 4096).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    shown = terminal.shown.decode()
     assert (done.returncode, done.stdout) == (code, b"n1\n" if not code else b"")
     assert f"hostfile    {shell.folder}/hosts" in shown
     assert shell("hosts", "--list").returncode == code

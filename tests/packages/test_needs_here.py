@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 
@@ -12,6 +11,7 @@ from ipexctl.core.stack.lock_file import Lock, Package, parse
 from ipexctl.ui.confirm import confirm
 from ipexctl.ui.install import chosen_text, question
 from ipexctl.verbs.install.install_plan import Chosen
+from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import chosen
 
@@ -56,9 +56,9 @@ def test_what_a_cuda_build_costs_is_told_before_the_question() -> None:
     ]
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+def answered(told: Chosen, said: bytes) -> bool:
+    with answering(said) as terminal, open(terminal.fd, closefd=False) as stdin:
+        return confirm(question(told), stdin)
 
 
 ANSWERS = [
@@ -70,12 +70,12 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("told", "said", "agreed"), ANSWERS)
 def test_a_cuda_build_needs_a_yes_and_all_else_a_no(told: Chosen, said: str, agreed: bool) -> None:
-    assert confirm(question(told), Terminal(said + "\n")) is agreed
+    assert answered(told, said.encode() + b"\n") is agreed
 
 
 @pytest.mark.parametrize("told", [with_cuda(), with_cuda("none")])
 def test_the_end_of_what_is_typed_is_a_no(told: Chosen) -> None:
-    assert confirm(question(told), Terminal("")) is False
+    assert answered(told, b"\x04") is False
 
 
 def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop: Shop) -> None:

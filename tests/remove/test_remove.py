@@ -5,16 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pty
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ipexctl.ui.confirm import DECLINED
+from tests.answering_terminal import answering
 from tests.cli import ipexctl
 
 REPO = Path(__file__).parents[2]
@@ -52,22 +51,11 @@ def pushed(home: Path, *words: str) -> None:
     assert call(home, "data", "push", "set", *words).returncode == 0
 
 
-@contextmanager
-def terminal(typed: bytes) -> Iterator[int]:
-    ours, theirs = pty.openpty()
-    os.write(ours, typed)
-    try:
-        yield theirs
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
-def typed(home: Path, keys: bytes, *words: str) -> subprocess.CompletedProcess[str]:
-    with terminal(keys) as stdin:
+def typed(home: Path, answers: Sequence[bytes], *words: str) -> subprocess.CompletedProcess[str]:
+    with answering(*answers) as terminal:
         return subprocess.run(
             [sys.executable, "-m", "ipexctl", "remove", "--all", *words],
-            cwd=home, env=environ(home), stdin=stdin, capture_output=True, text=True,
+            cwd=home, env=environ(home), stdin=terminal.fd, capture_output=True, text=True,
         )  # fmt: skip
 
 
@@ -185,14 +173,14 @@ def test_a_process_of_a_run_that_lost_its_agent_keeps_it_active(home: Path) -> N
 def test_it_asks_and_no_means_exit_1(home: Path) -> None:
     pushed(home)
     for keys in (b"\n", b"n\n", b"\x04"):
-        done = typed(home, keys)
+        done = typed(home, [keys])
         assert (done.returncode, done.stdout) == (1, f"{DECLINED}\n")
         assert f"in {home}/.ipexctl (" in done.stderr
     refused = call(home, "remove", "--all")
     assert (refused.returncode, "stdin is not a terminal" in refused.stderr) == (2, True)
     assert f"in {home}/.ipexctl (" in refused.stderr
     assert (home / ".ipexctl").is_dir()
-    done = typed(home, b"y\n")
+    done = typed(home, [b"y\n"])
     assert (done.returncode, (home / ".ipexctl").exists()) == (0, False)
     assert call(home, "remove", "--all").returncode == 0  # nothing to ask about
     assert call(home, "remove").returncode == 2
@@ -225,7 +213,7 @@ def test_here_the_cache_goes_and_what_cannot_be_made_again_only_if_named(home: P
 def test_here_it_asks_for_each_kind_that_was_not_named(home: Path) -> None:
     files_here(home)
     pushed(home)
-    done = typed(home, b"y\ny\nn\n", "--here")
+    done = typed(home, [b"y\n", b"y\n", b"n\n"], "--here")
     assert done.returncode == 0, done.stderr
     assert "Also remove accepted host keys here?" in done.stderr
     assert listing(home / ".local/state/ipexctl") == ["accepted.json"]
