@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ipexctl
+from ipexctl.core.inventory import fold
 from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.lab import config_text, folders, lab_network, machine_support, rungs, shapes
@@ -83,7 +84,7 @@ class Lab:
         if lock is None:
             raise InputError(
                 f"lab '{spec.name}' is already up",
-                hint=f"end it with: ipexctl lab down --name {spec.name}, or give another --name",
+                hint=f"{lab_command('down', spec.name)}   # ends it; or give another --name",
             )
         try:
             folders.make(folder, json.dumps({**wanted.to_json(), "rung": rung}))
@@ -93,14 +94,18 @@ class Lab:
         return cls.open(spec.name, root=root)
 
     @classmethod
-    def open(cls, name: str, *, root: Path | None = None) -> Lab:
-        """The running lab of that name."""
+    def open(
+        cls, name: str, *, root: Path | None = None, verb: str = "status", words: Sequence[str] = ()
+    ) -> Lab:
+        """The running lab of that name. `verb` and `words`: what is to be done with it, for the
+        hint that names another lab."""
         folder = folders.place(name, root)
         if not is_up(folder) or not (folder / "state.json").exists():
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = lab_command("up", name)
             if others := [each for each in names(root) if each != name]:
-                hint = f"--name {others[0]}   # of those that are up: {', '.join(others)}"
+                near = nearest(name, others) or others[0]
+                hint = f"{lab_command(verb, near, *words)}   # up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint)
         state = json.loads((folder / "state.json").read_text())
         return cls(
@@ -202,12 +207,13 @@ class Lab:
             full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
 
+    def no_such_host(self, host: str) -> InputError:
+        hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
+        return InputError(f"no host '{host}' in lab '{self.name}'", hint=hint)
+
     def _known(self, host: str) -> str:
-        names = list(self.hosts)
-        if host not in names:
-            raise InputError(
-                f"no host '{host}' in lab '{self.name}'", hint=f"it has {', '.join(names[:8])}"
-            )
+        if host not in self.hosts:
+            raise self.no_such_host(host)
         return host
 
     def _ask(self, op: str, **rest: str) -> Any:

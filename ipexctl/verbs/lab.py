@@ -67,27 +67,25 @@ def down(name: str = "lab", *, everything: bool = False) -> tuple[str, ...]:
     """End one lab or all; the names of those that ended."""
     chosen = labs.names() if everything else [name]
     for each in chosen:
-        Lab.open(each).down()
+        Lab.open(each, verb="down").down()
     return tuple(chosen)
 
 
 def fault(host: str, kind: str, name: str = "lab") -> None:
-    Lab.open(name).fault(host, kind)
+    Lab.open(name, verb="fault", words=(host, kind)).fault(host, kind)
 
 
 def heal(host: str, name: str = "lab") -> None:
-    Lab.open(name).heal(host)
+    Lab.open(name, verb="heal", words=(host,)).heal(host)
 
 
 def shell(host: str, name: str = "lab", *, root: bool = False) -> list[str]:
     """The command that becomes the shell: ssh, or past sshd into the namespaces as root."""
-    lab = Lab.open(name)
+    lab = Lab.open(name, verb="shell", words=(host, *["--root"] * root))
     if root or lab.rung == rungs.FLAT:  # its sshd may have no terminal to give
         return lab.shell_argv(host, user="root")
     if host not in lab.hosts and host not in lab.addresses:
-        raise InputError(
-            f"no host '{host}' in lab '{name}'", hint=f"it has {', '.join([*lab.hosts][:8])}"
-        )
+        raise lab.no_such_host(host)
     target = lab.addresses[0] if host in lab.hosts and lab.addresses else host
     return ["ssh", "-F", str(lab.ssh_config), target]
 

@@ -70,8 +70,18 @@ def test_what_lab_up_says_next_makes_a_project_that_needs_neither_f_nor_F(  # no
 
 def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
     assert lab_cli("up", "-n", "1", "--name", "mine", "--owner", str(os.getpid())).returncode == 0
-    done = lab_cli("down")
-    assert (done.returncode, "--name mine" in done.stderr) == (2, True), done.stderr
+    for words in (
+        "status --name min",
+        "down",
+        "heal node01",
+        "fault node01 kill",
+        "shell a --root",
+    ):
+        done = lab_cli(*words.split())
+        meant = f"ipexctl lab {words.removesuffix(' --name min')} --name mine   # up: mine"
+        assert (done.returncode, f"try: {meant}\n" in done.stderr) == (2, True), done.stderr
+    done = lab_cli("up", "-n", "1", "--name", "mine")
+    assert "try: ipexctl lab down --name mine   # ends it" in done.stderr
 
 
 @pytest.mark.parametrize(
