@@ -136,8 +136,9 @@ def install(
     from ipexctl.local.project_lock import choice_here
     from ipexctl.packages.indexes import Indexes
     from ipexctl.ui.confirm import confirm
+    from ipexctl.ui.console import stderr_console
     from ipexctl.ui.install import View, document, question, show, show_difference
-    from ipexctl.ui.install_forecast import forecast_text
+    from ipexctl.ui.install_forecast import show_forecast
     from ipexctl.verbs.install.install import install as verb
     from ipexctl.verbs.install.install_plan import Cuda, Install, Plan
 
@@ -159,7 +160,7 @@ def install(
             show_difference(plan)
         if yes or check:
             return True
-        print(forecast_text(plan), file=sys.stderr, flush=True)
+        show_forecast(plan, stderr_console())
         return confirm(question(plan.chosen), sys.stdin)
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK

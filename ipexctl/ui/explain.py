@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from rich.console import Console
 from rich.text import Text
 
@@ -61,13 +59,10 @@ def _show_match(match: Match, console: Console) -> None:
 
 
 def _row(label: str, text: str, console: Console) -> None:
-    """Prose is wrapped beside its label; commands stay whole, to be copied."""
+    """Folded beside its label on a terminal; commands stay whole, to be copied."""
     width = max(40, console.width - len(_INDENT))
     for i, line in enumerate(text.splitlines()):
-        if label != "fix":
-            parts = textwrap.wrap(line, width) or [""]
-        else:
-            parts = wrapped(line, width, "") if console.is_terminal else [line]
+        parts = wrapped(line, width, "") if console.is_terminal else [line]
         for j, part in enumerate(parts):
             head = f"{label:>6} " if i == j == 0 else _INDENT
             console.print(Text.assemble((head, "dim"), part), soft_wrap=True)

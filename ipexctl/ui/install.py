@@ -20,7 +20,7 @@ from ipexctl.core.stack.version_table import END_OF_LIFE
 from ipexctl.errors import printable
 from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
-from ipexctl.ui.install_forecast import forecast_document, forecast_text
+from ipexctl.ui.install_forecast import forecast_document, show_forecast
 from ipexctl.verbs.install.install_plan import (
     BUILDING,
     DONE,
@@ -192,7 +192,7 @@ def show(report: InstallReport) -> None:
         print_text(console, DECLINED)
         return
     if report.check and report.plan and report.plan.todo:
-        print(forecast_text(report.plan))
+        show_forecast(report.plan, stdout_console())
     print_lines(console, host_lines(report.recaps))
     print_text(console, cost(report))
     if report.without_downs:

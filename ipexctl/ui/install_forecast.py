@@ -6,52 +6,52 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Blob
 from ipexctl.core.sizes import human
 from ipexctl.core.stack.fetch_policy import Fetch
 from ipexctl.hosts.blob_relay import LEAST
+from ipexctl.ui.console import print_lines
 from ipexctl.verbs.install.install_plan import HostInstall, Plan
 
-WIDTH = 80
+NAMES = 40  # letters of the hosts' names
+LABEL = 10
+LABELLED = 3  # lines that begin with a label
 GROUPS = 5  # of equal hosts; 24 lines hold so many beside the choice
 
 
+def show_forecast(plan: Plan, console: Console) -> None:
+    lines = forecast_text(plan).splitlines()
+    print_lines(console, map(Text, lines[:LABELLED]), " " * LABEL)
+    print_lines(console, map(Text, lines[LABELLED:]))
+
+
 def forecast_text(plan: Plan) -> str:
-    """80 columns wide; equal hosts are one entry."""
-    lines = [
-        *_wrapped("packages", _packages(plan)),
-        *_wrapped("fetch", _fetch(plan)),
-        *_wrapped("send", _send(plan)),
-    ]
+    """Equal hosts are one entry."""
+    labelled = {"packages": _packages(plan), "fetch": _fetch(plan), "send": _send(plan)}
+    lines = [f"{label:{LABEL}}{text}" for label, text in labelled.items()]
     groups: dict[tuple[str, ...], list[HostInstall]] = {}
     for part in plan.parts:
         groups.setdefault(_kind(plan, part), []).append(part)
     shown = list(groups.items())[:GROUPS]
     for (today, *then), parts in shown:
-        lines += _wrapped("", f"{_names(parts)}: {today}", "")
-        for line in (*then, *_disk(plan, parts)):
-            lines += _wrapped("", line, "  ")
+        lines.append(f"{_names(parts)}: {today}")
+        lines += [f"  {line}" for line in (*then, *_disk(plan, parts))]
     if more := len(groups) - len(shown):
         lines.append(f"… and {more} more groups of hosts: --check --json")
     out: dict[str, list[str]] = {}
     for down in plan.left_out:
         out.setdefault(down.brief, []).append(down.host)
     for what, hosts in list(out.items())[:GROUPS]:
-        lines += _wrapped("", f"{fold(hosts)}: left out: {what}", "")
+        lines.append(f"{fold(hosts)}: left out: {what}")
     return "\n".join(lines)
 
 
-def _wrapped(label: str, text: str, indent: str = "          ") -> list[str]:
-    first = f"{label:10}" if label else indent
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=indent if label else indent + "  ",
-        break_on_hyphens=False, break_long_words=False,
-    )  # fmt: skip
-
-
 def _names(parts: Sequence[HostInstall]) -> str:
-    return textwrap.shorten(fold([p.host.name for p in parts]), WIDTH // 2, placeholder="…")
+    return textwrap.shorten(fold([p.host.name for p in parts]), NAMES, placeholder="…")
 
 
 def _packages(plan: Plan) -> str:

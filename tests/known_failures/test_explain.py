@@ -29,6 +29,8 @@ ImportError: libccl.so.1: cannot open shared object file
 
 def test_an_id_is_its_page_in_any_case():
     code, out, _ = explain("net-016")
+    why = next(check.why for check in catalogue() if check.id == "NET-016")
+    assert len(why) > 80 and f"   why {why}\n" in out  # a pipe gets whole lines
     assert code == 0
     assert out.splitlines()[0] == "NET-016  MASTER_PORT is taken  (warn)"
     assert "fix ss -ltnp 'sport = :29500'" in out
