@@ -8,6 +8,7 @@ def start_thread(target, *args):
     thread = threading.Thread(target=target, args=args)
     thread.daemon = True
     thread.start()
+    return thread
 
 
 def no_core_dump():

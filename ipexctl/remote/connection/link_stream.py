@@ -1,0 +1,147 @@
+"""What goes over the link between two hosts of a run, without any I/O: frames, numbers, resending.
+
+A frame is its kind, a number and the length of its body, then the body. Messages are numbered from
+1; a greeting and a beat carry the number of the last message that was taken. What is not
+acknowledged is sent again over the next connection, and what comes twice is dropped.
+"""
+
+import json
+import struct
+from collections import deque
+
+HEAD = struct.Struct(">BQI")
+HELLO, MESSAGE, BEAT, REFUSED = 1, 2, 3, 4
+LIMIT = 1 << 20  # bytes of one message
+MESSAGES, BYTES = 10000, 16 << 20  # that may wait for an acknowledgement
+
+
+class BadFrame(Exception):
+    """The other end does not keep to this format, or is not who it was."""
+
+
+def frame(kind, number=0, body=b""):
+    return HEAD.pack(kind, number, len(body)) + body
+
+
+def encode(message):
+    body = json.dumps(message).encode("ascii")
+    if len(body) > LIMIT:
+        raise ValueError("a message of %d bytes: the limit is %d" % (len(body), LIMIT))
+    return body
+
+
+def decode(body):
+    try:
+        return json.loads(body.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise BadFrame("a message that is not JSON") from None
+
+
+class Decoder:
+    """Makes frames of bytes, however these were cut."""
+
+    def __init__(self):
+        self.rest = bytearray()
+
+    def feed(self, data):
+        self.rest += data
+        at = 0
+        try:
+            while len(self.rest) - at >= HEAD.size:
+                kind, number, size = HEAD.unpack_from(self.rest, at)
+                if size > LIMIT or not HELLO <= kind <= REFUSED:
+                    raise BadFrame("a frame of kind %d with %d bytes" % (kind, size))
+                end = at + HEAD.size + size
+                if len(self.rest) < end:
+                    return
+                body = bytes(self.rest[at + HEAD.size : end])
+                at = end
+                yield kind, number, body
+        finally:
+            del self.rest[:at]
+
+
+class Stream:
+    """The messages to and from one other host, over any number of connections."""
+
+    def __init__(self, token):
+        self.token = token  # tells this process from one that started again
+        self.other = None  # the token of the other end
+        self.last = 0  # number of the newest message
+        # (number, frame): not yet written to this connection
+        self.waiting = deque()  # type: deque[tuple[int, bytes]]
+        # written to it, and not yet acknowledged
+        self.written = deque()  # type: deque[tuple[int, bytes]]
+        self.size = 0  # bytes of both
+        self.taken = 0  # number of the last message that came
+
+    def put(self, body):
+        """False: too much waits already."""
+        size = self.size + HEAD.size + len(body)
+        if len(self.waiting) + len(self.written) >= MESSAGES or size > BYTES:
+            return False
+        self.size = size
+        self.last += 1
+        self.waiting.append((self.last, frame(MESSAGE, self.last, body)))
+        return True
+
+    def pending(self):
+        """Is something not acknowledged?"""
+        return bool(self.waiting or self.written)
+
+    def clear(self):
+        self.waiting.clear()
+        self.written.clear()
+        self.size = 0
+
+    # -- one connection --
+
+    def hello(self):
+        return frame(HELLO, self.taken, self.token)
+
+    def beat(self):
+        return frame(BEAT, self.taken)
+
+    def check(self, token):
+        """Is the other end the process that it was on the connection before?"""
+        if not token or (self.other or token) != token:
+            raise BadFrame("another process of that host")
+
+    def resume(self, number, token):
+        """A new connection, on which the other end has said hello."""
+        self.check(token)
+        self.waiting.extendleft(reversed(self.written))
+        self.written.clear()
+        first = self.waiting[0][0] if self.waiting else self.last + 1
+        if not first - 1 <= number <= self.last:
+            raise BadFrame("message %d acknowledged of %d to %d" % (number, first, self.last))
+        self.other = token
+        self._drop(self.waiting, number)
+
+    def next_bytes(self, limit):
+        """What to write now: whole frames, one at least where there is one."""
+        frames = []
+        size = 0
+        while self.waiting and size < limit:
+            frames.append(self.waiting[0][1])
+            size += len(frames[-1])
+            self.written.append(self.waiting.popleft())
+        return b"".join(frames)
+
+    def acknowledged(self, number):
+        if number > (self.written[-1][0] if self.written else self.last - len(self.waiting)):
+            raise BadFrame("message %d acknowledged, which was not sent" % number)
+        self._drop(self.written, number)
+
+    def _drop(self, frames, number):
+        while frames and frames[0][0] <= number:
+            self.size -= len(frames.popleft()[1])
+
+    def is_new(self, number):
+        """A message came: is it to be taken?"""
+        if number > self.taken + 1:
+            raise BadFrame("message %d after %d" % (number, self.taken))
+        if number <= self.taken:
+            return False
+        self.taken = number
+        return True

@@ -1,0 +1,305 @@
+"""The thread that does all reading and writing of a hub or a spoke (run/hub_link.py).
+
+It touches no disk, and sends a beat on every connection each second.
+"""
+
+import os
+import selectors
+import socket
+import threading
+import time
+import traceback
+
+from ipexctl.remote.connection import link_stream, tls_channel
+from ipexctl.remote.connection.link_stream import BEAT, HELLO, MESSAGE, REFUSED
+from ipexctl.remote.connection.tls_channel import Closed, Refused
+from ipexctl.remote.own_process import start_thread
+
+BEATS = 1.0  # seconds from one to the next
+SILENCE = 5.0  # seconds without a word after which a connection is given up
+FORGOTTEN = "not in use any more: messages were not acknowledged"
+BACKLOG = 1 << 18  # bytes that are encrypted ahead of what the kernel takes
+
+
+class End:
+    """A host at the other end of the link."""
+
+    def __init__(self, name):
+        self.name = name
+        self.stream = link_stream.Stream(os.urandom(16))
+        self.heard = time.monotonic()
+        self.channel = None  # the connection in use
+        self.lost = False
+
+
+class Link:
+    """What a hub and a spoke have in common. `changed` guards the ends and what is queued."""
+
+    def __init__(self, names, keys, server):
+        self.context = tls_channel.context(keys, server)
+        self.ends = {name: End(name) for name in names}
+        self.by_certificate = {tls_channel.common_name(n): end for n, end in self.ends.items()}
+        self.changed = threading.Condition()
+        self.queued = set()  # ends to look at: something to send, or lost
+        self.unfinished = {}  # channels whose end is not known yet, from the oldest on
+        self.closing = False
+        self.thread = None
+        self.next_beat = 0.0
+        self.selector = selectors.DefaultSelector()
+        self.wake_reader, self.waker = socket.socketpair()
+        self.wake_reader.setblocking(False)
+        self.waker.setblocking(False)
+        self.selector.register(self.wake_reader, selectors.EVENT_READ, self.woken)
+
+    # -- any thread --
+
+    def put(self, end, message):
+        body = link_stream.encode(message)
+        with self.changed:
+            if end.lost or self.closing:
+                return
+            if end.stream.put(body):
+                self.look_at(end)
+            else:
+                self.lose(end)
+
+    def lose(self, end):
+        """Holding the lock. Nothing goes to that host any more, and it is not listened to."""
+        end.lost = True
+        end.stream.clear()
+        self.look_at(end)
+        self.changed.notify_all()
+
+    def look_at(self, end):
+        if not self.queued:
+            self.wake()
+        self.queued.add(end)
+
+    def wake(self):
+        try:
+            self.waker.send(b"\0")
+        except OSError:
+            pass  # full, so it wakes up anyway; or closed
+
+    def wait_until(self, condition, seconds):
+        if threading.current_thread() is self.thread:
+            return condition()
+        with self.changed:
+            self.changed.wait_for(lambda: self.closing or condition(), seconds)
+            return condition()
+
+    def close(self):
+        with self.changed:
+            self.closing = True
+            self.changed.notify_all()
+            self.wake()
+            thread = self.thread
+        if thread is None:
+            self.close_all()
+        elif thread is not threading.current_thread():
+            thread.join(SILENCE)
+
+    # -- the link's thread --
+
+    def start(self):
+        self.thread = start_thread(self.run)
+
+    def run(self):
+        self.next_beat = time.monotonic() + BEATS
+        try:
+            while not self.closing:
+                wait = self.next_due() - time.monotonic()
+                for key, events in self.selector.select(max(0.0, wait)):
+                    key.data(events)
+                self.serve_queued()
+                self.keep_time(time.monotonic())
+        finally:
+            self.close_all()
+
+    def close_all(self):
+        for key in list(self.selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self.selector.close()
+        self.waker.close()
+        with self.changed:
+            for end in self.ends.values():
+                end.channel = None
+            self.changed.notify_all()
+
+    def next_due(self):
+        return self.next_beat
+
+    def woken(self, _):
+        try:
+            self.wake_reader.recv(4096)
+        except OSError:
+            pass
+
+    def serve_queued(self):
+        with self.changed:
+            queued, self.queued = self.queued, set()
+        for end in queued:
+            if end.channel is not None:
+                self.guarded(end.channel, self.write)
+
+    def keep_time(self, now):
+        if now < self.next_beat:
+            return
+        self.next_beat = now + BEATS
+        for channel in [c for c in self.unfinished if c.deadline < now]:
+            self.drop(channel, "no answer in %g s" % tls_channel.PATIENCE)
+        for end in self.ends.values():
+            if end.channel is not None:
+                self.guarded(end.channel, self.beat)
+
+    def beat(self, channel):
+        if time.monotonic() - channel.last_read > SILENCE:
+            raise Closed("no answer in %g s" % SILENCE)
+        if not channel.unsent:
+            channel.write(channel.end.stream.beat())
+            self.write(channel)
+
+    # -- one connection --
+
+    def add(self, channel):
+        self.unfinished[channel] = True
+        channel.events = selectors.EVENT_WRITE if channel.connecting else selectors.EVENT_READ
+        self.selector.register(
+            channel.sock, channel.events, lambda events: self.serve(channel, events)
+        )
+
+    def serve(self, channel, events):
+        if events & selectors.EVENT_READ:
+            self.guarded(channel, self.read)
+        else:
+            self.guarded(channel, self.write)
+
+    def guarded(self, channel, work):
+        """Whatever goes wrong with one connection is no trouble of another."""
+        if channel.closed:
+            return
+        try:
+            work(channel)
+        except Refused as e:
+            self.refuse(channel, str(e))
+        except (Closed, link_stream.BadFrame) as e:
+            self.drop(channel, str(e))
+        except Exception as e:
+            traceback.print_exc()
+            self.drop(channel, repr(e))
+
+    def read(self, channel):
+        if not channel.fill() or channel.refused:
+            return
+        self.note_word(channel)
+        if not channel.shaken and channel.shake():
+            self.greet(channel)
+        if channel.shaken:
+            messages = False
+            for kind, number, body in channel.frames():
+                messages = self.arrived(channel, kind, number, body) or messages
+            if messages:
+                channel.write(channel.end.stream.beat())
+        self.write(channel)
+
+    def note_word(self, channel):
+        end = channel.end
+        if end is not None and end.channel is channel and not end.lost:
+            end.heard = channel.last_read = time.monotonic()
+
+    def greet(self, channel):
+        end = self.by_certificate.get(channel.peer())
+        if end is None:
+            raise Refused("the certificate of the other end is of another host")
+        if end.lost:
+            raise Refused(FORGOTTEN)
+        channel.end = end
+        channel.write(end.stream.hello())
+
+    def arrived(self, channel, kind, number, body):
+        """Was it a message?"""
+        end = channel.end
+        if kind == REFUSED:
+            raise Closed("the hub refused this host")
+        if kind == HELLO and channel in self.unfinished:
+            self.resume(channel, number, body)
+        elif end.channel is not channel or kind not in (BEAT, MESSAGE):
+            raise link_stream.BadFrame("a frame of kind %d too early or too late" % kind)
+        with self.changed:
+            if end.lost or self.closing:
+                raise Refused(FORGOTTEN)
+            if kind == BEAT:
+                end.stream.acknowledged(number)
+                if not end.stream.pending():
+                    self.changed.notify_all()
+        if kind != MESSAGE:
+            return False
+        message = link_stream.decode(body)
+        if end.stream.is_new(number):
+            self.hand_over(end, message)
+        return True
+
+    def resume(self, channel, number, token):
+        end = channel.end
+        end.stream.check(token)
+        if end.channel is not None:
+            self.drop(end.channel, "replaced")
+        with self.changed:
+            end.stream.resume(number, token)
+            end.channel = channel
+            self.changed.notify_all()
+        del self.unfinished[channel]
+        self.note_word(channel)
+
+    def deliver(self, end, message):
+        raise NotImplementedError
+
+    def hand_over(self, end, message):
+        """It counts as taken also where taking it fails: to send it again would not help."""
+        try:
+            self.deliver(end, message)
+        except Exception:
+            traceback.print_exc()
+
+    def write(self, channel):
+        if channel.connecting:
+            channel.check_connected()
+            channel.shake()
+        more = True
+        while more:
+            more = False
+            if channel.end is not None and channel.end.channel is channel:
+                if channel.end.lost:
+                    raise Refused(FORGOTTEN)
+                with self.changed:
+                    data = channel.end.stream.next_bytes(BACKLOG)
+                if data:
+                    channel.write(data)
+                    more = True
+            channel.flush()
+            more = more and not channel.unsent
+        self.watch(channel)
+
+    def watch(self, channel):
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.unsent else 0)
+        if events != channel.events:
+            data = self.selector.get_key(channel.sock).data
+            self.selector.modify(channel.sock, events, data)
+            channel.events = events
+
+    def refuse(self, channel, why):
+        channel.refuse()
+        self.drop(channel, why)
+
+    def drop(self, channel, why):
+        self.unfinished.pop(channel, None)
+        self.selector.unregister(channel.sock)
+        channel.close()
+        self.detach(channel)
+
+    def detach(self, channel):
+        end = channel.end
+        if end is not None and end.channel is channel:
+            with self.changed:
+                end.channel = None
+                self.changed.notify_all()

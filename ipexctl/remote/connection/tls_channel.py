@@ -1,0 +1,184 @@
+"""One connection between two hosts of a run: mutual TLS over a socket that never blocks.
+
+A certificate's common name is the SHA-256 of the host's name in the run, as a common name has 64
+characters at most (verbs/run/run_certificates.py makes them). Only the run's own CA is trusted.
+"""
+
+import hashlib
+import os
+import socket
+import time
+
+from ipexctl.remote.connection import link_stream
+
+CHUNK = 1 << 16
+PATIENCE = 5.0  # seconds for connecting, the handshake and the greeting together
+
+
+class Closed(Exception):
+    """The connection is over; says why."""
+
+
+class Refused(Closed):
+    """The other end is not one of this run, or takes this one for none."""
+
+
+def common_name(host):
+    return hashlib.sha256(host.encode("utf-8")).hexdigest()
+
+
+def context(keys, server):
+    import ssl
+
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    versions = getattr(ssl, "TLSVersion", None)  # from Python 3.7
+    if versions:
+        made.minimum_version = versions.TLSv1_2  # novermin
+    else:
+        made.options |= ssl.OP_NO_SSLv3 | ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
+    made.options |= ssl.OP_NO_TICKET
+    made.check_hostname = False  # the names are compared in `peer`
+    made.verify_mode = ssl.CERT_REQUIRED
+    made.load_verify_locations(cadata=keys["ca"])
+    with_paths(made.load_cert_chain, keys["cert"], keys["key"])
+    return made
+
+
+def with_paths(read, *texts):
+    """Calls `read` with paths at which it finds the texts: pipes, so that none is in a file."""
+    opened = []
+    try:
+        for text in texts:
+            out, into = os.pipe()
+            opened.append(out)
+            try:
+                os.write(into, text.encode("ascii"))  # a pipe takes a page without a reader
+            finally:
+                os.close(into)
+        read(*["/proc/self/fd/%d" % fd for fd in opened])
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+class Channel:
+    """All of its methods are for the one thread of the link."""
+
+    def __init__(self, sock, ssl_context, server):
+        import ssl
+
+        self.ssl = ssl
+        self.sock = sock
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self.tls = ssl_context.wrap_bio(self.incoming, self.outgoing, server_side=server)
+        self.decoder = link_stream.Decoder()
+        self.unsent = b""  # what the kernel did not take yet
+        self.deadline = time.monotonic() + PATIENCE
+        self.connecting = False
+        self.shaken = False
+        self.refused = False
+        self.closed = False
+        self.end = None  # set by the link: who it is, once known
+        self.last_read = 0.0
+        self.events = 0
+
+    def check_connected(self):
+        """The socket became writable: is it connected?"""
+        failed = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            raise Closed(in_words(OSError(failed, os.strerror(failed))))
+        self.connecting = False
+
+    def fill(self):
+        """Reads once from the socket. Did something come?"""
+        try:
+            data = self.sock.recv(CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as e:
+            raise Closed(in_words(e)) from None
+        if not data:
+            raise Closed("the other end closed the connection")
+        if not self.refused:
+            self.incoming.write(data)
+        return True
+
+    def shake(self):
+        """Is the handshake done?"""
+        try:
+            self.tls.do_handshake()
+        except self.ssl.SSLWantReadError:
+            return False
+        except self.ssl.SSLError as e:
+            raise Refused(tls_in_words(e)) from None
+        self.shaken = True
+        return True
+
+    def peer(self):
+        """The common name of its certificate."""
+        fields = dict(field[0] for field in self.tls.getpeercert()["subject"])
+        return fields.get("commonName")
+
+    def frames(self):
+        while True:
+            try:
+                data = self.tls.read(CHUNK)
+            except self.ssl.SSLWantReadError:
+                return
+            except self.ssl.SSLError as e:
+                raise Closed(tls_in_words(e)) from None
+            if not data:
+                raise Closed("the other end closed the connection")
+            for found in self.decoder.feed(data):
+                yield found
+
+    def write(self, data):
+        try:
+            self.tls.write(data)
+        except self.ssl.SSLError as e:
+            raise Closed(tls_in_words(e)) from None
+
+    def flush(self):
+        """To the kernel, as far as it takes it."""
+        data = self.unsent + self.outgoing.read()
+        try:
+            sent = self.sock.send(data) if data else 0
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as e:
+            raise Closed(in_words(e)) from None
+        self.unsent = data[sent:]
+
+    def refuse(self):
+        """Says so, and waits for the other end to close: to close first could destroy the word."""
+        self.refused = True
+        self.deadline = time.monotonic() + PATIENCE
+        try:
+            if self.shaken:
+                self.write(link_stream.frame(link_stream.REFUSED))
+            self.flush()
+            self.sock.shutdown(socket.SHUT_WR)
+        except (Closed, OSError):
+            pass
+        self.unsent = b""
+
+    def close(self):
+        self.closed = True
+        self.sock.close()
+
+
+def in_words(error):
+    words = error.strerror or str(error)
+    return words[:1].lower() + words[1:]
+
+
+def tls_in_words(error):
+    reason = error.reason or ""
+    if "VERIFY_FAILED" in reason:
+        return "the certificate of the other end is not of this run"
+    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+        return "the other end refused the certificate of this host"
+    return "TLS: %s" % (reason.lower().replace("_", " ") or error)

@@ -1,0 +1,200 @@
+"""The link between the supervisors of a run: the first host's is the hub, the others are spokes.
+
+A cut connection is not a lost host: messages are numbered and acknowledged, and sent again after
+a reconnect, so that each is taken once and in order (connection/link_stream.py). Who connects is
+known by a certificate of the run (connection/tls_channel.py).
+
+`take` is called in the link's thread: it has to return soon, as no beat is sent meanwhile. When it
+raises an exception, that goes to stderr, and the message counts as taken.
+"""
+
+import errno
+import os
+import selectors
+import socket
+import time
+
+from ipexctl.remote.connection.link_thread import FORGOTTEN, Link
+from ipexctl.remote.connection.tls_channel import Channel, in_words
+
+RETRY, SLOWEST_RETRY = 0.2, 2.0
+ACCEPTED = 32  # connections taken before other work
+FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Hub(Link):
+    """take(name, message)"""
+
+    def __init__(self, names, keys, take):
+        Link.__init__(self, names, keys, True)
+        self.take = take
+        self.most_unfinished = 2 * len(self.ends) + 16
+
+    def listen(self, address, ports=None):
+        """The port, one of `ports` (lowest, highest). OSError: none is free."""
+        for port in range(ports[0], ports[1] + 1) if ports else [0]:
+            try:
+                listener = listening(address, port)
+                break
+            except OSError as e:
+                if e.errno != errno.EADDRINUSE or not ports or port == ports[1]:
+                    raise
+        listener.setblocking(False)
+        self.listener = listener
+        self.selector.register(listener, selectors.EVENT_READ, self.accept)
+        self.start()
+        return listener.getsockname()[1]
+
+    def send(self, name, message):
+        if name in self.ends:
+            self.put(self.ends[name], message)
+
+    def heard(self, name):
+        return self.ends[name].heard
+
+    def connected(self):
+        return {n for n, end in self.ends.items() if end.channel is not None and not end.lost}
+
+    def forget(self, name):
+        with self.changed:
+            if name in self.ends:
+                self.lose(self.ends[name])
+
+    def flush(self, seconds):
+        """Until those connected have taken all that was sent. Did they?"""
+        return self.wait_until(self.all_taken, seconds)
+
+    def all_taken(self):
+        connected = [end for end in self.ends.values() if end.channel is not None]
+        return not any(end.stream.pending() for end in connected)
+
+    # -- the link's thread --
+
+    def accept(self, _):
+        for _ in range(ACCEPTED):
+            try:
+                sock, _ = self.listener.accept()
+            except OSError as e:
+                if e.errno in FULL:
+                    self.make_room()
+                return
+            try:
+                self.add(Channel(sock, self.context, True))
+            except OSError:  # it is gone already
+                sock.close()
+            if len(self.unfinished) > self.most_unfinished:
+                self.drop(next(iter(self.unfinished)), "too many connections")
+
+    def make_room(self):
+        if self.unfinished:
+            self.drop(next(iter(self.unfinished)), "too many files are open")
+        else:
+            time.sleep(0.05)  # the next attempt is at once
+
+    def refuse(self, channel, why):
+        """It stays until the other end closes, but no longer than an unfinished one."""
+        self.detach(channel)
+        channel.refuse()
+        self.watch(channel)
+        self.unfinished[channel] = True
+
+    def deliver(self, end, message):
+        self.take(end.name, message)
+
+
+class Spoke(Link):
+    """take(message)"""
+
+    def __init__(self, name, hub, keys, take):
+        Link.__init__(self, [hub], keys, False)
+        self.take = take
+        self.name = name
+        self.hub = self.ends[hub]
+        self.trouble = "not connected yet"
+        self.tries = 0
+        self.retry = RETRY
+        self.next_try = None  # None: connecting, or connected
+
+    def connect(self, address, port):
+        self.place = address, port
+        self.next_try = time.monotonic()
+        self.start()
+
+    def send(self, message):
+        self.put(self.hub, message)
+
+    def heard(self):
+        return self.hub.heard
+
+    def connected(self):
+        return self.hub.channel is not None
+
+    def flush(self, seconds):
+        """Until the hub has taken all that was sent. Did it?"""
+        return self.wait_until(lambda: not self.hub.stream.pending(), seconds)
+
+    # -- the link's thread --
+
+    def next_due(self):
+        return self.next_beat if self.next_try is None else min(self.next_beat, self.next_try)
+
+    def keep_time(self, now):
+        Link.keep_time(self, now)
+        if self.hub.lost:
+            self.next_try, self.trouble = None, FORGOTTEN
+        elif self.next_try is not None and self.next_try <= now:
+            self.next_try = None
+            try:
+                self.begin()
+            except OSError as e:
+                self.failed(in_words(e))
+
+    def begin(self):
+        """A host with two addresses is tried at each in turn."""
+        address, port = self.place
+        places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, place = places[self.tries % len(places)]
+        self.tries += 1
+        sock = socket.socket(family, kind, protocol)
+        try:
+            channel = Channel(sock, self.context, False)
+            failed = sock.connect_ex(place)
+            if failed not in (0, errno.EINPROGRESS):
+                raise OSError(failed, os.strerror(failed))
+        except OSError:
+            sock.close()
+            raise
+        channel.connecting = True
+        self.add(channel)
+
+    def failed(self, why):
+        self.trouble = why
+        self.next_try = time.monotonic() + self.retry
+        self.retry = min(self.retry * 1.5, SLOWEST_RETRY)
+
+    def resume(self, channel, number, token):
+        Link.resume(self, channel, number, token)
+        self.trouble = ""
+        self.retry = RETRY
+
+    def drop(self, channel, why):
+        Link.drop(self, channel, why)
+        self.failed(why)
+
+    def deliver(self, end, message):
+        self.take(message)
+
+
+def listening(address, port):
+    family, kind, protocol, _, place = socket.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
