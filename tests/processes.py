@@ -6,6 +6,8 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
+
 
 def gone(pid: int, seconds: float = 20.0) -> bool:
     """Whether it ends within that time. A dead one that nobody has waited for yet is gone."""
@@ -31,3 +33,13 @@ def listens(path: Path, seconds: float = 20.0) -> bool:
             except OSError:
                 time.sleep(0.01)
     return False
+
+
+def interpreter(minor: int) -> str:
+    """A real one, by its path: names in PATH may be shims that start another version."""
+    places = [Path("/usr/bin"), Path("/usr/local/bin")]
+    places += sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin"))
+    for place in places:
+        if (place / f"python3.{minor}").is_file():
+            return str(place / f"python3.{minor}")
+    pytest.skip(f"no python3.{minor} on this machine")

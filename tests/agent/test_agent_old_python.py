@@ -13,23 +13,14 @@ from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.facts.machines import MACHINES
+from tests.processes import interpreter
 
 ROOT = Path(__file__).parents[2]
 
 
-def _interpreter(minor: int) -> str:
-    """A real one, by its path: names in PATH may be shims that start another version."""
-    places = [Path("/usr/bin"), Path("/usr/local/bin")]
-    places += sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin"))
-    for place in places:
-        if (place / f"python3.{minor}").is_file():
-            return str(place / f"python3.{minor}")
-    pytest.skip(f"no python3.{minor} on this machine")
-
-
 @pytest.mark.parametrize("minor", range(6, 15))
 def test_the_probe_works_on_an_old_python(minor, tmp_path):
-    agent = connect(LocalTransport(), Host("here", local=True), python=_interpreter(minor))
+    agent = connect(LocalTransport(), Host("here", local=True), python=interpreter(minor))
     try:
         assert agent.hello.python[:2] == (3, minor)
         facts, port = probe_and_listen(agent)

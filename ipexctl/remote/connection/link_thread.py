@@ -155,7 +155,7 @@ class Link:
     def beat(self, channel):
         if time.monotonic() - channel.last_read > SILENCE:
             raise Closed("no answer in %g s" % SILENCE)
-        if not channel.unsent:
+        if not channel.unsent and self.is_due(channel):
             channel.write(channel.end.stream.beat())
             self.write(channel)
 
@@ -198,7 +198,7 @@ class Link:
             messages = False
             for kind, number, body in channel.frames():
                 messages = self.arrived(channel, kind, number, body) or messages
-            if messages:
+            if messages or self.replies(channel):
                 channel.write(channel.end.stream.beat())
         self.write(channel)
 

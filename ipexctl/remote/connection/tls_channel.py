@@ -82,7 +82,7 @@ class Channel:
         self.refused = False
         self.closed = False
         self.end = None  # set by the link: who it is, once known
-        self.last_read = 0.0
+        self.last_read = self.last_write = 0.0
         self.events = 0
 
     def check_connected(self):
@@ -134,10 +134,13 @@ class Channel:
                 raise Closed("the other end closed the connection")
             for found in self.decoder.feed(data):
                 yield found
+            if not self.incoming.pending and not self.tls.pending():
+                return  # to read and to be told so costs ten times as much
 
     def write(self, data):
         try:
             self.tls.write(data)
+            self.last_write = time.monotonic()
         except self.ssl.SSLError as e:
             raise Closed(tls_in_words(e)) from None
 

@@ -1,0 +1,327 @@
+"""The link between the supervisors of a run, with real sockets and real TLS."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.remote.connection import link_thread
+from ipexctl.remote.run import hub_link
+from ipexctl.remote.run.hub_link import Hub, Spoke
+from tests.link.links import HOSTS, KEYS, CuttingProxy, cluster, until
+from tests.processes import interpreter
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
+def test_messages_go_both_ways_in_order(address: str) -> None:
+    got: list[Any] = []
+    with cluster(address) as c:
+        spoke = Spoke("node1", "node0", KEYS["node1"], got.append)
+        c.opened.append(spoke)
+        spoke.send({"before": "connecting"})
+        c.hub.send("node1", {"before": "connecting"})
+        assert (spoke.trouble, spoke.connected()) == ("not connected yet", False)
+        spoke.connect(address, c.port)
+        for number in range(1000):
+            spoke.send([number, "ü", None])
+            c.hub.send("node1", number)
+        c.hub.send("unknown", 0)
+        assert spoke.flush(20) and c.hub.flush(20)
+        assert c.taken["node1"] == [{"before": "connecting"}] + [
+            [n, "ü", None] for n in range(1000)
+        ]
+        assert got == [{"before": "connecting"}, *range(1000)]
+        assert (c.hub.connected(), spoke.connected(), spoke.trouble) == ({"node1"}, True, "")
+
+
+def test_each_message_arrives_once_and_in_order_over_50_cuts(monkeypatch) -> None:
+    monkeypatch.setattr(hub_link, "RETRY", 0.01)
+    monkeypatch.setattr(hub_link, "SLOWEST_RETRY", 0.02)
+    got: list[int] = []
+    with cluster() as c:
+        proxy = CuttingProxy(c.port, seed=19)
+        spoke = c.spoke("node1", port=proxy.port, take=got.append)
+        sent = 0
+        while proxy.cuts < 50:
+            if sent - min(len(got), len(c.taken["node1"])) < 500:
+                spoke.send(sent)
+                c.hub.send("node1", sent)
+                sent += 1
+            else:
+                time.sleep(0.001)
+        proxy.cutting = False
+        assert until(lambda: min(len(got), len(c.taken["node1"])) == sent, 60), spoke.trouble
+        proxy.close()
+    assert got == list(range(sent))
+    assert c.taken["node1"] == list(range(sent))
+    assert sent > 500
+
+
+def test_a_large_message_and_many_at_once_arrive() -> None:
+    got: list[Any] = []
+    with cluster() as c:
+        spoke = c.spoke("node1", take=got.append)
+        large = ["x" * 1_000_000 + str(n) for n in range(10)]
+        for text in large:
+            c.hub.send("node1", text)
+            spoke.send(text)
+        assert c.hub.flush(30) and spoke.flush(30)
+        assert (got, c.taken["node1"]) == (large, large)
+        with pytest.raises(ValueError, match="limit"):
+            spoke.send("x" * (1 << 20))
+        with pytest.raises(ValueError, match="limit"):
+            c.hub.send("node1", "x" * (1 << 20))
+
+
+def test_a_host_is_heard_while_it_says_nothing() -> None:
+    with cluster() as c:
+        made = c.hub.heard("node2")
+        spoke = c.spoke("node1")
+        assert until(spoke.connected)
+        at_hub, at_spoke = c.hub.heard("node1"), spoke.heard()
+        assert until(lambda: c.hub.heard("node1") > at_hub and spoke.heard() > at_spoke, 5)
+        assert c.hub.heard("node2") == made
+
+
+# Prints a line for each message, until stdin ends.
+SPOKE = """
+import json, sys
+from ipexctl.remote.run.hub_link import Spoke
+name, keys, port = json.load(open(sys.argv[1]))
+spoke = Spoke(name, "node0", keys, lambda m: spoke.send(["echo", m]))
+spoke.connect("127.0.0.1", port)
+sys.stdin.read()
+spoke.flush(10)
+spoke.close()
+"""
+
+
+def start_spoke(folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
+    (folder / name).write_text(json.dumps([name, KEYS[name], port]))
+    command = [sys.executable, "-c", SPOKE, str(folder / name)]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
+
+
+def test_a_stopped_host_is_not_heard_and_misses_nothing(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(link_thread, "SILENCE", 2.0)
+    with cluster() as c, start_spoke(tmp_path, "node1", c.port) as process:
+        try:
+            c.spoke("node2")
+            assert until(lambda: c.hub.connected() == {"node1", "node2"})
+            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(0.2)
+            before = c.hub.heard("node1")
+            c.hub.send("node1", 1)
+            assert until(lambda: "node1" not in c.hub.connected(), 10)
+            assert c.hub.heard("node1") == before
+            assert c.hub.heard("node2") > before
+            assert c.hub.connected() == {"node2"}
+            c.hub.send("node1", 2)
+            os.kill(process.pid, signal.SIGCONT)
+            assert until(lambda: len(c.taken["node1"]) == 2)
+            assert c.hub.heard("node1") > before
+            c.hub.send("node1", 3)
+            assert until(lambda: len(c.taken["node1"]) == 3)
+            assert c.taken["node1"] == [["echo", 1], ["echo", 2], ["echo", 3]]
+        finally:
+            process.kill()
+
+
+def test_a_second_process_of_a_host_does_not_speak_for_the_first() -> None:
+    """Its messages would be numbered from 1 again, and taken for repetitions."""
+    with cluster() as c:
+        first = c.spoke("node1")
+        first.send("first")
+        assert first.flush(20)
+        second = c.spoke("node1")
+        second.send("second")
+        assert until(lambda: "closed" in second.trouble or "reset" in second.trouble)
+        first.send("still here")
+        assert first.flush(20)
+        assert c.taken["node1"] == ["first", "still here"]
+
+
+def test_a_forgotten_host_is_not_heard_any_more() -> None:
+    got: list[Any] = []
+    with cluster() as c:
+        spoke, other = c.spoke("node1", take=got.append), c.spoke("node2")
+        assert until(lambda: c.hub.connected() == {"node1", "node2"})
+        c.hub.forget("node1")
+        assert c.hub.connected() == {"node2"}
+        heard = c.hub.heard("node1")
+        c.hub.send("node1", "too late")
+        spoke.send("too late")
+        other.send("in time")
+        assert until(lambda: "refused" in spoke.trouble)
+        assert other.flush(20)
+        assert (c.taken["node1"], c.taken["node2"], got) == ([], ["in time"], [])
+        assert c.hub.heard("node1") == heard
+        assert c.hub.flush(0)
+        c.hub.forget("unknown")
+
+
+def test_a_hub_keeps_so_much_for_a_host_that_is_away_and_then_gives_it_up() -> None:
+    with cluster() as c:
+        for number in range(10_000):
+            c.hub.send("node1", number)
+        c.hub.send("node2", "kept")
+        c.hub.send("node1", "too much")
+        assert not c.hub.ends["node1"].stream.pending()
+        away, other = c.spoke("node1"), c.spoke("node2")
+        assert until(lambda: "refused" in away.trouble)
+        assert until(other.connected) and c.hub.flush(20)
+        assert c.hub.connected() == {"node2"}
+
+
+def test_a_spoke_that_kept_too_much_says_so() -> None:
+    with cluster() as c:
+        c.hub.forget("node1")
+        spoke = c.spoke("node1")
+        for number in range(10_001):
+            spoke.send(number)
+        assert until(lambda: spoke.trouble == link_thread.FORGOTTEN)
+        time.sleep(0.5)
+        assert (spoke.trouble, spoke.connected()) == (link_thread.FORGOTTEN, False)
+
+
+def test_flush_waits_for_those_connected_until_time_is_up(tmp_path) -> None:
+    with cluster() as c, start_spoke(tmp_path, "node1", c.port) as process:
+        try:
+            c.hub.send("node2", "not connected")
+            assert until(lambda: c.hub.connected() == {"node1"})
+            assert c.hub.flush(10)
+            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(0.2)
+            c.hub.send("node1", "stopped")
+            began = time.monotonic()
+            assert not c.hub.flush(0.5)
+            assert 0.4 < time.monotonic() - began < 5
+        finally:
+            process.kill()
+
+
+def test_a_link_may_be_used_from_what_takes_its_messages(capfd) -> None:
+    """Sending, flushing, forgetting and closing; and its errors cost no other message."""
+    with cluster() as c:
+        done = []
+
+        def take(name: str, message: Any) -> None:
+            if message == "error":
+                raise LookupError("in what takes it")
+            c.hub.send(name, message)
+            done.append((name, message, c.hub.flush(5)))
+            if message == "forget":
+                c.hub.forget(name)
+            if message == "close":
+                c.hub.close()
+
+        c.hub.take = take
+        one, two = c.spoke("node1"), c.spoke("node2")
+        for message in ("error", 1, "forget", "not taken"):
+            one.send(message)
+        assert until(lambda: "refused" in one.trouble)
+        for message in ("close", "not taken"):
+            two.send(message)
+        assert until(lambda: c.hub.thread is not None and not c.hub.thread.is_alive())
+        assert done == [("node1", 1, False), ("node1", "forget", False), ("node2", "close", False)]
+    assert "LookupError: in what takes it" in capfd.readouterr().err
+
+
+def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
+    monkeypatch.setattr(hub_link, "SLOWEST_RETRY", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    spoke = Spoke("node1", "node0", KEYS["node1"], print)
+    try:
+        spoke.connect("127.0.0.1", port)
+        assert until(lambda: spoke.trouble == "connection refused")
+        with cluster(ports=(port, port)):
+            assert until(spoke.connected)
+            assert spoke.trouble == ""
+        assert until(lambda: spoke.trouble == "connection refused")
+    finally:
+        spoke.close()
+
+
+def test_a_hub_takes_the_first_free_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        hub = Hub(["node1"], KEYS["node0"], print)
+        with pytest.raises(OSError, match="in use"):
+            hub.listen("127.0.0.1", (port, port))
+        hub.close()
+        with cluster(ports=(port, port + 20)) as c:
+            assert port < c.port <= port + 20
+
+
+# Two hosts in one process of another Python.
+BOTH = """
+import json, sys
+from ipexctl.remote.run.hub_link import Hub, Spoke
+keys = json.load(sys.stdin)
+at_hub, at_spoke = [], []
+hub = Hub(["node1"], keys["node0"], lambda name, m: at_hub.append([name, m]))
+spoke = Spoke("node1", "node0", keys["node1"], at_spoke.append)
+stranger = Spoke("node1", "node0", keys["node2"], print)
+port = hub.listen("127.0.0.1")
+spoke.connect("127.0.0.1", port)
+for number in range(100):
+    spoke.send(number)
+    hub.send("node1", number)
+spoke.flush(20)
+hub.flush(20)
+stranger.connect("127.0.0.1", port)
+stranger.flush(0)
+for one in (stranger, spoke, hub):
+    one.close()
+print(json.dumps([at_hub, at_spoke]))
+"""
+
+
+@pytest.mark.parametrize("minor", range(6, 15))
+def test_an_old_python_is_enough(minor: int) -> None:
+    command = [interpreter(minor), "-W", "error", "-c", BOTH]
+    done = subprocess.run(
+        command, cwd=ROOT, input=json.dumps(KEYS), capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [[["node1", n] for n in range(100)], list(range(100))]
+
+
+WITHOUT_SSL = """
+import sys
+sys.modules["ssl"] = None
+from ipexctl.remote.run.hub_link import Hub, Spoke
+for make in (lambda: Hub(["b"], {}, print), lambda: Spoke("b", "a", {}, print)):
+    try:
+        make()
+    except ImportError as e:
+        print(e.name)
+"""
+
+
+def test_a_python_without_ssl_may_import_it_but_not_use_it() -> None:
+    command = [sys.executable, "-c", WITHOUT_SSL]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("ssl\nssl\n", "")
+
+
+def test_no_key_is_in_a_file(tmp_path, monkeypatch) -> None:
+    """Pipes hold it: there is nothing to write to, and nothing stays open."""
+    for name in ("TMPDIR", "HOME"):
+        monkeypatch.setenv(name, "/nonexistent")
+    before = set(os.listdir("/proc/self/fd"))
+    hub = Hub(HOSTS[1:], KEYS["node0"], print)
+    hub.close()
+    assert set(os.listdir("/proc/self/fd")) == before
