@@ -72,12 +72,15 @@ def test_a_large_message_and_many_at_once_arrive() -> None:
     got: list[Any] = []
     with cluster() as c:
         spoke = c.spoke("node1", take=got.append)
+        assert until(spoke.connected)
+        channel = c.hub.ends["node1"].channel
         large = ["x" * 1_000_000 + str(n) for n in range(10)]
         for text in large:
             c.hub.send("node1", text)
             spoke.send(text)
         assert c.hub.flush(30) and spoke.flush(30)
         assert (got, c.taken["node1"]) == (large, large)
+        assert c.hub.ends["node1"].channel is channel  # nothing of it had to be sent again
         with pytest.raises(ValueError, match="limit"):
             spoke.send("x" * (1 << 20))
         with pytest.raises(ValueError, match="limit"):
@@ -144,12 +147,14 @@ def test_a_second_process_of_a_host_does_not_speak_for_the_first() -> None:
         first = c.spoke("node1")
         first.send("first")
         assert first.flush(20)
+        channel = c.hub.ends["node1"].channel
         second = c.spoke("node1")
         second.send("second")
         assert until(lambda: "closed" in second.trouble or "reset" in second.trouble)
         first.send("still here")
         assert first.flush(20)
         assert c.taken["node1"] == ["first", "still here"]
+        assert c.hub.ends["node1"].channel is channel
 
 
 def test_a_forgotten_host_is_not_heard_any_more() -> None:

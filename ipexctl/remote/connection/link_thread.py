@@ -254,6 +254,14 @@ class Link:
     def deliver(self, end, message):
         raise NotImplementedError
 
+    def is_due(self, channel):
+        """Is a beat to be sent, a second after the last one?"""
+        return True
+
+    def replies(self, channel):
+        """Is a beat to be sent, as something came?"""
+        return False
+
     def hand_over(self, end, message):
         """It counts as taken also where taking it fails: to send it again would not help."""
         try:
@@ -265,19 +273,17 @@ class Link:
         if channel.connecting:
             channel.check_connected()
             channel.shake()
-        more = True
-        while more:
-            more = False
-            if channel.end is not None and channel.end.channel is channel:
-                if channel.end.lost:
-                    raise Refused(FORGOTTEN)
+        end = channel.end
+        channel.flush()
+        if end is not None and end.channel is channel:
+            if end.lost:
+                raise Refused(FORGOTTEN)
+            while end.stream.waiting and not channel.unsent:
                 with self.changed:
-                    data = channel.end.stream.next_bytes(BACKLOG)
-                if data:
+                    data = end.stream.next_bytes(BACKLOG)
+                if data:  # not where the host was forgotten meanwhile
                     channel.write(data)
-                    more = True
-            channel.flush()
-            more = more and not channel.unsent
+                    channel.flush()
         self.watch(channel)
 
     def watch(self, channel):

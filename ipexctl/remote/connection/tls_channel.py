@@ -146,9 +146,11 @@ class Channel:
 
     def flush(self):
         """To the kernel, as far as it takes it."""
+        if not self.unsent and not self.outgoing.pending:
+            return
         data = self.unsent + self.outgoing.read()
         try:
-            sent = self.sock.send(data) if data else 0
+            sent = self.sock.send(data)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as e:

@@ -98,12 +98,6 @@ class Hub(Link):
         self.watch(channel)
         self.unfinished[channel] = True
 
-    def is_due(self, channel):
-        return True
-
-    def replies(self, channel):
-        return False
-
     def deliver(self, end, message):
         self.take(end.name, message)
 
