@@ -189,14 +189,17 @@ def test_a_hub_keeps_so_much_for_a_host_that_is_away_and_then_gives_it_up() -> N
         assert c.hub.connected() == {"node2"}
 
 
-def test_a_spoke_that_kept_too_much_says_so() -> None:
+def test_a_spoke_that_kept_too_much_says_so_and_connects_no_more(monkeypatch) -> None:
+    monkeypatch.setattr(hub_link, "SLOWEST_RETRY", 0.1)
     with cluster() as c:
         c.hub.forget("node1")
         spoke = c.spoke("node1")
         for number in range(10_001):
             spoke.send(number)
         assert until(lambda: spoke.trouble == link_thread.FORGOTTEN)
+        tries = spoke.tries
         time.sleep(0.5)
+        assert spoke.tries == tries
         assert (spoke.trouble, spoke.connected()) == (link_thread.FORGOTTEN, False)
 
 
@@ -255,6 +258,20 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
             assert until(spoke.connected)
             assert spoke.trouble == ""
         assert until(lambda: spoke.trouble == "connection refused")
+    finally:
+        spoke.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [("no.such.host.invalid", 1), ("x" * 100, 1), ("127.0.0.1", 1 << 70), ("256.0.0.1", 1)],
+)
+def test_an_address_that_cannot_be_used_does_not_end_the_spoke(address: str, port: int) -> None:
+    spoke = Spoke("node1", "node0", KEYS["node1"], print)
+    try:
+        spoke.connect(address, port)
+        assert until(lambda: spoke.tries == 0 and spoke.trouble != "not connected yet")
+        assert spoke.thread is not None and spoke.thread.is_alive()
     finally:
         spoke.close()
 

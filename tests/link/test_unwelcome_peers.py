@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.remote.connection import tls_channel
-from ipexctl.remote.connection.link_stream import BEAT, HEAD, HELLO, LIMIT, MESSAGE, frame
+from ipexctl.remote.connection.link_stream import BEAT, HEAD, HELLO, LIMIT, MESSAGE, Decoder, frame
 from ipexctl.remote.run.hub_link import Hub, Spoke
 from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster, until
 
@@ -236,3 +236,25 @@ def test_a_hub_without_a_free_file_makes_room(tmp_path) -> None:
         assert until(lambda: got == ["through"]), spoke.trouble
         time.sleep(0.2)
         assert spoke.connected()
+
+
+def test_a_host_that_reads_late_gets_all_of_it_on_its_connection(busy) -> None:
+    """More than the kernel takes; the other hosts do not wait for it."""
+    texts = ["x" * 1_000_000 + str(n) for n in range(14)]
+    with tls(busy, KEYS["node2"]) as sock:
+        sock.sendall(frame(HELLO, 0, TOKEN))
+        assert until(lambda: "node2" in busy.hub.connected())
+        for text in texts:
+            busy.hub.send("node2", text)
+        channel = busy.hub.ends["node2"].channel
+        assert until(lambda: channel.unsent)
+        busy.hub.send("node1", "at once")
+        assert until(lambda: not busy.hub.ends["node1"].stream.pending())
+        decoder, got = Decoder(), []
+        while len(got) < len(texts):
+            for kind, _, body in decoder.feed(sock.recv(65536)):
+                if kind == MESSAGE:
+                    got.append(json.loads(body))
+                    sock.sendall(frame(BEAT, len(got)))
+        assert got == texts
+        assert until(lambda: not busy.hub.ends["node2"].stream.pending())

@@ -17,7 +17,7 @@ from ipexctl.remote.own_process import start_thread
 
 BEATS = 1.0  # seconds from one to the next
 SILENCE = 5.0  # seconds without a word after which a connection is given up
-FORGOTTEN = "not in use any more: messages were not acknowledged"
+FORGOTTEN = "given up: too many messages without an acknowledgement"
 BACKLOG = 1 << 18  # bytes that are encrypted ahead of what the kernel takes
 
 

@@ -176,7 +176,7 @@ class Channel:
 
 
 def in_words(error):
-    words = error.strerror or str(error)
+    words = getattr(error, "strerror", None) or str(error)
     return words[:1].lower() + words[1:]
 
 

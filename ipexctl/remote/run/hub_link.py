@@ -146,7 +146,7 @@ class Spoke(Link):
             self.next_try = None
             try:
                 self.begin()
-            except OSError as e:
+            except (OSError, ValueError, OverflowError) as e:  # the latter two of an odd address
                 self.failed(in_words(e))
 
     def begin(self):
