@@ -121,6 +121,17 @@ def run(
             "--name", metavar="NAME", help="Name for the run, for ps, logs, stop, wait and rm."
         ),
     ] = "",
+    detach: Annotated[
+        bool,
+        typer.Option("-d", "--detach", help="Leave the run when all its ranks have started."),
+    ] = False,
+    die_with_me: Annotated[
+        bool,
+        typer.Option(
+            "--die-with-me",
+            help="End the run when this command is gone; always so without a terminal.",
+        ),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Start even if preflight checks fail.")
     ] = False,
@@ -191,6 +202,7 @@ def run(
     from ipexctl.core.run.dataset_rules import checked_names
     from ipexctl.core.run.line_filter import Wanted
     from ipexctl.core.run.listed_runs import checked_name
+    from ipexctl.core.run.outcome import Left
     from ipexctl.local.environment import hide
     from ipexctl.local.settings import configured_env
     from ipexctl.ui.run import view
@@ -229,6 +241,10 @@ def run(
         data=checked_names(data or ()),
         confirm=_confirm(yes=yes),
         name=checked_name(name),
+        detach=detach,
+        lives_on=_lives_on(
+            detach=detach, die_with_me=die_with_me, fetched=[*(fetch or ()), *(outputs or ())]
+        ),
         typed=typed,
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
     )
@@ -253,9 +269,24 @@ def run(
         show(planned(target, options), as_json=ui == "json")
         return
     shown = view(ui)
-    with _interrupts(shown) as interrupts:
+    with _interrupts(shown, lives_on=options.lives_on) as interrupts:
         result = verb(target, options, shown, interrupts)
+    if detach and ui != "json" and isinstance(result, Left):
+        print(result.run_id)
     raise typer.Exit(result.exit_code)
+
+
+def _lives_on(*, detach: bool, die_with_me: bool, fetched: list[str]) -> bool:
+    """Does the run go on when this command is gone? A job without a terminal may not leave one."""
+    if detach and die_with_me:
+        raise InputError("-d and --die-with-me do not go together", hint="leave one of them out")
+    if detach and fetched:
+        raise InputError(
+            "-d does not go with --fetch or --outputs",
+            why="files are fetched at the end of a run, when nobody waits for it here",
+        )
+    terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
+    return detach or (terminal and not die_with_me)
 
 
 def _way_to_show(ui: str, typed: str, *, explain: bool, print_cmd: bool) -> str:
@@ -333,12 +364,12 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 @contextmanager
-def _interrupts(shown: View) -> Iterator[Interrupts]:
+def _interrupts(shown: View, *, lives_on: bool = False) -> Iterator[Interrupts]:
     """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
     from ipexctl.verbs.run.run_watchers import Interrupts
 
-    interrupts = Interrupts(leave=partial(_leave, shown))
-    numbers = [signal.SIGINT, signal.SIGTERM]
+    interrupts = Interrupts(leave=partial(_leave, shown), lives_on=lives_on)
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
         numbers.append(signal.SIGHUP)
     before = [signal.signal(number, interrupts.hit) for number in numbers]

@@ -372,12 +372,14 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 @pytest.mark.parametrize(
     ("op", "modules"),
     [
-        ("run.runs.host", {"own_process", "run.runs", "run.log_follower", "run.rank_wrapper"}),
+        ("run.runs.host", {"own_process", "run.runs", "run.log_follower"}),
         (
             "run.guardian.stand_by",
             {"root_folder", "own_process"}
             | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
-            | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders"}
+            | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders", "run.rank_sockets"}
+            | {"run.host_programs", "run.hub_link", "hub.hub", "hub.judge", "hub.mpi_launch"}
+            | {f"connection.{name}" for name in ("link_stream", "link_thread", "tls_channel")}
             | {"run.control", "run.journal"},
         ),
         (

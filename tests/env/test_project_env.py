@@ -229,7 +229,8 @@ def test_ls_says_what_rm_unused_removes_and_what_the_lock_here_names(projects: P
         assert [e["key"] for e in envs if e["of_this_project"]] == [lock]
         lines = text[folder].splitlines()
         (at,) = [n for n, line in enumerate(lines) if "    ipexctl.lock names it; " in line]
-        assert lines[at - 1].split()[:2] == [lock, uses[lock]]
+        head = next(line for line in reversed(lines[:at]) if line.startswith("  " + lock))
+        assert head.split()[:2] == [lock, uses[lock]]
     assert [e["key"] for e in would["environments"]] == [keys[0]]
     remove = f"ipexctl env rm --root {projects.shop.root} --unused   # removes what is unused"
     assert text[a].splitlines()[-1] == remove

@@ -35,7 +35,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.core.inventory.hostfile_formats import plain, render
     from ipexctl.core.known_failures import causes
     from ipexctl.core.plan import core_pinning
-    from ipexctl.core.run import launch_plan, mpi, project_files, run_events, run_state
+    from ipexctl.core.run import launch_plan, project_files, run_events, run_state
     from ipexctl.core.script import source_reader
     from ipexctl.core.settings_file import parse_settings
     from ipexctl.core.ssh import ssh_config
@@ -50,6 +50,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
 from tests.fuzz.answer import ANSWER, ODD  # noqa: E402  (the path is set above)
 from tests.made import facts as made_facts  # noqa: E402
 from tests.made import host, prepared  # noqa: E402
+from tests.plan.asked import read_launch  # noqa: E402
 
 OPTIONS = ("-timeout=5", "-max_len=600")
 ROWS = parse_table((ROOT / "ipexctl/core/stack/stacks.toml").read_text("utf-8"))
@@ -166,8 +167,6 @@ def _event(header: Any, body: bytes) -> None:
         return
     if isinstance(found, run_events.RankEnded):
         assert str(found.end) and isinstance(found.end.exit_code, int)
-    if isinstance(found, run_events.LaunchAsked):
-        mpi.read_launch(PLAN, found.argv)
 
 
 def sh_text(data: bytes) -> None:
@@ -263,8 +262,8 @@ def launch_(data: bytes) -> None:
                 _event(event, b"text")
         return
     if data[:1] != b"{":
-        asked = mpi.read_launch(PLAN, tuple(_text(data).split("\n")))
-        assert asked.host in ("node01", "node02")
+        host, _ = read_launch(PLAN, tuple(_text(data).split("\n")))
+        assert host in ("node01", "node02")
         return
     try:
         header = json.loads(data)

@@ -35,19 +35,35 @@ def wait_for(word):
             say({'event': 'pong'})
         if word in order:
             return
+def last_word():
+    say({'event': 'swept', 'survivors': 0})
+    say({'done': {'survivors': 0, 'logs': '/logs'}})
+    time.sleep(60)
+def be_hub():
+    asked = False
+    while True:
+        order = read()
+        if 'ping' in order:
+            say({'event': 'pong'})
+        elif 'doubt' in order:
+            say({'event': 'lost', 'host': order['doubt'], 'why': order['why']})
+            say(OVER)
+        elif 'interrupt' in order and not asked:
+            asked = True
+            say({'event': 'asked', 'by': order['interrupt'], 'seconds': order['seconds']})
+        elif 'interrupt' in order:
+            say(OVER)
+        elif 'stop' in order:
+            last_word()
+OVER = {'event': 'over', 'why': 'ended'}
 asked = read()
 while 'sources' in asked:  # our own program comes first
     asked = read()
 number = asked['id']
 """
-READY = "say({'event': 'ready', 'env_file': '/e'})\n"
-END = """
-wait_for('stop')
-say({'event': 'swept', 'survivors': 0})
-say({'done': {'survivors': 0, 'logs': '/logs'}})
-time.sleep(60)
-"""
-GOOD = READY + END
+READY = "say({'event': 'ready', 'port': 1})\n"
+END = "be_hub()\n"
+GOOD = READY + END  # as the first host
 
 
 class Silent:
@@ -70,7 +86,7 @@ class Stuck(Silent):
         time.sleep(3600)
 
 
-def drive(folder, texts, *, view=None, host_timeout=5.0, timeout=None, interrupts=None):
+def drive(folder, texts, *, view=None, host_timeout=5.0, interrupts=None):
     """A run on hosts n0, n1, ... that say what these texts have them say."""
     nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(len(texts))]
     agents = {}
@@ -81,9 +97,7 @@ def drive(folder, texts, *, view=None, host_timeout=5.0, timeout=None, interrupt
         agents[node.host.name] = Agent(node.host, channel, Hello("python"), Decoder())
     made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
     painter = Painter(view or Silent())
-    session = Session(
-        made, "made-run", "/r", host_timeout, painter, interrupts or Interrupts(), timeout=timeout
-    )
+    session = Session(made, "made-run", "/r", host_timeout, painter, interrupts or Interrupts())
     try:
         return session.drive({name: (agent, "/w") for name, agent in agents.items()})
     finally:

@@ -11,7 +11,6 @@ from ipexctl.core.run.outcome import result_document
 from ipexctl.local.shipped_tables import failures
 from ipexctl.ui.run.summary import ending
 from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
-from tests.made import prepared
 
 
 @pytest.mark.parametrize(
@@ -63,22 +62,16 @@ def test_a_host_that_floods_is_stopped_before_memory_is_full(tmp_path):
     assert grown < 100 * 1024, f"{grown} KiB more memory"
 
 
-def test_only_node0_may_ask_for_daemons_and_only_it_tells_of_mpirun(tmp_path):
-    daemon = f"{prepared().prefix}/bin//hydra_bstrap_proxy"
-    node0 = READY + (
-        "order = read()\n"
-        "while 'spawn' not in order: order = read()\n"
-        "if order['spawn'] != 'mpirun': raw(b'a daemon!')\n" + END
-    )
+def test_what_only_the_hub_may_say_is_passed_over_from_another(tmp_path):
     evil = READY + (
-        f"say({{'event': 'launch', 'key': 1, 'argv': ['-q', '-x', 'n0', {daemon!r}]}})\n"
-        "wait_for('refused')\n"
-        "say({'event': 'unlaunch', 'key': 1})\n"
-        "say({'event': 'exited', 'key': 'daemon1', 'code': 0})\n"
-        "say({'event': 'exited', 'key': 'mpirun', 'code': 0})\n"
-        "for i in range(6): wait_for('ping')\n"
+        "say({'event': 'over', 'why': 'x'})\n"
+        "say({'event': 'lost', 'host': 'n0', 'why': 'x'})\n"
+        "say({'event': 'timeout', 'seconds': 1, 'host': 'n0'})\n"
+        "say({'event': 'asked', 'by': 'x', 'seconds': 1})\n"
+        "say({'event': 'program', 'who': 'x', 'code': 1, 'up': 1, 'alive': 1})\n"
+        "for i in range(3): wait_for('ping')\n"
     )
-    result = drive(tmp_path, [node0, evil], host_timeout=2.0)
+    result = drive(tmp_path, [GOOD, evil], host_timeout=2.0)
     assert result.cause == "n1 was lost: its connection ended"
 
 
@@ -90,10 +83,9 @@ def test_a_host_that_says_nothing_is_lost_after_the_timeout(tmp_path):
 def test_a_terminal_that_stands_still_does_not_stop_the_run(tmp_path):
     talks = READY + (
         "say({'event': 'log', 'key': 0}, b'line\\n')\n"
-        "wait_for('spawn')\n"
         "for i in range(6): wait_for('ping')\n"
         "say({'event': 'rank', 'rank': 0, 'ended': {'code': 5, 'signal': None, 'lost': False}})\n"
-        + END
+        "say(OVER)\n" + END
     )
     result = drive(tmp_path, [talks], view=Stuck(), host_timeout=2.0)
     assert (result.exit_code, result.ended_by) == (5, "rank-failed")

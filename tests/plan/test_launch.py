@@ -9,9 +9,10 @@ from ipexctl.core.model import Nic
 from ipexctl.core.plan import rank_contract
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan, share_out
 from ipexctl.core.run.launch_script import Printed, left_out, script
-from ipexctl.core.run.mpi import Launch, read_launch
 from ipexctl.errors import InputError, RunFailed
+from ipexctl.remote.hub import mpi_launch
 from tests.made import cpu, facts, host, prepared
+from tests.plan.asked import read_launch
 
 
 def node(name, *, slots=0, **kwargs):
@@ -225,7 +226,7 @@ def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
     other = Node(THREE[1].host, THREE[1].facts, prepared("/data/ipex/envs/abc"))
     made = plan([THREE[0], other, THREE[2]], request(3), "r1")
     asked = read_launch(made, RECORDED)
-    assert asked == Launch(
+    assert asked == (
         "node02",
         (
             "/data/ipex/envs/abc/bin/hydra_bstrap_proxy", "--upstream-host", "10.0.0.1",
@@ -247,5 +248,5 @@ def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
     ],
 )
 def test_nothing_but_a_daemon_of_this_run_is_started(argv, words):
-    with pytest.raises(RunFailed, match=words):
+    with pytest.raises(mpi_launch.NotOfThisRun, match=words):
         read_launch(plan(THREE, request(3), "r1"), argv)

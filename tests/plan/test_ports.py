@@ -12,11 +12,11 @@ from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import Host, LaunchPlan
 from ipexctl.core.plan.port_plan import FEWEST, read_ports, top
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.core.run.mpi import read_launch
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from tests.made import facts, host, prepared
+from tests.plan.asked import read_launch
 
 RANGE = (40000, 40031)
 
@@ -100,7 +100,7 @@ def test_open_mpis_mpirun_and_each_daemon_have_a_port_of_their_own(version, name
     asked = ("1-host", program, word, "oob_tcp_dynamic_ipv4_ports", '"40026"', word, "ess", "env")
     if name == "PRTE":
         asked = ("1-host", f"{made.hosts[0].mpi_bin}/prted", *asked[2:])
-    assert read_launch(made, asked).argv[1:] == (word, "ess", "env")
+    assert read_launch(made, asked)[1][1:] == (word, "ess", "env")
 
 
 def test_the_users_own_range_of_daemons_is_not_counted_down():

@@ -9,18 +9,27 @@ from ipexctl.core.run.run_state import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
 USAGE = {"seconds": 2.0, "cpu": 1.5, "memory": 4096}
+ABORTED = {"code": None, "signal": 6, "lost": False, "hints": []}
 KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
 
 
 @pytest.mark.parametrize(
     ("header", "body", "event"),
     [
-        ({"event": "ready", "env_file": "/t/env"}, b"", run_events.Ready("/t/env")),
+        ({"event": "ready", "port": 40000}, b"", run_events.Ready(40000)),
         ({"event": "pong"}, b"", run_events.Pong()),
-        ({"event": "launch", "key": 1, "argv": ["a"]}, b"", run_events.LaunchAsked(1, ("a",))),
-        ({"event": "unlaunch", "key": 1}, b"", run_events.LaunchGone(1)),
-        ({"event": "exited", "key": "mpirun", "code": -9}, b"", run_events.Exited(None, -9, "")),
-        ({"event": "exited", "key": "daemon7", "code": 0}, b"", run_events.Exited(7, 0, "")),
+        ({"event": "lost", "why": "no word"}, b"", run_events.HostLost("no word")),
+        ({"event": "frozen", "rank": 3, "seconds": 31}, b"", run_events.RankFrozen(3, 31.0)),
+        ({"event": "timeout", "seconds": 60}, b"", run_events.TimedOut(60.0)),
+        (
+            {"event": "program", "who": "mpirun", "code": -9, "killed": True, "up": 2, "alive": 1},
+            b"",
+            run_events.ProgramEnded("mpirun", -9, killed=True, error="", up=2, alive=1),
+        ),
+        ({"event": "asked", "by": "Ctrl-C", "seconds": 9}, b"", run_events.EndAsked("Ctrl-C", 9.0)),
+        ({"event": "note", "text": "odd"}, b"", run_events.Noted("odd")),
+        ({"event": "over", "why": "ended"}, b"", run_events.Over("ended")),
+        ({"event": "broken", "what": "no disk"}, b"", run_events.Broken("no disk", "")),
         ({"event": "rank", "rank": 2, "started": 77}, b"", run_events.RankStarted(2)),
         (
             {"event": "rank", "rank": 3, "ended": OK_END},
@@ -31,6 +40,11 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
             {"event": "rank", "rank": 3, "ended": KILLED},
             b"",
             run_events.RankEnded(RankEnd(3, "node02", None, 9, hints=("oom",))),
+        ),
+        (
+            {"event": "rank", "rank": 3, "ended": {**ABORTED, "aborted": True}},
+            b"",
+            run_events.RankEnded(RankEnd(3, "node02", None, 6, aborted=True)),
         ),
         ({"event": "rank", "rank": None, "refused": "why"}, b"", run_events.RankRefused("why")),
         ({"event": "log", "key": 3}, b"text", run_events.Output(3, b"text")),
@@ -50,6 +64,11 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
         ({"event": "swept", "survivors": 1}, b"", run_events.Swept(1)),
         ({"event": "lease", "seconds": 31.5}, b"", run_events.LeaseOver(31.5)),
         ({"done": {"survivors": 0, "logs": "/l"}}, b"", run_events.Done(0, "/l")),
+        (
+            {"done": {"survivors": 0, "logs": "/l", "found": {"a": 2, "b": None, "c": True}}},
+            b"",
+            run_events.Done(0, "/l", (("a", 2),)),
+        ),
         ({"error": {"what": "no disk"}}, b"", run_events.Broken("no disk", "")),
     ],
 )
@@ -71,10 +90,11 @@ def test_every_word_of_a_host_is_understood(header, body, event):
         ({"event": "rank", "rank": 2, "ended": {}}, "in no way or in two"),
         ({"event": "rank", "rank": 2, "ended": {"code": 0, "lost": True}}, "in no way or in two"),
         ({"event": "rank", "rank": 2, "ended": {"code": "0"}}, "no number in 'code'"),
-        ({"event": "launch", "key": 1, "argv": "sh"}, "a launch without a command"),
-        ({"event": "launch", "key": 1, "argv": [1]}, "a launch without a command"),
-        ({"event": "launch", "key": 1 << 40, "argv": []}, "no number in 'key'"),
-        ({"event": "exited", "key": "sshd", "code": 0}, "the end of 'sshd'"),
+        ({"event": "ready"}, "no number in 'port'"),
+        ({"event": "ready", "port": 1 << 40}, "no number in 'port'"),
+        ({"event": "frozen", "rank": 0, "seconds": 9}, "rank 0, which is not on this host"),
+        ({"event": "program", "who": "mpirun"}, "no number in 'code'"),
+        ({"event": "asked", "by": "x", "seconds": "9"}, "no amount in 'seconds'"),
         ({"event": "load", "cpu": "much"}, "no amount in 'cpu'"),
         ({"event": "load", "used": -1}, "no amount in 'used'"),
         ({"event": "load", "stopped": [3]}, "stopped ranks without seconds"),
@@ -104,9 +124,3 @@ def test_too_much_output_at_once_is_refused():
     header = {"id": 1, "event": "log", "key": 2}
     with pytest.raises(BadEvent, match="300000 bytes of output at once"):
         read("node02", frozenset({2}), header, b"x" * 300_000)
-
-
-def test_a_program_that_cannot_be_started_is_the_end_of_it_not_of_the_host():
-    said = "[Errno 2] No such file or directory: '/opt/mpirun'"
-    header = {"id": 1, "event": "exited", "key": "mpirun", "code": 127, "error": said}
-    assert run_events.read("n", frozenset({0}), header, b"") == run_events.Exited(None, 127, said)

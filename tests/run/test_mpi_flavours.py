@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,12 +11,11 @@ from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run import mpi
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.core.run.mpi import Launch, read_launch
-from ipexctl.core.run.run_state import RunState
 from ipexctl.errors import RunFailed
-from ipexctl.verbs.run.host_link import Link
-from ipexctl.verbs.run.mpi_daemons import Daemons
+from ipexctl.remote.hub import mpi_launch
+from ipexctl.remote.hub.judge import Judge
 from tests.made import facts, host, prepared
+from tests.plan.asked import of_all, read_launch
 
 P = "/home/trainer/.ipexctl/envs/abc"
 OTHER = "/data/trainer/.ipexctl/envs/abc"
@@ -173,21 +170,17 @@ FROM_OPENMPI_4 = ("1-host", " orted", "-mca", "ess", '"env"', "-mca", "oob_tcp_i
 def test_a_daemon_is_started_by_its_words_with_its_own_hosts_settings(found, argv, expected):
     program, *rest = expected.split()
     asked = read_launch(planned(found), argv)
-    assert asked == Launch("node02", (f"{OTHER}/bin/{program}", *rest))
+    assert asked == ("node02", (f"{OTHER}/bin/{program}", *rest))
 
 
 def test_by_ssh_a_daemon_reads_the_file_that_its_own_host_has_named():
-    told: list[tuple[str, Mapping[str, object]]] = []
-    links = {
-        name: Link(SimpleNamespace(host=host(name)), "/repo/jobs", frozenset(), env_file=path)
-        for name, path in (("node01", "/tmp/a/env.sh"), ("node02", "/tmp/it's/env.sh"))
-    }
-    state = RunState(planned(MPICH))
-    daemons = Daemons(
-        state, mpi.SSH, links, lambda *order: told.append(order), print, lambda seconds: None
-    )
-    daemons.asked_for("node01", 1, FROM_MPICH)
-    ((name, order),) = told
+    run = {**of_all(planned(MPICH)), "launcher": "ssh"}
+    judge = Judge(run, 0.0)
+    for name, path in (("node01", "/tmp/a/env.sh"), ("node02", "/tmp/it's/env.sh")):
+        judge.take(name, {"event": "ready", "env_file": path}, 0.0)
+    judge.orders.clear()
+    judge.take("node01", {"event": "launch", "key": 1, "argv": list(FROM_MPICH)}, 0.0)
+    ((name, order),) = judge.orders
     *ssh, line = order["argv"]
     assert (name, order["ssh"], ssh[0], ssh[-1]) == ("node01", 1, "ssh", "node02")
     inner = shlex.split(shlex.split(line)[-1])
@@ -212,7 +205,7 @@ def test_by_ssh_a_daemon_reads_the_file_that_its_own_host_has_named():
     ],
 )
 def test_nothing_but_the_daemon_of_this_runs_mpi_is_started(found, argv, words):
-    with pytest.raises(RunFailed, match=words):
+    with pytest.raises(mpi_launch.NotOfThisRun, match=words):
         read_launch(planned(found), argv)
 
 

@@ -15,6 +15,7 @@ from ipexctl.core.run.run_state import (
     without_colour,
     without_rank_prefix,
 )
+from ipexctl.remote.run.rank_sockets import was_done
 from tests.made import facts, host, prepared
 
 
@@ -266,55 +267,32 @@ def test_lines_that_nobody_can_draw_are_counted_and_the_last_ones_remembered():
     assert run.output_end(1) == ["lines"]
 
 
-def ccl_state():
-    nodes = [Node(host("n0"), facts("n0"), prepared())]
-    return RunState(plan(nodes, RunRequest(("t.py",), 2, env=(("CCL_WORKER_COUNT", "1"),)), "r1"))
-
-
-ABORT = b"epoch 3 done\nterminate called without an active exception\n"
-
-
-@pytest.mark.parametrize("output_first", [True, False])
-def test_torch_ccls_abort_after_the_work_was_done_is_no_failure(output_first):
-    run = ccl_state()
-    run.output(0, ABORT)
-    if output_first:
-        run.output_end(0)
-    run.rank_ended(RankEnd(0, "n0", None, 6))
-    if not output_first:
-        assert (run.settled(0), run.first) == (False, RankEnd(0, "n0", None, 6))
-        run.output_end(0)
-    run.rank_ended(RankEnd(1, "n0", 0))
-    assert (run.settled(0), run.first, run.all_ok) == (True, None, True)
-    assert [e.rank for e in run.ends.values() if e.aborted] == [0]
+ABORT = "epoch 3 done\nterminate called without an active exception\n"
+CCL = {"CCL_WORKER_COUNT": "1"}
 
 
 @pytest.mark.parametrize(
-    ("make", "said", "end"),
+    ("env", "said", "done"),
     [
-        (ccl_state, b"Traceback (most recent call last):\n" + ABORT, RankEnd(0, "n0", None, 6)),
-        (ccl_state, ABORT + b"and more\n", RankEnd(0, "n0", None, 6)),
-        (ccl_state, b"double free or corruption\n", RankEnd(0, "n0", None, 6)),
-        (ccl_state, ABORT, RankEnd(0, "n0", None, 11)),
-        (ccl_state, b"", RankEnd(0, "n0", None, 6)),
-        (state, ABORT, RankEnd(0, "n0", None, 6)),
+        (CCL, ABORT, True),
+        ({"IPEXCTL_BACKEND": "ccl"}, ABORT + "\n \n", True),
+        (CCL, "Traceback (most recent call last):\n" + ABORT, False),
+        (CCL, ABORT + "and more\n", False),
+        (CCL, "double free or corruption\n", False),
+        (CCL, "", False),
+        ({"IPEXCTL_BACKEND": "gloo"}, ABORT, False),
     ],
 )
-def test_any_other_abort_is_a_failure(make, said, end):
-    run = make()
-    run.output(0, said)
-    run.output_end(0)
-    run.rank_ended(end)
-    assert run.first == end
+def test_torch_ccls_abort_after_the_work_was_done_is_known_by_its_last_words(env, said, done):
+    assert was_done(env, said) is done
 
 
-def test_when_an_abort_is_forgiven_the_next_failure_is_the_first():
-    run = ccl_state()
-    run.rank_ended(RankEnd(0, "n0", None, 6))
-    run.rank_ended(RankEnd(1, "n0", 3))
-    run.output(0, ABORT)
-    run.output_end(0)
-    assert run.first == RankEnd(1, "n0", 3)
+def test_an_abort_after_the_work_is_no_failure():
+    run = state()
+    run.rank_ended(RankEnd(0, "n0", None, 6, aborted=True))
+    assert run.first is None
+    run.rank_ended(RankEnd(1, "n0", None, 6))
+    assert run.first == RankEnd(1, "n0", None, 6)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from ipexctl.core.run.outcome import (
 )
 from ipexctl.core.run.run_events import Sample
 from ipexctl.core.run.run_state import RankEnd, RunState, Usage
-from ipexctl.core.run.stall_watch import Frozen, Health
+from ipexctl.core.run.stall_watch import Health
 from ipexctl.errors import InputError
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs.run.fetch_outputs import check_patterns, is_inside
@@ -55,7 +55,7 @@ def test_a_silent_host_is_told_of_once_and_again_when_it_is_heard():
 def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_timeout():
     health = Health(made_plan(), 30)
     health.sample("n1", Sample(Load(), ((1, 9.0),)))
-    assert (health.news(0.0, {}), health.frozen()) == ([], None)
+    assert health.news(0.0, {}) == []
     health.sample("n1", Sample(Load(), ((1, 11.0),)))
     assert health.news(0.0, {}) == [
         "rank 1 on n1 has stood still for 11 s, all its threads are stopped (state T); "
@@ -63,9 +63,8 @@ def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_ti
     ]
     health.sample("n0", Sample(Load()))
     health.sample("n1", Sample(Load(), ((1, 31.0),)))
-    assert (health.news(0.0, {}), health.frozen()) == ([], Frozen(1, 31.0))
+    assert health.news(0.0, {}) == []
     health.sample("n1", Sample(Load()))
-    assert health.frozen() is None
 
 
 def test_ranks_without_output_are_told_of_only_when_asked():
@@ -88,7 +87,7 @@ def test_what_comes_after_a_ranks_end_does_not_make_it_live_again():
     health.ended(0)
     assert health.spoke(0, 7.0) == []
     health.sample("n0", Sample(Load(), ((0, 99.0),)))
-    assert (health.news(99.0, {}), health.frozen()) == ([], None)
+    assert health.news(99.0, {}) == []
 
 
 def test_many_stalled_ranks_are_one_note():

@@ -53,8 +53,11 @@ class Started:
 
 
 class Runner:
+    root: tuple[str, ...] = ()  # where ipexctl's files are on the hosts, if elsewhere
+
     def __init__(self, lab, folder: Path) -> None:
         self.lab = lab
+        self.hostfile = lab.hostfile
         self.folder = folder
         self.started: list[subprocess.Popen] = []
 
@@ -64,7 +67,7 @@ class Runner:
         return path
 
     def argv(self, *options: str) -> list[str]:
-        lab = ["-f", str(self.lab.hostfile), "-F", str(self.lab.ssh_config)]
+        lab = ["-f", str(self.hostfile), "-F", str(self.lab.ssh_config), *self.root]
         return [sys.executable, "-m", "ipexctl", "run", *lab, *options]
 
     def environment(self, **kwargs: str) -> dict[str, str]:

@@ -41,12 +41,8 @@ class FleetRunner(Runner):
     def __init__(self, fleet: Fleet, folder: Path) -> None:
         super().__init__(fleet.lab, folder)
         self.fleet = fleet
-
-    def argv(self, *options: str) -> list[str]:
-        found = super().argv(*options)
-        found[found.index("-f") + 1] = str(self.fleet.hostfile)
-        at = found.index("run") + 1
-        return [*found[:at], "--root", f"~/.{self.fleet.name}", *found[at:]]
+        self.hostfile = fleet.hostfile
+        self.root = ("--root", f"~/.{fleet.name}")
 
 
 def hostfile(folder: Path, name: str) -> Path:

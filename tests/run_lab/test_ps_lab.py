@@ -15,7 +15,7 @@ from tests.run_lab.test_run_faults import SLEEP, up
 def second(runner, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """From a controller with a home of its own."""
     home.mkdir(exist_ok=True)
-    lab = ("-f", str(runner.lab.hostfile), "-F", str(runner.lab.ssh_config))
+    lab = ("--hostfile", str(runner.hostfile), "-F", str(runner.lab.ssh_config), *runner.root)
     return subprocess.run(
         [sys.executable, "-m", "ipexctl", *words, *lab], stdin=subprocess.DEVNULL,
         capture_output=True, text=True, cwd=home, env=runner.environment(HOME=str(home)),

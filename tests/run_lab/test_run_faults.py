@@ -18,6 +18,7 @@ HIDES = (
     "                  ' done'], {'PATH': '/usr/bin:/bin'})\n"
     "    os._exit(0)\n"
 )
+AGENT = "[p]ython3 -ISc"
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
 COUNT = "import time\nfor i in range(40): print('up', flush=True); time.sleep(0.1)\n"
 
@@ -43,18 +44,37 @@ def test_a_child_that_hides_ends_with_its_rank(runner):
     assert hidden(runner) == []
 
 
-@pytest.mark.parametrize(
-    "victim", ["[r]ank.py$", pytest.param("[p]ython3 -ISc", marks=pytest.mark.soak)]
-)
-def test_a_child_that_hides_is_found_when_its_wrapper_or_agent_is_killed(runner, victim):
+@pytest.mark.parametrize(("host", "victim"), [("node02", "[r]ank.py$"), ("node01", AGENT)])
+def test_a_child_that_hides_is_found_when_its_wrapper_or_the_hubs_agent_is_killed(
+    runner, host, victim
+):
     run = runner.start("-n", "3", str(runner.script(HIDES + SLEEP)))
     up(run, 3)
     assert hidden(runner) == ["node01", "node02", "node03"]
     kill = f"kill -9 $(pgrep -o -f '{victim}')"
+    assert runner.lab.run_in(host, ["/bin/sh", "-c", kill]).returncode == 0
+    result = run.finish()
+    assert host in result["cause"]
+    deadline = time.monotonic() + 10.0  # the hub's host is not waited for: its agent is gone
+    while hidden(runner) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert hidden(runner) == []
+
+
+def test_a_run_goes_on_when_only_we_do_not_reach_a_host_any_more(runner):
+    run = runner.start("-n", "3", str(runner.script("import time\n" + COUNT + "time.sleep(6)\n")))
+    up(run, 3)
+    kill = f"kill -9 $(pgrep -o -f '{AGENT}')"
     assert runner.lab.run_in("node02", ["/bin/sh", "-c", kill]).returncode == 0
     result = run.finish()
-    assert "node02" in result["cause"]
-    assert hidden(runner) == []
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
+    (said,) = (e["text"] for e in run.events if "not reached" in e.get("text", ""))
+    assert said == (
+        "node02: not reached any more from here, but from node01; the run goes on, and what its "
+        "ranks write stays there"
+    )
+    assert len(run.lines(2)) == 40
 
 
 @pytest.mark.parametrize(
@@ -77,7 +97,7 @@ def test_what_watches_the_run_on_a_host_is_killed_or_stopped(runner, order, vict
     assert (result["exit_code"] == 0, result["cause"] or "") == (not cause, cause)
     unknown = None if order == "STOP" else 0  # it was given up before it could say
     assert [h["survivors"] for h in result["hosts"]] == [0, unknown, 0]
-    deadline = time.monotonic() + 15.0  # the agent kills a supervisor that does not end
+    deadline = time.monotonic() + 20.0  # its guardian kills it
     while order == "STOP" and hidden(runner) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert hidden(runner) == []

@@ -9,9 +9,11 @@ from enum import Enum
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import nearest
-from ipexctl.core.run.run_state import RankEnd, without_colour
+from ipexctl.core.run import run_events
+from ipexctl.core.run.outcome import EXIT_HOST_FAILED, EXIT_LOST, EXIT_MPIRUN, EXIT_TIMEOUT
+from ipexctl.core.run.run_state import RankEnd, ended, without_colour
 from ipexctl.core.values import count_or_none, listed, plain, texts
-from ipexctl.errors import InputError
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 
 LAST = "@last"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
@@ -61,6 +63,7 @@ class OnHost:
     asked: str = ""  # who asked it to end
     over: str | None = None  # why its part ended; None: that is not written
     result: Result | None = None
+    fact: Result | None = None  # what the hub says of its end
     last: tuple[int, str] | None = None  # the last line of that rank
     bytes: int | None = None
 
@@ -120,6 +123,7 @@ def read_on_host(host: str, raw: Mapping[str, Any]) -> OnHost:
         plain(raw.get("asked"), 200),
         plain(over, 200) if isinstance(over, str) else None,
         _result(result) if isinstance(result, dict) else None,
+        read_fact(raw.get("fact")),
         (last[0], without_colour(plain(last[1], 400)))
         if isinstance(last, list) and len(last) == 2 and type(last[0]) is int
         else None,
@@ -138,7 +142,10 @@ def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
 
 def _run(seen: Sequence[OnHost]) -> Run:
     about = max((part.about for part in seen), key=lambda a: (a.ranks, a.command))
-    result = next((part.result for part in seen if part.result), None)
+    told = (part.result for part in seen if part.result)  # by who watched the run
+    first = about.hosts[:1]  # the hub: what it says counts more than what others note without it
+    facts = sorted((part for part in seen if part.fact), key=lambda part: part.host not in first)
+    result = next(told, None) or next((part.fact for part in facts), None)
     failed = next((part.failed for part in seen if part.failed), None)
     ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
     state = _state(seen, about, result, ok, failed)
@@ -227,6 +234,39 @@ def _result(raw: Mapping[str, Any]) -> Result | None:
     if code is None:
         return None
     return Result(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
+
+
+def read_fact(raw: Any) -> Result | None:
+    """What the hub noted first of a run's end, as the result that it means."""
+    if not isinstance(raw, dict):
+        return None
+    host, rank = plain(raw.get("host"), 255), raw.get("rank")
+    try:
+        event = run_events.read(host, frozenset({rank} if type(rank) is int else ()), raw, b"")
+    except run_events.BadEvent:
+        return None
+    match event:
+        case run_events.RankEnded(end) if not end.ok:
+            return Result(end.exit_code, "rank-failed", f"rank {end.rank} on {end.host} {end}")
+        case run_events.HostLost(why):
+            return Result(EXIT_LOST, "host-lost", f"{host} was lost: {why}")
+        case run_events.RankFrozen(rank, seconds):
+            text = f"rank {rank} on {host} has stood still for {seconds:.0f} s"
+            return Result(EXIT_LOST, "rank-frozen", text)
+        case run_events.TimedOut(seconds):
+            text = f"the run took longer than --timeout {seconds:g}"
+            return Result(EXIT_TIMEOUT, "timeout", text)
+        case run_events.EndAsked(by):
+            return Result(EXIT_INTERRUPTED, "interrupted", f"stopped by {by}")
+        case run_events.ProgramEnded(who, code):
+            return Result(EXIT_MPIRUN, "mpirun", f"{who} {ended(code)}")
+        case run_events.RankRefused(why):
+            return Result(EXIT_MPIRUN, "mpirun", f"{host}: {why}")
+        case run_events.Broken(what):
+            return Result(EXIT_HOST_FAILED, "host-failed", f"{host}: {what}")
+        case run_events.Over(well=True):
+            return Result(EXIT_OK, "ranks", "")
+    return None
 
 
 def _number(value: Any) -> float:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile
 
 from packaging.version import Version
 
 from ipexctl.core.facts.software_facts import Mpi
-from ipexctl.core.model import Host, HostPlan, LaunchPlan
-from ipexctl.core.quoting import quote
-from ipexctl.errors import HostFailed, InputError, RunFailed
+from ipexctl.core.model import HostPlan
+from ipexctl.errors import HostFailed, InputError
 
 RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"')
 SYSTEM = "system"
@@ -314,29 +311,7 @@ def nic_vars(name: str, nic: str) -> Pairs:
     return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic)
 
 
-# --- what mpirun asks for while it starts ---------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One per-host daemon: which host, and its command with that host's own prefix."""
-
-    host: str
-    argv: tuple[str, ...]
-
-
-def over_ssh(launch: Launch, to: Host, env_file: str) -> tuple[str, ...]:
-    """The same daemon by node0's own ssh. Its environment is in a file that the agent there wrote.
-    The account's shell may be any.
-    """
-    line = f"{quote(('.', env_file))} && exec {quote(launch.argv)}"
-    return (
-        "ssh", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
-        "-o", "ConnectTimeout=15",
-        *(("-p", str(to.port)) if to.port else ()), *(("-l", to.user) if to.user else ()),
-        "--", to.address or to.name, quote(("exec", "/bin/sh", "-c", line)),
-    )  # fmt: skip
-
+# --- what it says ---------------------------------------------------------------------------------
 
 _SSH_SAYS = re.compile(
     r"ssh: |Host key verification failed|No \S+ host key is known for |.*: Permission denied \("
@@ -351,83 +326,3 @@ def output_tail(before: list[str], lines: Sequence[str]) -> list[str]:
     told = before + [line for line in lines if line.strip()]
     of_ssh = [line for line in told if _SSH_SAYS.match(line)][:_KEPT_OF_SSH]
     return of_ssh + [line for line in told if line not in of_ssh][-_KEPT:]
-
-
-_SHELL = ";&|<>()"
-
-
-def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> Launch:
-    """`HOST COMMAND`, as for ssh -> Launch; only what is of this run.
-
-    Hydra: `-q -x -6 HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
-    NAME;...;PREFIX/bin/prted ...`, which is a line for a shell. No shell ever gets it: what is
-    before the daemon's own words is left out, since the host's agent has set it.
-    """
-    if plan.mpi == NONE:
-        raise RunFailed("a launch was asked for, and there is no mpirun in this run")
-    words = list(dropwhile(lambda word: word in ("-q", "-x", "-6"), argv))
-    if len(words) < 2:
-        raise RunFailed(f"mpirun asked for something that is not a launch: {tuple(argv)}")
-    target = next((h for h in plan.hosts if h.label == words[0]), None)
-    if target is None:
-        raise RunFailed(f"mpirun asked for a host that is not in this run: {words[0]}")
-    program, *rest = _command(plan, words[1:])
-    own = plan.hosts[0].prefix
-    moved = (_moved(word, own, target.prefix) for word in rest)
-    return Launch(
-        target.host,
-        (f"{target.mpi_bin}/{program}", *_own(FLAVOURS[plan.mpi], target, tuple(moved))),
-    )
-
-
-def _command(plan: LaunchPlan, words: Sequence[str]) -> list[str]:
-    """The daemon's name and its words."""
-    row = FLAVOURS[plan.mpi]
-    split = _split(" ".join(words))
-    begins = next((i for i, w in enumerate(split) if _is_daemon(w, plan, row)), None)
-    if begins is None or (begins and row.own_names):
-        raise RunFailed(f"mpirun asked for a program that is not its daemon: {words[0]}")
-    program, *rest = split[begins:]
-    rest = rest[:-1] if rest[-1:] == [")"] else rest
-    if strange := [word for word in rest if set(word) & set("$`\n") or set(word) <= set(_SHELL)]:
-        raise RunFailed(f"mpirun asked for more than its daemon: {strange[0]}")
-    return [program.rpartition("/")[2], *rest]
-
-
-def _split(line: str) -> list[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=_SHELL)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        return list(lexer)
-    except ValueError as e:
-        raise RunFailed(f"mpirun asked for something that is not a launch: {e}") from None
-
-
-def _is_daemon(word: str, plan: LaunchPlan, row: Flavour) -> bool:
-    folder, _, program = word.rpartition("/")
-    there = folder.rstrip("/") == plan.hosts[0].mpi_bin or not (folder or row.own_names)
-    return program in row.daemons and there
-
-
-def _own(row: Flavour, target: HostPlan, words: tuple[str, ...]) -> Iterator[str]:
-    """Without what is node0's alone: each host has its own interface, and its own settings."""
-    at = 0
-    while at < len(words):
-        word, name = words[at], words[at + 1 : at + 2]
-        if word == "--iface":
-            yield from (word, target.nic)
-            at += 2
-        elif word.endswith("mca") and name and name[0] in row.dropped:
-            at += 3
-        elif word.endswith("mca") and name and name[0] in ("plm_ssh_agent", "plm_rsh_agent"):
-            # a daemon starts no others, and complains if node0's program is not on its host
-            yield from (word, name[0], "/bin/sh")
-            at += 3
-        else:
-            yield word
-            at += 1
-
-
-def _moved(word: str, own: str, other: str) -> str:
-    return other + word[len(own) :] if word == own or word.startswith(own + "/") else word

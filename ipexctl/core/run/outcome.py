@@ -12,7 +12,7 @@ from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.rank_exchange import Exchange
 from ipexctl.core.run.run_state import RankEnd, RunState, without_colour, without_rank_prefix
-from ipexctl.errors import EXIT_INTERRUPTED
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
 
 SCHEMA = 1
 EXIT_LOST = 121
@@ -92,6 +92,18 @@ class RunResult:
     def reachable(self, host: str) -> bool:
         """Did the host say its last word of the run, so that it can be asked for more?"""
         return any(h.host == host and h.logs for h in self.hosts)
+
+
+@dataclass(frozen=True)
+class Left:
+    """The run goes on without who started it. `why` is empty where that was asked for."""
+
+    run_id: str
+    why: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_LOST if self.why else EXIT_OK
 
 
 @dataclass(frozen=True)

@@ -26,39 +26,14 @@ class BadEvent(Exception):
 
 @dataclass(frozen=True)
 class Ready:
-    """The host waits for its processes. Its programs' environment is in `env_file` there."""
+    """The host waits for its processes; the first one for the others, at this port."""
 
-    env_file: str
+    port: int
 
 
 @dataclass(frozen=True)
 class Pong:
     """The host is alive."""
-
-
-@dataclass(frozen=True)
-class LaunchAsked:
-    """mpirun on node0 wants a daemon started."""
-
-    key: int
-    argv: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class LaunchGone:
-    """The program by which mpirun asked is gone, so its daemon shall go too."""
-
-    key: int
-
-
-@dataclass(frozen=True)
-class Exited:
-    """mpirun (`launch` None) or a daemon of its."""
-
-    launch: int | None
-    code: int
-    error: str
-    asked: bool = False  # we had it killed
 
 
 @dataclass(frozen=True)
@@ -118,26 +93,74 @@ class Swept:
 
 
 @dataclass(frozen=True)
-class StopAsked:
-    """By `ipexctl stop`. `seconds`: the time the ranks have to end."""
+class HostLost:
+    """The hub hears nothing more of it."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class RankFrozen:
+    rank: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """The run took longer than so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ProgramEnded:
+    """mpirun, a daemon of its or what started ranks, before the ranks did."""
+
+    who: str
+    code: int
+    killed: bool  # by somebody else
+    error: str
+    up: int  # ranks that had started
+    alive: int
+
+
+@dataclass(frozen=True)
+class EndAsked:
+    """By Ctrl-C or `ipexctl stop`. `seconds`: the time the ranks have to end."""
 
     by: str
     seconds: float
 
 
 @dataclass(frozen=True)
+class Noted:
+    """Something odd that the hub met."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Over:
+    """The hub has told all hosts to stop. `well`: all ranks had ended, with code 0."""
+
+    why: str
+    well: bool = False
+
+
+@dataclass(frozen=True)
 class LeaseOver:
-    """The host heard nothing from us for so many seconds, and ended its part."""
+    """The hub heard nothing from us for so many seconds, and ends the run."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Done:
-    """The host's last word."""
+    """The host's last word. `found`: survivors by host, as the hub was told."""
 
     survivors: int
     logs: str
+    found: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,8 +172,9 @@ class Broken:
 
 
 Event = (
-    Ready | Pong | LaunchAsked | LaunchGone | Exited | RankStarted | RankEnded | RankRefused
-    | Output | OutputEnd | Sample | Traffic | Swept | LeaseOver | StopAsked | Done | Broken
+    Ready | Pong | RankStarted | RankEnded | RankRefused | RankFrozen | HostLost | ProgramEnded
+    | TimedOut | EndAsked | Noted | Over | Output | OutputEnd | Sample | Traffic | Swept | LeaseOver
+    | Done | Broken
 )  # fmt: skip
 
 
@@ -161,7 +185,10 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
         return Broken(_text(error, "what"), _text(error, "why", ""))
     if "done" in header:
         done = _mapping(header, "done")
-        return Done(_whole(done, "survivors"), _text(done, "logs"))
+        found = done.get("found")
+        said = found.items() if isinstance(found, dict) else ()
+        kept = tuple((str(k), v) for k, v in said if type(v) is int and v >= 0)
+        return Done(_whole(done, "survivors"), _text(done, "logs"), kept)
     reader = _READERS.get(_text(header, "event"))
     if reader is None:
         raise BadEvent(f"an event called {header['event'][:40]!r}")
@@ -195,7 +222,8 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
     if [code is not None, signal is not None, lost].count(True) != 1:
         raise BadEvent(f"a rank that ended in no way or in two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
-    return RankEnded(RankEnd(rank, host, code, signal, lost, hints, _usage(ended)))
+    aborted = signal == 6 and ended.get("aborted") is True
+    return RankEnded(RankEnd(rank, host, code, signal, lost, hints, _usage(ended), aborted))
 
 
 def _where(raw: Any) -> Where:
@@ -282,21 +310,19 @@ def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
     return OutputEnd(rank) if header.get("end") is True else Output(rank, body)
 
 
-def _launch(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    argv = header.get("argv")
-    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
-        raise BadEvent("a launch without a command")
-    return LaunchAsked(_whole(header, "key"), tuple(argv))
+def _program(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    return ProgramEnded(
+        _text(header, "who")[:200],
+        _whole(header, "code"),
+        header.get("killed") is True,
+        _text(header, "said", "")[:4096],
+        _whole(header, "up"),
+        _whole(header, "alive"),
+    )
 
 
-def _exited(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    key = _text(header, "key")
-    number = key.removeprefix("daemon")
-    if key != "mpirun" and not number.isdecimal():
-        raise BadEvent(f"the end of {key[:40]!r}")
-    launch = None if key == "mpirun" else int(number[:9])
-    asked = header.get("asked") is True
-    return Exited(launch, _whole(header, "code"), _text(header, "error", "")[:4096], asked)
+def _frozen(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    return RankFrozen(_own_rank(ranks, header, "rank"), _amount(header, "seconds"))
 
 
 def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
@@ -309,18 +335,24 @@ def _swept(header: Mapping[str, Any]) -> Event:
 
 
 _READERS: Mapping[str, _Reader] = {
-    "ready": lambda host, ranks, header, body: Ready(_text(header, "env_file")),
+    "ready": lambda host, ranks, header, body: Ready(_whole(header, "port")),
     "pong": lambda host, ranks, header, body: Pong(),
-    "launch": _launch,
-    "unlaunch": lambda host, ranks, header, body: LaunchGone(_whole(header, "key")),
-    "exited": _exited,
+    "lost": lambda host, ranks, header, body: HostLost(plain(header.get("why"), 400)),
+    "frozen": _frozen,
+    "timeout": lambda host, ranks, header, body: TimedOut(_amount(header, "seconds")),
+    "program": _program,
+    "note": lambda host, ranks, header, body: Noted(plain(header.get("text"), 400)),
+    "over": lambda host, ranks, header, body: Over(
+        plain(header.get("why"), 400), header.get("well") is True
+    ),
+    "broken": lambda host, ranks, header, body: Broken(plain(header.get("what"), 400), ""),
     "rank": _rank,
     "log": _log,
     "load": _sample,
     "traffic": _traffic,
     "swept": lambda host, ranks, header, body: _swept(header),
     "lease": _lease,
-    "stop": lambda host, ranks, header, body: StopAsked(
+    "asked": lambda host, ranks, header, body: EndAsked(
         plain(header.get("by"), 200), _amount(header, "seconds")
     ),
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 
 from ipexctl.core.model import LaunchPlan, without_host
@@ -238,7 +238,6 @@ class RunState:
     frozen: str = ""  # which rank stood still, and for how long
     timeout: str = ""  # how long the run was allowed to take
     hidden: int = 0
-    _silent: set[int] = field(default_factory=set)  # ranks whose output has come to its end
 
     def rank_started(self, rank: int) -> None:
         self.started.add(rank)
@@ -255,37 +254,12 @@ class RunState:
         if self._undecided:
             self.timeout = f"the run took longer than --timeout {seconds:g}"
 
-    def settled(self, rank: int) -> bool:
-        """Is it known how the rank ended? An abort is understood only with its last words."""
-        end = self.ends.get(rank)
-        return end is not None and (end.signal != 6 or rank in self._silent)
-
-    def _forgive_abort(self, rank: int) -> None:
-        """torch-ccl's worker thread aborts Python while it shuts down: the work was done."""
-        end = self.ends.get(rank)
-        if (
-            end
-            and end.signal == 6
-            and self._uses_ccl(rank)
-            and aborted_at_exit(self.tails.get(rank, ()))
-        ):
-            self.ends[rank] = replace(end, aborted=True)
-            if self.first and self.first.rank == rank:
-                self.first = next((e for e in self.ends.values() if not e.ok), None)
-
-    def _uses_ccl(self, rank: int) -> bool:
-        host = next(h for h in self.plan.hosts if any(p.rank == rank for p in h.ranks))
-        env = dict(host.rank_env)
-        return env.get("IPEXCTL_BACKEND") == "ccl" or any(k.startswith("CCL_") for k in env)
-
     def rank_ended(self, end: RankEnd) -> None:
         self.ends[end.rank] = end
         if self.stopping or self.interrupted or self.timeout:
             self.asked.add(end.rank)
         if not end.ok and self._undecided:
             self.first = end
-        if end.rank in self._silent:
-            self._forgive_abort(end.rank)
 
     def host_lost(self, host: str, why: str) -> None:
         if self._undecided:
@@ -306,11 +280,14 @@ class RunState:
             self.mpi, self.mpi_killed = how, killed
 
     @property
-    def _undecided(self) -> bool:
-        """Nothing has failed yet, and nobody asked for the end."""
-        asked = self.stopping or self.interrupted
+    def ending(self) -> bool:
+        """Something has failed, or somebody asked for the end."""
         known = self.first or self.lost or self.mpi or self.frozen or self.timeout
-        return not (asked or known)
+        return bool(self.interrupted or known)
+
+    @property
+    def _undecided(self) -> bool:
+        return not (self.stopping or self.ending)
 
     def output(self, rank: int, data: bytes) -> list[str]:
         lines = self._streams.setdefault(rank, Lines()).feed(data)
@@ -323,10 +300,7 @@ class RunState:
 
     def output_end(self, rank: int) -> list[str]:
         stream = self._streams.get(rank)
-        last = self._remember(rank, stream.end()) if stream else []
-        self._silent.add(rank)
-        self._forgive_abort(rank)
-        return last
+        return self._remember(rank, stream.end()) if stream else []
 
     def bars(self, wanted: Callable[[int, str], bool], most: int) -> list[tuple[int, str]]:
         """`most` of the wanted progress bars that have moved since this told of them."""
@@ -354,12 +328,6 @@ class RunState:
         return len(self.ends) == self.plan.world_size
 
     @property
-    def all_known(self) -> bool:
-        """Every rank has ended, one of them badly, and it is understood how."""
-        ends = self.ends.values()
-        return any(not e.ok for e in ends) and all(self.settled(e.rank) for e in ends)
-
-    @property
     def all_ok(self) -> bool:
         return self.all_ended and all(e.ok for e in self.ends.values())
 
@@ -369,16 +337,6 @@ class RunState:
         return tuple(
             e for e in self.ends.values() if not e.ok and self.first and e.rank != self.first.rank
         )
-
-
-def aborted_at_exit(tail: Sequence[str]) -> bool:
-    """Are these the last words of a rank that ended well, but for torch-ccl's abort?"""
-    said = [line for line in tail if line.strip()]
-    clean_so_far = not any("Traceback (most recent" in line for line in said)
-    return bool(said) and clean_so_far and _ABORT in said[-1]
-
-
-_ABORT = "terminate called without an active exception"
 
 
 def _without_noise(lines: list[str]) -> list[str]:

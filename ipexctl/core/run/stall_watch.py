@@ -12,12 +12,6 @@ from ipexctl.core.run.run_events import Sample
 SHOWN_AFTER = 10.0
 
 
-@dataclass(frozen=True)
-class Frozen:
-    rank: int
-    seconds: float
-
-
 @dataclass
 class Health:
     """Fed with samples and with the time of every sign of life; asked now and then."""
@@ -86,11 +80,6 @@ class Health:
         ]
         self._told = {*quiet, *still}
         return notes + self._stalls(now)
-
-    def frozen(self) -> Frozen | None:
-        """The rank that has stood still for too long."""
-        over = [Frozen(r, s) for r, s in self._stopped.items() if s >= self.host_timeout]
-        return max(over, key=lambda f: f.seconds, default=None)
 
     def _stalls(self, now: float) -> list[str]:
         if self.stall is None:

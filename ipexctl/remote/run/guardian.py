@@ -1,17 +1,25 @@
-"""The guardian of a run on its host: it starts the supervisor, and sweeps when that was killed.
+"""The guardian of a run on its host: it starts the supervisor, and sweeps when that was killed,
+or stood still for so long that it kills it.
 
 It is forked from the agent before that has threads, so that a run costs no second Python, and
 imports what a supervisor needs while the project is on its way. It waits at one end of a socket
 pair; the agent (runs.py) has the other. When the agent ends before a run has begun, so does this.
 """
 
+import mmap
 import os
 import shutil
+import signal
 import socket
+import time
 
 from ipexctl.remote import frame_stream
 from ipexctl.remote.failure import Failure, bug, document
+from ipexctl.remote.own_process import no_core_dump
 from ipexctl.remote.run import rank_wrapper, supervisor
+
+LOOK = 1.0
+PATIENCE = 10.0  # seconds that a supervisor has beyond the time after which it counts as lost
 
 
 def op_stand_by(agent):
@@ -42,10 +50,16 @@ def leave_agent(link):
 
 
 def guard(link):
+    try:
+        import ssl  # noqa: F401  the hub's link needs it: read while the project is on its way
+    except ImportError:
+        pass  # said where it is needed
     frame = link.read()
     if frame is None:
         os._exit(0)
     asked = frame[0]
+    if asked["secret"]:
+        no_core_dump()
     try:
         scratch = supervisor.scratch_folder()
     except OSError as e:
@@ -53,11 +67,14 @@ def guard(link):
         os._exit(0)
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
+    pulse = mmap.mmap(-1, 1)  # both see it
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
     if pid == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
-        supervise(link, asked, scratch)
-    how = end_of(pid)
+        supervise(link, asked, scratch, pulse)
+    how = end_of(pid, pulse, asked["lease"] + PATIENCE)
     survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
     shutil.rmtree(scratch, ignore_errors=True)
     if how:
@@ -68,10 +85,10 @@ def guard(link):
     os._exit(0)
 
 
-def supervise(link, asked, scratch):
+def supervise(link, asked, scratch, pulse):
     try:
         os.setsid()
-        last = supervisor.run(link, asked, scratch)
+        last = supervisor.run(link, asked, scratch, pulse)
     except Failure as e:
         last = {"error": document(e)}
     except BaseException:
@@ -84,9 +101,24 @@ def supervise(link, asked, scratch):
         os._exit(0)
 
 
-def end_of(child):
-    """How it was killed, "" if it ended by itself. Orphans are collected, too."""
+def end_of(child, pulse, patience):
+    """How it was killed, "" if it ended by itself. Without a pulse for so long it is killed here.
+    Orphans are collected, too."""
+    last, since = pulse[0], time.monotonic()
     while True:
-        pid, status = os.wait()
-        if pid == child:
-            return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else ""
+        signal.sigtimedwait([signal.SIGCHLD], LOOK)
+        for pid, status in collected():
+            if pid == child:
+                return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else ""
+        if pulse[0] != last:
+            last, since = pulse[0], time.monotonic()
+        elif time.monotonic() - since > patience:
+            os.kill(child, signal.SIGKILL)
+
+
+def collected():
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        yield pid, status

@@ -34,7 +34,12 @@ class Sampler:
     def loop(self, over):
         while not over():
             time.sleep(EVERY)
-            self.call.emit(self.sample())
+            sample = self.sample()
+            self.call.emit(sample)
+            for rank, seconds in sample["stopped"].items():
+                if seconds >= self.call.lease:
+                    frozen = {"event": "frozen", "rank": int(rank), "seconds": seconds}
+                    self.call.report(frozen)
 
     def sample(self):
         busy, self.busy = self.busy, cpu_times()

@@ -45,7 +45,7 @@ def end_of_log(folder, rank, size):
 
 
 def hold(folder):
-    """Until this agent ends, the run of this folder is active."""
+    """Until this process ends, the run of this folder is active, or the data is in use."""
     if folder in held:
         return
     held[folder] = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)

@@ -53,7 +53,8 @@ def op_conclude(call, h):
 def summary(records):
     """One pass; a record that says nothing we know is passed over.
 
-    {about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over, result}
+    {about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over, result,
+    fact: the first by which the run ended}
     """
     found = {
         "about": {},
@@ -63,6 +64,7 @@ def summary(records):
         "asked": "",
         "over": None,
         "result": None,
+        "fact": None,
     }  # type: dict[str, object]
     started, ended, ok = set(), set(), 0
     for record in records:
@@ -83,6 +85,8 @@ def summary(records):
             found["over"] = record["over"]
         elif "result" in record:
             found["result"] = record["result"]
+        elif "fact" in record:
+            found["fact"] = found["fact"] or record["fact"]
         found["seconds"] = record.get("at", found["seconds"])
     return dict(found, started=len(started), ok=ok)
 

@@ -5,18 +5,15 @@ cuts it off, is met here.
 """
 
 import os
-import signal
 import threading
 import time
 
 from ipexctl.remote import frame_stream
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
-from ipexctl.remote.run import log_follower, rank_wrapper
+from ipexctl.remote.run import log_follower
 
-PATIENCE = (
-    10.0  # seconds for a supervisor that is to end; then it is killed, and its guardian sweeps
-)
+PATIENCE = 10.0  # seconds for the supervisor to end by itself, when the controller is gone
 
 
 def op_host(call, h):
@@ -37,7 +34,6 @@ class Relay:
         self.socket = call.agent.guardian
         self.link = frame_stream.of_socket(self.socket)
         self.follower = log_follower.Follower(call, h["window"])
-        self.supervisor = 0  # its process
         self.last_heard = time.monotonic()
         self.over = threading.Event()
 
@@ -61,14 +57,15 @@ class Relay:
             if frame is None:
                 raise Failure("the supervisor of the run and its guardian are gone")
             header = frame[0]
-            if "over" in header:
+            if "event" in header:
+                self.take(header)
+            elif "over" in header:
                 return self.ended(header["over"])
-            if "error" in header:
+            elif "error" in header:
                 raise Failure(**header["error"])
-            if "killed" in header:
+            else:
                 self.swept(header["survivors"])
                 raise Failure("the supervisor of the run was killed (%s)" % header["killed"])
-            self.take(header)
 
     def take(self, event):
         if event["event"] == "log-begins":
@@ -76,7 +73,6 @@ class Relay:
         elif event["event"] == "log-ends":
             self.follower.finish(event["key"])
         else:
-            self.supervisor = event.pop("pid", 0) if event["event"] == "ready" else self.supervisor
             self.call.emit(event)
 
     def ended(self, last):
@@ -103,9 +99,7 @@ class Relay:
             try:
                 self.link.write(header)
             except OSError:
-                continue  # it has ended: `reports` knows
-            if "stop" in header:
-                start_thread(self.insist)
+                pass  # it has ended: `reports` knows
 
     def hear(self):
         self.last_heard = time.monotonic()
@@ -121,18 +115,3 @@ class Relay:
             self.socket.shutdown(1)
         except OSError:
             pass
-        self.insist()
-
-    def insist(self):
-        if not self.over.wait(PATIENCE) and is_supervisor(self.supervisor):
-            os.kill(self.supervisor, signal.SIGKILL)
-            self.over.wait(PATIENCE)
-
-
-def is_supervisor(pid):
-    """It may have ended long ago, unread, as the controller reads slowly."""
-    try:
-        with open("/proc/%d/comm" % pid) as file:
-            return file.read().strip() == rank_wrapper.SUPERVISOR
-    except OSError:
-        return False

@@ -16,16 +16,15 @@ class Link:
     work: str
     ranks: frozenset[int]
     number: int = 0
-    env_file: str = ""  # on the host; it is ready
     heard: float = 0.0  # any word
     unshown: int = 0  # bytes of output on their way to the eyes
     owed: int = 0  # bytes painted, and not yet given back to the host
     left: int = 0  # bytes of output that were to come when its ranks had ended
     came: int = 0  # bytes of output since the end of the run
-    launches: int = 0  # that it asked for
     said: set[str] = field(default_factory=set)  # what a host says once
     end: HostEnd | None = None
     lost: bool = False
+    away: float = 0.0  # since when we do not reach it, while the hub may
 
     @property
     def open(self) -> bool:

@@ -22,6 +22,7 @@ from ipexctl.core.run.launch_plan import Node, RunRequest
 from ipexctl.core.run.line_filter import Choice
 from ipexctl.core.run.outcome import (  # fmt: skip
     Kept,
+    Left,
     LeftOut,
     RunResult,
     kept_plan,
@@ -50,9 +51,12 @@ CONCLUDED = 10.0  # seconds for a host to write it down
 
 if TYPE_CHECKING:
     from ipexctl.verbs.run.session import Session
+    from ipexctl.verbs.run.start_request import Keys
 
 
-def run(target: Target, options: RunOptions, view: View, interrupts: Interrupts) -> RunResult:
+def run(
+    target: Target, options: RunOptions, view: View, interrupts: Interrupts
+) -> RunResult | Left:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
@@ -80,7 +84,7 @@ class _Run:
     held: dict[str, tuple[Held, ...]] = field(default_factory=dict)  # data sets of each host
     limits: Limits = field(default_factory=lambda: read_limits(load()))
 
-    def whole(self, chosen: Choice) -> RunResult:
+    def whole(self, chosen: Choice) -> RunResult | Left:
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
@@ -101,6 +105,9 @@ class _Run:
         result = self._session(plan, record, sent).drive(
             {h.name: (agents[h], sent[h].cwd) for h in used}
         )
+        if isinstance(result, Left):
+            self._left(result)
+            return result
         self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
@@ -110,6 +117,16 @@ class _Run:
         self._prune(result, sent)
         self.painter.result(result)
         return result
+
+    def _left(self, left: Left) -> None:
+        target, fleet = self.fleet.target, self.fleet
+        if left.why:
+            self.painter.note(f"no host is reached any more from here: {left.why}")
+            self.painter.note("the run goes on there, if its hosts do")
+        else:
+            self.painter.note(f"run {left.run_id} goes on without this terminal")
+        for command in (f"logs {left.run_id} --follow", f"stop {left.run_id}"):
+            self.painter.note("  " + spelled(f"ipexctl {command}", target, fleet.root))
 
     def _prepare(self, host: Host) -> Node:
         return prepare_on(self.fleet, host, self.options, self.script, self.run_id, self.held)
@@ -146,10 +163,26 @@ class _Run:
             plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
             about=self._about(plan),
+            ports=options.ports,
+            detach=options.detach,
+            lives_on=options.lives_on,
+            data={
+                name: [f"data/{one.name}/{one.version}" for one in held if one.version]
+                for name, held in self.held.items()
+            },
+            keys=self._keys(plan),
             frameworks=self.script.frameworks,
             require_together=options.require_together,
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )  # fmt: skip
+
+    def _keys(self, plan: LaunchPlan) -> Keys:
+        """For the link between the hosts."""
+        if len(plan.hosts) == 1:
+            return {}
+        from ipexctl.verbs.run.run_certificates import certificates
+
+        return certificates(self.run_id, [host.host for host in plan.hosts])
 
     def _about(self, plan: LaunchPlan) -> dict[str, object]:
         """For `ipexctl ps`."""

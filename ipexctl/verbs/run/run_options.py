@@ -37,6 +37,8 @@ class RunOptions:
     force: bool = False  # start in spite of what the preflight sees
     confirm: send_project.Confirm = send_project.always_no  # is asked before much is sent
     name: str = ""
+    detach: bool = False  # leave it when all ranks have started
+    lives_on: bool = False  # also when this command is gone
     typed: Typed = Typed()
     ports: Ports | None = None
     launcher: str = mpi.AGENTS

@@ -34,8 +34,13 @@ class Interrupts:
     last: str = "Ctrl-C"
     hits: int = 0
     leave: Callable[[], None] = lambda: None
+    lives_on: bool = False  # the run, when this command ends
+    detach: bool = False  # Ctrl-\, or the terminal was closed
 
     def hit(self, number: int, *_: object) -> None:
+        if self.armed and self.lives_on and number in (signal.SIGHUP, signal.SIGQUIT):
+            self.detach = True
+            return
         self.hits += 1
         if self.hits == LEAVE_AT:
             after = threading.Timer(LEAVE_AFTER, lambda: self.leave())
@@ -116,6 +121,7 @@ class Painter:
         """`tell` is called when the view itself can say nothing any more."""
         self.view, self.tell, self.choice = Chosen(view, choice) if choice else view, tell, choice
         self.gone = False  # nobody reads the ranks' output any more
+        self.hung_up = False  # as the terminal was closed
         self.why = "a closed stdout"
         self._full = False
         self.on_shown: Callable[[], None] = lambda: None
@@ -255,6 +261,7 @@ class Painter:
         """A full disk is no reader that has left: the run goes on, and hosts keep its lines."""
         if error.errno not in _DISK_FULL:
             self.gone = True
+            self.hung_up = error.errno == errno.EIO
             if error.errno != errno.EPIPE:
                 self.why = f"stdout, which cannot be written ({error.strerror or error})"
         elif not self._full:

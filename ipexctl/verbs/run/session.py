@@ -1,7 +1,9 @@
-"""One run while it lasts: a loop over one queue, in which everything happens one at a time.
+"""A run as it is watched: a loop over one queue, in which everything happens one at a time.
 
-Hosts may send WINDOW bytes of output ahead of what has been painted here; so their other words are
-never held up behind output, and a slow terminal costs neither memory nor the run.
+What the run does next is decided by its hub, on the first host (remote/hub); what all hosts report
+comes from there. Each host sends the output of its own ranks: WINDOW bytes ahead of what has been
+painted here. So its other words are never held up behind output, and a slow terminal costs neither
+memory nor the run.
 """
 
 from __future__ import annotations
@@ -9,17 +11,19 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.plan.placement_check import Placed
+from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi, rank_exchange, run_events
-from ipexctl.core.run.outcome import HostEnd, RunResult, Tally
+from ipexctl.core.run.mpi_words import MpiWords
+from ipexctl.core.run.outcome import HostEnd, Left, RunResult, Tally
 from ipexctl.core.run.run_events import BadEvent, Event
 from ipexctl.core.run.run_result import Ending, result_of
-from ipexctl.core.run.run_state import RunState
+from ipexctl.core.run.run_state import RunState, ended
 from ipexctl.core.run.stall_watch import Health
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import IpexctlError, RunFailed
@@ -27,24 +31,23 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.target import root_of
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs.run.host_link import Link
-from ipexctl.verbs.run.mpi_daemons import Daemons
 from ipexctl.verbs.run.run_folder import Record
 from ipexctl.verbs.run.run_notices import Teller
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter
-from ipexctl.verbs.run.start_request import Orders
+from ipexctl.verbs.run.start_request import Keys, Orders
 
 PING_EVERY = 3.0
-FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
 INTERRUPT_GRACE = 10.0  # after the first Ctrl-C ranks may save
 STOP_WAIT = 20.0
 SLOWEST_REST = 10_000  # bytes per second, of a host that sends the rest of its output
-END_WAIT = 20.0  # for mpirun, when all its ranks have ended
 WINDOW = 512 * 1024
 LARGEST_FRAME = 1 << 20
-SPARE_LAUNCHES = 16  # that mpirun may ask for twice
+AWAY_TOLD = 5.0  # after a host's connection ended, that the run goes on without it
+CUT_OFF = 5.0  # beyond the time after which the others end without the hub
+HUB_WAIT = 5.0  # after a second Ctrl-C, for the hub to end the run
 
 
-_Word = tuple[str, "Event | IpexctlError | None"]
+_Word = tuple[str, str, "Event | IpexctlError | None"]  # who said it, and of which host
 
 
 @dataclass
@@ -68,25 +71,34 @@ class Session:
     all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
     inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, Link] = field(default_factory=dict)
-    settled: set[int] = field(default_factory=set)  # ranks whose end is known and noted
+    ports: Ports | None = None
+    detach: bool = False  # leave when all ranks have started
+    lives_on: bool = False  # the run, when we are gone
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by host, what is in use
+    keys: Keys = field(default_factory=dict, repr=False)
     seen_interrupts: int = 0
     stopped_by: str = ""
-    deadline: float | None = None  # when what is left gets killed
+    patience: float | None = None  # until when the hub may answer
+    over: bool = False  # the hub has ended the run, or cannot
+    cut_off: float | None = None  # since when we do not hear the hub of a run that lives on
+    lost_hub: str = ""  # how
+    left: Left | None = None
+    found: dict[str, int] = field(default_factory=dict)  # survivors, as the hub was told
     refused: str = ""  # what mpirun did that is not in the plan
     broken: str = ""  # a host that could not do its part
 
-    def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult:
+    def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
         self.state = RunState(self.plan)
+        self.hub = self.plan.hosts[0].host
         self.orders = Orders(
             self.plan, self.run_id, self.launcher, self.host_timeout, WINDOW, self.about,
-            self.secret,
+            self.secret, self.timeout, self.lives_on, self.ports,
+            {name: agent.host for name, (agent, _) in hosts.items()}, self.data, self.keys,
         )  # fmt: skip
         self.placed = Placed(self.plan)
         self.exchange = rank_exchange.Watch(self.plan, self.frameworks)
         self.health = Health(self.plan, self.host_timeout, self.stall)
-        self.daemons = Daemons(
-            self.state, self.launcher, self.links, self._tell, self.painter.note, self._soon
-        )
+        self.mpi_words = MpiWords()
         self.began = self.now = self.last_ping = time.monotonic()
         self.teller = Teller(self.state, self.painter)
         self.painter.on_shown = self._wake
@@ -96,19 +108,40 @@ class Session:
                 ranks = next(h.ranks for h in self.plan.hosts if h.host == name)
                 self.links[name] = Link(agent, work, frozenset(p.rank for p in ranks))
                 self._open(name)
-            while not self._over():
+            while not self._over() and not self._leaves():
                 self._step()
-            self._stop()
+            if not self.left:
+                self._stop()
         finally:
             self.interrupts.armed = False
-        return self._result()
+        return self.left or self._result()
+
+    def _leaves(self) -> bool:
+        """The run goes on without us: as asked, or since we are cut off."""
+        begun = bool(self.state.started)  # so all hosts know of one another
+        up = len(self.state.started) == self.plan.world_size
+        ends = self.state.ending or self.seen_interrupts
+        wanted = self.interrupts.detach or (self.detach and up and not ends)
+        if self.lives_on and begun and wanted:
+            self.left = Left(self.run_id)
+        elif self.cut_off is not None:
+            self._without_hub(self.cut_off)
+        return self.left is not None
+
+    def _without_hub(self, since: float) -> None:
+        """Is it gone, or only not reached from here? The others know, as they end without it."""
+        if any(link.done for link in self.links.values()):
+            self.state.host_lost(self.hub, self.lost_hub)
+            self.over = True
+        elif not any(link.open for link in self.links.values()) or (
+            self.now - since > self.host_timeout + CUT_OFF
+        ):
+            self.left = Left(self.run_id, self.lost_hub)
 
     def _over(self) -> bool:
-        if self.deadline is not None and self.now >= self.deadline:
+        if self.patience is not None and self.now >= self.patience:
             return True
-        if self.state.all_ended and (self.daemons.code is not None or self.state.all_known):
-            return True
-        return bool(self.refused or self.broken)
+        return self.over or bool(self.broken)
 
     def _step(self) -> None:
         """What has come, for a moment at most; then what is due."""
@@ -116,24 +149,24 @@ class Session:
         wait = 0.1
         with suppress(queue.Empty):
             while time.monotonic() < until:
-                name, event = self.inbox.get(timeout=wait)
+                name, of, event = self.inbox.get(timeout=wait)
                 wait = 0.0
                 self._look_at_clock()
                 if name:
-                    self._take(name, event)
+                    self._take(name, of, event)
         self._look_at_clock()
         self._give_back()
         self._ping()
         self._heed_interrupts()
         self._heed_time()
         self.teller.bars(self.now)
-        if self.deadline is None:
+        if not (self.state.ending or self.state.stopping):
             self.teller.stragglers(self.now)
         self.painter.tick(self._tally())
 
     def _wake(self) -> None:
         with suppress(queue.Full):  # then the loop is awake
-            self.inbox.put_nowait(("", None))
+            self.inbox.put_nowait(("", "", None))
 
     def _look_at_clock(self) -> None:
         """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
@@ -164,8 +197,10 @@ class Session:
                 if link.lost:
                     return
                 if frame.header["id"] == link.number:
-                    event = run_events.read(name, link.ranks, frame.header, frame.body)
-                    self.inbox.put((name, event))
+                    of = frame.header.get("host", name) if name == self.hub else name
+                    ranks = self.links[of].ranks
+                    event = run_events.read(of, ranks, frame.header, frame.body)
+                    self.inbox.put((name, of, event))
                     if isinstance(event, run_events.Done):
                         return  # what comes now answers other questions
         except BadEvent as e:
@@ -174,7 +209,7 @@ class Session:
             last = e
         except Exception as e:  # whatever it sends, it is this host that is lost
             last = RunFailed(f"it sent what no host of ours sends: {type(e).__name__}")
-        self.inbox.put((name, last))
+        self.inbox.put((name, name, last))
 
     def _tell(self, name: str, order: Mapping[str, object]) -> None:
         link = self.links[name]
@@ -205,47 +240,42 @@ class Session:
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
-        if self.painter.gone and not self.interrupts.count:
+        if self.painter.hung_up and self.lives_on:
+            self.interrupts.detach = True
+        elif self.painter.gone and not self.interrupts.count:
             self.interrupts.count, self.interrupts.last = 1, self.painter.why
         if self.interrupts.count == self.seen_interrupts or self.state.stopping:
             return
-        first, self.seen_interrupts = not self.seen_interrupts, self.interrupts.count
-        if not first or self.interrupts.count > 1:
-            self.deadline = self.now
-            return
-        self._interrupt(self.interrupts.last, INTERRUPT_GRACE, " Another Ctrl-C kills them now.")
-
-    def _interrupt(self, by: str, seconds: float, more: str = "") -> None:
-        self.stopped_by = by
-        self.state.interrupted = True
-        self.painter.interrupted()
-        self._ask_to_end(by, more, seconds)
+        again = self.seen_interrupts or self.interrupts.count > 1
+        self.seen_interrupts = self.interrupts.count
+        order = {"interrupt": self.interrupts.last, "seconds": INTERRUPT_GRACE}
+        self._tell(self.hub, order)
+        if again:
+            self._tell(self.hub, order)
+            self.patience = self.now + HUB_WAIT
 
     def _heed_time(self) -> None:
-        """The run's own limit, and ranks and hosts that stand still."""
+        """Ranks and hosts that stand still."""
         if self.state.stopping:
             return
+        for name, link in self.links.items():
+            if link.away and self.now - link.away > AWAY_TOLD and not self.state.ending:
+                link.away = 0.0
+                self.painter.note(
+                    f"{name}: not reached any more from here, but from {self.hub}; the run goes "
+                    "on, and what its ranks write stays there"
+                )
         heard = {name: link.heard for name, link in self.links.items() if link.open}
         for text in self.health.news(self.now, heard):
             self.painter.note(text)
         for text in (self.exchange.warning(self.now), self.exchange.waiting(self.now)):
             if text:
                 self.painter.note(text)
-        if (frozen := self.health.frozen()) and not self.state.frozen:
-            self.state.rank_frozen(frozen.rank, frozen.seconds)
-            self._soon(0.0)
-        if self.timeout and self.now - self.began > self.timeout and not self.state.timeout:
-            self.state.timed_out(self.timeout)
-            if self.state.timeout:
-                self._ask_to_end(self.state.timeout)
 
-    def _ask_to_end(self, why: str, more: str = "", seconds: float = INTERRUPT_GRACE) -> None:
+    def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
         self.painter.note(
             f"{why}: passed on to the ranks as Ctrl-C; they have {seconds:.0f} s to end.{more}"
         )
-        for name in self.links:
-            self._tell(name, {"signal": 2, "why": why})
-        self._soon(seconds)
 
     def _tally(self) -> Tally:
         state, loads = self.state, self.health.loads
@@ -262,45 +292,25 @@ class Session:
 
     # -- from the hosts --
 
-    def _take(self, name: str, event: Event | IpexctlError | None) -> None:
+    def _take(self, name: str, of: str, event: Event | IpexctlError | None) -> None:
         link = self.links[name]
         if event is None or isinstance(event, IpexctlError):
             if link.open:
                 why = event.what.removeprefix(f"{name}: ") if event else "its connection ended"
                 self._lost(name, why)
         elif not link.lost:
-            self._event(name, link, event)
+            self._event(name, of, event)
 
-    def _event(self, name: str, link: Link, event: Event) -> None:
+    def _event(self, name: str, of: str, event: Event) -> None:
+        link = self.links[name]
         if fact := run_events.said_once(event):
             if fact in link.said:
                 self._lost(name, f"it said twice that {fact}")
                 return
             link.said.add(fact)
         match event:
-            case run_events.Ready(env_file):
-                self._ready(link, env_file)
-            case run_events.LaunchAsked(key, argv):
-                link.launches += 1
-                if link.launches > len(self.links) + SPARE_LAUNCHES:
-                    self._lost(name, "it asks for more launches than the run has hosts")
-                else:
-                    self.daemons.asked_for(name, key, argv)
-            case run_events.LaunchGone(key):
-                self.daemons.given_up(name, key)
-            case run_events.Exited():
-                self.daemons.exited(name, event)
-            case run_events.RankStarted(rank, where):
-                self.state.rank_started(rank)
-                for text in self.placed.add(rank, where):
-                    self.painter.note(text)
-                self.health.spoke(rank, self.now)
-                if len(self.state.started) == self.plan.world_size:
-                    self.all_up()
-            case run_events.RankEnded():
-                self._rank_ended(name, event)
-            case run_events.RankRefused(why):
-                self.refused = self.refused or f"{name}: {why}"
+            case run_events.Ready(port):
+                self._ready(name, port)
             case run_events.Output():
                 self._output(name, link, event)
             case run_events.OutputEnd(rank):
@@ -309,53 +319,80 @@ class Session:
                     last = self.state.tails.get(rank, [])
                 self.painter.output(name, rank, last, 0)
                 self.painter.ended(name, rank)
-                self._settle(name, rank)
             case run_events.Sample():
                 self.health.sample(name, event)
+            case run_events.Traffic(report):
+                self.exchange.add(name, report, self.now)
             case run_events.LeaseOver(seconds):
                 self._lost(
                     name,
-                    f"it heard nothing from this machine for {seconds:.0f} s and ended its part",
+                    f"it heard nothing from this machine for {seconds:.0f} s and ended the run",
                 )
-            case run_events.StopAsked(by, seconds):
-                if not (self.state.interrupted or self.state.stopping):
-                    self._interrupt(f"{by} (ipexctl stop)", seconds)
-            case run_events.Traffic(report):
-                self.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
-            case run_events.Done(survivors, logs):
+            case run_events.Done(survivors, logs, found):
                 link.end = HostEnd(name, survivors, logs)
+                self.found.update(found if name == self.hub else ())
             case run_events.Broken(what):
-                self.broken = self.broken or f"{name}: {what}"
-                link.lost = True
+                self.broken = self.broken or f"{of}: {what}"
+                self.links[of].lost = True
+                self._tell(self.hub, {"broken": of, "why": what})
+            case _ if name == self.hub:
+                self._decided(of, event)
 
-    def _ready(self, link: Link, env_file: str) -> None:
-        if not link.env_file:
-            link.env_file = env_file
-            if all(link.env_file for link in self.links.values()):
-                self.daemons.start()
+    def _decided(self, of: str, event: Event) -> None:
+        """What the hub says, of a host or of the run."""
+        match event:
+            case run_events.RankStarted(rank, where):
+                self.state.rank_started(rank)
+                for text in self.placed.add(rank, where):
+                    self.painter.note(text)
+                self.health.spoke(rank, self.now)
+                if len(self.state.started) == self.plan.world_size:
+                    self.all_up()
+            case run_events.RankEnded(end):
+                self.state.rank_ended(end)
+                self.health.ended(end.rank)
+                self.teller.last_end = self.now
+            case run_events.RankRefused(why):
+                self.refused = self.refused or f"{of}: {why}"
+            case run_events.RankFrozen(rank, seconds):
+                self.state.rank_frozen(rank, seconds)
+            case run_events.HostLost(why):
+                self._tell(of, {"stop": True})
+                self.links[of].lost = True
+                self.state.host_lost(of, why)
+            case run_events.TimedOut(seconds):
+                self.state.timed_out(seconds)
+                self._passed_on(self.state.timeout, INTERRUPT_GRACE)
+            case run_events.EndAsked(by, seconds):
+                self.stopped_by, self.state.interrupted = by, True
+                self.painter.interrupted()
+                more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
+                self._passed_on(by, seconds, more)
+            case run_events.ProgramEnded():
+                self._program_ended(of, event)
+            case run_events.Noted(text):
+                self.painter.note(text)
+            case run_events.Over():
+                self.over = True
 
-    def _rank_ended(self, name: str, event: run_events.RankEnded) -> None:
-        self.state.rank_ended(event.end)
-        self.health.ended(event.end.rank)
-        self.teller.last_end = self.now
-        self._settle(name, event.end.rank)
+    def _program_ended(self, of: str, event: run_events.ProgramEnded) -> None:
+        self.mpi_words.failed(of, event.error)
+        ranks = self.plan.world_size
+        when = (
+            f"while {event.alive} of {ranks} ranks were running"
+            if event.up == ranks
+            else f"when {event.up} of {ranks} ranks had started"
+        )
+        self.state.mpi_ended(f"{event.who} {ended(event.code)} {when}", killed=event.killed)
 
-    def _settle(self, name: str, rank: int) -> None:
-        """What follows from a rank's end, once: its end and its last words come in any order.
-
-        A wrapper whose rank failed is not told to go: MPI would end the others without last words.
-        """
-        if not self.state.settled(rank) or rank in self.settled:
-            return
-        self.settled.add(rank)
-        if self.state.ends[rank].ok:
-            self._tell(name, {"noted": rank, "ok": True})
-            if self.state.all_ended:
-                self._soon(END_WAIT)
-        elif not (self.state.interrupted or self.state.timeout):  # they may take INTERRUPT_GRACE
-            self._soon(FAIL_GRACE)
+    def _ready(self, name: str, port: int) -> None:
+        """The others are told where the hub waits for them."""
+        if name == self.hub:
+            for other in self.links:
+                if other != self.hub:
+                    self._tell(other, {"hub": [self.plan.master_addr, port]})
 
     def _output(self, name: str, link: Link, event: run_events.Output) -> None:
         size = len(event.data)
@@ -376,17 +413,21 @@ class Session:
                 self.exchange.printed(event.rank, event.data, texts, self.now)
                 self.painter.output(name, event.rank, texts, size)
         else:
-            self.daemons.said(name, event.data)
+            self.mpi_words.said(name, event.data)
             self.painter.output(name, -1, (), size)
 
     def _lost(self, name: str, why: str) -> None:
-        self.links[name].lost = True
-        self.state.host_lost(name, why)
-        self._soon(1.0)
-
-    def _soon(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        self.deadline = end if self.deadline is None else min(self.deadline, end)
+        """We hear it no more. Whether the run does is for the hub to say, but for itself."""
+        link = self.links[name]
+        link.lost = True
+        if name == self.hub and self.lives_on:
+            self.cut_off, self.lost_hub = self.now, why
+        elif name == self.hub:
+            self.state.host_lost(name, why)
+            self.over = True
+        else:
+            link.away = self.now
+            self._tell(self.hub, {"doubt": name, "why": why})
 
     # -- the end --
 
@@ -422,12 +463,12 @@ class Session:
             stopped_by=self.stopped_by or (self.interrupts.last if self.seen_interrupts else ""),
             broken=self.broken,
             refused=self.refused,
-            mpi_tail=tuple(self.daemons.tail),
+            mpi_tail=tuple(self.mpi_words.tail),
             exchange=self.exchange.judge(completed=self.state.all_ok),
             require_together=self.require_together,
         )
         return result_of(self.state, ending, failures())
 
     def _host_end(self, name: str) -> HostEnd:
-        end = self.links[name].end or HostEnd(name, None, "")
+        end = self.links[name].end or HostEnd(name, self.found.get(name), "")
         return replace(end, load=self.health.overall(name))

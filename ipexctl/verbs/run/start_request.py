@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ipexctl.core.model import HostPlan, LaunchPlan, RankPlace
-from ipexctl.core.plan import rank_contract
+from ipexctl.core.model import Host, HostPlan, LaunchPlan, RankPlace
+from ipexctl.core.plan import port_plan, rank_contract
+from ipexctl.core.plan.plan_request import Ports
+from ipexctl.core.run import mpi
+
+Keys = Mapping[str, Mapping[str, str]]  # of each host, for the link between them
 
 
 @dataclass(frozen=True)
@@ -20,9 +24,16 @@ class Orders:
     window: int  # bytes of output that a host may send ahead
     about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float | None = None
+    lives_on: bool = False  # though we are gone
+    ports: Ports | None = None
+    reached: Mapping[str, Host] = field(default_factory=dict)  # how: for --launcher ssh
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
+    keys: Keys = field(default_factory=dict, repr=False)
 
     def of(self, name: str, root: str, work: str) -> dict[str, object]:
-        host = next(h for h in self.plan.hosts if h.host == name)
+        host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
+        row = mpi.FLAVOURS.get(self.plan.mpi)
         return {
             "root": root,
             "host": name,
@@ -38,6 +49,46 @@ class Orders:
             "flags": list(host.flags),
             "store_port": self.plan.master_port,
             "secret": bool(self.secret),
+            "hub": first.host,
+            "starts": [list(self.plan.mpirun or mpi.starter(host))],
+            "daemons": [f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
+            "data": list(self.data.get(name, ())),
+            "run": self.of_all() if host is first else None,
+            "keys": dict(self.keys.get(name, {})),
+        }
+
+    def of_all(self) -> dict[str, object]:
+        """What the hub needs to know of all hosts."""
+        row = mpi.FLAVOURS.get(self.plan.mpi)
+        low_high = (self.ports[0], port_plan.top(self.ports)[0] - 1) if self.ports else None
+        return {
+            "hosts": [self._host(h) for h in self.plan.hosts],
+            "mpirun": list(self.plan.mpirun),
+            "mpi": {
+                "daemons": sorted(row.daemons),
+                "dropped": sorted(row.dropped),
+                "own_names": row.own_names,
+            } if row else None,
+            "launcher": self.launcher,
+            "timeout": self.timeout,
+            "lives_on": self.lives_on,
+            "address": self.plan.master_addr,
+            "ports": low_high,
+        }  # fmt: skip
+
+    def _host(self, host: HostPlan) -> dict[str, object]:
+        to = self.reached.get(host.host, Host(host.host))
+        return {
+            "host": host.host,
+            "label": host.label,
+            "prefix": host.prefix,
+            "nic": host.nic,
+            "mpi_bin": host.mpi_bin,
+            "ranks": [place.rank for place in host.ranks],
+            "starter": list(mpi.starter(host)) if not self.plan.mpi else [],
+            "address": to.address or to.name,
+            "port": to.port,
+            "user": to.user,
         }
 
     def _rank(self, host: HostPlan, place: RankPlace) -> dict[str, object]:

@@ -1,0 +1,24 @@
+"""What mpirun and its daemons write, of all hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ipexctl.core.run import mpi
+from ipexctl.core.run.run_state import Lines
+
+
+@dataclass
+class MpiWords:
+    """`tail`: their last words."""
+
+    tail: list[str] = field(default_factory=list)
+    _of_host: dict[str, Lines] = field(default_factory=dict)
+
+    def said(self, host: str, data: bytes) -> None:
+        lines = self._of_host.setdefault(host, Lines()).feed(data)
+        self.tail = mpi.output_tail(self.tail, lines)
+
+    def failed(self, host: str, error: str) -> None:
+        if error:
+            self.tail.append(f"{host}: {error}")

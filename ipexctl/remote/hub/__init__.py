@@ -1,0 +1,1 @@
+"""Who decides in a run: in the supervisor of its first host."""

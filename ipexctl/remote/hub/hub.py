@@ -1,0 +1,247 @@
+"""The two parts that supervisors of a run have: one decides, the others report to it.
+
+The hub is the first host's. Nothing here waits for whoever watches the run.
+"""
+
+import queue
+import threading
+import time
+
+from ipexctl.remote.failure import Failure, bug
+from ipexctl.remote.hub import judge
+from ipexctl.remote.own_process import start_thread
+
+CUT = "its connection ended"
+LOOK = 0.25  # seconds between looks at the clock
+STOP_WAIT = 8.0  # for the other hosts' last words
+LAST_WORD = 2.0  # to be heard by the hub
+GONE = 2.0  # seconds for a host to be heard again, when the watcher has lost it, too
+
+
+def is_failure(event):
+    how = event.get("ended")
+    if isinstance(how, dict):
+        return how.get("code") != 0 and how.get("aborted") is not True
+    exited = event.get("event") == "exited" and event.get("asked") is not True
+    return exited and event.get("code") != 0
+
+
+class Hub:
+    """Takes what all hosts report, one thing at a time, and passes on what follows."""
+
+    def __init__(self, supervisor, run):
+        self.supervisor = supervisor
+        self.run = run
+        self.name = run["hosts"][0]["host"]
+        self.others = [h["host"] for h in run["hosts"][1:]]
+        self.judge = judge.Judge(run, time.monotonic())
+        self.inbox = queue.Queue()  # type: queue.Queue
+        self.link = None
+        self.doubts = {}  # host -> since when the watcher does not reach it, and why
+        self.told_over = False
+        self.told_cause = False
+        self.swept = {}  # host -> processes that would not go
+        self.all_swept = threading.Event()
+
+    def begin(self):
+        """Returns the port on which it waits for the others, 0 if there are none."""
+        port = 0
+        if self.others:
+            try:
+                from ipexctl.remote.run import hub_link  # not for a run on one host
+
+                self.link = hub_link.Hub(self.others, self.supervisor.plan["keys"], self.take)
+                port = self.link.listen(self.run["address"], self.run["ports"])
+            except ImportError as e:
+                raise Failure("this host's Python cannot encrypt (%s)" % e) from None
+            except OSError as e:
+                where = "%s: %s" % (self.run["address"], e.strerror or e)
+                raise Failure("cannot wait for the other hosts at %s" % where) from None
+        start_thread(self.loop)
+        return port
+
+    def report(self, event):
+        self.inbox.put((self.name, event))
+
+    def take(self, host, event):
+        self.inbox.put((host, event if isinstance(event, dict) else {}))
+
+    def ask(self, header):
+        """By who watches the run."""
+        self.inbox.put((None, header))
+
+    def loop(self):
+        try:
+            while True:
+                self.turn()
+        except Exception:
+            what = bug()["what"]
+            self.supervisor.emit({"event": "broken", "host": self.name, "what": what})
+            self.tell_all({"stop": True, "why": what})
+
+    def turn(self):
+        try:
+            host, event = self.inbox.get(timeout=LOOK)
+        except queue.Empty:
+            host, event = None, {}
+        now = time.monotonic()
+        if host is not None:
+            self.heard(host, event, now)
+        else:
+            self.asked(event, now)
+        if self.inbox.empty():
+            self.look_at_hosts(now)
+        self.judge.tick(now)
+        self.pass_on()
+
+    def heard(self, host, event, now):
+        if event.get("event") == "swept":
+            left = event.get("survivors")
+            self.swept[host] = left if type(left) is int and left >= 0 else None
+            self.count_swept()
+        else:
+            if is_failure(event):
+                self.blame(host, now)
+            self.judge.take(host, event, now)
+
+    def count_swept(self):
+        if set(self.swept) | self.judge.lost >= set(self.others):
+            self.all_swept.set()
+
+    def blame(self, host, now):
+        """What fails while another host's link is down fails because of that host."""
+        settled = self.judge.decided or self.judge.all_ended()
+        if self.link is not None and not settled:
+            there = self.link.connected() | {host, self.name}
+            for other in self.others:
+                if other not in there and other in self.judge.env_files:
+                    self.judge.host_lost(other, CUT, now)
+
+    def asked(self, header, now):
+        if "interrupt" in header:
+            self.judge.ask_to_end(header["interrupt"], header["seconds"], now)
+        elif "doubt" in header:
+            self.doubts.setdefault(header["doubt"], (now, header["why"]))
+        elif "broken" in header:
+            self.judge.broken(header["broken"], header["why"])
+        elif "over" in header:
+            self.judge.over = self.judge.over or header["over"]
+
+    def look_at_hosts(self, now):
+        if self.link is None or self.judge.over:
+            return
+        connected = self.link.connected()
+        for host in self.others:
+            silence = now - self.link.heard(host)
+            since, why = self.doubts.get(host, (now, ""))
+            if silence > self.supervisor.lease:
+                self.judge.host_lost(host, "no word from it for %.0f s" % silence, now)
+            elif now - since > GONE:
+                if host not in connected or silence > 2 * GONE:
+                    self.judge.host_lost(host, why, now)
+                else:
+                    del self.doubts[host]  # only the watcher does not reach it
+
+    def pass_on(self):
+        orders, self.judge.orders = self.judge.orders, []
+        facts, self.judge.facts = self.judge.facts, []
+        for host, order in orders:
+            self.send(host, order)
+        for fact in facts:
+            if judge.is_decisive(fact) and not self.told_cause:  # so that every host can tell
+                self.told_cause = True
+                self.tell_all({"fact": fact})
+            self.supervisor.emit(fact)
+        if self.judge.over and not self.told_over:
+            self.told_over = True
+            over = {"event": "over", "why": self.judge.over, "well": self.judge.all_well()}
+            self.tell_all({"fact": over})
+            self.supervisor.emit(over)
+            self.supervisor.stopped = self.judge.over
+            self.tell_all({"stop": True, "why": self.judge.over})
+            self.count_swept()  # those that are lost will not tell
+
+    def send(self, host, order):
+        if host == self.name:
+            self.supervisor.inbox.put(order)
+        elif self.link is not None:
+            self.link.send(host, order)
+
+    def tell_all(self, order):
+        for host in [self.name] + self.others:
+            self.send(host, order)
+
+    def agent_gone(self, why):
+        if not self.run["lives_on"]:
+            self.ask({"over": why})
+
+    def silence(self):
+        """Seconds since the last word of who may end this part by silence."""
+        return 0.0 if self.run["lives_on"] else time.monotonic() - self.supervisor.last_heard
+
+    def end_by_silence(self, seconds):
+        self.supervisor.stopped = "no word from ipexctl for %.0f s" % seconds
+        self.supervisor.emit({"event": "lease", "seconds": seconds})
+        self.ask({"over": self.supervisor.stopped})
+
+    def finish(self, survivors):
+        """The run is over here; the others say what they found."""
+        if self.link is not None:
+            self.all_swept.wait(STOP_WAIT)
+            self.link.close()
+        found = dict(self.swept)
+        found[self.name] = survivors
+        return found
+
+
+class Spoke:
+    """Of any other host."""
+
+    def __init__(self, supervisor, asked):
+        self.supervisor = supervisor
+        self.hub = asked["hub"]
+        try:
+            from ipexctl.remote.run import hub_link
+
+            self.link = hub_link.Spoke(
+                supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
+            )
+        except ImportError as e:
+            raise Failure("this host's Python cannot encrypt (%s)" % e) from None
+
+    def begin(self):
+        return 0
+
+    def ask(self, header):
+        if "hub" in header:
+            address, port = header["hub"]
+            self.link.connect(address, port)
+
+    def report(self, event):
+        if is_failure(event) and not (self.supervisor.stopped or self.link.connected()):
+            self.hub_lost(CUT)
+        self.link.send(event)
+
+    def hub_lost(self, why):
+        """Nobody else can note it here."""
+        fact = {"event": "lost", "host": self.hub, "why": why}
+        self.supervisor.note({"fact": fact}, sync=True)
+
+    def agent_gone(self, why):
+        """The run is the hub's; only nobody reads this host's output."""
+
+    def silence(self):
+        return time.monotonic() - self.link.heard()
+
+    def end_by_silence(self, seconds):
+        self.hub_lost("no word from it for %.0f s" % seconds)
+        self.supervisor.stop("no word from %s for %.0f s" % (self.hub, seconds))
+
+    def finish(self, survivors):
+        self.link.send({"event": "swept", "survivors": survivors})
+        began = time.monotonic()
+        while not self.link.flush(0.05):  # the hub closes when it has heard all hosts
+            if not self.link.connected() or time.monotonic() - began > LAST_WORD:
+                break
+        self.link.close()
+        return {}

@@ -1,0 +1,304 @@
+"""What a run does next, from what its hosts report. No I/O and no clock: `now` is given.
+
+`orders` are for hosts, `facts` for whoever watches the run, in the order in which they happened;
+who calls takes them away. `over`: why the run is to be stopped.
+"""
+
+import json
+
+from ipexctl.remote.hub import mpi_launch
+
+FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
+LOST_GRACE = 1.0
+MPIRUN_GRACE = 2.0  # mpirun has ended: its ranks follow at once, or something else is wrong
+DAEMON_GRACE = 3.0
+INTERRUPT_GRACE = 10.0  # ranks may save
+END_WAIT = 20.0  # for mpirun, when all its ranks have ended
+LARGEST = 64 * 1024  # of what a host says of a rank's place
+SPARE_LAUNCHES = 16  # that mpirun may ask for twice
+ENDED = "ended"  # why a run is stopped of which nothing is left
+
+
+class Judge:
+    def __init__(self, run, now):
+        self.run = run
+        self.hosts = [h["host"] for h in run["hosts"]]
+        self.first = self.hosts[0]
+        self.ranks = {h["host"]: set(h["ranks"]) for h in run["hosts"]}
+        self.world = sum(len(ranks) for ranks in self.ranks.values())
+        self.began = now
+        self.orders = []
+        self.facts = []
+        self.over = ""
+        self.deadline = None  # when what is left gets killed
+        self.env_files = {}  # host -> the file with its programs' environment: it is ready
+        self.started = set()
+        self.ended = {}  # rank -> whether it ended well
+        self.decided = False  # something has failed, or somebody asked for the end
+        self.asked = False  # the ranks were told to end
+        self.lost = set()
+        self.code = None  # of mpirun, when it has ended
+        self.launches = 0  # that mpirun asked for
+        self.gone = set()  # programs whose end is known
+        self.spawned = {}  # key -> host of that daemon
+        self.by_ssh = {}  # the same, of those started by ssh
+
+    # -- what comes --
+
+    def take(self, host, event, now):
+        if self.over or host in self.lost:
+            return
+        try:
+            getattr(self, "on_" + str(event.get("event")).replace("-", "_"))(host, event, now)
+        except Exception:  # whatever it sends, it is that host which is lost
+            self.host_lost(host, "it sent what no host of ours sends", now)
+
+    def tick(self, now):
+        limit = self.run["timeout"]
+        if limit and now - self.began > limit and not self.decided and not self.over:
+            self.decided = True
+            self.fact("timeout", seconds=limit)
+            self.signal("--timeout", now + INTERRUPT_GRACE)
+        if self.over:
+            return
+        done = self.code is not None or not all(self.ended.values())
+        late = self.deadline is not None and now >= self.deadline
+        if late or (done and self.all_ended()):
+            self.over = ENDED
+
+    def all_ended(self):
+        return len(self.ended) == self.world
+
+    def all_well(self):
+        return self.all_ended() and all(self.ended.values())
+
+    def ask_to_end(self, by, seconds, now):
+        """Ctrl-C or `ipexctl stop`; the second time nobody waits any longer."""
+        if self.over:
+            return
+        if self.asked:
+            self.deadline = now
+            return
+        self.decided = True
+        self.fact("asked", by=by, seconds=seconds)
+        self.signal(by, now + seconds)
+
+    def host_lost(self, host, why, now):
+        if host in self.lost or self.over:
+            return
+        self.lost.add(host)
+        self.decided = True
+        self.fact("lost", host=host, why=why)
+        self.soon(now + LOST_GRACE)
+
+    def broken(self, host, what):
+        """A host that could not do its part."""
+        if not self.over:
+            self.lost.add(host)
+            self.fact("broken", host=host, what=what)
+            self.over = what
+
+    # -- events of hosts --
+
+    def on_ready(self, host, event, now):
+        if host not in self.env_files:
+            self.env_files[host] = str(event["env_file"])
+            if len(self.env_files) == len(self.hosts) and not self.decided:
+                self.start()
+
+    def start(self):
+        if self.run["mpirun"]:
+            self.order(self.first, {"spawn": "mpirun", "argv": self.run["mpirun"]})
+            return
+        self.code = 0
+        for key, host in enumerate(self.run["hosts"], 1):
+            self.spawned[key] = host["host"]
+            self.order(host["host"], {"spawn": "daemon%d" % key, "argv": host["starter"]})
+
+    def on_launch(self, host, event, now):
+        """mpirun wants a daemon: only what is in the plan is started, and only where it is."""
+        key, argv = int(event["key"]), [str(word) for word in event["argv"]]
+        self.launches += 1
+        if self.launches > len(self.hosts) + SPARE_LAUNCHES:
+            self.host_lost(host, "it asks for more launches than the run has hosts", now)
+            return
+        if self.decided:
+            self.order(host, {"refused": key, "why": "the run is about to end"})
+            return
+        try:
+            if host != self.first or key in self.spawned or key in self.by_ssh:
+                raise mpi_launch.NotOfThisRun(
+                    "%s asked for a launch that mpirun cannot want" % host
+                )
+            target, argv = mpi_launch.read(self.run, argv)
+        except mpi_launch.NotOfThisRun as e:
+            self.fact("note", text=str(e))
+            self.order(host, {"refused": key, "why": str(e)})
+            return
+        to = target["host"]
+        if self.run["launcher"] == "ssh" and to != self.first:
+            self.by_ssh[key] = to
+            self.order(
+                host, {"ssh": key, "argv": mpi_launch.over_ssh(target, argv, self.env_files[to])}
+            )
+            return
+        self.spawned[key] = to
+        self.order(to, {"spawn": "daemon%d" % key, "argv": argv})
+
+    def on_unlaunch(self, host, event, now):
+        """mpirun has ended the program by which it asked for a daemon."""
+        key = int(event["key"])
+        if host == self.first and key in self.spawned:
+            self.order(self.spawned[key], {"kill": "daemon%d" % key})
+
+    def on_exited(self, host, event, now):
+        name, code, error = str(event["key"]), whole(event["code"]), event.get("error", "")
+        key = None if name == "mpirun" else int(name[len("daemon") :])
+        if not self.is_of(host, key) or key in self.gone:
+            return
+        self.gone.add(key)
+        if key is None:
+            self.code = code
+            self.program_ended("mpirun", host, code, error, now + MPIRUN_GRACE)
+        elif key in self.spawned:
+            if not self.ranks[host] <= set(self.ended):
+                who = "MPI's daemon on %s" if self.run["mpi"] else "what started %s's ranks"
+                with_mpirun = host == self.first and self.code is not None
+                asked = event.get("asked") is True or with_mpirun
+                self.program_ended(who % host, host, code, error, now + DAEMON_GRACE, asked)
+            self.order(self.first, {"exited": key, "code": code})
+        else:
+            to = self.by_ssh[key]
+            if not self.ranks[to] <= set(self.ended):
+                who = "%s's ssh to %s" % (host, to)
+                asked = self.code is not None
+                self.program_ended(who, host, code, error, now + DAEMON_GRACE, asked)
+            self.order(host, {"exited": key, "code": code})
+
+    def is_of(self, host, key):
+        """Did that host start this daemon, or mpirun?"""
+        if key is None or key in self.by_ssh:
+            return host == self.first
+        return self.spawned.get(key) == host
+
+    def program_ended(self, who, host, code, error, deadline, asked=False):
+        """`asked`: it was killed, since mpirun had given it up for another reason."""
+        if self.all_ended():
+            return
+        killed = (code < 0 or 128 < code < 128 + 65) and not asked  # 255: it gave up by itself
+        self.decided = True
+        self.fact(
+            "program",
+            who=who, host=host, code=code, killed=killed, said=str(error)[:4096],
+            up=len(self.started), alive=len(self.started - set(self.ended)),
+        )  # fmt: skip
+        self.soon(deadline)
+
+    def on_rank(self, host, event, now):
+        if "refused" in event:
+            self.fact("rank", host=host, refused=str(event["refused"])[:400])
+            self.over = str(event["refused"])[:400]
+            return
+        rank = whole(event["rank"])
+        if rank not in self.ranks[host]:
+            self.host_lost(host, "it tells of a rank that is not on it", now)
+        elif "ended" not in event:
+            if rank in self.started:
+                self.host_lost(host, "it said twice that rank %d started" % rank, now)
+                return
+            self.started.add(rank)
+            self.fact("rank", host=host, rank=rank, started=True, where=small(event.get("where")))
+        elif rank in self.ended:
+            self.host_lost(host, "it said twice that rank %d ended" % rank, now)
+        else:
+            self.rank_ended(host, rank, end_of(event["ended"]), now)
+
+    def rank_ended(self, host, rank, how, now):
+        """A wrapper whose rank failed is not told to go: MPI would end the others at once."""
+        well = how["code"] == 0 or how.get("aborted") is True
+        self.ended[rank] = well
+        self.fact("rank", host=host, rank=rank, ended=how)
+        if well:
+            self.order(host, {"noted": rank, "ok": True})
+            if self.all_ended():
+                self.soon(now + END_WAIT)
+            return
+        if not self.asked:  # else they have their own time
+            self.soon(now + FAIL_GRACE)
+        self.decided = True
+
+    def on_frozen(self, host, event, now):
+        rank, seconds = whole(event["rank"]), amount(event["seconds"])
+        if rank in self.ranks[host] and rank not in self.ended and not self.decided:
+            self.decided = True
+            self.fact("frozen", host=host, rank=rank, seconds=seconds)
+            self.deadline = now
+
+    def on_stop(self, host, event, now):
+        """`ipexctl stop`, which asks on every host: heard twice it only hurries."""
+        seconds = amount(event["seconds"])
+        if self.asked:
+            self.soon(now + seconds)
+        else:
+            self.ask_to_end("%s (ipexctl stop)" % str(event["by"])[:200], seconds, now)
+
+    # -- what follows --
+
+    def soon(self, deadline):
+        self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
+
+    def signal(self, why, deadline):
+        self.asked = True
+        for host in self.hosts:
+            self.order(host, {"signal": 2, "why": why})
+        self.soon(deadline if self.started else self.began)  # nobody has anything to save
+
+    def order(self, host, order):
+        if host not in self.lost:
+            self.orders.append((host, order))
+
+    def fact(self, event, **more):
+        self.facts.append(dict(more, event=event))
+
+
+def whole(value):
+    if type(value) is not int or abs(value) >= 1 << 31:
+        raise ValueError("no number")
+    return value
+
+
+def amount(value):
+    if type(value) not in (int, float) or not 0 <= value < 1 << 60:  # NaN is not, either
+        raise ValueError("no amount")
+    return float(value)
+
+
+def small(value):
+    return value if isinstance(value, dict) and len(json.dumps(value)) < LARGEST else None
+
+
+def end_of(how):
+    """How a rank ended, in one way, and nothing else that may be in it."""
+    code, signal = (None if how.get(k) is None else whole(how[k]) for k in ("code", "signal"))
+    lost = how.get("lost") is True
+    if [code is not None, signal is not None, lost].count(True) != 1:
+        raise ValueError("it ended in no way or in two")
+    usage, hints = how.get("usage"), how.get("hints")
+    if usage is not None:
+        usage = {key: amount(usage[key]) for key in ("seconds", "cpu", "memory")}
+    return {
+        "code": code,
+        "signal": signal,
+        "lost": lost,
+        "usage": usage,
+        "hints": [str(hint)[:40] for hint in hints[:8]] if isinstance(hints, list) else [],
+        "aborted": signal == 6 and how.get("aborted") is True,
+    }
+
+
+def is_decisive(fact):
+    """Does the run end by it, if it is the first of its kind?"""
+    if fact["event"] != "rank":
+        return fact["event"] != "note"
+    how = fact.get("ended")
+    return "refused" in fact or (how is not None and how["code"] != 0 and not how.get("aborted"))

@@ -1,0 +1,110 @@
+"""What mpirun asks for while it starts: only the daemons of this run, and where the plan has them.
+
+`run` is what verbs/run/start_request.py tells the first host of all hosts.
+"""
+
+import itertools
+import re
+import shlex
+
+SHELL = ";&|<>()"
+
+
+class NotOfThisRun(Exception):
+    """It says what mpirun asked for."""
+
+
+def read(run, argv):
+    """`HOST COMMAND`, as for ssh -> the host of the plan, and its own command.
+
+    Hydra: `-q -x -6 HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
+    NAME;...;PREFIX/bin/prted ...`, which is a line for a shell. No shell ever gets it: what is
+    before the daemon's own words is left out, since the host's supervisor has set it.
+    """
+    if not run["mpi"]:
+        raise NotOfThisRun("a launch was asked for, and there is no mpirun in this run")
+    words = list(itertools.dropwhile(lambda word: word in ("-q", "-x", "-6"), argv))
+    if len(words) < 2:
+        raise NotOfThisRun("mpirun asked for something that is not a launch: %s" % (argv,))
+    target = next((h for h in run["hosts"] if h["label"] == words[0]), None)
+    if target is None:
+        raise NotOfThisRun("mpirun asked for a host that is not in this run: %s" % words[0])
+    command = daemon(run, words[1:])
+    own = run["hosts"][0]["prefix"]
+    moved = [move(word, own, target["prefix"]) for word in command[1:]]
+    program = "%s/%s" % (target["mpi_bin"], command[0])
+    return target, [program] + list(of_host(run["mpi"], target, moved))
+
+
+def over_ssh(target, argv, env_file):
+    """The same daemon by node0's own ssh. Its environment is in a file that the supervisor there
+    wrote. The account's shell may be any.
+    """
+    line = ". %s && exec %s" % (shlex.quote(env_file), quoted(argv))
+    options = ["-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
+    options += ["-o", "ConnectTimeout=15"]
+    options += ["-p", str(target["port"])] if target["port"] else []
+    options += ["-l", target["user"]] if target["user"] else []
+    return ["ssh"] + options + ["--", target["address"], quoted(["exec", "/bin/sh", "-c", line])]
+
+
+def quoted(words):
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def daemon(run, words):
+    """Its name and its words."""
+    mpi = run["mpi"]
+    split = split_line(" ".join(words))
+    begins = next((i for i, word in enumerate(split) if is_daemon(word, run)), None)
+    if begins is None or (begins and mpi["own_names"]):
+        raise NotOfThisRun("mpirun asked for a program that is not its daemon: %s" % words[0])
+    found = split[begins:]
+    found = found[:-1] if found[-1] == ")" else found
+    for word in found[1:]:
+        if set(word) & set("$`\n") or set(word) <= set(SHELL):
+            raise NotOfThisRun("mpirun asked for more than its daemon: %s" % word)
+    return [found[0].rpartition("/")[2]] + found[1:]
+
+
+def split_line(line):
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=SHELL)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        return list(lexer)
+    except ValueError as e:
+        raise NotOfThisRun("mpirun asked for something that is not a launch: %s" % e) from None
+
+
+def is_daemon(word, run):
+    folder, _, program = word.rpartition("/")
+    mpi = run["mpi"]
+    there = folder.rstrip("/") == run["hosts"][0]["mpi_bin"] or not (folder or mpi["own_names"])
+    return program in mpi["daemons"] and there
+
+
+def of_host(mpi, target, words):
+    """Without what is node0's alone: each host has its own interface, and its own settings."""
+    at = 0
+    while at < len(words):
+        word, name = words[at], words[at + 1 : at + 2]
+        if word == "--iface":
+            yield word
+            yield target["nic"]
+            at += 2
+        elif word.endswith("mca") and name and name[0] in mpi["dropped"]:
+            at += 3
+        elif word.endswith("mca") and name and name[0] in ("plm_ssh_agent", "plm_rsh_agent"):
+            # a daemon starts no others, and complains if node0's program is not on its host
+            yield word
+            yield name[0]
+            yield "/bin/sh"
+            at += 3
+        else:
+            yield word
+            at += 1
+
+
+def move(word, own, other):
+    return other + word[len(own) :] if re.match(re.escape(own) + r"(/|$)", word) else word

@@ -1,0 +1,143 @@
+"""What a supervisor starts on its host: mpirun, its daemons, and what starts ranks without them."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.run import mpirun_bootstrap, rank_wrapper
+
+KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+PROGRAMS = {"rank.py": rank_wrapper, "bootstrap.py": mpirun_bootstrap}
+HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
+
+
+def own(names):
+    """Those of this host's variables that are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+class Programs:
+    def __init__(self, supervisor, scratch):
+        self.supervisor = supervisor
+        self.plan = supervisor.plan
+        self.dir = supervisor.dir
+        self.scratch = scratch
+        self.children = {}  # key -> Popen
+        self.killed = set()  # keys of those that were killed as ordered
+
+    def base_env(self):
+        env = own(KEPT)
+        env.update(self.plan["env"])
+        env[rank_wrapper.RUN_MARK] = self.supervisor.run_id
+        return env
+
+    def socket_path(self):
+        return os.path.join(self.scratch, "socket")
+
+    def program_env(self):
+        """For mpirun, its daemons and the wrappers of ranks. Nothing in it is secret."""
+        env = self.base_env()
+        env["IPEXCTL_SOCKET"] = self.socket_path()
+        env["IPEXCTL_RUN_DIR"] = self.dir
+        env["IPEXCTL_PYTHON"] = sys.executable
+        env["TMPDIR"] = self.scratch  # Open MPI's files there outlive it when it is killed
+        return env
+
+    def spawn(self, key, argv):
+        if self.supervisor.over:
+            return
+        if argv not in self.plan["starts"] and argv[0] not in self.plan["daemons"]:
+            why = "it is not a program of this run: %s" % argv[0]
+            self.supervisor.report({"event": "exited", "key": key, "code": 127, "error": why})
+            return
+        env = self.program_env()
+        out = os.path.join(self.supervisor.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
+        parent = os.getpid()
+        try:
+            with open(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+                child = subprocess.Popen(
+                    argv,
+                    env=env,
+                    cwd=self.dir,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=lambda: rank_wrapper.die_with_parent(parent),
+                    start_new_session=True,
+                )
+        except (OSError, ValueError, subprocess.SubprocessError) as e:
+            self.supervisor.report({"event": "exited", "key": key, "code": 127, "error": str(e)})
+            return
+        self.children[key] = child
+        self.supervisor.log_begins(key, out)
+        self.wait(key, child)
+
+    def wait(self, key, child):
+        # PDEATHSIG follows the thread that forked, so this thread (the one of the orders) must live
+        # as long as the child; the waiting is done elsewhere.
+        def waiter():
+            code = child.wait()
+            self.supervisor.log_ends(key)
+            if self.supervisor.ranks.running and not by_signal(code):
+                # it gave up as a rank was killed: that first; with 0, it was asked to
+                time.sleep(HESITATION if code else 2 * HESITATION)
+            asked = key in self.killed
+            self.supervisor.report({"event": "exited", "key": key, "code": code, "asked": asked})
+
+        start_thread(waiter)
+
+    def kill(self, key):
+        child = self.children.get(key)
+        if child is not None and alive(child.pid):
+            self.killed.add(key)
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except OSError:
+                pass
+
+    def write(self):
+        for name, module in PROGRAMS.items():
+            write_file(os.path.join(self.dir, name), source_of(module), 0o600)
+        # mpirun wants one program name: a shell script finds the interpreter in the environment
+        text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/bootstrap.py" "$@"\n'
+        write_file(os.path.join(self.dir, "bootstrap"), text, 0o700)
+        write_file(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
+        if self.plan["launcher"] == "ssh":  # what comes in by ssh has no environment from us
+            text = "".join(
+                "export %s=%s\n" % (name, shlex.quote(value))
+                for name, value in sorted(self.program_env().items())
+            )
+            write_file(self.env_file(), text, 0o600)
+
+    def env_file(self):
+        return os.path.join(self.scratch, "env.sh")
+
+
+def source_of(module):
+    return module.__loader__.get_source(module.__name__)
+
+
+def write_file(path, text, mode):
+    """Whole at any time: hosts with one home write the same texts to the same places."""
+    part = "%s.%s" % (path, os.urandom(8).hex())
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as f:
+        f.write(text)
+    os.rename(part, path)
+
+
+def alive(pid):
+    """Whether our child still runs; another thread waits for it, and may not have woken up yet."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except OSError:
+        return False
+
+
+def by_signal(code):
+    """Was a program of MPI killed? A shell around it says 128 + the signal."""
+    return code < 0 or 128 < code < 128 + 65

@@ -1,0 +1,202 @@
+"""A run's socket on its host: wrappers of ranks call it, and what mpirun starts instead of ssh."""
+
+import os
+import socket
+import stat
+import threading
+import time
+
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.run import health_sampler, rank_wrapper, run_folders
+from ipexctl.remote.run.host_programs import HESITATION, own
+
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+# of ranks alone, as the address of a proxy can hold a password: mpirun's environment may travel
+KEPT_OF_RANKS = (
+    PROXIES
+    + tuple(name.upper() for name in PROXIES)
+    + ("HF_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+)
+LAST_WORDS = 8192  # bytes of a rank's output that the journal keeps
+LAST_LINES = 20
+SSH_FAILED = 255  # ssh could not log in, or what it ran was killed
+ABORT = "terminate called without an active exception"
+
+
+class Ranks:
+    def __init__(self, supervisor):
+        self.supervisor = supervisor
+        self.plan = supervisor.plan
+        self.lock = threading.Lock()
+        self.links = {}  # rank -> connection
+        self.running = set()  # ranks whose end has not been told yet
+        self.launches = {}  # key -> connection of a bootstrap program
+        self.killed_for_memory = health_sampler.oom_kills()
+
+    def listen(self):
+        path = self.supervisor.programs.socket_path()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
+        os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)
+        listener.listen(512)
+        return listener
+
+    def accept(self, listener):
+        threading.stack_size(256 * 1024)
+        while not self.supervisor.over:
+            try:
+                link, _ = listener.accept()
+            except OSError:
+                return
+            start_thread(self.connection, link)
+
+    def connection(self, link):
+        reader = rank_wrapper.Lines(link)
+        hello = reader.next() or {}
+        if hello.get("hello") == "rank":
+            self.rank(link, reader, hello)
+        elif hello.get("hello") == "launch":
+            self.launch(link, reader, hello)
+        link.close()
+
+    def rank(self, link, reader, hello):
+        number = hello["rank"]
+        orders = self.rank_orders(link, number, hello["local"])
+        if "refused" not in orders:
+            try:
+                self.supervisor.log_begins(number, orders["log"])
+            except OSError as e:
+                orders = {"refused": "cannot make the log of rank %s: %s" % (number, e)}
+        if "refused" in orders:
+            self.supervisor.report({"event": "rank", "rank": number, "refused": orders["refused"]})
+            tell(link, orders)
+            return
+        self.running.add(number)
+        tell(link, orders)
+        ended, pid = self.until_end(number, reader)
+        if not ended["lost"]:
+            self.supervisor.log_ends(number)
+        ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
+        tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
+        env = next(p["env"] for p in self.plan["ranks"] if p["rank"] == number)
+        ended["aborted"] = ended["signal"] == 6 and was_done(env, tail)
+        self.supervisor.note({"ended": number, "how": ended, "tail": tail}, sync=True)
+        self.supervisor.report({"event": "rank", "rank": number, "ended": ended})
+        self.running.discard(number)
+        reader.next()  # it stays until the hub has noted its end
+        with self.lock:
+            self.links.pop(number, None)
+
+    def until_end(self, number, reader):
+        """How it ended, and the process that it was."""
+        pid = None
+        while True:
+            message = reader.next()
+            if message is None:  # its wrapper is gone without a word
+                start_thread(self.forget, number)  # its sockets may be open as long as its process
+                time.sleep(HESITATION)  # if MPI was killed and took it along: that first
+                return {"code": None, "signal": None, "lost": True}, pid
+            if "started" in message:
+                pid = message["pid"]
+                self.supervisor.sampler.add(number, pid)
+                self.supervisor.traffic.add(number, pid)
+                where = message.get("where")
+                self.supervisor.note({"started": number})
+                event = {"event": "rank", "rank": number, "started": pid, "where": where}
+                self.supervisor.report(event)
+            elif "ended" in message:
+                self.forget(number)
+                ended = {key: message.get(key) for key in ("code", "signal", "usage")}
+                return dict(ended, lost=False), pid
+
+    def forget(self, number):
+        self.supervisor.sampler.remove(number)
+        self.supervisor.traffic.remove(number)
+
+    def hints(self, pid):
+        """What this host knows about the end of a rank, that the rank could not say."""
+        memory = health_sampler.oom_hint(self.killed_for_memory, pid)
+        found = [memory] if memory else []
+        try:
+            disk = os.statvfs(self.supervisor.logs)
+            if disk.f_bavail * disk.f_frsize < 64 * 1024:
+                found.append("disk-full")
+        except OSError:
+            pass
+        return found
+
+    def rank_orders(self, link, number, local):
+        places = {p["rank"]: p for p in self.plan["ranks"]}
+        if number not in places:
+            refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(places))
+            return {"refused": refused}
+        place = places[number]
+        if local is not None and local != place["local_rank"]:
+            refused = "rank %d is local rank %d here, not %d" % (number, local, place["local_rank"])
+            return {"refused": refused}
+        with self.lock:
+            if number in self.links:
+                return {"refused": "rank %d is here twice" % number}
+            self.links[number] = link
+        env = own(KEPT_OF_RANKS)
+        error_file = os.path.join(self.supervisor.logs, "rank%05d.error.json" % number)
+        env["TORCHELASTIC_ERROR_FILE"] = error_file
+        env.update(self.supervisor.programs.base_env())
+        env.update(place["env"])
+        log = run_folders.log_of(self.supervisor.dir, number)
+        return {
+            "env": env,
+            "argv": place["argv"],
+            "cwd": self.plan["cwd"],
+            "log": log,
+            "cpus": place["cpus"],
+            "node": place.get("node"),
+            "flags": self.plan.get("flags"),
+        }
+
+    def signal(self, number):
+        with self.lock:
+            links = list(self.links.values())
+        for link in links:
+            tell(link, {"signal": number})
+
+    def launch(self, link, reader, hello):
+        """mpirun on this host wants COMMAND on HOST: only the hub can have that done."""
+        with self.lock:
+            key = len(self.launches) + 1
+            self.launches[key] = link
+        self.supervisor.report({"event": "launch", "key": key, "argv": hello["argv"]})
+        ended = reader.next()  # returns when the program is gone, be it done or killed
+        if ended is not None:  # or when ssh, which it runs, has failed
+            if ended["code"] != SSH_FAILED:
+                time.sleep(HESITATION)  # MPI's daemon there gave up: maybe as a rank was killed
+            event = {"event": "exited", "key": "daemon%d" % key, "code": ended["code"]}
+            self.supervisor.report(event)
+            reader.next()
+        self.supervisor.report({"event": "unlaunch", "key": key})
+
+    def answer_launch(self, order):
+        """What became of what mpirun asked for."""
+        if "exited" in order:
+            tell(self.launches.get(order["exited"]), {"exit": order["code"]})
+        elif "ssh" in order:
+            tell(self.launches.get(order["ssh"]), {"run": order["argv"]})
+        elif "refused" in order:
+            tell(self.launches.get(order["refused"]), {"refused": order["why"]})
+
+
+def tell(link, message):
+    if link is not None:
+        try:
+            rank_wrapper.send(link, message)
+        except OSError:
+            pass  # it has gone by itself
+
+
+def was_done(env, tail):
+    """torch-ccl's worker thread aborts Python while it shuts down: the rank's work was done."""
+    if env.get("IPEXCTL_BACKEND") != "ccl" and not any(name.startswith("CCL_") for name in env):
+        return False
+    said = [line for line in tail.split("\n") if line.strip()][-LAST_LINES:]
+    failed = any("Traceback (most recent" in line for line in said)
+    return bool(said) and not failed and ABORT in said[-1]

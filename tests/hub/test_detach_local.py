@@ -1,0 +1,160 @@
+"""A run that goes on without who started it, on this machine, with a stand-in for torch."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.run.test_ps_local import LONG, Here
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    made = Here(tmp_path)
+    yield made
+    for row in made.listed():
+        made.call("stop", row["run_id"], "-t", "0")
+    for run in made.started:
+        run.kill()
+        run.communicate()
+
+
+def on_a_terminal(here: Here, *words: str) -> tuple[subprocess.Popen[bytes], int]:
+    """It has the terminal as its own, so that what is typed there reaches it. Returns when a rank
+    has printed."""
+    ours, theirs = pty.openpty()
+
+    def own() -> None:
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    run = subprocess.Popen(
+        here.argv("run", "-n", "2", "--force", "--ui", "plain", *words), stdin=theirs,
+        stdout=theirs, stderr=theirs, cwd=here.code, env=here.env, preexec_fn=own,
+    )  # fmt: skip
+    os.close(theirs)
+    read_until(ours, b"step 1")
+    return run, ours
+
+
+def read_until(terminal: int, word: bytes) -> bytes:
+    said = b""
+    while word not in said:
+        data = os.read(terminal, 1 << 16)
+        assert data, said
+        said += data
+    return said
+
+
+def goes_on(here: Here) -> bool:
+    (row,) = here.listed()
+    line = int(row["last_line"].split()[1])
+    time.sleep(0.5)
+    (later,) = here.listed()
+    return (row["state"], row["hosts_alive"]) == ("running", ["localhost"]) and int(
+        later["last_line"].split()[1]
+    ) > line
+
+
+def test_a_detached_run_is_listed_and_waited_for(here: Here) -> None:
+    done = here.call("run", "-d", "-n", "2", "--force", "--name", "bert", "train.py", "60", "0")
+    assert done.returncode == 0
+    (row,) = here.listed()
+    assert done.stdout.splitlines()[-1] == row["run_id"]
+    assert f"run {row['run_id']} goes on without this terminal" in done.stderr
+    assert f"  ipexctl stop {row['run_id']}" in done.stderr
+    assert here.call("wait", "bert").returncode == 0
+    (row,) = here.listed("-a")
+    assert (row["state"], row["exit_code"], row["ranks_ended_well"]) == ("done", 0, 2)
+
+
+def test_the_first_cause_of_a_detached_run_is_known(here: Here) -> None:
+    assert here.call("run", "-d", "-n", "2", "--force", "train.py", "5", "3").returncode == 0
+    waited = here.call("wait", "@last")
+    assert (waited.returncode, "rank 1 on localhost exited with code 3" in waited.stdout) == (
+        3, True,
+    )  # fmt: skip
+
+
+def test_ipexctl_stop_ends_a_detached_run(here: Here) -> None:
+    run_id = here.call("run", "-d", "-n", "2", "--force", *LONG).stdout.split()[-1]
+    assert here.call("stop", run_id, "-t", "3").stdout == f"{run_id} is stopped\n"
+    (row,) = here.listed("-a")
+    assert (row["state"], row["exit_code"]) == ("failed", 130)
+    assert row["cause"].endswith("(ipexctl stop)")
+
+
+def test_data_of_a_detached_run_is_in_use_until_it_ends(here: Here) -> None:
+    (here.code / "set").mkdir()
+    (here.code / "set/one").write_text("1")
+    assert here.call("data", "push", "set").returncode == 0
+    started = here.call("run", "-d", "--data", "set", "-n", "1", *LONG)
+    assert started.returncode == 0, started.stderr
+    removed = here.call("data", "rm", "set", "-y")
+    assert (removed.returncode, "a run is using it" in removed.stdout) == (1, True)
+    assert here.call("stop", "@last", "-t", "0").returncode == 0
+    assert here.call("data", "rm", "set", "-y").returncode == 0
+
+
+def test_its_own_time_limit_ends_a_detached_run(here: Here) -> None:
+    assert here.call("run", "-d", "--timeout", "2", "-n", "1", *LONG).returncode == 0
+    assert here.call("wait", "@last").returncode == 124
+
+
+@pytest.mark.parametrize("how", ["quit", "hangup", "kill"])
+def test_on_a_terminal_a_run_outlives_its_command(here: Here, how: str) -> None:
+    run, terminal = on_a_terminal(here, *LONG)
+    if how == "quit":
+        os.write(terminal, b"\x1c")  # Ctrl-\
+        said = read_until(terminal, b"ipexctl stop ")
+        assert b"goes on without this terminal" in said
+    elif how == "hangup":
+        os.close(terminal)
+    else:
+        run.kill()
+    code = run.wait(30)
+    assert code == (-signal.SIGKILL if how == "kill" else 0)
+    assert goes_on(here)
+
+
+def test_with_die_with_me_a_run_ends_with_its_terminal(here: Here) -> None:
+    run, _ = on_a_terminal(here, "--die-with-me", *LONG)
+    run.kill()
+    run.wait(30)
+    deadline = time.monotonic() + 15
+    while here.listed():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    (row,) = here.listed("-a")
+    assert (row["state"], row["cause"]) == (
+        "lost", "localhost: the connection to ipexctl ended",
+    )  # fmt: skip
+
+
+def test_without_a_terminal_a_run_ends_with_its_command(here: Here) -> None:
+    run = here.start(*LONG)
+    run.kill()
+    deadline = time.monotonic() + 15
+    while here.listed():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (("--die-with-me",), "-d and --die-with-me do not go together"),
+    (("--fetch", "*.pt"), "-d does not go with --fetch or --outputs"),
+    (("--outputs", "out"), "-d does not go with --fetch or --outputs"),
+])  # fmt: skip
+def test_what_cannot_be_with_d_is_refused(here: Here, more: tuple[str, ...], said: str) -> None:
+    done = here.call("run", "-d", *more, "-n", "1", *LONG)
+    assert (done.returncode, said in done.stderr) == (2, True)
+    assert here.listed("-a") == []

@@ -1,0 +1,234 @@
+"""What a run does next: the hub's judge, by itself. It has no clock, so time here is a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipexctl.remote.hub.judge import Judge
+
+RANKS = {"a": [0, 1], "b": [2], "c": [3]}
+WELL = {"code": 0, "signal": None, "lost": False}
+BAD = {"code": 3, "signal": None, "lost": False}
+
+
+def run(*, mpi: bool = False, timeout: float | None = None) -> dict[str, Any]:
+    hosts = [
+        {
+            "host": name, "label": name, "ranks": ranks, "prefix": "/p", "mpi_bin": "/p/bin",
+            "nic": "e", "starter": ["start", name], "address": name, "port": 0, "user": "",
+        }
+        for name, ranks in RANKS.items()
+    ]  # fmt: skip
+    row = {"daemons": ["hydra_pmi_proxy"], "dropped": [], "own_names": True}
+    return {
+        "hosts": hosts, "mpirun": ["mpirun"] if mpi else [], "mpi": row if mpi else None,
+        "launcher": "agents", "timeout": timeout, "lives_on": False,
+    }  # fmt: skip
+
+
+def taken(judge: Judge) -> list[tuple[str, dict]]:
+    orders, judge.orders = judge.orders, []
+    return orders
+
+
+def facts(judge: Judge) -> list[str]:
+    return [fact["event"] for fact in judge.facts]
+
+
+def ready(judge: Judge, now: float = 0.0) -> None:
+    for host in RANKS:
+        judge.take(host, {"event": "ready", "env_file": f"/{host}"}, now)
+
+
+def started(judge: Judge, now: float = 1.0) -> None:
+    for host, ranks in RANKS.items():
+        for rank in ranks:
+            judge.take(host, {"event": "rank", "rank": rank, "started": 7}, now)
+
+
+def ends(judge: Judge, rank: int, how: dict, now: float) -> None:
+    host = next(h for h, ranks in RANKS.items() if rank in ranks)
+    judge.take(host, {"event": "rank", "rank": rank, "ended": how}, now)
+
+
+def up(**more: Any) -> Judge:
+    judge = Judge(run(**more), 0.0)
+    ready(judge)
+    started(judge)
+    judge.orders.clear()
+    judge.facts.clear()
+    return judge
+
+
+def test_nothing_starts_before_every_host_is_ready() -> None:
+    judge = Judge(run(), 0.0)
+    judge.take("a", {"event": "ready", "env_file": ""}, 0.0)
+    judge.take("b", {"event": "ready", "env_file": ""}, 0.0)
+    assert taken(judge) == []
+    judge.take("c", {"event": "ready", "env_file": ""}, 0.0)
+    assert [(host, order["spawn"]) for host, order in taken(judge)] == [
+        ("a", "daemon1"), ("b", "daemon2"), ("c", "daemon3"),
+    ]  # fmt: skip
+
+
+def test_with_mpi_only_mpirun_is_started_and_daemons_where_it_wants_them() -> None:
+    judge = Judge(run(mpi=True), 0.0)
+    ready(judge)
+    assert taken(judge) == [("a", {"spawn": "mpirun", "argv": ["mpirun"]})]
+    argv = ["-q", "-x", "b", "/p/bin//hydra_pmi_proxy", "--pgid", "0"]
+    judge.take("a", {"event": "launch", "key": 1, "argv": argv}, 0.0)
+    command = ["/p/bin/hydra_pmi_proxy", "--pgid", "0"]
+    assert taken(judge) == [("b", {"spawn": "daemon1", "argv": command})]
+    judge.take("a", {"event": "unlaunch", "key": 1}, 1.0)
+    assert taken(judge) == [("b", {"kill": "daemon1"})]
+    judge.take("b", {"event": "exited", "key": "daemon1", "code": 0}, 1.0)
+    assert ("a", {"exited": 1, "code": 0}) in taken(judge)
+
+
+@pytest.mark.parametrize(("host", "argv"), [
+    ("b", ["-x", "b", "/p/bin/hydra_pmi_proxy"]), ("a", ["-x", "b", "/bin/sh"]), ("a", []),
+])  # fmt: skip
+def test_another_launch_is_refused_and_told(host: str, argv: list[str]) -> None:
+    judge = up(mpi=True)
+    judge.take(host, {"event": "launch", "key": 1, "argv": argv}, 0.0)
+    ((to, order),) = taken(judge)
+    assert (to, order["refused"], facts(judge)) == (host, 1, ["note"])
+
+
+def test_a_host_that_asks_for_ever_more_launches_is_lost() -> None:
+    judge = up(mpi=True)
+    for key in range(40):
+        judge.take("a", {"event": "launch", "key": key, "argv": []}, 0.0)
+    assert "lost" in facts(judge)
+
+
+def test_a_run_whose_ranks_all_end_well_is_over_with_mpirun() -> None:
+    judge = up(mpi=True)
+    for rank in range(4):
+        ends(judge, rank, WELL, 5.0)
+    assert ("c", {"noted": 3, "ok": True}) in taken(judge)
+    judge.tick(5.0)
+    assert not judge.over
+    judge.take("a", {"event": "exited", "key": "mpirun", "code": 0}, 5.1)
+    judge.tick(5.1)
+    assert (judge.over, judge.all_well(), facts(judge)) == ("ended", True, ["rank"] * 4)
+
+
+def test_after_a_failure_the_others_have_a_moment_and_are_not_told_to_go() -> None:
+    judge = up()
+    ends(judge, 2, BAD, 5.0)
+    assert taken(judge) == []
+    judge.tick(7.9)
+    assert not judge.over
+    judge.tick(8.0)
+    assert (judge.over, judge.all_well()) == ("ended", False)
+
+
+def test_ctrl_c_gives_time_and_the_second_one_none() -> None:
+    judge = up()
+    judge.ask_to_end("Ctrl-C", 10.0, 5.0)
+    assert taken(judge) == [(h, {"signal": 2, "why": "Ctrl-C"}) for h in RANKS]
+    ends(judge, 0, BAD, 6.0)  # by KeyboardInterrupt: the others keep their time
+    judge.tick(14.9)
+    assert not judge.over
+    judge.ask_to_end("Ctrl-C", 10.0, 14.9)
+    judge.tick(14.9)
+    assert (judge.over, facts(judge)) == ("ended", ["asked", "rank"])
+
+
+def test_ipexctl_stop_asks_on_every_host_and_that_is_one_wish() -> None:
+    judge = up()
+    for host in RANKS:
+        judge.take(host, {"event": "stop", "by": "ann", "seconds": 5.0}, 5.0)
+    judge.tick(9.9)
+    assert (judge.over, facts(judge)) == ("", ["asked"])
+    judge.take("b", {"event": "stop", "by": "ann", "seconds": 0.0}, 9.9)
+    judge.tick(9.9)
+    assert judge.over
+
+
+def test_a_run_that_was_stopped_before_all_were_ready_does_not_start() -> None:
+    judge = Judge(run(), 0.0)
+    judge.take("a", {"event": "ready", "env_file": ""}, 0.0)
+    judge.ask_to_end("Ctrl-C", 10.0, 1.0)
+    taken(judge)
+    for host in ("b", "c"):
+        judge.take(host, {"event": "ready", "env_file": ""}, 1.0)
+    judge.tick(1.0)
+    assert (taken(judge), judge.over) == ([], "ended")
+
+
+def test_the_time_limit_is_the_runs_own() -> None:
+    judge = up(timeout=60.0)
+    judge.tick(60.0)
+    assert facts(judge) == []
+    judge.tick(60.1)
+    judge.tick(61.0)
+    assert facts(judge) == ["timeout"]
+    judge.tick(70.2)
+    assert judge.over
+
+
+@pytest.mark.parametrize("odd", [
+    {}, {"event": "boom"}, {"event": None}, {"event": "rank"}, {"event": "rank", "rank": 0},
+    {"event": "rank", "rank": 3, "ended": WELL}, {"event": "rank", "rank": 2, "ended": {}},
+    {"event": "exited", "key": "sshd", "code": 0}, {"event": "frozen", "rank": 2},
+    {"event": "rank", "rank": 2.0, "started": 1}, {"event": "rank", "rank": [2]},
+    {"event": "rank", "rank": 2, "ended": {"code": "0"}},
+    {"event": "rank", "rank": 2, "ended": {"code": 0, "lost": True}},
+    {"event": "rank", "rank": 2, "ended": {"code": 10**30}},
+    {"event": "rank", "rank": 2, "ended": {**WELL, "usage": 3}},
+    {"event": "stop", "by": "x", "seconds": float("nan")},
+    {"event": "stop", "by": "x", "seconds": float("inf")},
+    {"event": "stop", "by": "x", "seconds": 10**400},
+    {"event": "frozen", "rank": 2, "seconds": float("nan")},
+    {"event": "exited", "key": "mpirun", "code": float("inf")},
+    {"event": "take"}, {"event": "__init__"}, {"event": "stop", "by": "x", "seconds": "y"},
+])  # fmt: skip
+def test_a_host_that_sends_nonsense_or_speaks_for_another_is_lost(odd: dict) -> None:
+    judge = up()
+    judge.take("b", odd, 5.0)
+    assert [(f["event"], f.get("host")) for f in judge.facts] == [("lost", "b")]
+    judge.take("b", {"event": "rank", "rank": 2, "ended": WELL}, 5.0)
+    assert len(judge.facts) == 1  # it is not heard any more
+    judge.tick(6.0)
+    assert judge.over
+
+
+EVENTS = st.one_of(
+    st.builds(lambda r: ("rank", r, WELL), st.integers(0, 4)),
+    st.builds(lambda r: ("rank", r, BAD), st.integers(0, 4)),
+    st.builds(lambda r: ("frozen", r, None), st.integers(0, 3)),
+    st.sampled_from([("lost", "b", None), ("ask", "", None), ("mpirun", "", None)]),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(EVENTS, st.floats(0, 5))), st.booleans())
+def test_every_run_ends_and_none_with_a_failure_is_well(events: Any, mpi: bool) -> None:
+    """Whatever comes in whatever order: one that failed, was lost or stopped is not called well,
+    and once something has happened it is over at the latest after the longest of the limits."""
+    judge, now = up(mpi=mpi), 1.0
+    for (kind, what, how), wait in events:
+        now += wait
+        if kind == "rank":
+            ends(judge, min(what, 3), how, now)
+        elif kind == "lost":
+            judge.host_lost(what, "why", now)
+        elif kind == "ask":
+            judge.ask_to_end("x", 10.0, now)
+        elif kind == "mpirun":
+            judge.take("a", {"event": "exited", "key": "mpirun", "code": 1}, now)
+        else:
+            host = next(h for h, ranks in RANKS.items() if what in ranks)
+            judge.take(host, {"event": "frozen", "rank": what, "seconds": 30}, now)
+        judge.tick(now)
+    failed = any(not well for well in judge.ended.values())
+    assert not (failed and judge.all_well())
+    if judge.decided or judge.all_ended():
+        judge.tick(now + 20.0)
+        assert judge.over

@@ -1,0 +1,19 @@
+"""What the hub makes of a launch that mpirun asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ipexctl.core.model import LaunchPlan
+from ipexctl.remote.hub import mpi_launch
+from ipexctl.verbs.run.start_request import Orders
+
+
+def of_all(plan: LaunchPlan) -> dict[str, object]:
+    return Orders(plan, "20260101-000000-abcdef", "agents", 30.0, 1).of_all()
+
+
+def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The host, and the command there."""
+    target, command = mpi_launch.read(of_all(plan), list(argv))
+    return target["host"], tuple(command)
