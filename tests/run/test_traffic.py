@@ -76,7 +76,8 @@ def test_bytes_of_both_directions_are_counted_and_told_once(traffic, pair):
     assert mine[1] == 70 and 5000 <= mine[0] <= 5001  # the opening of a connection counts as one
     before = len(call.events)
     watch.report()
-    assert len(call.events) == before
+    later = call.events[before:]  # others on this machine may have opened and closed some
+    assert not any(event["links"] for event in later)
 
 
 def test_what_went_through_a_socket_since_the_last_look_counts_when_it_has_closed(traffic, pair):
