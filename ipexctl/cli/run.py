@@ -283,7 +283,7 @@ def _lives_on(*, detach: bool, die_with_me: bool, fetched: list[str]) -> bool:
     if detach and fetched:
         raise InputError(
             "-d does not go with --fetch or --outputs",
-            why="files are fetched at the end of a run, when nobody waits for it here",
+            why="files are fetched when a run ends, and -d does not wait for that",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
     return detach or (terminal and not die_with_me)

@@ -378,8 +378,11 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
             {"root_folder", "own_process"}
             | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
             | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders", "run.rank_sockets"}
-            | {"run.host_programs", "run.hub_link", "hub.hub", "hub.judge", "hub.mpi_launch"}
-            | {f"connection.{name}" for name in ("link_stream", "link_thread", "tls_channel")}
+            | {"run.host_programs", "hub.hub", "hub.judge", "hub.mpi_launch", "hub.host_reports"}
+            | {
+                f"connection.{name}"
+                for name in ("hub_link", "link_stream", "link_thread", "tls_channel")
+            }
             | {"run.control", "run.journal"},
         ),
         (

@@ -26,7 +26,7 @@ def run(*, mpi: bool = False, timeout: float | None = None) -> dict[str, Any]:
     row = {"daemons": ["hydra_pmi_proxy"], "dropped": [], "own_names": True}
     return {
         "hosts": hosts, "mpirun": ["mpirun"] if mpi else [], "mpi": row if mpi else None,
-        "launcher": "agents", "timeout": timeout, "lives_on": False,
+        "launcher": "agents", "timeout": timeout, "grace": 10.0, "lives_on": False,
     }  # fmt: skip
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.remote.connection import link_thread
-from ipexctl.remote.run import hub_link
-from ipexctl.remote.run.hub_link import Hub, Spoke
+from ipexctl.remote.connection import hub_link, link_thread
+from ipexctl.remote.connection.hub_link import Hub, Spoke
 from tests.link.links import HOSTS, KEYS, CuttingProxy, cluster, until
 from tests.processes import interpreter
 
@@ -100,7 +99,7 @@ def test_a_host_is_heard_while_it_says_nothing() -> None:
 # Prints a line for each message, until stdin ends.
 SPOKE = """
 import json, sys
-from ipexctl.remote.run.hub_link import Spoke
+from ipexctl.remote.connection.hub_link import Spoke
 name, keys, port = json.load(open(sys.argv[1]))
 spoke = Spoke(name, "node0", keys, lambda m: spoke.send(["echo", m]))
 spoke.connect("127.0.0.1", port)
@@ -234,7 +233,7 @@ def test_a_link_may_be_used_from_what_takes_its_messages(capfd) -> None:
             if message == "close":
                 c.hub.close()
 
-        c.hub.take = take
+        c.hub.deliver = lambda end, message: take(end.name, message)
         one, two = c.spoke("node1"), c.spoke("node2")
         for message in ("error", 1, "forget", "not taken"):
             one.send(message)
@@ -290,7 +289,7 @@ def test_a_hub_takes_the_first_free_port() -> None:
 # Two hosts in one process of another Python.
 BOTH = """
 import json, sys
-from ipexctl.remote.run.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import Hub, Spoke
 keys = json.load(sys.stdin)
 at_hub, at_spoke = [], []
 hub = Hub(["node1"], keys["node0"], lambda name, m: at_hub.append([name, m]))
@@ -324,7 +323,7 @@ def test_an_old_python_is_enough(minor: int) -> None:
 WITHOUT_SSL = """
 import sys
 sys.modules["ssl"] = None
-from ipexctl.remote.run.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import Hub, Spoke
 for make in (lambda: Hub(["b"], {}, print), lambda: Spoke("b", "a", {}, print)):
     try:
         make()

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ipexctl.remote.connection import tls_channel
-from ipexctl.remote.run.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import Hub, Spoke
 from ipexctl.verbs.run.run_certificates import certificates
 from tests.link.links import until
 

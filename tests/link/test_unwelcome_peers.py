@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.remote.connection import tls_channel
+from ipexctl.remote.connection.hub_link import Hub, Spoke
 from ipexctl.remote.connection.link_stream import BEAT, HEAD, HELLO, LIMIT, MESSAGE, Decoder, frame
-from ipexctl.remote.run.hub_link import Hub, Spoke
 from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster, until
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +204,7 @@ def test_a_thousand_connections_stop_no_messages(busy, monkeypatch) -> None:
 
 FEW_FILES = """
 import json, resource, ssl, sys, time
-from ipexctl.remote.run.hub_link import Hub
+from ipexctl.remote.connection.hub_link import Hub
 names, keys = json.load(sys.stdin)
 hub = Hub(names, keys, lambda name, m: hub.send(name, m))
 resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))

@@ -117,6 +117,12 @@ FAILURES = [
 ]
 
 
+def test_a_rank_that_torch_ccl_aborted_at_its_end_did_not_fail() -> None:
+    end = ended(1, signal=6, aborted=True)
+    (run,) = listed_runs.merged([row("r1", "a", *DONE), row("r1", "b", {"started": 1}, end)])
+    assert (run.state, run.ok) == (State.DONE, 2)
+
+
 @pytest.mark.parametrize(("end", "cause"), FAILURES)
 def test_the_first_failure_is_the_cause(end: dict[str, Any], cause: str) -> None:
     (run,) = listed_runs.merged([row("r1", "a", *DONE), row("r1", "b", {"started": 1}, end)])

@@ -11,7 +11,14 @@ from typing import Any
 from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.run import run_events
 from ipexctl.core.run.outcome import EXIT_HOST_FAILED, EXIT_LOST, EXIT_MPIRUN, EXIT_TIMEOUT
-from ipexctl.core.run.run_state import RankEnd, ended, without_colour
+from ipexctl.core.run.run_state import (
+    RankEnd,
+    ended,
+    frozen_text,
+    lost_text,
+    timeout_text,
+    without_colour,
+)
 from ipexctl.core.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 
@@ -249,13 +256,11 @@ def read_fact(raw: Any) -> Result | None:
         case run_events.RankEnded(end) if not end.ok:
             return Result(end.exit_code, "rank-failed", f"rank {end.rank} on {end.host} {end}")
         case run_events.HostLost(why):
-            return Result(EXIT_LOST, "host-lost", f"{host} was lost: {why}")
+            return Result(EXIT_LOST, "host-lost", lost_text(host, why))
         case run_events.RankFrozen(rank, seconds):
-            text = f"rank {rank} on {host} has stood still for {seconds:.0f} s"
-            return Result(EXIT_LOST, "rank-frozen", text)
+            return Result(EXIT_LOST, "rank-frozen", frozen_text(rank, host, seconds))
         case run_events.TimedOut(seconds):
-            text = f"the run took longer than --timeout {seconds:g}"
-            return Result(EXIT_TIMEOUT, "timeout", text)
+            return Result(EXIT_TIMEOUT, "timeout", timeout_text(seconds))
         case run_events.EndAsked(by):
             return Result(EXIT_INTERRUPTED, "interrupted", f"stopped by {by}")
         case run_events.ProgramEnded(who, code):

@@ -12,7 +12,7 @@ from typing import Any
 from ipexctl.core.plan.placement_check import Where
 from ipexctl.core.run.outcome import Load
 from ipexctl.core.run.rank_exchange import Key, Report
-from ipexctl.core.run.run_state import RankEnd, Usage
+from ipexctl.core.run.run_state import RankEnd, Usage, ended
 from ipexctl.core.values import count_or_none, listed, plain, texts, truth
 
 LARGEST_OUTPUT = 256 * 1024
@@ -107,7 +107,7 @@ class RankFrozen:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """The run took longer than so many seconds."""
+    """The run took longer than `seconds`, its --timeout."""
 
     seconds: float
 
@@ -118,10 +118,18 @@ class ProgramEnded:
 
     who: str
     code: int
-    killed: bool  # by somebody else
+    killed: bool  # and ipexctl did not do it
     error: str
     up: int  # ranks that had started
     alive: int
+
+    def how(self, ranks: int) -> str:
+        when = (
+            f"while {self.alive} of {ranks} ranks were running"
+            if self.up == ranks
+            else f"when {self.up} of {ranks} ranks had started"
+        )
+        return f"{self.who} {ended(self.code)} {when}"
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class Over:
 
 @dataclass(frozen=True)
 class LeaseOver:
-    """The hub heard nothing from us for so many seconds, and ends the run."""
+    """The hub has had no message from us for `seconds`, and ends the run."""
 
     seconds: float
 

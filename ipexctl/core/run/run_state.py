@@ -219,6 +219,21 @@ def ended(code: int) -> str:
     return f"ended with code {code}{_SIGNALS.get(code - 128, '')}"
 
 
+def lost_text(host: str, why: str) -> str:
+    return f"{host} was lost: {without_host(host, why)}"
+
+
+def frozen_text(rank: int, host: str, seconds: float) -> str:
+    return (
+        f"rank {rank} on {host} has stood still for {seconds:.0f} s: "
+        "every thread of it is stopped (state T)"
+    )
+
+
+def timeout_text(seconds: float) -> str:
+    return f"the run took longer than --timeout {seconds:g}"
+
+
 @dataclass
 class RunState:
     """Fed with what hosts report, in the order of arrival here: never by comparing their clocks."""
@@ -245,14 +260,11 @@ class RunState:
     def rank_frozen(self, rank: int, seconds: float) -> None:
         if self._undecided:
             host = self.plan.host_of(rank)
-            self.frozen = (
-                f"rank {rank} on {host} has stood still for {seconds:.0f} s: "
-                "every thread of it is stopped (state T)"
-            )
+            self.frozen = frozen_text(rank, host, seconds)
 
     def timed_out(self, seconds: float) -> None:
         if self._undecided:
-            self.timeout = f"the run took longer than --timeout {seconds:g}"
+            self.timeout = timeout_text(seconds)
 
     def rank_ended(self, end: RankEnd) -> None:
         self.ends[end.rank] = end
@@ -263,7 +275,7 @@ class RunState:
 
     def host_lost(self, host: str, why: str) -> None:
         if self._undecided:
-            self.lost = f"{host} was lost: {without_host(host, why)}"
+            self.lost = lost_text(host, why)
 
     def controller_away(self, seconds: float, lease: float) -> None:
         """We were suspended; what comes from the hosts now is about their ends, not the cause."""

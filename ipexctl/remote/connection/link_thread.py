@@ -1,4 +1,4 @@
-"""The thread that does all reading and writing of a hub or a spoke (run/hub_link.py).
+"""The thread that does all reading and writing of a hub or a spoke (hub_link.py).
 
 It touches no disk, and sends a beat on every connection each second.
 """
@@ -33,9 +33,13 @@ class End:
 
 
 class Link:
-    """What a hub and a spoke have in common. `changed` guards the ends and what is queued."""
+    """What a hub and a spoke have in common. `changed` guards the ends and what is queued.
 
-    def __init__(self, names, keys, server):
+    deliver(end, message) is called with each message, in the link's thread.
+    """
+
+    def __init__(self, names, keys, server, deliver):
+        self.deliver = deliver
         self.context = tls_channel.context(keys, server)
         self.ends = {name: End(name) for name in names}
         self.by_certificate = {tls_channel.common_name(n): end for n, end in self.ends.items()}
@@ -250,9 +254,6 @@ class Link:
             self.changed.notify_all()
         del self.unfinished[channel]
         self.note_word(channel)
-
-    def deliver(self, end, message):
-        raise NotImplementedError
 
     def is_due(self, channel):
         """Is a beat to be sent, a second after the last one?"""

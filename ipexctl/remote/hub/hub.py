@@ -7,8 +7,9 @@ import queue
 import threading
 import time
 
+from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
-from ipexctl.remote.hub import judge
+from ipexctl.remote.hub import host_reports, judge
 from ipexctl.remote.own_process import start_thread
 
 CUT = "its connection ended"
@@ -21,7 +22,7 @@ GONE = 2.0  # seconds for a host to be heard again, when the watcher has lost it
 def is_failure(event):
     how = event.get("ended")
     if isinstance(how, dict):
-        return how.get("code") != 0 and how.get("aborted") is not True
+        return host_reports.failed(how)
     exited = event.get("event") == "exited" and event.get("asked") is not True
     return exited and event.get("code") != 0
 
@@ -37,6 +38,7 @@ class Hub:
         self.judge = judge.Judge(run, time.monotonic())
         self.inbox = queue.Queue()  # type: queue.Queue
         self.link = None
+        self.next_look = 0.0
         self.doubts = {}  # host -> since when the watcher does not reach it, and why
         self.told_over = False
         self.told_cause = False
@@ -48,8 +50,6 @@ class Hub:
         port = 0
         if self.others:
             try:
-                from ipexctl.remote.run import hub_link  # not for a run on one host
-
                 self.link = hub_link.Hub(self.others, self.supervisor.plan["keys"], self.take)
                 port = self.link.listen(self.run["address"], self.run["ports"])
             except ImportError as e:
@@ -89,7 +89,8 @@ class Hub:
             self.heard(host, event, now)
         else:
             self.asked(event, now)
-        if self.inbox.empty():
+        if now >= self.next_look:
+            self.next_look = now + LOOK
             self.look_at_hosts(now)
         self.judge.tick(now)
         self.pass_on()
@@ -201,8 +202,6 @@ class Spoke:
         self.supervisor = supervisor
         self.hub = asked["hub"]
         try:
-            from ipexctl.remote.run import hub_link
-
             self.link = hub_link.Spoke(
                 supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
             )

@@ -4,17 +4,14 @@
 who calls takes them away. `over`: why the run is to be stopped.
 """
 
-import json
-
 from ipexctl.remote.hub import mpi_launch
+from ipexctl.remote.hub.host_reports import amount, by_signal, end_of, failed, small, whole
 
 FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
 LOST_GRACE = 1.0
 MPIRUN_GRACE = 2.0  # mpirun has ended: its ranks follow at once, or something else is wrong
 DAEMON_GRACE = 3.0
-INTERRUPT_GRACE = 10.0  # ranks may save
 END_WAIT = 20.0  # for mpirun, when all its ranks have ended
-LARGEST = 64 * 1024  # of what a host says of a rank's place
 SPARE_LAUNCHES = 16  # that mpirun may ask for twice
 ENDED = "ended"  # why a run is stopped of which nothing is left
 
@@ -49,7 +46,7 @@ class Judge:
         if self.over or host in self.lost:
             return
         try:
-            getattr(self, "on_" + str(event.get("event")).replace("-", "_"))(host, event, now)
+            getattr(self, "on_%s" % event.get("event"))(host, event, now)
         except Exception:  # whatever it sends, it is that host which is lost
             self.host_lost(host, "it sent what no host of ours sends", now)
 
@@ -58,7 +55,7 @@ class Judge:
         if limit and now - self.began > limit and not self.decided and not self.over:
             self.decided = True
             self.fact("timeout", seconds=limit)
-            self.signal("--timeout", now + INTERRUPT_GRACE)
+            self.signal("--timeout", now + self.run["grace"])
         if self.over:
             return
         done = self.code is not None or not all(self.ended.values())
@@ -185,7 +182,7 @@ class Judge:
         """`asked`: it was killed, since mpirun had given it up for another reason."""
         if self.all_ended():
             return
-        killed = (code < 0 or 128 < code < 128 + 65) and not asked  # 255: it gave up by itself
+        killed = by_signal(code) and not asked  # 255: it gave up by itself
         self.decided = True
         self.fact(
             "program",
@@ -215,8 +212,7 @@ class Judge:
 
     def rank_ended(self, host, rank, how, now):
         """A wrapper whose rank failed is not told to go: MPI would end the others at once."""
-        well = how["code"] == 0 or how.get("aborted") is True
-        self.ended[rank] = well
+        well = self.ended[rank] = not failed(how)
         self.fact("rank", host=host, rank=rank, ended=how)
         if well:
             self.order(host, {"noted": rank, "ok": True})
@@ -261,44 +257,9 @@ class Judge:
         self.facts.append(dict(more, event=event))
 
 
-def whole(value):
-    if type(value) is not int or abs(value) >= 1 << 31:
-        raise ValueError("no number")
-    return value
-
-
-def amount(value):
-    if type(value) not in (int, float) or not 0 <= value < 1 << 60:  # NaN is not, either
-        raise ValueError("no amount")
-    return float(value)
-
-
-def small(value):
-    return value if isinstance(value, dict) and len(json.dumps(value)) < LARGEST else None
-
-
-def end_of(how):
-    """How a rank ended, in one way, and nothing else that may be in it."""
-    code, signal = (None if how.get(k) is None else whole(how[k]) for k in ("code", "signal"))
-    lost = how.get("lost") is True
-    if [code is not None, signal is not None, lost].count(True) != 1:
-        raise ValueError("it ended in no way or in two")
-    usage, hints = how.get("usage"), how.get("hints")
-    if usage is not None:
-        usage = {key: amount(usage[key]) for key in ("seconds", "cpu", "memory")}
-    return {
-        "code": code,
-        "signal": signal,
-        "lost": lost,
-        "usage": usage,
-        "hints": [str(hint)[:40] for hint in hints[:8]] if isinstance(hints, list) else [],
-        "aborted": signal == 6 and how.get("aborted") is True,
-    }
-
-
 def is_decisive(fact):
     """Does the run end by it, if it is the first of its kind?"""
     if fact["event"] != "rank":
         return fact["event"] != "note"
     how = fact.get("ended")
-    return "refused" in fact or (how is not None and how["code"] != 0 and not how.get("aborted"))
+    return "refused" in fact or (how is not None and failed(how))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+from ipexctl.remote.hub.host_reports import by_signal
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import mpirun_bootstrap, rank_wrapper
 
@@ -136,8 +137,3 @@ def alive(pid):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except OSError:
         return False
-
-
-def by_signal(code):
-    """Was a program of MPI killed? A shell around it says 128 + the signal."""
-    return code < 0 or 128 < code < 128 + 65

@@ -3,6 +3,7 @@
 import os
 
 from ipexctl.remote import root_folder
+from ipexctl.remote.hub import host_reports
 from ipexctl.remote.install import root_upkeep
 from ipexctl.remote.run import control, journal, run_folders
 
@@ -75,7 +76,7 @@ def summary(records):
         elif isinstance(record.get("ended"), int) and record["ended"] not in ended:
             ended.add(record["ended"])
             how = record.get("how")
-            if isinstance(how, dict) and how.get("code") == 0:
+            if isinstance(how, dict) and not host_reports.failed(how):
                 ok += 1
             elif found["failed"] is None:
                 found["failed"] = [record["ended"], how]

@@ -88,7 +88,8 @@ class _Run:
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
-        threading.Thread(target=_load, daemon=True).start()
+        several = len(self.fleet.hosts.hosts) > 1
+        threading.Thread(target=_load, args=(several,), daemon=True).start()
         nodes = each(self.fleet, self._prepare, typed=self.script.typed)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
@@ -260,10 +261,11 @@ class _Run:
         return replace(kept, outputs=outputs)
 
 
-def _load() -> None:
+def _load(several: bool) -> None:  # noqa: FBT001
     """What is needed once the hosts have answered: imported while they start their Pythons."""
-    import ipexctl.verbs.run.preflight
-    import ipexctl.verbs.run.session  # noqa: F401
+
+    if several:
+        import cryptography.x509  # noqa: F401  run_certificates.py needs it
 
 
 def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:

@@ -23,7 +23,7 @@ from ipexctl.core.run.mpi_words import MpiWords
 from ipexctl.core.run.outcome import HostEnd, Left, RunResult, Tally
 from ipexctl.core.run.run_events import BadEvent, Event
 from ipexctl.core.run.run_result import Ending, result_of
-from ipexctl.core.run.run_state import RunState, ended
+from ipexctl.core.run.run_state import RunState
 from ipexctl.core.run.stall_watch import Health
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import IpexctlError, RunFailed
@@ -34,10 +34,9 @@ from ipexctl.verbs.run.host_link import Link
 from ipexctl.verbs.run.run_folder import Record
 from ipexctl.verbs.run.run_notices import Teller
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter
-from ipexctl.verbs.run.start_request import Keys, Orders
+from ipexctl.verbs.run.start_request import INTERRUPT_GRACE, Keys, Orders
 
 PING_EVERY = 3.0
-INTERRUPT_GRACE = 10.0  # after the first Ctrl-C ranks may save
 STOP_WAIT = 20.0
 SLOWEST_REST = 10_000  # bytes per second, of a host that sends the rest of its output
 WINDOW = 512 * 1024
@@ -379,13 +378,7 @@ class Session:
 
     def _program_ended(self, of: str, event: run_events.ProgramEnded) -> None:
         self.mpi_words.failed(of, event.error)
-        ranks = self.plan.world_size
-        when = (
-            f"while {event.alive} of {ranks} ranks were running"
-            if event.up == ranks
-            else f"when {event.up} of {ranks} ranks had started"
-        )
-        self.state.mpi_ended(f"{event.who} {ended(event.code)} {when}", killed=event.killed)
+        self.state.mpi_ended(event.how(self.plan.world_size), killed=event.killed)
 
     def _ready(self, name: str, port: int) -> None:
         """The others are told where the hub waits for them."""

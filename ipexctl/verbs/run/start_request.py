@@ -10,6 +10,7 @@ from ipexctl.core.plan import port_plan, rank_contract
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi
 
+INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 Keys = Mapping[str, Mapping[str, str]]  # of each host, for the link between them
 
 
@@ -71,6 +72,7 @@ class Orders:
             } if row else None,
             "launcher": self.launcher,
             "timeout": self.timeout,
+            "grace": INTERRUPT_GRACE,
             "lives_on": self.lives_on,
             "address": self.plan.master_addr,
             "ports": low_high,

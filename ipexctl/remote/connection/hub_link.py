@@ -26,8 +26,7 @@ class Hub(Link):
     """take(name, message)"""
 
     def __init__(self, names, keys, take):
-        Link.__init__(self, names, keys, True)
-        self.take = take
+        Link.__init__(self, names, keys, True, lambda end, message: take(end.name, message))
         self.most_unfinished = 2 * len(self.ends) + 16
 
     def listen(self, address, ports=None):
@@ -98,16 +97,12 @@ class Hub(Link):
         self.watch(channel)
         self.unfinished[channel] = True
 
-    def deliver(self, end, message):
-        self.take(end.name, message)
-
 
 class Spoke(Link):
     """take(message)"""
 
     def __init__(self, name, hub, keys, take):
-        Link.__init__(self, [hub], keys, False)
-        self.take = take
+        Link.__init__(self, [hub], keys, False, lambda end, message: take(message))
         self.name = name
         self.hub = self.ends[hub]
         self.trouble = "not connected yet"
@@ -189,9 +184,6 @@ class Spoke(Link):
 
     def replies(self, channel):
         return time.monotonic() - channel.last_write > 0.5 * BEATS
-
-    def deliver(self, end, message):
-        self.take(message)
 
 
 def listening(address, port):
