@@ -53,6 +53,7 @@ class Root(LazyGroup):
             "run:run", "Run a PyTorch script on all hosts, with live output.", keeps_rest=True
         ),
         "ps": Entry("ps:ps", "List the runs on these hosts."),
+        "attach": Entry("ps:attach", "Watch a run that is running, from any machine."),
         "logs": Entry("ps:logs", "Show the output of a run's ranks."),
         "stop": Entry("ps:stop", "Stop a run."),
         "wait": Entry("ps:wait", "Wait until a run ends, and exit with its exit code."),

@@ -1,4 +1,4 @@
-"""ps, logs, stop, wait and rm."""
+"""ps, attach, logs, stop, wait and rm."""
 
 from __future__ import annotations
 
@@ -29,6 +29,34 @@ def ps(
 
     found = list_runs(target, root, every=every)
     end(found, runs_document, lambda runs: show_runs(runs, every=every), json=json)
+
+
+@on_hosts(names=False)
+def attach(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    ui: Annotated[
+        str, typer.Option("--ui", metavar="NAME", help="auto, stream, plain, json, or tui.")
+    ] = "auto",
+    json: Json = False,
+) -> None:
+    r"""Watch a run as the command that started it does: all its output, then its summary.
+
+    Ctrl-C stops the run; Ctrl-\ leaves it running.
+    """
+    import signal
+
+    from ipexctl.cli.run import counted_interrupts
+    from ipexctl.ui.run import view
+    from ipexctl.verbs.run.attach import attach as verb
+
+    shown = view("json" if json else ui)
+    with counted_interrupts(shown, lives_on=True) as interrupts:
+        interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
+        result = verb(target, run, shown, interrupts, root)
+    raise typer.Exit(result.exit_code)
 
 
 @on_hosts(names=False, follows=True)

@@ -269,7 +269,7 @@ def run(
         show(planned(target, options), as_json=ui == "json")
         return
     shown = view(ui)
-    with _interrupts(shown, lives_on=options.lives_on) as interrupts:
+    with counted_interrupts(shown, lives_on=options.lives_on) as interrupts:
         result = verb(target, options, shown, interrupts)
     if detach and ui != "json" and isinstance(result, Left):
         print(result.run_id)
@@ -364,7 +364,7 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 @contextmanager
-def _interrupts(shown: View, *, lives_on: bool = False) -> Iterator[Interrupts]:
+def counted_interrupts(shown: View, *, lives_on: bool = False) -> Iterator[Interrupts]:
     """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
     from ipexctl.verbs.run.run_watchers import Interrupts
 

@@ -77,6 +77,12 @@ class Fleet:
         self.agents[host] = agent
         return agent
 
+    def reconnect(self, host: Host) -> Agent:
+        """A new agent in place of one whose connection ended."""
+        if before := self.agents.get(host):
+            before.close()
+        return self.connect(host)
+
     def disconnect(self, host: Host) -> None:
         """Close this host's agent before the others."""
         self.agents.pop(host).close()

@@ -372,7 +372,12 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 @pytest.mark.parametrize(
     ("op", "modules"),
     [
-        ("run.runs.host", {"own_process", "run.runs", "run.log_follower"}),
+        (
+            "run.run_watch.start",
+            {"own_process", "root_folder"}
+            | {f"run.{n}" for n in ("run_watch", "log_follower", "journal", "run_folders")}
+            | {"run.control", "run.rank_wrapper"},  # not imported before one attaches
+        ),
         (
             "run.guardian.stand_by",
             {"root_folder", "own_process"}
@@ -383,7 +388,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
                 f"connection.{name}"
                 for name in ("hub_link", "link_stream", "link_thread", "tls_channel")
             }
-            | {"run.control", "run.journal"},
+            | {"run.control", "run.journal", "run.watchers"},
         ),
         (
             "facts.benchmark.memory",

@@ -28,7 +28,7 @@ def asked(run: str) -> list[dict]:
         heard.append(message)
         return {"alive": True}
 
-    control.serve(run, "node1", answer)
+    control.serve(run, "node1", answer, lambda link: link.close())
     return heard
 
 
@@ -91,7 +91,7 @@ def test_another_user_in_its_place_is_not_believed(run: str) -> None:
             os._exit(0)
     try:
         os.read(ready, 1)
-        control.serve(run, "node1", lambda message: {"alive": True})  # the run goes on
+        control.serve(run, "node1", lambda m: {"alive": True}, lambda link: None)  # it goes on
         assert not control.is_alive(run, "node1")
         assert control.ask(run, "node1", {"ask": "state"}) is None
     finally:

@@ -70,6 +70,7 @@ class OnHost:
     asked: str = ""  # who asked it to end
     over: str | None = None  # why its part ended; None: that is not written
     result: Result | None = None
+    begun: bool = False  # all hosts were ready
     fact: Result | None = None  # what the hub says of its end
     last: tuple[int, str] | None = None  # the last line of that rank
     bytes: int | None = None
@@ -130,6 +131,7 @@ def read_on_host(host: str, raw: Mapping[str, Any]) -> OnHost:
         plain(raw.get("asked"), 200),
         plain(over, 200) if isinstance(over, str) else None,
         _result(result) if isinstance(result, dict) else None,
+        raw.get("begun") is True,
         read_fact(raw.get("fact")),
         (last[0], without_colour(plain(last[1], 400)))
         if isinstance(last, list) and len(last) == 2 and type(last[0]) is int
@@ -139,12 +141,18 @@ def read_on_host(host: str, raw: Mapping[str, Any]) -> OnHost:
 
 
 def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
-    """The newest first, as their names have the time of their start."""
+    """The newest first, as their names have the time of their start. One that never began is
+    left out, unless who started it left a result."""
     by_run: dict[str, list[OnHost]] = {}
     for part in parts:
         if part.run:
             by_run.setdefault(part.run, []).append(part)
-    return tuple(_run(by_run[name]) for name in sorted(by_run, reverse=True))
+    there = {name: seen for name, seen in by_run.items() if any(map(_was_there, seen))}
+    return tuple(_run(there[name]) for name in sorted(there, reverse=True))
+
+
+def _was_there(part: OnHost) -> bool:
+    return part.alive or part.begun or part.started > 0 or part.result is not None
 
 
 def _run(seen: Sequence[OnHost]) -> Run:

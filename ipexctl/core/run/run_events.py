@@ -55,11 +55,17 @@ class RankRefused:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """All hosts were ready, and the hub starts the ranks."""
+
+
+@dataclass(frozen=True)
 class Output:
-    """Bytes of a rank, or of MPI's own programs (`rank` None)."""
+    """Bytes of a rank, or of a program of MPI (`rank` None)."""
 
     rank: int | None
     data: bytes
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,9 +186,9 @@ class Broken:
 
 
 Event = (
-    Ready | Pong | RankStarted | RankEnded | RankRefused | RankFrozen | HostLost | ProgramEnded
-    | TimedOut | EndAsked | Noted | Over | Output | OutputEnd | Sample | Traffic | Swept | LeaseOver
-    | Done | Broken
+    Ready | Begun | Pong | RankStarted | RankEnded | RankRefused | RankFrozen | HostLost
+    | ProgramEnded | TimedOut | EndAsked | Noted | Over | Output | OutputEnd | Sample | Traffic
+    | Swept | LeaseOver | Done | Broken
 )  # fmt: skip
 
 
@@ -201,6 +207,11 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
     if reader is None:
         raise BadEvent(f"an event called {header['event'][:40]!r}")
     return reader(host, ranks, header, body)
+
+
+def place(header: Mapping[str, Any]) -> int:
+    """Where the event ends in the host's journal, 0 if it is not from there."""
+    return count_or_none(header.get("at")) or 0
 
 
 _Reader = Callable[[str, frozenset[int], Mapping[str, Any], bytes], Event]
@@ -313,7 +324,7 @@ def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
     if len(body) > LARGEST_OUTPUT:
         raise BadEvent(f"{len(body)} bytes of output at once")
     if isinstance(header.get("key"), str):
-        return Output(None, body)
+        return Output(None, body, header["key"][:64])
     rank = _own_rank(ranks, header, "key")
     return OutputEnd(rank) if header.get("end") is True else Output(rank, body)
 
@@ -344,7 +355,9 @@ def _swept(header: Mapping[str, Any]) -> Event:
 
 _READERS: Mapping[str, _Reader] = {
     "ready": lambda host, ranks, header, body: Ready(_whole(header, "port")),
+    "watched": lambda host, ranks, header, body: Pong(),
     "pong": lambda host, ranks, header, body: Pong(),
+    "go": lambda host, ranks, header, body: Begun(),
     "lost": lambda host, ranks, header, body: HostLost(plain(header.get("why"), 400)),
     "frozen": _frozen,
     "timeout": lambda host, ranks, header, body: TimedOut(_amount(header, "seconds")),

@@ -14,6 +14,7 @@ from ipexctl.remote.own_process import start_thread
 
 CUT = "its connection ended"
 LOOK = 0.25  # seconds between looks at the clock
+AT_ONCE = 256  # events that are taken before what follows is passed on
 STOP_WAIT = 8.0  # for the other hosts' last words
 LAST_WORD = 2.0  # to be heard by the hub
 GONE = 2.0  # seconds for a host to be heard again, when the watcher has lost it, too
@@ -41,7 +42,6 @@ class Hub:
         self.next_look = 0.0
         self.doubts = {}  # host -> since when the watcher does not reach it, and why
         self.told_over = False
-        self.told_cause = False
         self.swept = {}  # host -> processes that would not go
         self.all_swept = threading.Event()
 
@@ -76,24 +76,33 @@ class Hub:
                 self.turn()
         except Exception:
             what = bug()["what"]
-            self.supervisor.emit({"event": "broken", "host": self.name, "what": what})
+            self.publish([{"event": "broken", "host": self.name, "what": what}])
             self.tell_all({"stop": True, "why": what})
 
     def turn(self):
-        try:
-            host, event = self.inbox.get(timeout=LOOK)
-        except queue.Empty:
-            host, event = None, {}
+        """What has come, and what follows from it."""
+        taken = self.waiting()
         now = time.monotonic()
-        if host is not None:
-            self.heard(host, event, now)
-        else:
-            self.asked(event, now)
+        for host, event in taken:
+            if host is not None:
+                self.heard(host, event, now)
+            else:
+                self.asked(event, now)
         if now >= self.next_look:
             self.next_look = now + LOOK
             self.look_at_hosts(now)
         self.judge.tick(now)
         self.pass_on()
+
+    def waiting(self):
+        found = []
+        try:
+            found.append(self.inbox.get(timeout=LOOK))
+            while len(found) < AT_ONCE:
+                found.append(self.inbox.get_nowait())
+        except queue.Empty:
+            pass
+        return found
 
     def heard(self, host, event, now):
         if event.get("event") == "swept":
@@ -146,21 +155,24 @@ class Hub:
     def pass_on(self):
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
+        if self.judge.over and not self.told_over:
+            well = self.judge.all_well()
+            facts.append({"event": "over", "why": self.judge.over, "well": well})
         for host, order in orders:
             self.send(host, order)
-        for fact in facts:
-            if judge.is_decisive(fact) and not self.told_cause:  # so that every host can tell
-                self.told_cause = True
-                self.tell_all({"fact": fact})
-            self.supervisor.emit(fact)
+        if facts:
+            self.publish(facts)
         if self.judge.over and not self.told_over:
             self.told_over = True
-            over = {"event": "over", "why": self.judge.over, "well": self.judge.all_well()}
-            self.tell_all({"fact": over})
-            self.supervisor.emit(over)
             self.supervisor.stopped = self.judge.over
             self.tell_all({"stop": True, "why": self.judge.over})
             self.count_swept()  # those that are lost will not tell
+
+    def publish(self, facts):
+        """Every host has them in its journal, so that any can tell."""
+        self.supervisor.note_facts(facts)
+        for host in self.others:
+            self.send(host, {"facts": facts})
 
     def send(self, host, order):
         if host == self.name:
@@ -172,8 +184,8 @@ class Hub:
         for host in [self.name] + self.others:
             self.send(host, order)
 
-    def agent_gone(self, why):
-        if not self.run["lives_on"]:
+    def starter_gone(self, why):
+        if not (self.run["lives_on"] and self.judge.begun):
             self.ask({"over": why})
 
     def silence(self):
@@ -201,6 +213,7 @@ class Spoke:
     def __init__(self, supervisor, asked):
         self.supervisor = supervisor
         self.hub = asked["hub"]
+        self.told_hub = False
         try:
             self.link = hub_link.Spoke(
                 supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
@@ -212,7 +225,8 @@ class Spoke:
         return 0
 
     def ask(self, header):
-        if "hub" in header:
+        if "hub" in header and not self.told_hub:
+            self.told_hub = True
             address, port = header["hub"]
             self.link.connect(address, port)
 
@@ -223,11 +237,12 @@ class Spoke:
 
     def hub_lost(self, why):
         """Nobody else can note it here."""
-        fact = {"event": "lost", "host": self.hub, "why": why}
-        self.supervisor.note({"fact": fact}, sync=True)
+        self.supervisor.note_facts([{"event": "lost", "host": self.hub, "why": why}])
 
-    def agent_gone(self, why):
-        """The run is the hub's; only nobody reads this host's output."""
+    def starter_gone(self, why):
+        """The run is the hub's. But where that is, only who starts the run can tell."""
+        if not self.told_hub:
+            self.supervisor.stop(why)
 
     def silence(self):
         return time.monotonic() - self.link.heard()

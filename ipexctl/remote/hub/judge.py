@@ -28,6 +28,7 @@ class Judge:
         self.facts = []
         self.over = ""
         self.deadline = None  # when what is left gets killed
+        self.begun = False  # all hosts were ready, and the ranks are started
         self.env_files = {}  # host -> the file with its programs' environment: it is ready
         self.started = set()
         self.ended = {}  # rank -> whether it ended well
@@ -104,6 +105,9 @@ class Judge:
                 self.start()
 
     def start(self):
+        """From here on the run does not need the command that asked for it."""
+        self.begun = True
+        self.fact("go")
         if self.run["mpirun"]:
             self.order(self.first, {"spawn": "mpirun", "argv": self.run["mpirun"]})
             return
@@ -259,7 +263,7 @@ class Judge:
 
 def is_decisive(fact):
     """Does the run end by it, if it is the first of its kind?"""
-    if fact["event"] != "rank":
-        return fact["event"] != "note"
+    if fact.get("event") != "rank":
+        return fact.get("event") not in ("note", "go")
     how = fact.get("ended")
-    return "refused" in fact or (how is not None and failed(how))
+    return "refused" in fact or (isinstance(how, dict) and failed(how))

@@ -22,39 +22,57 @@ def address(run_id, host):
     return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), run_id, short)
 
 
-def serve(run_id, host, answer):
-    """`answer` is called with each message, in a thread of its own, and returns the reply."""
+def serve(run_id, host, answer, watch):
+    """`answer` is called with each message, in a thread of its own, and returns the reply; `watch`
+    with the connection of an agent that wants to watch the run."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(address(run_id, host))
     except OSError:  # the name is taken: the run continues, and ps shows it as lost
         return
     listener.listen(64)
-    start_thread(accept, listener, answer)
+    start_thread(accept, listener, answer, watch)
 
 
-def accept(listener, answer):
+def accept(listener, answer, watch):
     while True:
         try:
             link, _ = listener.accept()
         except OSError:
             return
         if peer(link) in (os.getuid(), 0):
-            start_thread(converse, link, answer)
+            start_thread(converse, link, answer, watch)
         else:
             link.close()
 
 
-def converse(link, answer):
+def converse(link, answer, watch):
     link.settimeout(PATIENCE)
     try:
         message = rank_wrapper.Lines(link).next()
-        if isinstance(message, dict):
+        if isinstance(message, dict) and "watch" in message:
+            link, watched = None, link
+            watch(watched)
+        elif isinstance(message, dict):
             rank_wrapper.send(link, answer(message))
     except (OSError, ValueError):
         pass
     finally:
+        if link is not None:
+            link.close()
+
+
+def watched(run_id, host):
+    """A socket to the supervisor for frames; it has spoken first. None: there is no supervisor."""
+    link = connection(run_id, host)
+    try:
+        if link is not None:
+            rank_wrapper.send(link, {"watch": True})
+            link.settimeout(None)
+    except OSError:
         link.close()
+        return None
+    return link
 
 
 def ask(run_id, host, message):
@@ -77,18 +95,26 @@ def is_alive(run_id, host):
 
 @contextmanager
 def connected(run_id, host):
+    link = connection(run_id, host)
+    try:
+        yield link
+    finally:
+        if link is not None:
+            link.close()
+
+
+def connection(run_id, host):
     """None where there is no supervisor, or one of another user."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.settimeout(PATIENCE)
     try:
         link.connect(address(run_id, host))
-        found = link if peer(link) == os.getuid() else None
+        if peer(link) == os.getuid():
+            return link
     except OSError:
-        found = None
-    try:
-        yield found
-    finally:
-        link.close()
+        pass
+    link.close()
+    return None
 
 
 def peer(link):

@@ -88,17 +88,20 @@ def guard(link):
 def supervise(link, asked, scratch, pulse):
     try:
         os.setsid()
-        last = supervisor.run(link, asked, scratch, pulse)
+        supervisor.run(link, asked, scratch, pulse)
     except Failure as e:
-        last = {"error": document(e)}
+        failed(link, document(e))
     except BaseException:
-        last = {"error": bug()}
-    try:
-        link.write(last)
-    except OSError:
-        pass  # the agent has gone
+        failed(link, bug())
     finally:
         os._exit(0)
+
+
+def failed(link, error):
+    try:
+        link.write({"error": error})
+    except OSError:
+        pass  # the agent has gone
 
 
 def end_of(child, pulse, patience):

@@ -35,20 +35,23 @@ class Journal:
             pass  # a file system that cannot: it is written as long as there is room
 
     def add(self, record, sync=False):
-        """A record that cannot be written is lost; the run continues."""
+        """Was it written? One that cannot be is lost; the run continues."""
         text = json.dumps(record).encode("ascii")
         data = HEAD.pack(len(text), zlib.crc32(text)) + text
         if len(text) > LONGEST or self.at + len(data) > MOST:
-            return
+            return False
         if self.at + len(data) + HEAD.size > self.room:
             self.make_room(self.at + len(data) + ROOM)
+        written = False
         try:
-            if os.pwrite(self.fd, data, self.at) == len(data):
+            written = os.pwrite(self.fd, data, self.at) == len(data)
+            if written:
                 self.at += len(data)
             if sync:
                 os.fsync(self.fd)
         except OSError:
             pass
+        return written
 
     def trim(self):
         """What was only kept free is given back."""
@@ -57,6 +60,36 @@ class Journal:
             self.room = self.at
         except OSError:
             pass
+
+
+class Reader:
+    """What is added to a journal, from a place in it on."""
+
+    def __init__(self, path, at=0):
+        self.path = path
+        self.at = at
+        self.fd = -1
+
+    def new(self):
+        """(record, where it ends) of each that was added since."""
+        try:
+            if self.fd < 0:
+                self.fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            while True:
+                data = os.pread(self.fd, HEAD.size + LONGEST, self.at)
+                found = list(records(data))
+                for record, end in found:
+                    yield record, self.at + end
+                if not found:
+                    return
+                self.at += found[-1][1]
+        except OSError:
+            return  # it is not there yet
+
+    def close(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 def begin(folder, host):

@@ -1,9 +1,10 @@
 """The runs of this host, from their journals: for `ps`, `stop`, `wait` and `logs`."""
 
 import os
+import time
 
 from ipexctl.remote import root_folder
-from ipexctl.remote.hub import host_reports
+from ipexctl.remote.hub import host_reports, judge
 from ipexctl.remote.install import root_upkeep
 from ipexctl.remote.run import control, journal, run_folders
 
@@ -37,6 +38,15 @@ def op_list(call, h):
     return {"runs": found}
 
 
+def op_plan(call, h):
+    """{root, journal, run_id} -> {plan, age}: of a run whose first host this is; seconds."""
+    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    plan, began = None, time.time()
+    for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
+        plan, began = record.get("plan", plan), record.get("began", began)
+    return {"plan": plan, "age": int(max(0.0, time.time() - began))}
+
+
 def op_stop(call, h):
     """{root, journal, run_id, by, seconds} -> {asked: False where no supervisor lives}"""
     run = run_folders.run_id(h)
@@ -55,7 +65,7 @@ def summary(records):
     """One pass; a record that says nothing we know is passed over.
 
     {about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over, result,
-    fact: the first by which the run ended}
+    begun: did all hosts become ready, fact: the first by which the run ended}
     """
     found = {
         "about": {},
@@ -65,6 +75,7 @@ def summary(records):
         "asked": "",
         "over": None,
         "result": None,
+        "begun": False,
         "fact": None,
     }  # type: dict[str, object]
     started, ended, ok = set(), set(), 0
@@ -86,10 +97,18 @@ def summary(records):
             found["over"] = record["over"]
         elif "result" in record:
             found["result"] = record["result"]
-        elif "fact" in record:
-            found["fact"] = found["fact"] or record["fact"]
+        elif isinstance(record.get("fact"), dict):
+            take_fact(found, record["fact"])
         found["seconds"] = record.get("at", found["seconds"])
     return dict(found, started=len(started), ok=ok)
+
+
+def take_fact(found, fact):
+    """One of those that the hub tells all hosts."""
+    if fact.get("event") == "go":
+        found["begun"] = True
+    elif found["fact"] is None and judge.is_decisive(fact):
+        found["fact"] = fact
 
 
 def last_line(folder, records):

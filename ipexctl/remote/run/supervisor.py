@@ -14,7 +14,7 @@ import time
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.hub import hub
+from ipexctl.remote.hub import hub, judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.run import (
     control,
@@ -25,25 +25,21 @@ from ipexctl.remote.run import (
     rank_wrapper,
     run_folders,
     traffic,
+    watchers,
 )
-
-UNREAD = 10000  # words that an agent has not read
-PASSING = ("load", "traffic", "pong")  # such of them as are no loss
-LAST_WORDS = 10.0
 
 
 def run(link, asked, scratch, pulse):
-    """Until the run is over here. Returns the last word to the agent. The guardian sees `pulse`."""
+    """Until the run is over here and its watchers know it. The guardian sees `pulse`."""
     supervisor = Supervisor(link, asked, scratch, pulse)
     try:
-        return {"over": supervisor.serve()}
+        supervisor.serve()
     finally:
         supervisor.end("it failed")
 
 
 class Supervisor:
     def __init__(self, link, asked, scratch, pulse):
-        self.link = link
         self.pulse = pulse
         self.run_id = run_folders.run_id(asked)
         top = root_folder.checked(asked["root"])
@@ -59,7 +55,8 @@ class Supervisor:
         self.lease = asked["lease"]
         self.last_heard = time.monotonic()  # who watches the run
         self.inbox = queue.Queue()  # type: queue.Queue  # orders, for the main thread
-        self.outbox = queue.Queue(UNREAD)  # type: queue.Queue  # for who watches
+        self.watchers = watchers.Watchers(self.hear)
+        self.starter = watchers.Watcher(link)  # for the command that starts the run
         self.lock = threading.Lock()
         self.programs = host_programs.Programs(self, scratch)
         self.ranks = rank_sockets.Ranks(self)
@@ -67,7 +64,6 @@ class Supervisor:
         self.traffic = traffic.Traffic(self, asked["store_port"])
         self.busy_since = None  # when the main thread began what it does
         self.stopped = ""  # why the run ends here
-        self.unread = False
         self.over = False
         self.survivors = None
         self.part = hub.Hub(self, asked["run"]) if asked["run"] else hub.Spoke(self, asked)
@@ -82,16 +78,17 @@ class Supervisor:
             self.journal = journal.begin(self.dir, self.plan["host"])
             listener = self.ranks.listen()
             self.programs.write()
-            control.serve(self.run_id, self.plan["host"], self.answer)
+            control.serve(self.run_id, self.plan["host"], self.answer, self.watchers.add_socket)
         except OSError as e:
             raise cannot_write(e, self.dir) from None
         about = {"version": journal.VERSION, "about": self.plan["about"], "began": time.time()}
         self.note(about, sync=True)
+        if self.plan["run"]:
+            self.note({"plan": self.plan["run"]["shown"]})
         try:
-            start_thread(self.pass_to_agent)
             port = self.part.begin()
+            self.watchers.add(self.starter)
             start_thread(self.ranks.accept, listener)
-            start_thread(self.hear)
             start_thread(self.watch_lease)
             start_thread(self.sampler.loop, lambda: self.over)
             start_thread(self.traffic.loop, lambda: self.over)
@@ -100,29 +97,26 @@ class Supervisor:
             self.emit({"event": "ready", "port": port})
             survivors = len(self.end(self.orders()))
             found = self.part.finish(survivors)
-            self.wait_for_agent()
-            return {"survivors": survivors, "logs": self.logs, "found": found}
+            last = {"survivors": survivors, "logs": self.logs, "found": found}
+            self.watchers.tell_last({"over": last})
         finally:
             listener.close()
 
-    def hear(self):
-        """What the agent passes on, of whoever watches the run."""
-        while True:
-            try:
-                frame = self.link.read()
-            except (OSError, ValueError):
-                frame = None
-            if frame is None:
-                self.part.agent_gone("the connection to ipexctl ended")
-                return
+    def hear(self, watcher, header):
+        """What an agent passes on, of whoever watches the run. None: it has gone."""
+        starts = watcher is self.starter
+        if header is None:
+            if starts:
+                self.part.starter_gone("the connection to ipexctl ended")
+            return
+        if starts:
             self.last_heard = time.monotonic()
-            header = frame[0]
-            if "ping" in header:
-                self.emit({"event": "pong"})
-            elif "stop" in header:
-                self.stop("ended")
-            else:
-                self.part.ask(header)
+        if "ping" in header:
+            watcher.put({"event": "pong"})
+        elif "stop" in header:
+            self.stop("ended")
+        else:
+            self.part.ask(header)
 
     def stop(self, why):
         self.stopped = self.stopped or why
@@ -149,19 +143,27 @@ class Supervisor:
             self.ranks.signal(order["signal"])
         elif "kill" in order:
             self.programs.kill(order["kill"])
-        elif "fact" in order:
-            self.note({"fact": order["fact"]}, sync=True)
+        elif "facts" in order:
+            self.note_facts(order["facts"])
         else:
             self.ranks.answer_launch(order)
 
     def note(self, record, sync=False, last=False):
-        """In the journal, with the seconds since the run began here."""
+        """In the journal, with the seconds since the run began here. Watchers read it there."""
         with self.writing:
             if self.journal is None:
                 return
-            self.journal.add(dict(record, at=round(time.monotonic() - self.began, 3)), sync)
+            record = dict(record, at=round(time.monotonic() - self.began, 3))
+            written = self.journal.add(record, sync)
             if last:
                 self.journal.trim()
+        self.emit({"event": "noted", "record": None if written else record})
+
+    def note_facts(self, facts):
+        """What the hub says of the run."""
+        decisive = any(judge.is_decisive(fact) for fact in facts)
+        for number, fact in enumerate(facts, 1):
+            self.note({"fact": fact}, sync=decisive and number == len(facts))
 
     def answer(self, message):
         """To a question or an order from this host: control.py."""
@@ -175,28 +177,7 @@ class Supervisor:
 
     def emit(self, event):
         """To whoever watches; the run does not wait for them."""
-        try:
-            self.outbox.put_nowait(event)
-        except queue.Full:
-            if event["event"] not in PASSING:  # they read nothing, and could not go on without it
-                self.unread = True
-
-    def pass_to_agent(self):
-        while not self.unread:
-            event = self.outbox.get()
-            try:
-                self.link.write(event)
-            except (OSError, ValueError):
-                pass  # the agent has gone: `hear` sees it, too
-            self.outbox.task_done()
-
-    def wait_for_agent(self):
-        """Until it has all that was to be told, or does not read."""
-        began = time.monotonic()
-        while self.outbox.unfinished_tasks and not self.unread:
-            if time.monotonic() - began > LAST_WORDS:
-                break
-            time.sleep(0.01)
+        self.watchers.tell(event)
 
     def watch_lease(self):
         while not self.over:
@@ -221,12 +202,12 @@ class Supervisor:
     # -- logs --
 
     def log_begins(self, key, path):
-        """The agent reads it from here on."""
+        """Agents read it from here on."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        self.emit({"event": "log-begins", "key": key, "path": path})
+        self.note({"log": key, "file": os.path.basename(path)})
 
     def log_ends(self, key):
-        self.emit({"event": "log-ends", "key": key})
+        self.note({"log-end": key})
 
 
 def cannot_write(error, folder):

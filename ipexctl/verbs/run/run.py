@@ -43,6 +43,7 @@ from ipexctl.verbs import prune
 from ipexctl.verbs.run import fetch_outputs, send_project
 from ipexctl.verbs.run.prepare_hosts import each, prepare_on
 from ipexctl.verbs.run.run_folder import Record
+from ipexctl.verbs.run.run_notices import tell_left
 from ipexctl.verbs.run.run_options import RunOptions
 from ipexctl.verbs.run.run_script import Script, script_of
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
@@ -50,6 +51,7 @@ from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
 CONCLUDED = 10.0  # seconds for a host to write it down
 
 if TYPE_CHECKING:
+    from ipexctl.hosts.agent import Agent
     from ipexctl.verbs.run.session import Session
     from ipexctl.verbs.run.start_request import Keys
 
@@ -107,7 +109,7 @@ class _Run:
             {h.name: (agents[h], sent[h].cwd) for h in used}
         )
         if isinstance(result, Left):
-            self._left(result)
+            tell_left(self.painter, result, self.fleet.target, self.fleet.root)
             return result
         self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
@@ -118,16 +120,6 @@ class _Run:
         self._prune(result, sent)
         self.painter.result(result)
         return result
-
-    def _left(self, left: Left) -> None:
-        target, fleet = self.fleet.target, self.fleet
-        if left.why:
-            self.painter.note(f"no host is reached any more from here: {left.why}")
-            self.painter.note("the run goes on there, if its hosts do")
-        else:
-            self.painter.note(f"run {left.run_id} goes on without this terminal")
-        for command in (f"logs {left.run_id} --follow", f"stop {left.run_id}"):
-            self.painter.note("  " + spelled(f"ipexctl {command}", target, fleet.root))
 
     def _prepare(self, host: Host) -> Node:
         return prepare_on(self.fleet, host, self.options, self.script, self.run_id, self.held)
@@ -164,6 +156,7 @@ class _Run:
             plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
             record, options.timeout, options.launcher, options.stall, dict(options.secret),
             about=self._about(plan),
+            reach=self._reach,
             ports=options.ports,
             detach=options.detach,
             lives_on=options.lives_on,
@@ -176,6 +169,9 @@ class _Run:
             require_together=options.require_together,
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )  # fmt: skip
+
+    def _reach(self, name: str) -> Agent:
+        return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
 
     def _keys(self, plan: LaunchPlan) -> Keys:
         """For the link between the hosts."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ipexctl.core.run.outcome import Left
 from ipexctl.core.run.run_state import RunState
+from ipexctl.hosts.suggested_commands import spelled
+from ipexctl.hosts.target import Target
 from ipexctl.verbs.run.run_watchers import Painter
 
 BARS_EVERY = 10.0
@@ -55,3 +58,14 @@ class Teller:
                 f"all ranks have ended; {left / 1e6:,.0f} MB of their output are still to come "
                 "(Ctrl-C leaves them on the hosts)"
             )
+
+
+def tell_left(painter: Painter, left: Left, target: Target, root: str) -> None:
+    """The run goes on; this is how to come back."""
+    if left.why:
+        painter.note(f"no host is reached any more from here: {left.why}")
+        painter.note("the run goes on there, if its hosts do")
+    else:
+        painter.note(f"run {left.run_id} goes on without this terminal")
+    for command in ("attach", "stop"):
+        painter.note("  " + spelled(f"ipexctl {command} {left.run_id}", target, root))

@@ -36,9 +36,10 @@ class Interrupts:
     leave: Callable[[], None] = lambda: None
     lives_on: bool = False  # the run, when this command ends
     detach: bool = False  # Ctrl-\, or the terminal was closed
+    leaving: tuple[signal.Signals, ...] = (signal.SIGHUP, signal.SIGQUIT)  # of a run that lives on
 
     def hit(self, number: int, *_: object) -> None:
-        if self.armed and self.lives_on and number in (signal.SIGHUP, signal.SIGQUIT):
+        if self.armed and self.lives_on and number in self.leaving:
             self.detach = True
             return
         self.hits += 1

@@ -3,13 +3,12 @@
 What the run does next is decided by its hub, on the first host (remote/hub); what all hosts report
 comes from there. Each host sends the output of its own ranks: WINDOW bytes ahead of what has been
 painted here. So its other words are never held up behind output, and a slow terminal costs neither
-memory nor the run.
+memory nor the run. A connection that ends is made again (host_link.py), and goes on where it was.
 """
 
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,16 +20,15 @@ from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi, rank_exchange, run_events
 from ipexctl.core.run.mpi_words import MpiWords
 from ipexctl.core.run.outcome import HostEnd, Left, RunResult, Tally
-from ipexctl.core.run.run_events import BadEvent, Event
+from ipexctl.core.run.run_events import Event
 from ipexctl.core.run.run_result import Ending, result_of
 from ipexctl.core.run.run_state import RunState
 from ipexctl.core.run.stall_watch import Health
 from ipexctl.core.script.frameworks import Frameworks
-from ipexctl.errors import IpexctlError, RunFailed
+from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.target import root_of
 from ipexctl.local.shipped_tables import failures
-from ipexctl.verbs.run.host_link import Link
+from ipexctl.verbs.run.host_link import WINDOW, Cut, HostLinks, Link
 from ipexctl.verbs.run.run_folder import Record
 from ipexctl.verbs.run.run_notices import Teller
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter
@@ -39,19 +37,17 @@ from ipexctl.verbs.run.start_request import INTERRUPT_GRACE, Keys, Orders
 PING_EVERY = 3.0
 STOP_WAIT = 20.0
 SLOWEST_REST = 10_000  # bytes per second, of a host that sends the rest of its output
-WINDOW = 512 * 1024
-LARGEST_FRAME = 1 << 20
 AWAY_TOLD = 5.0  # after a host's connection ended, that the run goes on without it
 CUT_OFF = 5.0  # beyond the time after which the others end without the hub
+SETTLED = 5.0  # after another host's end, for the hub to be reached again
 HUB_WAIT = 5.0  # after a second Ctrl-C, for the hub to end the run
-
-
-_Word = tuple[str, str, "Event | IpexctlError | None"]  # who said it, and of which host
 
 
 @dataclass
 class Session:
-    """`drive` starts the run on its hosts and returns when nothing of it is left."""
+    """`drive` starts the run on its hosts, `attach` joins one that has begun. Both return when
+    nothing of it is left, or the user leaves it.
+    """
 
     plan: LaunchPlan
     run_id: str
@@ -68,11 +64,12 @@ class Session:
     frameworks: Frameworks | None = None
     require_together: bool = False
     all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
-    inbox: queue.Queue[_Word] = field(default_factory=lambda: queue.Queue(512))
-    links: dict[str, Link] = field(default_factory=dict)
+    reach: Callable[[str], Agent] | None = None  # connects to a host again
     ports: Ports | None = None
     detach: bool = False  # leave when all ranks have started
     lives_on: bool = False  # the run, when we are gone
+    attached: bool = False  # we did not start it
+    age: float = 0.0  # seconds since the run began
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by host, what is in use
     keys: Keys = field(default_factory=dict, repr=False)
     seen_interrupts: int = 0
@@ -85,55 +82,78 @@ class Session:
     found: dict[str, int] = field(default_factory=dict)  # survivors, as the hub was told
     refused: str = ""  # what mpirun did that is not in the plan
     broken: str = ""  # a host that could not do its part
+    told_away: dict[str, bool] = field(default_factory=dict)  # hosts that we said we do not reach
 
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
-        self.state = RunState(self.plan)
-        self.hub = self.plan.hosts[0].host
-        self.orders = Orders(
-            self.plan, self.run_id, self.launcher, self.host_timeout, WINDOW, self.about,
+        """`hosts`: the agent of each, and the folder in which its ranks start."""
+        orders = Orders(
+            self.plan, self.run_id, self.launcher, self.host_timeout, self.about,
             self.secret, self.timeout, self.lives_on, self.ports,
             {name: agent.host for name, (agent, _) in hosts.items()}, self.data, self.keys,
         )  # fmt: skip
+
+        def start(link: Link) -> None:
+            self.wires.start(link, orders.of(link.name, hosts[link.name][1]))
+
+        return self._watch({name: agent for name, (agent, _) in hosts.items()}, start)
+
+    def attach(self, agents: Mapping[str, Agent]) -> RunResult | Left:
+        """`agents`: of those hosts of the run that could be reached."""
+        self.attached = True
+        return self._watch(agents, lambda link: self.wires.attach(link))
+
+    def _watch(
+        self, agents: Mapping[str, Agent], begin: Callable[[Link], None]
+    ) -> RunResult | Left:
+        self.state = RunState(self.plan)
+        self.hub = self.plan.hosts[0].host
+        ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.plan.hosts}
+        self.wires = HostLinks(
+            self.run_id, self.hub, self.root, ranks, self.host_timeout, self.reach
+        )
+        self.links = self.wires.links
         self.placed = Placed(self.plan)
         self.exchange = rank_exchange.Watch(self.plan, self.frameworks)
         self.health = Health(self.plan, self.host_timeout, self.stall)
         self.mpi_words = MpiWords()
-        self.began = self.now = self.last_ping = time.monotonic()
+        self.now = self.last_ping = time.monotonic()
+        self.began = self.now - self.age
         self.teller = Teller(self.state, self.painter)
-        self.painter.on_shown = self._wake
+        self.painter.on_shown = self.wires.wake
         self.interrupts.armed = True
         try:
-            for name, (agent, work) in hosts.items():
-                ranks = next(h.ranks for h in self.plan.hosts if h.host == name)
-                self.links[name] = Link(agent, work, frozenset(p.rank for p in ranks))
-                self._open(name)
+            for host in self.plan.hosts:
+                if host.host in agents:
+                    begin(Link(host.host, agents[host.host]))
             while not self._over() and not self._leaves():
                 self._step()
             if not self.left:
                 self._stop()
         finally:
+            self.wires.closed = True
             self.interrupts.armed = False
         return self.left or self._result()
 
     def _leaves(self) -> bool:
         """The run goes on without us: as asked, or since we are cut off."""
-        begun = bool(self.state.started)  # so all hosts know of one another
+        begun = self.attached or bool(self.state.started)
         up = len(self.state.started) == self.plan.world_size
         ends = self.state.ending or self.seen_interrupts
         wanted = self.interrupts.detach or (self.detach and up and not ends)
         if self.lives_on and begun and wanted:
             self.left = Left(self.run_id)
         elif self.cut_off is not None:
-            self._without_hub(self.cut_off)
+            self._without_hub(self.now - self.cut_off)
         return self.left is not None
 
-    def _without_hub(self, since: float) -> None:
+    def _without_hub(self, seconds: float) -> None:
         """Is it gone, or only not reached from here? The others know, as they end without it."""
-        if any(link.done for link in self.links.values()):
+        if seconds > SETTLED and any(link.done for link in self.links.values()):
             self.state.host_lost(self.hub, self.lost_hub)
             self.over = True
-        elif not any(link.open for link in self.links.values()) or (
-            self.now - since > self.host_timeout + CUT_OFF
+        elif self.interrupts.count or (
+            (self.detach or self.hub not in self.wires.awaited)
+            and seconds > self.host_timeout + CUT_OFF
         ):
             self.left = Left(self.run_id, self.lost_hub)
 
@@ -148,11 +168,13 @@ class Session:
         wait = 0.1
         with suppress(queue.Empty):
             while time.monotonic() < until:
-                name, of, event = self.inbox.get(timeout=wait)
+                link, of, event, at = self.wires.inbox.get(timeout=wait)
                 wait = 0.0
                 self._look_at_clock()
-                if name:
-                    self._take(name, of, event)
+                if isinstance(event, Agent):
+                    self._reached(of, event)
+                elif link is not None and event is not None:
+                    self._take(link, of, event, at)
         self._look_at_clock()
         self._give_back()
         self._ping()
@@ -163,52 +185,16 @@ class Session:
             self.teller.stragglers(self.now)
         self.painter.tick(self._tally())
 
-    def _wake(self) -> None:
-        with suppress(queue.Full):  # then the loop is awake
-            self.inbox.put_nowait(("", "", None))
-
     def _look_at_clock(self) -> None:
         """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
         away, self.now = time.monotonic() - self.now, time.monotonic()
         if away > 2.0:
             for link in self.links.values():
                 link.heard = self.now
-        if away > self.host_timeout:
+        if away > self.host_timeout and not self.lives_on:
             self.state.controller_away(away, self.host_timeout)
 
     # -- to the hosts --
-
-    def _open(self, name: str) -> None:
-        link = self.links[name]
-        link.heard = time.monotonic()
-        link.agent.expect_frames_up_to(LARGEST_FRAME)
-        link.agent.write_behind(self.host_timeout)
-        root = root_of(link.agent.host, self.root)
-        link.number = link.agent.start("run.runs.host", self.orders.of(name, root, link.work))
-        threading.Thread(target=self._listen, args=(name, link), daemon=True).start()
-
-    def _listen(self, name: str, link: Link) -> None:
-        """One thread per host. What it reads is checked here, and waits here while we are busy."""
-        last: IpexctlError | None = None
-        try:
-            for frame in link.agent.frames():
-                link.heard = time.monotonic()
-                if link.lost:
-                    return
-                if frame.header["id"] == link.number:
-                    of = frame.header.get("host", name) if name == self.hub else name
-                    ranks = self.links[of].ranks
-                    event = run_events.read(of, ranks, frame.header, frame.body)
-                    self.inbox.put((name, of, event))
-                    if isinstance(event, run_events.Done):
-                        return  # what comes now answers other questions
-        except BadEvent as e:
-            last = RunFailed(f"it sent what no host of ours sends: {e}")
-        except IpexctlError as e:
-            last = e
-        except Exception as e:  # whatever it sends, it is this host that is lost
-            last = RunFailed(f"it sent what no host of ours sends: {type(e).__name__}")
-        self.inbox.put((name, name, last))
 
     def _tell(self, name: str, order: Mapping[str, object]) -> None:
         link = self.links[name]
@@ -217,29 +203,29 @@ class Session:
         try:
             link.agent.feed(link.number, order)
         except IpexctlError as e:
-            self._lost(name, e.what)
+            self._cut(link, e.what)
 
     def _ping(self) -> None:
         silence = self.host_timeout
         if self.now - self.last_ping < min(PING_EVERY, silence / 4):
             return
         self.last_ping = self.now
-        for name, link in self.links.items():
+        for name, link in tuple(self.links.items()):
             self._tell(name, {"ping": True})
             if link.open and self.now - link.heard > silence:
-                self._lost(name, f"no word from it for {silence:.0f} s")
+                self._cut(link, f"no word from it for {silence:.0f} s")
 
     def _give_back(self) -> None:
         for name, size in self.painter.shown().items():
             link = self.links[name]
-            link.unshown -= size
+            link.unshown = max(0, link.unshown - size)  # of one before, if it was cut
             link.owed += size
             if link.owed >= WINDOW // 4:
                 self._tell(name, {"shown": link.owed})
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
-        if self.painter.hung_up and self.lives_on:
+        if self.painter.gone and (self.attached or (self.painter.hung_up and self.lives_on)):
             self.interrupts.detach = True
         elif self.painter.gone and not self.interrupts.count:
             self.interrupts.count, self.interrupts.last = 1, self.painter.why
@@ -258,18 +244,28 @@ class Session:
         if self.state.stopping:
             return
         for name, link in self.links.items():
-            if link.away and self.now - link.away > AWAY_TOLD and not self.state.ending:
-                link.away = 0.0
-                self.painter.note(
-                    f"{name}: not reached any more from here, but from {self.hub}; the run goes "
-                    "on, and what its ranks write stays there"
-                )
+            if link.lost and name not in self.told_away and not self.state.ending:
+                self._tell_away(link)
         heard = {name: link.heard for name, link in self.links.items() if link.open}
         for text in self.health.news(self.now, heard):
             self.painter.note(text)
-        for text in (self.exchange.warning(self.now), self.exchange.waiting(self.now)):
-            if text:
-                self.painter.note(text)
+        if not self.attached:  # else the connections that were there before are not known
+            for text in (self.exchange.warning(self.now), self.exchange.waiting(self.now)):
+                if text:
+                    self.painter.note(text)
+
+    def _tell_away(self, link: Link) -> None:
+        if not link.away or self.now - link.away < AWAY_TOLD:
+            return
+        self.told_away[link.name] = True
+        if link.name == self.hub:
+            text = "the run continues there, if its hosts do; trying again until Ctrl-C"
+        else:
+            text = (
+                f"the run continues, as {self.hub} reaches it; "
+                "what its ranks print is shown when it is connected again"
+            )
+        self.painter.note(f"{link.name}: no connection from this machine; {text}")
 
     def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
         self.painter.note(
@@ -291,27 +287,45 @@ class Session:
 
     # -- from the hosts --
 
-    def _take(self, name: str, of: str, event: Event | IpexctlError | None) -> None:
-        link = self.links[name]
-        if event is None or isinstance(event, IpexctlError):
+    def _take(self, link: Link, of: str, event: Event | IpexctlError, at: int) -> None:
+        if isinstance(event, Cut):
             if link.open:
-                why = event.what.removeprefix(f"{name}: ") if event else "its connection ended"
-                self._lost(name, why)
+                self._cut(link, event.what.removeprefix(f"{link.name}: "))
+        elif isinstance(event, IpexctlError):
+            if link.open:
+                self._lost(link, event.what.removeprefix(f"{link.name}: "))
         elif not link.lost:
-            self._event(name, of, event)
+            link.at = max(link.at, at)
+            self._event(link, of, event)
 
-    def _event(self, name: str, of: str, event: Event) -> None:
-        link = self.links[name]
+    def _reached(self, name: str, agent: Agent) -> None:
+        """A host whose connection had ended. Its words from then on are still there."""
+        if name not in self.wires.awaited:
+            return  # it is lost to the hub, too
+        before = self.links.get(name)
+        away = before.away if before else self.began
+        try:
+            self.wires.reached(name, agent)
+        except IpexctlError as e:
+            self._cut(self.links[name], e.what)
+            return
+        if name == self.hub:
+            self.cut_off = None
+        if self.told_away.pop(name, None):
+            self.painter.note(f"{name}: connected again, after {self.now - away:.0f} s")
+
+    def _event(self, link: Link, of: str, event: Event) -> None:
+        name = link.name
         if fact := run_events.said_once(event):
             if fact in link.said:
-                self._lost(name, f"it said twice that {fact}")
+                self._lost(link, f"it said twice that {fact}")
                 return
             link.said.add(fact)
         match event:
             case run_events.Ready(port):
                 self._ready(name, port)
             case run_events.Output():
-                self._output(name, link, event)
+                self._output(link, event)
             case run_events.OutputEnd(rank):
                 last = self.state.output_end(rank)
                 if self.painter.missed(rank):  # a flood, but its last words are shown
@@ -324,7 +338,7 @@ class Session:
                 self.exchange.add(name, report, self.now)
             case run_events.LeaseOver(seconds):
                 self._lost(
-                    name,
+                    link,
                     f"it heard nothing from this machine for {seconds:.0f} s and ended the run",
                 )
             case run_events.Swept(survivors, left):
@@ -334,7 +348,7 @@ class Session:
                 self.found.update(found if name == self.hub else ())
             case run_events.Broken(what):
                 self.broken = self.broken or f"{of}: {what}"
-                self.links[of].lost = True
+                self.wires.give_up(of)
                 self._tell(self.hub, {"broken": of, "why": what})
             case _ if name == self.hub:
                 self._decided(of, event)
@@ -359,7 +373,7 @@ class Session:
                 self.state.rank_frozen(rank, seconds)
             case run_events.HostLost(why):
                 self._tell(of, {"stop": True})
-                self.links[of].lost = True
+                self.wires.give_up(of)
                 self.state.host_lost(of, why)
             case run_events.TimedOut(seconds):
                 self.state.timed_out(seconds)
@@ -387,13 +401,15 @@ class Session:
                 if other != self.hub:
                     self._tell(other, {"hub": [self.plan.master_addr, port]})
 
-    def _output(self, name: str, link: Link, event: run_events.Output) -> None:
-        size = len(event.data)
+    def _output(self, link: Link, event: run_events.Output) -> None:
+        name, size = link.name, len(event.data)
+        log = event.program if event.rank is None else event.rank
+        link.read[log] = link.read.get(log, 0) + size
         link.unshown += size
         link.left -= size
         link.came += size
         if link.unshown > 2 * WINDOW:
-            self._lost(name, "it sends more output than it may")
+            self._lost(link, "it sends more output than it may")
             return
         self.record.log(name, event.rank, event.data)
         if event.rank is not None:
@@ -409,17 +425,23 @@ class Session:
             self.mpi_words.said(name, event.data)
             self.painter.output(name, -1, (), size)
 
-    def _lost(self, name: str, why: str) -> None:
+    def _cut(self, link: Link, why: str) -> None:
+        """Its connection ended; the run lives on there, if it does so without us."""
+        if self.lives_on or link.name != self.hub:
+            self.wires.reach_again(link.name)
+        self._lost(link, why)
+
+    def _lost(self, link: Link, why: str) -> None:
         """We hear it no more. Whether the run does is for the hub to say, but for itself."""
-        link = self.links[name]
+        name = link.name
         link.lost = True
+        link.away = self.now
         if name == self.hub and self.lives_on:
             self.cut_off, self.lost_hub = self.now, why
         elif name == self.hub:
             self.state.host_lost(name, why)
             self.over = True
         else:
-            link.away = self.now
             self._tell(self.hub, {"doubt": name, "why": why})
 
     # -- the end --
@@ -436,7 +458,9 @@ class Session:
         waited, before = 0.0, began  # for the hosts, not for whoever reads
         for link in self.links.values():
             link.came = 0
-        while any(link.open for link in self.links.values()):
+        while any(link.open for link in self.links.values()) or (
+            self.wires.awaited and waited < SETTLED
+        ):
             self._step()
             waited += 0.0 if self.painter.behind else self.now - before
             before = self.now
@@ -457,11 +481,12 @@ class Session:
             broken=self.broken,
             refused=self.refused,
             mpi_tail=tuple(self.mpi_words.tail),
-            exchange=self.exchange.judge(completed=self.state.all_ok),
+            exchange=None if self.attached else self.exchange.judge(completed=self.state.all_ok),
             require_together=self.require_together,
         )
         return result_of(self.state, ending, failures())
 
     def _host_end(self, name: str) -> HostEnd:
-        end = self.links[name].end or HostEnd(name, self.found.get(name), "")
+        link = self.links.get(name)
+        end = (link and link.end) or HostEnd(name, self.found.get(name), "")
         return replace(end, load=self.health.overall(name))

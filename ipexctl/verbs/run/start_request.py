@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ipexctl.core.model import Host, HostPlan, LaunchPlan, RankPlace
 from ipexctl.core.plan import port_plan, rank_contract
 from ipexctl.core.plan.plan_request import Ports
-from ipexctl.core.run import mpi
+from ipexctl.core.run import mpi, shown_plan
 
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 Keys = Mapping[str, Mapping[str, str]]  # of each host, for the link between them
@@ -22,7 +22,6 @@ class Orders:
     run_id: str
     launcher: str
     lease: float
-    window: int  # bytes of output that a host may send ahead
     about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float | None = None
@@ -32,16 +31,13 @@ class Orders:
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
 
-    def of(self, name: str, root: str, work: str) -> dict[str, object]:
+    def of(self, name: str, work: str) -> dict[str, object]:
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
         row = mpi.FLAVOURS.get(self.plan.mpi)
         return {
-            "root": root,
-            "host": name,
             "about": dict(self.about),
             "run_id": self.run_id,
             "lease": self.lease,
-            "window": self.window,
             "env": dict(host.env),
             "cwd": work,
             "ranks": [self._rank(host, place) for place in host.ranks],
@@ -76,6 +72,7 @@ class Orders:
             "lives_on": self.lives_on,
             "address": self.plan.master_addr,
             "ports": low_high,
+            "shown": shown_plan.document(self.plan),
         }  # fmt: skip
 
     def _host(self, host: HostPlan) -> dict[str, object]:

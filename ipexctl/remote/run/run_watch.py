@@ -1,0 +1,172 @@
+"""The agent's part in a run: between the controller and the supervisor, another process.
+
+What the run decides and what its ranks print is read from files, by offset: a controller that
+comes back says what it has. Only what counts at the moment comes from the supervisor. What slows
+the controller down, or cuts it off, is met here.
+"""
+
+import os
+import threading
+import time
+
+from ipexctl.remote import frame_stream, root_folder
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.own_process import no_core_dump, start_thread
+from ipexctl.remote.run import journal, log_follower, run_folders
+
+PATIENCE = 10.0  # seconds for the supervisor to end by itself, when the controller is gone
+LOOK = 0.5  # seconds between looks into the journal, where nothing tells of a change
+
+
+def op_start(call, h):
+    """{root, run_id, host, lease, window, env, cwd, ranks, ...}: see verbs/run/start_request.py.
+
+    Starts the run on this host and watches it to its end.
+    """
+    if h["secret"]:
+        no_core_dump()
+    link = frame_stream.of_socket(call.agent.guardian)
+    link.write(h)
+    return Watch(call, h, call.agent.guardian, link).serve()
+
+
+def op_attach(call, h):
+    """{root, run_id, host, lease, window, facts, at, logs}: watches a run that has begun.
+
+    `host`: this one's name in the run. `facts`: whether those of the run are told from here, and
+    `at`: from which place in the journal on; `logs`: [[key, offset], ...] of what was read before.
+    """
+    from ipexctl.remote.run import control  # a run that starts needs nothing of it here
+
+    sock = control.watched(run_folders.run_id(h), h["host"])
+    return Watch(call, h, sock, sock and frame_stream.of_socket(sock)).serve()
+
+
+class Watch:
+    def __init__(self, call, h, sock, link):
+        """`sock`: to the supervisor, None where there is none any more; `link`: its frames."""
+        self.call = call
+        self.asked = h
+        self.socket = sock
+        self.link = link
+        folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+        self.logs = os.path.join(folder, "logs")
+        self.journal = journal.Reader(journal.path_of(folder, h["host"]))
+        self.follower = log_follower.Follower(call, h["window"])
+        self.offsets = dict(h["logs"])
+        self.survivors = None  # as the journal says
+        self.lock = threading.Lock()
+        self.last_heard = time.monotonic()
+        self.over = threading.Event()
+
+    def serve(self):
+        self.call.agent.at_end.append(self.controller_gone)
+        self.call.agent.heard = self.hear
+        start_thread(self.orders)
+        start_thread(self.watch_lease)
+        start_thread(self.follower.loop)
+        start_thread(self.look_often)
+        try:
+            return self.reports() if self.link else self.without_supervisor()
+        finally:
+            self.over.set()
+            self.call.agent.heard = None
+
+    # -- from the journal --
+
+    def look(self):
+        with self.lock:
+            for record, at in self.journal.new():
+                self.take(record, at)
+
+    def look_often(self):
+        while not self.over.wait(LOOK):
+            self.look()
+
+    def take(self, record, at):
+        if "log" in record:
+            key = record["log"]
+            path = os.path.join(self.logs, os.path.basename(str(record["file"])))
+            self.follower.add(key, path, self.offsets.get(key, 0))
+        elif "log-end" in record:
+            self.follower.finish(record["log-end"])
+        elif "over" in record:
+            self.survivors = record["survivors"]
+        elif "fact" in record and self.asked["facts"] and at > self.asked["at"]:
+            self.call.emit(dict(record["fact"], at=at))
+
+    # -- from the supervisor --
+
+    def reports(self):
+        while True:
+            frame = self.link.read()
+            if frame is None:
+                return self.without_supervisor()
+            header = frame[0]
+            if "event" in header:
+                self.event(header)
+            elif "over" in header:
+                return self.ended(header["over"])
+            elif "error" in header:
+                raise Failure(**header["error"])
+            else:
+                self.swept(header["survivors"])
+                raise Failure("the supervisor of the run was killed (%s)" % header["killed"])
+
+    def event(self, event):
+        if event["event"] != "noted":
+            self.call.emit(event)
+        elif event["record"] is None:
+            self.look()
+        else:  # it could not be written
+            with self.lock:
+                self.take(event["record"], self.asked["at"] + 1)
+
+    def without_supervisor(self):
+        self.look()
+        if self.survivors is None:
+            raise Failure("the supervisor of the run and its guardian are gone")
+        return self.ended({"survivors": self.survivors, "logs": self.logs, "found": {}})
+
+    def ended(self, last):
+        """First the processes, then the rest of their output: that may take as long as it takes."""
+        self.over.set()
+        self.look()
+        self.swept(last["survivors"])
+        self.follower.close()
+        return last
+
+    def swept(self, survivors):
+        self.call.emit({"event": "swept", "survivors": survivors, "left": self.follower.left()})
+
+    # -- from the controller --
+
+    def orders(self):
+        while True:
+            frame = self.call.recv()
+            if frame is None:
+                return
+            header = frame[0]
+            if "shown" in header:
+                self.follower.give(header["shown"])
+            elif self.link is not None:
+                try:
+                    self.link.write(header)
+                except OSError:
+                    pass  # it has ended: `reports` knows
+
+    def hear(self):
+        self.last_heard = time.monotonic()
+
+    def watch_lease(self):
+        """The supervisor has ended by itself, when this ends the agent."""
+        while not self.over.wait(0.5):
+            if time.monotonic() - self.last_heard > self.asked["lease"] + PATIENCE:
+                os._exit(0)
+
+    def controller_gone(self):
+        if self.socket is not None:
+            try:
+                self.socket.shutdown(1)
+            except OSError:
+                pass

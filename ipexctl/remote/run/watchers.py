@@ -1,0 +1,91 @@
+"""The agents that watch a run on this host, each at a socket. The run never waits for them.
+
+What was decided and what was printed is in files, which they read by themselves (run_watch.py).
+Over the socket they are told that there is more, and what counts only at the moment.
+"""
+
+import queue
+import time
+
+from ipexctl.remote import frame_stream
+from ipexctl.remote.own_process import start_thread
+
+UNREAD = 256  # events for one watcher; the next ones are dropped
+LAST_WORDS = 10.0  # seconds for all of them to read the last one
+
+
+class Watchers:
+    def __init__(self, hear):
+        """hear(watcher, header) is called with what each sends, and with None at its end."""
+        self.hear = hear
+        self.all = []  # type: list[Watcher]
+
+    def add(self, watcher):
+        self.all = self.all + [watcher]
+        start_thread(watcher.write)
+        start_thread(self.listen, watcher)
+
+    def add_socket(self, link):
+        link.settimeout(None)
+        watcher = Watcher(frame_stream.of_socket(link))
+        watcher.put({"event": "watched"})
+        self.add(watcher)
+
+    def listen(self, watcher):
+        while True:
+            try:
+                frame = watcher.frames.read()
+            except (OSError, ValueError):
+                frame = None
+            if frame is None:
+                break
+            self.hear(watcher, frame[0])
+        self.all = [other for other in self.all if other is not watcher]
+        self.hear(watcher, None)
+
+    def tell(self, event):
+        for watcher in self.all:
+            watcher.put(event)
+
+    def tell_last(self, event):
+        """Returns when they have it, or do not read."""
+        end = time.monotonic() + LAST_WORDS
+        there = self.all
+        for watcher in there:
+            watcher.put_last(event)
+        while any(w.queue.unfinished_tasks and w in self.all for w in there):
+            if time.monotonic() > end:
+                break
+            time.sleep(0.01)
+
+
+class Watcher:
+    def __init__(self, frames):
+        self.frames = frames
+        self.queue = queue.Queue(UNREAD)  # type: queue.Queue
+
+    def put(self, event):
+        try:
+            self.queue.put_nowait(event)
+        except queue.Full:
+            pass  # it reads too slowly; what counts is in the journal
+
+    def put_last(self, event):
+        while True:
+            try:
+                return self.queue.put_nowait(event)
+            except queue.Full:
+                try:
+                    self.queue.get_nowait()
+                    self.queue.task_done()
+                except queue.Empty:
+                    pass
+
+    def write(self):
+        while True:
+            event = self.queue.get()
+            try:
+                self.frames.write(event)
+            except (OSError, ValueError):
+                pass  # it has gone: `listen` sees it, too
+            self.queue.task_done()

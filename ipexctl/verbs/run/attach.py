@@ -1,0 +1,67 @@
+"""attach: watch a run that has begun, from any machine that reaches its hosts."""
+
+from __future__ import annotations
+
+from ipexctl.core.model import Host, LaunchPlan
+from ipexctl.core.run import listed_runs, shown_plan
+from ipexctl.core.run.listed_runs import Run
+from ipexctl.core.run.outcome import Left, RunResult
+from ipexctl.errors import HostFailed, InputError, Unreachable
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.verbs.ps import NEWEST, look
+from ipexctl.verbs.run.run_notices import tell_left
+from ipexctl.verbs.run.run_options import HOST_SILENCE
+from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
+from ipexctl.verbs.run.session import Session
+
+KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
+
+
+def attach(
+    target: Target, text: str, view: View, interrupts: Interrupts, root: str = ROOT
+) -> RunResult | Left:
+    """Everything that the ranks have printed comes first. Ends with the run, or when left."""
+    with Fleet(target, root) as fleet:
+        run = listed_runs.chosen(look(fleet, newest=NEWEST), text)
+        if run.over:
+            raise InputError(
+                f"{run.id} has ended already: {run.state.value}", hint=f"ipexctl logs {run.id}"
+            )
+        known = {host.name: host for host in fleet.alive}
+        plan, age = _plan(fleet, run, known)
+        painter = Painter(view, target.note)
+        try:
+            painter.note(f"attached to {run.id}: {KEYS}")
+            for failed in fleet.failures:
+                painter.note(f"{failed.what}; its output is not shown")
+            painter.planned(run.id, plan)
+            session = Session(
+                plan, run.id, root, HOST_SILENCE, painter, interrupts, lives_on=True, age=age,
+                reach=lambda name: fleet.reconnect(known[name]),
+            )  # fmt: skip
+            there = [host.host for host in plan.hosts if host.host in known]
+            result = session.attach({name: fleet.agents[known[name]] for name in there})
+            if isinstance(result, Left):
+                tell_left(painter, result, target, root)
+            else:
+                painter.result(result)
+            return result
+        finally:
+            painter.close()
+
+
+def _plan(fleet: Fleet, run: Run, known: dict[str, Host]) -> tuple[LaunchPlan, float]:
+    """And the run's age in seconds."""
+    first = next(iter(run.about.hosts), "")
+    if first not in known:
+        raise Unreachable(
+            f"{first or 'the first host'} of {run.id} is not reached from here",
+            why="that host decides over the run, and knows its plan",
+            hint=f"ipexctl logs {run.id} --follow",
+        )
+    done = fleet.call(known[first], "run.run_list.plan", journal=first, run_id=run.id)
+    plan = shown_plan.read(done["plan"], run.id)
+    if plan is None:
+        raise HostFailed(f"{first}: it has no plan of {run.id}")
+    return plan, float(done.whole("age"))

@@ -1,0 +1,208 @@
+"""`attach`: a run is watched again, from where its journal and its logs are."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.agent_start import connect
+from ipexctl.hosts.transport import LocalTransport
+from tests.hub.test_detach_local import goes_on, on_a_terminal, read_until
+from tests.run.test_ps_local import LONG, Here
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    made = Here(tmp_path)
+    yield made
+    for row in made.listed():
+        made.call("stop", row["run_id"], "-t", "0")
+    for run in made.started:
+        run.kill()
+        run.wait()
+
+
+def detached(here: Here, *words: str) -> str:
+    done = here.call("run", "-d", "-n", "2", "--force", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()[-1]
+
+
+def attached(here: Here, *words: str) -> subprocess.Popen[str]:
+    run = subprocess.Popen(
+        here.argv("attach", *words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, cwd=here.code, env=here.env,
+    )  # fmt: skip
+    here.started.append(run)
+    return run
+
+
+def steps(text: str, rank: int) -> list[str]:
+    mine = (line.split(" | ") for line in text.splitlines() if f" r0{rank} | " in line)
+    return [words[1] for words in mine]
+
+
+def test_it_shows_every_line_once_then_the_summary_and_exits_as_the_run(here: Here) -> None:
+    run_id = detached(here, "train.py", "40", "3")
+    time.sleep(0.5)
+    first, second = attached(here, run_id), attached(here, "@last", "--ui", "plain")
+    for run in (first, second):
+        said, _ = run.communicate(timeout=60)
+        assert run.returncode == 3, said
+        assert f"attached to {run_id}: Ctrl-C stops the run" in said
+        assert "rank 1 on localhost exited with code 3" in said
+        for rank in (0, 1):
+            assert steps(said, rank) == [f"step {i}" for i in range(40)]
+    again = here.call("attach", run_id)
+    assert (again.returncode, f"{run_id} has ended already: failed" in again.stderr) == (2, True)
+
+
+def test_its_events_are_those_of_the_command_that_started_the_run(here: Here) -> None:
+    """But for what a start alone has: notes of the preflight, and where results are kept."""
+    run = here.start("--ui", "json", "train.py", "20", "3")
+    watching = attached(here, "@last", "--json")
+    texts = [run.communicate(timeout=60)[0], watching.communicate(timeout=60)[0]]
+    whole, again = ([json.loads(x) for x in t.splitlines() if x.startswith("{")] for t in texts)
+    ours = {(e["rank"], e["text"]) for e in whole if e["event"] == "line"}
+    lines = [(e["rank"], e["text"]) for e in again if e["event"] == "line"]
+    assert len(lines) == len(set(lines)) == 40
+    assert ours <= set(lines)  # two of them were read by `start`
+    results = [next(e for e in events if e["event"] == "result") for events in (whole, again)]
+    same = ("run_id", "exit_code", "ended_by", "cause", "first", "tail", "victims")
+    assert [{k: r[k] for k in same} for r in results[:1]] == [
+        {k: r[k] for k in same} for r in results[1:]
+    ]
+    assert (run.returncode, watching.returncode) == (3, 3)
+
+
+@pytest.mark.parametrize(("number", "state"), [
+    (signal.SIGINT, "failed"), (signal.SIGTERM, "running"), (signal.SIGQUIT, "running"),
+])  # fmt: skip
+def test_ctrl_c_stops_the_run_and_all_else_leaves_it(
+    here: Here, number: signal.Signals, state: str
+) -> None:
+    run_id = detached(here, *LONG)
+    run = attached(here, run_id)
+    assert run.stdout
+    while "step 3" not in (line := run.stdout.readline()):
+        assert line
+    run.send_signal(number)
+    run.communicate(timeout=30)
+    (row,) = here.listed("-a")
+    assert row["state"] == state
+    assert run.returncode == (130 if state == "failed" else 0)
+
+
+def test_a_closed_pipe_leaves_the_run(here: Here) -> None:
+    run = attached(here, detached(here, *LONG))
+    assert run.stdout
+    run.stdout.readline()
+    run.stdout.close()
+    run.wait(30)
+    assert goes_on(here)
+
+
+def agents_of(pid: int) -> list[int]:
+    done = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_a_connection_that_ends_is_made_again_and_no_line_is_lost(here: Here) -> None:
+    run, terminal = on_a_terminal(here, "train.py", "50", "3")
+    said = b""
+    for _ in range(3):
+        (agent,) = agents_of(run.pid)
+        os.kill(agent, signal.SIGKILL)
+        said += read_until(terminal, b"step ")
+        time.sleep(1.0)
+    said += read_until(terminal, b"exited with code 3")
+    assert run.wait(30) == 3
+    text = said.decode().replace("\r", "")
+    numbers = [[int(w.split()[1]) for w in steps(text, rank)] for rank in (0, 1)]
+    for mine in numbers:  # what was read before the first kill is not in `said`
+        assert mine == list(range(mine[0], 50))
+
+
+# --- what was read before is not read again ------------------------------------------------------
+
+
+class Read:
+    """What viewers of one run have taken together; each says where the one before it was cut."""
+
+    def __init__(self) -> None:
+        self.facts: list[dict] = []
+        self.output: dict[int, bytes] = {}
+        self.at = 0
+
+    def watch(self, agent: Agent, asked: dict, most: int) -> bool:
+        """Until the end of the run, or after so many frames. Was it the end?"""
+        logs = [[rank, len(data)] for rank, data in self.output.items()]
+        number = agent.start("run.run_watch.attach", {**asked, "at": self.at, "logs": logs})
+        for frame in agent.frames(timeout=20.0):
+            header = frame.header
+            if header["id"] != number:
+                continue
+            if "done" in header:
+                return True
+            if header["event"] == "log" and type(header["key"]) is int:
+                key = header["key"]
+                self.output[key] = self.output.get(key, b"") + frame.body
+                agent.feed(number, {"shown": len(frame.body)})
+            elif "at" in header:
+                self.at = header["at"]
+                self.facts.append({k: v for k, v in header.items() if k not in ("id", "at")})
+            most -= 1
+            if not most:
+                return False
+        raise AssertionError("the agent ended before the run")
+
+
+CHATTY = (
+    "import os, random, sys, time\n"
+    "turn = random.Random(os.environ['RANK'])\n"
+    "while not os.path.exists(sys.argv[1]):\n"
+    "    print('x' * turn.choice([0, 3, 80, 3000]), flush=True); time.sleep(0.003)\n"
+    "sys.exit(int(os.environ['RANK']))\n"
+)
+
+
+@pytest.mark.parametrize("cuts", [
+    25, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(400)]),
+])  # fmt: skip
+def test_a_viewer_that_is_cut_at_any_place_goes_on_there(here: Here, cuts: int) -> None:
+    (here.code / "chat.py").write_text(CHATTY)
+    enough = here.code / "enough"
+    run_id = detached(here, "chat.py", str(enough))
+    root = str(Path(here.env["HOME"]) / ".ipexctl")
+    asked = {
+        "root": root, "run_id": run_id, "host": "localhost", "lease": 30, "window": 20000,
+        "facts": True,
+    }  # fmt: skip
+    random.seed(cuts)
+    read = Read()
+    for number in range(cuts + 1):
+        if number == cuts:
+            enough.touch()
+        agent = connect(LocalTransport(), Host("localhost"), timeout=20.0)
+        ended = read.watch(agent, asked, random.randint(1, 15) if number < cuts else 0)
+        agent.close()
+        assert ended == (number == cuts)
+    whole = Read()
+    agent = connect(LocalTransport(), Host("localhost"), timeout=20.0)
+    assert whole.watch(agent, asked, 0)
+    agent.close()
+    assert read.facts == whole.facts
+    assert [f["event"] for f in whole.facts if f["event"] != "rank"] == ["go", "over"]
+    for rank in (0, 1):
+        log = Path(root, "runs", run_id, "logs", f"rank0000{rank}.log").read_bytes()
+        assert read.output[rank] == whole.output[rank] == log
