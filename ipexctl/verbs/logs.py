@@ -52,7 +52,32 @@ def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
         hosts = [h for h in fleet.alive if any(part.host == h.name for part in run.seen)]
         for group in [hosts] if wanted.follow else [[host] for host in hosts]:
             fleet.each(read, group)
+        gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
+        if gone:
+            _kept_elsewhere(fleet, run, wanted, gone, show)
         return Read(run, fleet.recaps())
+
+
+def _kept_elsewhere(
+    fleet: Fleet, run: Run, wanted: Wanted, gone: Sequence[str], show: Show
+) -> None:
+    """The last lines of ranks on hosts that are not reached: all hosts get them at a rank's end."""
+    found: dict[tuple[str, int], str] = {}
+    there = [h for h in fleet.alive if any(part.host == h.name for part in run.seen)]
+
+    def ask(host: Host) -> None:
+        op = "run.run_list.tails"
+        done = fleet.call(host, op, journal=host.name, run_id=run.id, hosts=list(gone))
+        for name, rank, text in done.rows("tails", str, int, str):
+            if name in gone and (not wanted.ranks or rank in wanted.ranks):
+                found.setdefault((name, rank), text)
+
+    fleet.each(ask, there)
+    for (name, rank), text in sorted(found.items()):
+        stream = Lines()
+        texts = [*stream.feed(text.encode()), *stream.end()][-wanted.lines or None :]
+        fleet.target.note(f"{name}: not reached; other hosts have the last lines of rank {rank}")
+        show(run, name, rank, texts)
 
 
 def _read(

@@ -27,12 +27,14 @@ def counted(runner, home) -> None:
     """Every line once, and the exit code, for a controller that did not start it."""
     script = str(runner.script(COUNT))
     run_id = detached(runner, script, "1")
-    logs = second(runner, home, "logs", run_id, "--follow")
-    assert logs.returncode == 0, logs.stderr
-    lines = logs.stdout.splitlines()
-    for rank in range(3):
-        mine = [line.split("| ")[1] for line in lines if f" r0{rank} | " in line]
-        assert mine == [f"step {i}" for i in range(40)]
+    watched = second(runner, home, "attach", run_id)
+    assert watched.returncode == 3, watched.stderr
+    assert "rank 1 on node02 exited with code 3" in watched.stderr
+    for done in (watched, second(runner, home, "logs", run_id)):
+        lines = done.stdout.splitlines()
+        for rank in range(3):
+            mine = [line.split("| ")[1] for line in lines if f" r0{rank} | " in line]
+            assert mine == [f"step {i}" for i in range(40)]
     waited = second(runner, home, "wait", run_id)
     assert (waited.returncode, "rank 1 on node02 exited with code 3" in waited.stdout) == (3, True)
     assert runner.gone(run_id, seconds=5) == {}

@@ -50,15 +50,23 @@ def test_a_second_controller_lists_and_stops_the_run(runner, tmp_path, mpi):
 
 
 def test_a_host_that_is_off_does_not_hide_what_the_others_know(runner, tmp_path):
-    script = runner.script("import os, sys\nsys.exit(3 * (os.environ['RANK'] == '1'))\n")
+    script = runner.script(
+        "import os, sys\n"
+        "for i in range(5): print('step', i, flush=True)\n"
+        "sys.exit(3 * (os.environ['RANK'] == '1'))\n"
+    )
     run = runner.start("-n", "3", str(script))
     assert run.finish()["exit_code"] == 3
     run_id = run.run_id
     runner.lab.fault("node01", "kill")
     try:
         done = second(runner, tmp_path / "two", "ps", "-a")
+        logs = second(runner, tmp_path / "two", "logs", run_id, "-n", "2")
     finally:
         runner.lab.heal("node01")
+    lines = [line for line in logs.stdout.splitlines() if line.startswith("node01 r00 | ")]
+    assert lines == ["node01 r00 | step 3", "node01 r00 | step 4"]
+    assert "node01: not reached; other hosts have the last lines of rank 0" in logs.stderr
     assert done.returncode == 4
     at = done.stdout.index(run_id)
     assert "rank 1 on node02 exited with code 3" in done.stdout[at:]

@@ -13,6 +13,8 @@ MPIRUN_GRACE = 2.0  # mpirun has ended: its ranks follow at once, or something e
 DAEMON_GRACE = 3.0
 END_WAIT = 20.0  # for mpirun, when all its ranks have ended
 SPARE_LAUNCHES = 16  # that mpirun may ask for twice
+TAIL, SHORT_TAIL = 8192, 512  # characters of a rank's output that every host keeps
+LONG_TAILS = 16  # of the ranks that failed first
 ENDED = "ended"  # why a run is stopped of which nothing is left
 
 
@@ -212,12 +214,14 @@ class Judge:
         elif rank in self.ended:
             self.host_lost(host, "it said twice that rank %d ended" % rank, now)
         else:
-            self.rank_ended(host, rank, end_of(event["ended"]), now)
+            self.rank_ended(host, rank, end_of(event["ended"]), str(event.get("tail", "")), now)
 
-    def rank_ended(self, host, rank, how, now):
+    def rank_ended(self, host, rank, how, tail, now):
         """A wrapper whose rank failed is not told to go: MPI would end the others at once."""
         well = self.ended[rank] = not failed(how)
-        self.fact("rank", host=host, rank=rank, ended=how)
+        failures = len(self.ended) - sum(self.ended.values())
+        tail = tail[-(SHORT_TAIL if well or failures > LONG_TAILS else TAIL) :]
+        self.fact("rank", host=host, rank=rank, ended=how, tail=tail)
         if well:
             self.order(host, {"noted": rank, "ok": True})
             if self.all_ended():

@@ -80,8 +80,9 @@ class Ranks:
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
         env = next(p["env"] for p in self.plan["ranks"] if p["rank"] == number)
         ended["aborted"] = ended["signal"] == 6 and was_done(env, tail)
-        self.supervisor.note({"ended": number, "how": ended, "tail": tail}, sync=True)
-        self.supervisor.report({"event": "rank", "rank": number, "ended": ended})
+        self.supervisor.note({"ended": number, "how": ended}, sync=True)
+        event = {"event": "rank", "rank": number, "ended": ended, "tail": tail}
+        self.supervisor.report(event)
         self.running.discard(number)
         reader.next()  # it stays until the hub has noted its end
         with self.lock:

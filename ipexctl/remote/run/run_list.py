@@ -47,6 +47,18 @@ def op_plan(call, h):
     return {"plan": plan, "age": int(max(0.0, time.time() - began))}
 
 
+def op_tails(call, h):
+    """{root, journal, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
+    of ranks on those hosts, as far as this one was told them."""
+    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    found = []
+    for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
+        fact = record.get("fact")
+        if isinstance(fact, dict) and fact.get("host") in h["hosts"] and fact.get("tail"):
+            found.append([fact["host"], fact["rank"], fact["tail"]])
+    return {"tails": found}
+
+
 def op_stop(call, h):
     """{root, journal, run_id, by, seconds} -> {asked: False where no supervisor lives}"""
     run = run_folders.run_id(h)

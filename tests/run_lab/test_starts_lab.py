@@ -1,0 +1,77 @@
+"""A start whose controller is killed: the run is there on all its hosts, or on none."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+
+import pytest
+
+from tests.run_lab.test_ps_lab import second
+
+LONG = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+
+
+def watched(runner) -> dict[str, int]:
+    """Supervisors on each host."""
+    found = {}
+    for name in runner.lab.hosts:
+        done = runner.lab.run_in(name, ["pgrep", "-c", "-x", "ipexctl-run"])
+        found[name] = int(done.stdout or 0)
+    return found
+
+
+def runs(runner, home) -> list[dict]:
+    done = second(runner, home, "ps", "-a", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["runs"]
+
+
+def settled(runner, home, before: set[str]) -> str:
+    """The id of the new run that is there on all hosts, "" if there is none on any."""
+    deadline = time.monotonic() + 30
+    while True:
+        new = [row for row in runs(runner, home) if row["run_id"] not in before]
+        there = watched(runner)
+        if not new and not any(there.values()):
+            return ""
+        full = len(new) == 1 and (new[0]["state"], new[0]["ranks_started"]) == ("running", 3)
+        if full and set(there.values()) == {1} and len(new[0]["hosts_alive"]) == 3:
+            return new[0]["run_id"]
+        assert time.monotonic() < deadline, (new, there)
+        time.sleep(0.3)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("starts", [
+    4, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+])  # fmt: skip
+def test_a_killed_start_is_fully_there_or_fully_absent(namespaces, runner, tmp_path, starts):
+    script, home = str(runner.script(LONG)), tmp_path / "two"
+    began = time.monotonic()
+    first = runner.plain("-d", "-n", "3", "--host-timeout", "4", script)
+    assert first.returncode == 0, first.stderr
+    longest = time.monotonic() - began
+    assert second(runner, home, "stop", "@last", "-t", "0").returncode == 0
+    there = 0
+    random.seed(starts)
+    for number in range(starts):
+        before = {row["run_id"] for row in runs(runner, home)}
+        start = subprocess.Popen(
+            runner.argv("-d", "-n", "3", "--host-timeout", "4", script), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=runner.folder,
+            env=runner.environment(),
+        )  # fmt: skip
+        # evenly over the second half, in which runs are begun
+        time.sleep(longest * (0.4 + 0.6 * (number + random.random()) / starts))
+        start.kill()
+        start.wait()
+        if run_id := settled(runner, home, before):
+            there += 1
+            assert second(runner, home, "stop", run_id, "-t", "0").returncode == 0
+            assert runner.gone(run_id, seconds=5) == {}
+    assert set(watched(runner).values()) == {0}
+    print(f"{there} of {starts} runs were there")
+    assert there < starts  # the first is killed before its hosts are ready
