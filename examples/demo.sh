@@ -64,3 +64,10 @@ if ipexctl lab status --name "$lab" --json | grep -q '"rung": "flat"'; then
 fi
 step ipexctl install "${hosts[@]}" -y
 step ipexctl run "${hosts[@]}" -n 6 -ppn 2 examples/train_ddp.py --bf16 --epochs 5
+
+# The hosts keep a run without this command, and tell of it whoever asks.
+step ipexctl run "${hosts[@]}" -d --name night -n 3 examples/train_ddp.py --bf16 --epochs 1000
+sleep 3
+step ipexctl ps "${hosts[@]}"
+step ipexctl logs night "${hosts[@]/#-f/--hostfile}" -n 1
+step ipexctl stop night "${hosts[@]}"

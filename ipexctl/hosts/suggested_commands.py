@@ -18,7 +18,8 @@ from ipexctl.hosts.target import ROOT, Target
 # The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
 # One that names its hosts is left alone.
 _OURS = re.compile(
-    r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm)|data (?:push|ls|rm))\b(?: -H \S+(?!\S))?"
+    r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm)|data (?:push|ls|rm)|ps(?: -a)?"
+    r"|(?:attach|logs|stop|wait|rm) [\w@.-]+)(?![\w.-])(?: -H \S+(?!\S))?"
     r"(?!(?: [^\s;)#]+)* (?:-[fHFlx]|--root|--ask-pass)\b)"
 )
 _SSH = re.compile(r"^(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)
@@ -38,6 +39,8 @@ def options(target: Target) -> tuple[str, ...]:
 def command(target: Target, verb: str, root: str = ROOT) -> str:
     """`ipexctl VERB` for the same hosts."""
     own = options(target) if verb == "trust" else _all_options(target, root)
+    if verb.startswith("logs "):  # its -f is --follow
+        own = tuple("--hostfile" if word == "-f" else word for word in own)
     return quoting.quote(("ipexctl", *verb.split(), *own))
 
 

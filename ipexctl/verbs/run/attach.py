@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ipexctl.core.model import Host, LaunchPlan
-from ipexctl.core.run import listed_runs, shown_plan
+from ipexctl.core.plan import shown_plan
+from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import Run
 from ipexctl.core.run.outcome import Left, RunResult
 from ipexctl.errors import HostFailed, InputError, Unreachable
