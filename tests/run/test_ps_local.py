@@ -160,6 +160,23 @@ def test_a_run_that_is_over_can_be_removed_and_one_that_goes_on_cannot(here: Her
     assert here.listed("-a") == []
 
 
+def test_a_run_on_the_cores_of_another_one_says_which_each_time(here: Here) -> None:
+    here.start("--name", "bert", *LONG)
+    (row,) = here.listed()
+    for _ in range(2):
+        done = here.call("run", "--force", "train.py", "1", "0")
+        assert done.returncode == 0, done.stderr
+        said = f"another run uses these cores: run {row['run_id']} (bert, train.py 1000 0) of "
+        (line,) = (text for text in done.stderr.splitlines() if said in text)
+        assert (
+            "preflight: LOAD-004   localhost  " in line
+            and ", 2 ranks, " in line
+            and ", for " in line
+        )
+    here.call("stop", "bert", "-t", "0")
+    assert row["run_id"] not in here.call("run", "--force", "train.py", "1", "0").stderr
+
+
 # --- logs ----------------------------------------------------------------------------------------
 
 
