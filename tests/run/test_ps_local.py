@@ -10,6 +10,7 @@ import sys
 import time
 import venv
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,36 @@ def test_a_run_on_the_cores_of_another_one_says_which_each_time(here: Here) -> N
         )
     here.call("stop", "bert", "-t", "0")
     assert row["run_id"] not in here.call("run", "--force", "train.py", "1", "0").stderr
+
+
+@pytest.mark.parametrize("runs", [6, pytest.param(50, marks=pytest.mark.soak)])
+def test_runs_in_a_row_leave_a_bounded_disk_and_no_process(here: Here, runs: int) -> None:
+    settings = here.code.parent / "home/.config/ipexctl/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[prune]\nruns = 3\ndays = 0\n")
+    top, taken = here.code.parent / "home/.ipexctl", []
+    for _ in range(runs):
+        done = here.call("run", "--force", "-n", "2", "train.py", "1", "0")
+        assert done.returncode == 0, done.stderr
+        taken.append(sum(p.lstat().st_blocks * 512 for p in top.rglob("*")))
+    print(f"{runs} runs: {taken[0]} bytes after the first, {taken[-1]} after the last")
+    assert max(taken[3:]) - min(taken[3:]) < 20_000
+    assert "pruned " in done.stderr and "1 run with its results" in done.stderr
+    rows = here.listed("-a")
+    assert [row["state"] for row in rows] == ["done"] * 3
+    assert all(0 < row["bytes"] < 200_000 for row in rows)
+    assert here.call("ps", "-a").stdout.count(" kB on its hosts") == 3
+    assert processes_of(here.code.parent) == []
+
+
+def processes_of(folder: Path) -> list[str]:
+    """What runs with this HOME."""
+    found, mark = [], f"HOME={folder}/home".encode()
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (path / "environ").read_bytes().split(b"\0"):
+                found.append((path / "cmdline").read_text())
+    return found
 
 
 # --- logs ----------------------------------------------------------------------------------------

@@ -74,6 +74,23 @@ def age_of(folder):
         return 0.0
 
 
+def last_written(folder):
+    """When the run ended, by its journals and logs; the folder itself changes with a prune."""
+    paths = [os.path.join(folder, "lock")]
+    for name in ("journals", "logs"):
+        try:
+            paths += [entry.path for entry in os.scandir(os.path.join(folder, name))]
+        except OSError:
+            continue
+    times = []
+    for path in paths:
+        try:
+            times.append(os.lstat(path).st_mtime)
+        except OSError:
+            continue
+    return max(times or [0.0])
+
+
 def active(root):
     """Runs that an agent on any host with this root holds, or of which a process is left here."""
     marked = marked_runs()
