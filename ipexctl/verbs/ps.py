@@ -67,7 +67,8 @@ def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
         return read_live_runs(fleet.call(host, "run.other_runs.list")["runs"])
 
-    return tuple((host.name, run) for host, runs in fleet.each(one).items() for run in runs)
+    found = fleet.each(one).items()
+    return tuple((host.name, run) for host, runs in found for run in runs if not run.own)
 
 
 def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:

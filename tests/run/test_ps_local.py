@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.remote.run import run_logs
+from tests.ssh.test_shell import Terminal
 
 REPO = Path(__file__).parents[2]
 TRAIN = (
@@ -178,7 +179,24 @@ def test_a_run_on_the_cores_of_another_one_says_which_each_time(here: Here) -> N
     assert row["run_id"] not in here.call("run", "--force", "train.py", "1", "0").stderr
 
 
-@pytest.mark.parametrize("runs", [6, pytest.param(50, marks=pytest.mark.soak)])
+def test_a_shell_on_a_host_with_a_run_says_so_first(here: Here) -> None:
+    here.start("--name", "bert", *LONG)
+    (row,) = here.listed()
+    variables = [f"{name}={value}" for name, value in here.env.items()]
+    hosts = here.code / "hosts"
+    hosts.write_text("localhost ansible_connection=local\n")
+    words = ["env", "-i", *variables, *here.argv("shell", "localhost", "-f", str(hosts))]
+    terminal = Terminal(words, 40, 200)
+    run = rf"run {row['run_id']} \(bert, train.py 1000 0\)"
+    terminal.until(rf"localhost: {run} is running here: \S+, 2 ranks, .*, for \d+ ")
+    terminal.until(r"[$#] $")
+    terminal.type("exit\r")
+    assert terminal.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    "runs", [6, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])]
+)
 def test_runs_in_a_row_leave_a_bounded_disk_and_no_process(here: Here, runs: int) -> None:
     settings = here.code.parent / "home/.config/ipexctl/config.toml"
     settings.parent.mkdir(parents=True)

@@ -116,12 +116,15 @@ def is_locked(path):
 
 def marked_runs():
     """Ids of runs of which a process is left on this host."""
-    found = set()  # type: set[str]
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/environ" % pid, "rb") as file:
-                variables = file.read().split(b"\0")
-        except OSError:
-            continue
-        found.update(os.fsdecode(v[len(MARK) :]) for v in variables if v.startswith(MARK))
-    return found
+    paths = ("/proc/" + pid for pid in os.listdir("/proc") if pid.isdigit())
+    return {run for run in map(run_of, paths) if run}
+
+
+def run_of(process):
+    """The id of the run to which /proc/PID belongs, "" if to none."""
+    try:
+        with open(process + "/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return ""
+    return next((os.fsdecode(v[len(MARK) :]) for v in variables if v.startswith(MARK)), "")
