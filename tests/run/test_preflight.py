@@ -163,5 +163,27 @@ def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_p
     assert told[0].startswith("preflight: DISK-003   node[01-02]  little disk space")
 
 
+@pytest.mark.parametrize(("change", "said"), [
+    ({"kill_user_processes": True}, "SYS-005    node[01-02]  logind kills what a login leaves"),
+    ({"remove_ipc": True}, "SYS-006    node[01-02]  logind clears /dev/shm at logout"),
+])  # fmt: skip
+def test_what_logout_would_end_is_told_of_a_run_that_lives_on(
+    flight, tmp_path, change, said
+) -> None:
+    at_logout = state("system", **change)
+    nodes = {h: replace(n, facts=at_logout(n.facts)) for h, n in flight.nodes.items()}
+    flight, memory = replace(flight, nodes=nodes, among=False), tmp_path / "preflight.json"
+    notes: list[str] = []
+    verb.check(flight, notes.append, memory)
+    assert notes == []
+    verb.check(replace(flight, lives_on=True), notes.append, memory)
+    assert notes[0].startswith(f"preflight: {said}")
+    assert notes[1] == f"preflight: {said[:7]}: sudo loginctl enable-linger trainer"
+    lingers = {h: replace(n, facts=state("system", **change, linger=True)(n.facts))
+               for h, n in flight.nodes.items()}  # fmt: skip
+    verb.check(replace(flight, nodes=lingers, lives_on=True), notes.append, memory)
+    assert len(notes) == 2
+
+
 def test_no_findings_is_nothing_to_tell() -> None:
     assert core.table(Judged().warnings) == []

@@ -49,6 +49,7 @@ class Flight:
     force: bool = False
     among: bool = True  # False: --ports, and only those need to be open between hosts
     plan: LaunchPlan | None = None
+    lives_on: bool = False  # the run, when its command is gone
 
 
 def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
@@ -59,7 +60,7 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
     mark, memory = core.mark(facts, prefixes), memory or memory_file()
     before = _recall(memory, mark)
     peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
-    judged = core.judge(facts, prefixes, peers=peers, rows=table())
+    judged = core.judge(facts, prefixes, peers=peers, rows=table(), lives_on=flight.lives_on)
     found = (judged.blockers, judged.warnings)
     judged = Judged(*(with_options(each, flight.fleet.target, flight.fleet.root) for each in found))
     if judged.blockers and not flight.force:
