@@ -60,7 +60,7 @@ class Root(LazyGroup):
         "rm": Entry("ps:rm", "Remove an ended run from its hosts."),
         "env": Entry("env:env_app", "The environments that hosts keep."),
         "data": Entry("data:data_app", "Folders that stay on the hosts: data sets, hub caches."),
-        "prune": Entry("remove:prune", "Remove old runs' project copies and caches over a limit."),
+        "prune": Entry("remove:prune", "Remove old runs, project copies and caches."),
         "remove": Entry("remove:remove", "Remove everything that ipexctl put on the hosts."),
         "lab": Entry("lab:lab_app", "Practice with real SSH hosts on this machine (Linux)."),
     }

@@ -82,7 +82,7 @@ def prune(
             "--runs",
             metavar="N",
             min=1,
-            help="Keep only this many runs: older ones go with their results.",
+            help="Keep only this many runs: older ones go with their results, however new.",
         ),
     ] = None,
     *,
@@ -92,7 +92,7 @@ def prune(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove old runs' project copies and caches over a limit. Results of runs stay."""
+    """Remove old runs, copies of projects and caches beyond the limits of the settings."""
     from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.install import View
     from ipexctl.ui.remove import pruned_document, show_prune_plan, show_pruned

@@ -24,7 +24,8 @@ class Limits:
     """The settings of [prune]. `runs` 0: no run's results are ever removed."""
 
     copies: int = 1  # newest runs that keep their copy of the project
-    runs: int = 0  # newest runs that are kept
+    runs: int = 20  # newest runs that are kept
+    days: int = 14  # an older run than these is kept, too, until so many days after its end
     spare_mb: int = 16  # spare copies of projects, for the next run
     project_mb: int = 2000  # files of projects that hosts keep, so that they are not sent again
     cache_mb: int = 10000  # downloaded files on this machine
@@ -33,6 +34,7 @@ class Limits:
         return {
             "copies": self.copies,
             "runs": self.runs,
+            "days": self.days,
             "spare_mb": self.spare_mb,
             "project_mb": self.project_mb,
         }

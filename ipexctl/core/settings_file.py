@@ -21,10 +21,12 @@ KINDS: dict[str, type] = {
     "run.env": dict,
     "prune.copies": int,
     "prune.runs": int,
+    "prune.days": int,
     "prune.spare_mb": int,
     "prune.project_mb": int,
     "prune.cache_mb": int,
 }
+FROM_ZERO = ("prune.runs", "prune.days")
 SECTIONS = ("run", "prune")
 PATHS = ("hostfile", "ssh_config")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -61,11 +63,16 @@ def checked(key: str, value: Any, origin: str) -> Any:
     """The value, if it is of the right kind."""
     if KINDS[key] is str and isinstance(value, str) and value and value.isprintable():
         return value
-    if KINDS[key] is int and type(value) is int and 1 <= value < 1_000_000:
+    least = 0 if key in FROM_ZERO else 1
+    if KINDS[key] is int and type(value) is int and least <= value < 1_000_000:
         return value
     if KINDS[key] is dict and isinstance(value, dict):
         return _environment(value, origin)
-    kinds = {str: "text in quotes", int: "a whole number from 1", dict: "a table: NAME = 'VALUE'"}
+    kinds = {
+        str: "text in quotes",
+        int: f"a whole number from {least}",
+        dict: "a table: NAME = 'VALUE'",
+    }
     raise InputError(f"{origin}: {key} must be {kinds[KINDS[key]]}")
 
 

@@ -1,7 +1,8 @@
-"""Bytes in words."""
+"""Bytes and seconds in words."""
 
 from __future__ import annotations
 
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 RATE = 100  # Mbit/s: what a time to fetch is told for, where nobody has measured
 
 
@@ -20,6 +21,18 @@ def short(number: float) -> str:
             return f"{number:.0f} {unit}"
         number /= 1000
     return f"{number:.1f} GB" if number < 100 else f"{number:.0f} GB"
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `3 min 20 s`, `2 h 5 min`: two units at most."""
+    left, said = max(0, int(seconds)), list[str]()
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count or (unit == "s" and not said):
+            said.append(f"{count} {unit}")
+        if said and (len(said) == 2 or not left):
+            break
+    return " ".join(said)
 
 
 def minutes(size: int) -> str:

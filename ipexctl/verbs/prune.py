@@ -49,9 +49,10 @@ def prune(
     runs: int | None = None,
     check: bool = False,
 ) -> Pruned:
-    """`runs`: how many to keep, instead of the setting. `agreed` sees the plan first."""
+    """`runs`: how many to keep, however new, instead of the settings. `agreed` sees the plan
+    first."""
     limits = read_limits(load())
-    limits = replace(limits, runs=limits.runs if runs is None else runs)
+    limits = limits if runs is None else replace(limits, runs=runs, days=0)
     with Fleet(target, root) as fleet:
 
         def one(host: Host, *, check: bool) -> OnHost:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ipexctl.core.facts.live_runs import LiveRun, read_live_runs
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import OnHost, Run, State
@@ -23,10 +24,11 @@ NEWEST = 20  # ended runs that a host lists unless asked for all
 
 @dataclass(frozen=True)
 class Runs(PerHost):
-    """`recaps`: of hosts that could not be asked."""
+    """`recaps`: of hosts that could not be asked. `other_users`: their runs, each with its host."""
 
     runs: tuple[Run, ...]
     recaps: tuple[HostRecap, ...]
+    other_users: tuple[tuple[str, LiveRun], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,16 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     with Fleet(target, root) as fleet:
         found = look(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in found if every or not run.over)
-        return Runs(runs, fleet.recaps())
+        others = _other_users(fleet)
+        return Runs(runs, fleet.recaps(), others)
+
+
+def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
+    def one(host: Host) -> tuple[LiveRun, ...]:
+        return read_live_runs(fleet.call(host, "run.other_runs.list")["runs"])
+
+    found = fleet.each(one).items()
+    return tuple((host.name, run) for host, runs in found for run in runs if not run.own)
 
 
 def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:

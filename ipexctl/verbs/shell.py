@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.core import quoting
+from ipexctl.core.facts.live_runs import read_live_runs
 from ipexctl.core.inventory import fold
 from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.model import Host, Inventory
@@ -81,13 +82,17 @@ def find(target: Target, name: str) -> Host:
 def installed(
     fleet: Fleet, host: Host, note: Callable[[str], None] | None, *, told: bool = False
 ) -> Env:
-    """The variables of the environment in use there; none where nothing is installed. `told`: a
-    note says which environment that is."""
+    """The variables of the environment in use there; none where nothing is installed. `told`:
+    notes say which environment that is, and which runs live there."""
     agent = fleet.connect(host)
     try:
         if agent.hello.kind != "python" and note:
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
+        if told and note:
+            found = agent.call("run.other_runs.list", {"root": fleet.root_of(host)}).done
+            for run in read_live_runs(found["runs"]):
+                note(f"{host.name}: {run.title} is running here: {run.use}")
         choice = choice_here()
         asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
         done = agent.call("run.run_environment.find", asked, total=60.0).done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ipexctl.core.facts.live_runs import LiveRun
 from ipexctl.core.facts.system_facts import Limit, Load
 from ipexctl.core.model import ClockFacts, Cpu, Nic, Node
 from tests import made
@@ -44,6 +45,9 @@ _NO_BF16 = "Made CPU: no avx512_bf16, amx_bf16 in /proc/cpuinfo"
 _SMT = tuple(Cpu(i, i % 4, 0, 0) for i in range(8))
 
 
+ANN = LiveRun(
+    "20261122-122416-107233", "ann", False, ranks=2, cpus=frozenset({2, 3}), cores=2, seconds=7510
+)  # fmt: skip
 _LOADED = Load(
     (197.0, 150.0, 120.5), 3.9, (("stress-ng", 3.5), ("python3", 0.4)), 0, cpu_pressure=98.0
 )
@@ -335,6 +339,15 @@ ONE_HOST = [
         "LOAD-003", "warn", state("load", memory_pressure=35.2),
         "everything waited for memory in 35 % of the last 10 s",
     ),
+    Case(
+        "LOAD-004", "warn", state("load", runs=(ANN,)),
+        "run 20261122-122416-107233 of ann, 2 ranks, 2 cores, for 2 h 5 min",
+    ),
+    Case(
+        "LOAD-004", "warn",
+        state("load", runs=(replace(ANN, own=True, name="bert", command="train.py", cpus=None),)),
+        "run 20261122-122416-107233 (bert, train.py) of ann, 2 ranks, 2 cores, for 2 h 5 min",
+    ),
     Case("SYS-001", "fail", whole(libc="musl 1.2"), "musl 1.2"),
     Case("SYS-002", "fail", whole(libc="glibc 2.12"), "glibc 2.12: no packages"),
     Case(
@@ -416,6 +429,7 @@ HARMLESS = {
         whole(nodes=()),
         state("load", average=(7.9, 8.0, 8.0), busy=7.9),
     ),
+    "a run on CPUs that are not ours": state("load", runs=(replace(ANN, cpus=frozenset({9})),)),
     "short of memory for a moment": state("load", memory_pressure=4.0),
     "addresses of carrier-grade NAT": _address("100.64.0.9"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -159,6 +160,27 @@ def test_what_a_process_runs_in_is_not_taken_from_under_it(shop: Shop) -> None:
     assert (refused.code, refused.states) == (1, ["failed"])
     assert f"process {running.pid} runs in" in refused.detail
     assert shop.install().states == ["changed"]
+
+
+def test_what_a_run_uses_stays_whoever_watches_it_and_the_run_is_named(shop: Shop) -> None:
+    shop.install()
+    root = ("--root", str(shop.root))
+    (shop.work / "train.py").write_text("import time; print('up', flush=True); time.sleep(600)")
+    began = shop.ipexctl("run", "-d", "--force", "-n", "1", *root, "train.py")
+    assert began.code == 0, began.err
+    run = began.out.strip()
+    try:
+        refused = shop.install("--rebuild")
+        key = os.path.basename(os.readlink(shop.root / "current"))
+        (shop.root / "current").unlink()
+        kept = shop.ipexctl("env", "rm", key, *root, "-y", "--json").document["hosts"][0]["kept"]
+    finally:
+        assert shop.ipexctl("stop", run, *root, "-t", "0").code == 0
+    assert (refused.code, refused.states) == (1, ["failed"])
+    used = rf"process \d+ of run {run} runs in"
+    assert re.search(f"{used} {shop.root}/envs/{key}, which is to be rebuilt", refused.detail)
+    (stays,) = kept
+    assert stays["key"] == key and re.fullmatch(f"{used} it", stays["why"])
 
 
 def test_without_an_environment_there_is_nothing_to_compare(shop: Shop) -> None:

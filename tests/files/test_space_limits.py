@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -148,16 +149,44 @@ def test_a_large_data_set_does_not_count_as_a_project(tmp_path: Path) -> None:
         assert snapshot(folder).bring(agent, str(root), "run-1").bytes == 0
 
 
-def test_results_go_only_with_a_limit_for_runs_and_check_removes_nothing(tmp_path: Path) -> None:
+def aged(folder: Path, days: float) -> None:
+    """As if nothing had been written there since."""
+    then = time.time() - days * 86400
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (then, then), follow_symlinks=False)
+
+
+def test_results_go_beyond_the_limit_and_check_removes_nothing(tmp_path: Path) -> None:
     folder, root = project(tmp_path / "p"), tmp_path / "root"
     for i in range(3):
         run(root, folder, f"run-{i}", result=b"1")
     before = sorted(root.rglob("*"))
-    assert prune(root, check=True, runs=1)["runs"][0] == 2
+    assert prune(root, check=True, runs=1, days=0)["runs"][0] == 2
     assert sorted(root.rglob("*")) == before
     assert "runs" not in prune(root)
-    assert prune(root, runs=1)["runs"][0] == 2
+    assert "runs" not in prune(root, runs=0, days=0)
+    assert prune(root, runs=1, days=0)["runs"][0] == 2
     assert os.listdir(root / "runs") == ["run-2"]
+
+
+def test_by_default_20_runs_stay_and_those_of_the_last_14_days(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    root = tmp_path / "root"
+    folders = [root / "runs" / f"run-{i:02}" for i in range(25)]
+    with closing(fresh_agent()) as agent:
+        for i, folder in enumerate(folders):
+            snapshot(tmp_path / "empty").bring(agent, str(root), folder.name)
+            (folder / "logs").mkdir()
+            (folder / "logs/rank00000.log").write_text("done")
+            aged(folder, 60 - i)
+    log = folders[1] / "logs/rank00000.log"
+    os.utime(log, (time.time() - 13 * 86400,) * 2)  # it began long ago, and ended lately
+    assert prune(root)["runs"][0] == 4
+    assert sorted(p.name for p in (root / "runs").iterdir()) == [
+        "run-01", *(folder.name for folder in folders[5:]),
+    ]  # fmt: skip
+    os.utime(log, (time.time() - 14.1 * 86400,) * 2)
+    assert prune(root)["runs"][0] == 1
 
 
 def test_an_active_run_is_left_alone(tmp_path: Path) -> None:
@@ -165,7 +194,7 @@ def test_an_active_run_is_left_alone(tmp_path: Path) -> None:
     with closing(fresh_agent()) as agent:
         snapshot(folder).bring(agent, str(root), "active")
         run(root, folder, "run-1")
-        assert prune(root, runs=1, project_mb=1) == {}
+        assert prune(root, runs=1, days=0, project_mb=1) == {}
         assert len(files(root / "runs/active/work")) == 50
     assert prune(root)["copies"][0] == 1
 
@@ -196,9 +225,9 @@ def test_no_file_of_a_run_is_shared_with_another_or_with_a_blob(tmp_path: Path) 
 
 
 def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
-    found = parse_settings("[prune]\nruns = 5\nspare_mb = 1\n", "config.toml")
-    assert read_limits(found) == Limits(runs=5, spare_mb=1)
-    assert read_limits({}) == Limits(copies=1, runs=0)
+    found = parse_settings("[prune]\nruns = 0\nspare_mb = 1\n", "config.toml")
+    assert read_limits(found) == Limits(runs=0, spare_mb=1)
+    assert read_limits({}) == Limits(copies=1, runs=20, days=14)
     (tmp_path / "ipexctl.toml").write_text("[prune]\nruns = 1\n")
     with pytest.raises(InputError, match="prune.runs does not belong in a project's file"):
         settings.load({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path)

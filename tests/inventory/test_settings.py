@@ -90,6 +90,8 @@ def test_settings_have_types_and_places():
         ("fork = 2\n", "t:1: 'fork' is not a setting (did you mean 'forks'?)"),
         ("\n[run]\n# c\nnp = 2\n", "t:4: 'run.np' is not a setting (did you mean 'run.n'?)"),
         ("[other]\nx = 1\n", "t:1: 'other' is not a setting"),
+        ("[prune]\nruns = -1\n", "t:2: prune.runs must be a whole number from 0"),
+        ("[prune]\ncopies = 0\n", "t:2: prune.copies must be a whole number from 1"),
         ("forks = 0\n", "t:1: forks must be a whole number from 1"),
         ("forks = true\n", "t:1: forks must be a whole number from 1"),
         ("hostfile = 3\n", "t:1: hostfile must be text in quotes"),

@@ -21,7 +21,8 @@ from ipexctl.verbs.run import preflight as verb
 from ipexctl.verbs.run.script_sources import read_sources
 from ipexctl.verbs.run.send_project import Project, always_no, take
 from tests import made
-from tests.checks.hosts import GIB, MIB, ROWS, clean, part
+from tests.checks.cases import ANN
+from tests.checks.hosts import GIB, MIB, ROWS, clean, part, state
 
 SAME = {"node01": "/a/envs/k1", "node02": "/b/envs/k1"}
 NO_SHM = part("mem", shm_there=False, shm_total=None, shm_free=None)
@@ -59,6 +60,17 @@ CASES = {
 @pytest.mark.parametrize(("facts", "more", "blockers", "warnings"), CASES.values(), ids=CASES)
 def test_what_stops_a_run_and_what_is_told(facts, more, blockers, warnings) -> None:
     assert judged(facts, **more) == (blockers, warnings)
+
+
+@pytest.mark.parametrize(("cpus", "said"), [({2, 3}, []), ({1, 2}, ["LOAD-004 node01"])])
+def test_another_run_is_told_of_where_it_uses_the_cores_of_this_one(cpus, said) -> None:
+    node = Node(made.host("node01"), clean(), made.prepared())
+    plan = launch_plan.plan([node], RunRequest(("t.py",), 2), "r1")
+    (host,) = plan.hosts
+    first = replace(host, ranks=(replace(host.ranks[0], cpus=(0,), comm=(1,)),))
+    run = replace(ANN, cpus=frozenset(cpus))
+    facts = core.planned(state("load", runs=(run,))(clean()), replace(plan, hosts=(first,)))
+    assert judged([facts]) == ([], said)
 
 
 def test_every_id_is_one_of_a_check_and_what_stops_a_run_can_fail() -> None:
@@ -149,6 +161,28 @@ def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_p
     told = []
     verb.check(replace(flight, nodes=nodes, among=False), told.append, memory)
     assert told[0].startswith("preflight: DISK-003   node[01-02]  little disk space")
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"kill_user_processes": True}, "SYS-005    node[01-02]  logind kills what a login leaves"),
+    ({"remove_ipc": True}, "SYS-006    node[01-02]  logind clears /dev/shm at logout"),
+])  # fmt: skip
+def test_what_logout_would_end_is_told_of_a_run_that_lives_on(
+    flight, tmp_path, change, said
+) -> None:
+    at_logout = state("system", **change)
+    nodes = {h: replace(n, facts=at_logout(n.facts)) for h, n in flight.nodes.items()}
+    flight, memory = replace(flight, nodes=nodes, among=False), tmp_path / "preflight.json"
+    notes: list[str] = []
+    verb.check(flight, notes.append, memory)
+    assert notes == []
+    verb.check(replace(flight, lives_on=True), notes.append, memory)
+    assert notes[0].startswith(f"preflight: {said}")
+    assert notes[1] == f"preflight: {said[:7]}: sudo loginctl enable-linger trainer"
+    lingers = {h: replace(n, facts=state("system", **change, linger=True)(n.facts))
+               for h, n in flight.nodes.items()}  # fmt: skip
+    verb.check(replace(flight, nodes=lingers, lives_on=True), notes.append, memory)
+    assert len(notes) == 2
 
 
 def test_no_findings_is_nothing_to_tell() -> None:

@@ -10,11 +10,13 @@ import sys
 import time
 import venv
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ipexctl.remote.run import run_logs
+from tests.ssh.test_shell import Terminal
 
 REPO = Path(__file__).parents[2]
 TRAIN = (
@@ -158,6 +160,70 @@ def test_a_run_that_is_over_can_be_removed_and_one_that_goes_on_cannot(here: Her
     done = here.call("rm", "bert", "-y")
     assert (done.returncode, folder.exists()) == (0, False), done.stderr
     assert here.listed("-a") == []
+
+
+def test_a_run_on_the_cores_of_another_one_says_which_each_time(here: Here) -> None:
+    here.start("--name", "bert", *LONG)
+    (row,) = here.listed()
+    for _ in range(2):
+        done = here.call("run", "--force", "train.py", "1", "0")
+        assert done.returncode == 0, done.stderr
+        said = f"another run uses these cores: run {row['run_id']} (bert, train.py 1000 0) of "
+        (line,) = (text for text in done.stderr.splitlines() if said in text)
+        assert (
+            "preflight: LOAD-004   localhost  " in line
+            and ", 2 ranks, " in line
+            and ", for " in line
+        )
+    here.call("stop", "bert", "-t", "0")
+    assert row["run_id"] not in here.call("run", "--force", "train.py", "1", "0").stderr
+
+
+def test_a_shell_on_a_host_with_a_run_says_so_first(here: Here) -> None:
+    here.start("--name", "bert", *LONG)
+    (row,) = here.listed()
+    variables = [f"{name}={value}" for name, value in here.env.items()]
+    hosts = here.code / "hosts"
+    hosts.write_text("localhost ansible_connection=local\n")
+    words = ["env", "-i", *variables, *here.argv("shell", "localhost", "-f", str(hosts))]
+    terminal = Terminal(words, 40, 200)
+    run = rf"run {row['run_id']} \(bert, train.py 1000 0\)"
+    terminal.until(rf"localhost: {run} is running here: \S+, 2 ranks, .*, for \d+ ")
+    terminal.until(r"[$#] $")
+    terminal.type("exit\r")
+    assert terminal.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    "runs", [6, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])]
+)
+def test_runs_in_a_row_leave_a_bounded_disk_and_no_process(here: Here, runs: int) -> None:
+    settings = here.code.parent / "home/.config/ipexctl/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[prune]\nruns = 3\ndays = 0\n")
+    top, taken = here.code.parent / "home/.ipexctl", []
+    for _ in range(runs):
+        done = here.call("run", "--force", "-n", "2", "train.py", "1", "0")
+        assert done.returncode == 0, done.stderr
+        taken.append(sum(p.lstat().st_blocks * 512 for p in top.rglob("*")))
+    print(f"{runs} runs: {taken[0]} bytes after the first, {taken[-1]} after the last")
+    assert max(taken[3:]) - min(taken[3:]) < 20_000
+    assert "pruned " in done.stderr and "1 run with its results" in done.stderr
+    rows = here.listed("-a")
+    assert [row["state"] for row in rows] == ["done"] * 3
+    assert all(0 < row["bytes"] < 200_000 for row in rows)
+    assert here.call("ps", "-a").stdout.count(" kB on its hosts") == 3
+    assert processes_of(here.code.parent) == []
+
+
+def processes_of(folder: Path) -> list[str]:
+    """What runs with this HOME."""
+    found, mark = [], f"HOME={folder}/home".encode()
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (path / "environ").read_bytes().split(b"\0"):
+                found.append((path / "cmdline").read_text())
+    return found
 
 
 # --- logs ----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipexctl.core.checks.cluster import Cluster, groups, install_command
 from ipexctl.core.checks.python_sources import fitting
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, scripted, sudo
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, ipexctl, scripted, sudo
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts.system_facts import Load
 from ipexctl.core.inventory import fold
@@ -159,6 +159,19 @@ def memory_pressure(facts: Facts) -> Sight | None:
     if share is None or share < PRESSURE:
         return None
     return Sight(f"everything waited for memory in {share:.0f} % of the last 10 s")
+
+
+@host_check(
+    "LOAD-004",
+    title="another run uses these cores",
+    severity=Severity.WARN,
+    seen="a run of ipexctl, of this or another account, on CPUs that this account may use",
+    why="Ranks of two runs take turns on a core, and each run waits for its slowest rank.",
+    fix=do("see it: ", ipexctl("ps"), "   and wait for its end, or use other hosts"),
+)
+def other_runs(facts: Facts) -> list[Sight]:
+    found = [run for run in facts.condition.load.runs if run.meets(of.usable(facts))]
+    return [Sight(run.use_of_cores) for run in found]
 
 
 def _alone(cluster: Cluster) -> list[Facts]:

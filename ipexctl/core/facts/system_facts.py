@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.facts.live_runs import LiveRun, read_live_runs
 from ipexctl.core.values import count_or_none, listed, plain, record, texts
 
 NO_LIMIT = 1 << 62
@@ -86,6 +87,7 @@ class Load:
     blocked: int | None = None  # processes that wait for a disk or a file server
     cpu_pressure: float | None = None  # per cent of 10 s in which some had to wait for a CPU
     memory_pressure: float | None = None  # in which all had to wait for memory
+    runs: tuple[LiveRun, ...] = ()  # of ipexctl, by any account
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ def _load(raw: Mapping[str, Any]) -> Load:
         blocked=count_or_none(raw.get("blocked")),
         cpu_pressure=_share(raw.get("cpu_pressure")),
         memory_pressure=_share(raw.get("memory_pressure")),
+        runs=read_live_runs(raw.get("runs")),
     )
 
 

@@ -17,7 +17,7 @@ from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import run
 from ipexctl.core.checks.software_stack import REBUILT
 from ipexctl.core.inventory import fold
-from ipexctl.core.model import Facts, Finding, Peer, Severity
+from ipexctl.core.model import Facts, Finding, LaunchPlan, Peer, Severity
 from ipexctl.core.run.outcome import EXIT_HOST_FAILED
 from ipexctl.core.stack.version_table import Row
 from ipexctl.errors import RunFailed
@@ -37,8 +37,11 @@ BLOCK = _ids(
 # these are told when they warn
 TELL = BLOCK | _ids(
     "SOFT 016 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
-    "UNI 002", "CPU 006", "LIM 001 003 004", "MPI 014 017",
+    "UNI 002", "CPU 006", "LIM 001 003 004", "MPI 014 017", "LOAD 004",
 )  # fmt: skip
+# and these of a run that goes on without the login that started it
+AT_LOGOUT = _ids("SYS 005 006")
+EACH_TIME = _ids("LOAD 004")  # also if a run a moment ago was told
 PEERS = frozenset({"NET-002", "NET-003", "NET-025"})
 ROOM = 256 << 20  # bytes: an environment is there already; what a run writes at least fits
 FRESH = 600.0  # seconds for which what was seen between the hosts counts
@@ -61,9 +64,11 @@ def judge(
     *,
     peers: tuple[Peer, ...] = (),
     rows: tuple[Row, ...] = (),
+    lives_on: bool = False,
 ) -> Judged:
-    """`prefixes`: each host's environment."""
-    checks = [check for check in catalogue() if check.id in TELL]
+    """`prefixes`: each host's environment. `lives_on`: when its command is gone."""
+    told = TELL | AT_LOGOUT if lives_on else TELL
+    checks = [check for check in catalogue() if check.id in told]
     found = [_for_a_run(f, facts) for f in run(checks, Cluster(tuple(facts), peers, rows))]
     if not any(f.id == "SOFT-015" for f in found):
         found += _environments(facts, prefixes)
@@ -72,8 +77,20 @@ def judge(
     return Judged(fails, warns)
 
 
+def planned(facts: Facts, plan: LaunchPlan) -> Facts:
+    """Of the other runs there, only those that use the CPUs of this one."""
+    ranks = (place for host in plan.hosts if host.host == facts.host for place in host.ranks)
+    cpus = {cpu for place in ranks for cpu in (*place.cpus, *place.comm)} or None
+    load = facts.condition.load
+    load = replace(load, runs=tuple(run for run in load.runs if run.meets(cpus)))
+    return replace(facts, condition=replace(facts.condition, load=load))
+
+
 def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
-    """The doctor asks whether an environment would fit; here it is there already."""
+    """The doctor asks whether an environment would fit; here it is there already. What is a note
+    for other runs ends one that lives on."""
+    if finding.id in AT_LOGOUT:
+        return replace(finding, severity=Severity.WARN)
     if finding.id != "DISK-003" or finding.severity is not Severity.FAIL:
         return finding
     free = next((f.disk.free for f in facts if f.host == finding.host), None)

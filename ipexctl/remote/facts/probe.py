@@ -49,6 +49,10 @@ def op_facts(call, args):
             machine.read, home, os.path.normpath(root), args.get("environment", "")
         )
     facts["state"]["load"] = host_load.finish(machine.read, fs, load)
+    if live:
+        from ipexctl.remote.run import other_runs
+
+        facts["state"]["load"]["runs"] = other_runs.found(root)
     if args.get("listen"):
         ports = host_network.op_listen(call, args)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]

@@ -1,7 +1,8 @@
 """Keeping the root small: what of runs and projects goes, and what of it never does.
 
 Of an ended run that is not among the newest, the files go that equal the project's: they can be
-sent again. What ranks wrote or changed, and the logs, stay until a limit for whole runs is set.
+sent again. What ranks wrote or changed, and the logs, go with the run, when many newer ones are
+here and it ended long ago.
 Of projects, blobs and packs go that only superseded versions consist of, then those of projects
 that were used longest ago. What an environment needs, and whatever is in use, stays.
 """
@@ -29,7 +30,7 @@ ALIKE = 0.5  # of its files have the names of those in a newer version of it
 
 
 def op_prune(call, header):
-    """{root, limits: {copies, runs, spare_mb, project_mb}, check}
+    """{root, limits: {copies, runs, days, spare_mb, project_mb}, check}
     -> {found: [[kind, count, bytes], ...]}: what goes, or with `check` would go
     """
     text = header["root"]
@@ -80,12 +81,13 @@ class Pruning:
 
     def runs(self):
         newest_first = run_folders.run_ids(self.root)[::-1]
+        most, young = self.limits["runs"], time.time() - self.limits["days"] * 86400
         for i, name in enumerate(newest_first):
             self.alive()
             folder = os.path.join(self.root, "runs", name)
             if name in self.active:
                 continue
-            if self.limits.get("runs") and i >= self.limits["runs"]:
+            if most and i >= most and run_folders.last_written(folder) <= young:
                 self.whole_run(folder)
             elif i >= self.limits["copies"]:
                 self.project_copy(folder)

@@ -26,6 +26,7 @@ from ipexctl.remote.install import (
     standalone_pythons,
     wheel_cache,
 )
+from ipexctl.remote.run import run_folders
 
 WHEEL = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-[A-Za-z0-9._+-]+\.whl\Z"
@@ -144,15 +145,21 @@ def remove_set_aside(root):
 
 
 def process_using(env):
-    """A process of ours that has a file of the environment mapped."""
+    """`process 12 of run 20261122-122416-107233`: it has a file of the environment mapped, or is
+    its Python. "" if there is none."""
     mark = env_marks.read_mark(os.path.join(env, env_marks.OK)) or {}
     used = mark.get("use")  # links to somebody else's
     signs = [os.path.realpath(path) + os.sep for path in (env, used) if path]
-    for path in glob.glob("/proc/[0-9]*/maps"):
+    for path in glob.glob("/proc/[0-9]*"):
         try:
-            with open(path, errors="replace") as file:
-                if any(sign in line for line in file for sign in signs):
-                    return path.split("/")[2]
+            with open(path + "/cmdline", errors="replace") as file:
+                program = file.read(4096).split("\0")[0]
+            with open(path + "/maps", errors="replace") as file:
+                used_here = program.startswith(tuple(signs))
+                if used_here or any(sign in line for line in file for sign in signs):
+                    run = run_folders.run_of(path)
+                    pid = "process %s" % os.path.basename(path)
+                    return "%s of run %s" % (pid, run) if run else pid
         except OSError:
             continue
     return ""

@@ -120,9 +120,9 @@ def op_set_aside(call, header):
             or env_marks.build_id(env) != header["mark"]
         ):
             return {}
-        pid = environments.process_using(env)
-        if pid:
-            what = "process %s runs in %s, which is to be rebuilt" % (pid, env)
+        user = environments.process_using(env)
+        if user:
+            what = "%s runs in %s, which is to be rebuilt" % (user, env)
             raise Failure(what, "", "ipexctl install --rebuild   # once it has ended")
         here = os.path.realpath(env)
         used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
@@ -203,8 +203,8 @@ def why_needed(root, key, env):
             return "it is the %s environment" % name
     if not os.path.lexists(env):
         return "it is not here"
-    pid = environments.process_using(env)
-    return "process %s runs in it" % pid if pid else ""
+    user = environments.process_using(env)
+    return "%s runs in it" % user if user else ""
 
 
 def kept_blobs(root):

@@ -374,18 +374,24 @@ def members(run_id, ancestor):
     its parent stays below it. The id finds those whose subreaper was killed.
     """
     alive = processes()
-    children = {}  # type: dict[int, list[int]]
-    for pid, (_, parent) in alive.items():
-        children.setdefault(parent, []).append(pid)
-    found, todo = set(), [ancestor]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found.update(below)
-        todo.extend(below)
+    found = descendants(ancestor, alive)
     if run_id:
         mark = ("%s=%s" % (RUN_MARK, run_id)).encode()
         found.update(pid for pid in alive if pid not in found and carries(pid, mark))
     return [p for p in found if p not in (os.getpid(), ancestor) and alive[p][0] not in "ZX"]
+
+
+def descendants(ancestor, alive):
+    """`alive`: what `processes` found."""
+    children = {}  # type: dict[int, list[int]]
+    for pid, (_, parent) in alive.items():
+        children.setdefault(parent, []).append(pid)
+    found, todo = set(), [ancestor]  # type: set[int], list[int]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.update(below)
+        todo.extend(below)
+    return found
 
 
 def processes():

@@ -74,6 +74,23 @@ def age_of(folder):
         return 0.0
 
 
+def last_written(folder):
+    """When the run ended, by its journals and logs; the folder itself changes with a prune."""
+    paths = [os.path.join(folder, "lock")]
+    for name in ("journals", "logs"):
+        try:
+            paths += [entry.path for entry in os.scandir(os.path.join(folder, name))]
+        except OSError:
+            continue
+    times = []
+    for path in paths:
+        try:
+            times.append(os.lstat(path).st_mtime)
+        except OSError:
+            continue
+    return max(times or [0.0])
+
+
 def active(root):
     """Runs that an agent on any host with this root holds, or of which a process is left here."""
     marked = marked_runs()
@@ -99,12 +116,15 @@ def is_locked(path):
 
 def marked_runs():
     """Ids of runs of which a process is left on this host."""
-    found = set()  # type: set[str]
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/environ" % pid, "rb") as file:
-                variables = file.read().split(b"\0")
-        except OSError:
-            continue
-        found.update(os.fsdecode(v[len(MARK) :]) for v in variables if v.startswith(MARK))
-    return found
+    paths = ("/proc/" + pid for pid in os.listdir("/proc") if pid.isdigit())
+    return {run for run in map(run_of, paths) if run}
+
+
+def run_of(process):
+    """The id of the run to which /proc/PID belongs, "" if to none."""
+    try:
+        with open(process + "/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return ""
+    return next((os.fsdecode(v[len(MARK) :]) for v in variables if v.startswith(MARK)), "")

@@ -7,9 +7,10 @@ from typing import Any
 
 from rich.text import Text
 
+from ipexctl.core.facts.live_runs import LiveRun
 from ipexctl.core.inventory import fold
 from ipexctl.core.run.listed_runs import Run, State
-from ipexctl.core.sizes import human
+from ipexctl.core.sizes import duration, human
 from ipexctl.errors import printable
 from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
@@ -23,7 +24,6 @@ _COLOURS = {
     State.FAILED: "red",
     State.LOST: "bold red",
 }
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def show_runs(found: Runs, *, every: bool) -> None:
@@ -34,8 +34,13 @@ def show_runs(found: Runs, *, every: bool) -> None:
             Text("no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all")
         ]
     print_lines(console, lines)
+    print_lines(console, [other_users_line(host, run) for host, run in found.other_users])
     hosts = {part.host for run in found.runs for part in run.seen}
     print_lines(console, not_shown(found.recaps, len(hosts)))
+
+
+def other_users_line(host: str, run: LiveRun) -> Text:
+    return Text(f"also on {host}: {printable(run.use)}")
 
 
 def run_lines(run: Run, now: float) -> list[Text]:
@@ -45,7 +50,7 @@ def run_lines(run: Run, now: float) -> list[Text]:
     done = f"{run.ok} of {about.ranks or run.started} ranks ended well"
     ranks = done if run.over else f"{run.started - run.ok} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
-    line.append(f"  {ranks} on {hosts}, started {ago(now - run.began)} ago")
+    line.append(f"  {ranks} on {hosts}, started {duration(now - run.began)} ago")
     line.append(f" by {about.by}" if about.by else "")
     lines = [line]
     title = f"{about.name}: " * bool(about.name) + about.command
@@ -53,31 +58,32 @@ def run_lines(run: Run, now: float) -> list[Text]:
         lines.append(Text(f"  {printable(title)}"))
     if run.over:
         size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
-        lines.append(Text(f"  took {ago(run.seconds)}{size}"))
+        lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     for text in (run.cause, run.last):
         if text:
             lines.append(Text(f"  {printable(text)}"))
     return lines
 
 
-def ago(seconds: float) -> str:
-    """`12 s`, `3 min 20 s`, `2 h 5 min`: two units at most."""
-    left, said = max(0, int(seconds)), list[str]()
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count or (unit == "s" and not said):
-            said.append(f"{count} {unit}")
-        if said and (len(said) == 2 or not left):
-            break
-    return " ".join(said)
-
-
 def runs_document(found: Runs) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "runs": [run_document(run) for run in found.runs],
+        "other_users": [other_users_document(host, run) for host, run in found.other_users],
         "not_asked": host_documents(found.recaps),
         "exit_code": found.exit_code,
+    }
+
+
+def other_users_document(host: str, run: LiveRun) -> dict[str, Any]:
+    return {
+        "host": host,
+        "run_id": run.id,
+        "owner": run.owner,
+        "ranks": run.ranks,
+        "cores": run.cores,
+        "memory": run.memory,
+        "seconds": run.seconds,
     }
 
 

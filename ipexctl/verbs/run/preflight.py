@@ -48,16 +48,19 @@ class Flight:
     nodes: Mapping[Host, Node]
     force: bool = False
     among: bool = True  # False: --ports, and only those need to be open between hosts
+    plan: LaunchPlan | None = None
+    lives_on: bool = False  # the run, when its command is gone
 
 
 def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
     """Tells what it sees. Raises RunFailed for what would break the run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
+    facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
     mark, memory = core.mark(facts, prefixes), memory or memory_file()
     before = _recall(memory, mark)
     peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
-    judged = core.judge(facts, prefixes, peers=peers, rows=table())
+    judged = core.judge(facts, prefixes, peers=peers, rows=table(), lives_on=flight.lives_on)
     found = (judged.blockers, judged.warnings)
     judged = Judged(*(with_options(each, flight.fleet.target, flight.fleet.root) for each in found))
     if judged.blockers and not flight.force:
@@ -139,7 +142,7 @@ def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
     fixes = dict.fromkeys(f"preflight: {f.id}: {f.fix}" for f in new if f.fix)
     for line in fixes:
         note(line)
-    told = [_key(f) for f in judged.warnings]
+    told = [_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
     if old := sorted({f.id for f in judged.warnings if _key(f) in before}):
         note(f"preflight: as before: {', '.join(old)} (ipexctl doctor)")
     return told

@@ -1,0 +1,145 @@
+"""The runs that live on this host, also those of other users.
+
+Each supervisor has an abstract socket (control.py). /proc/net/unix lists them, and the kernel says
+which process of which user is behind one. /proc shows the rest, as far as it may be read.
+"""
+
+import glob
+import os
+import re
+import socket
+import struct
+
+from ipexctl.remote.run import journal, rank_wrapper
+
+LISTENS = 0x10000  # among the flags of a socket
+NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
+PATIENCE = 1.0
+MOST = 50
+CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
+FIRST = 20  # records of a journal; its beginning says what the run is
+
+
+def op_list(call, h):
+    """{root} -> {runs: as in `found`}"""
+    return {"runs": found(os.path.expanduser(h["root"]))}
+
+
+def found(root=""):
+    """[{run, own, owner, name, command, ranks, cpus, cores, memory, seconds}, ...]
+
+    `root`: where the names of this user's runs are. None: it cannot be seen.
+    """
+    runs = {}  # type: dict[tuple[int, int], dict[str, object]]
+    alive = None
+    for address, run in sockets():
+        pid, uid = behind(address)
+        if uid is None or len(runs) >= MOST:
+            continue
+        comm = read("/proc/%d/comm" % pid)
+        if pid and comm and comm.strip() != rank_wrapper.SUPERVISOR:
+            continue
+        alive = alive or rank_wrapper.processes()
+        own = uid == os.getuid()
+        name, command = said(root, run) if own and root else ("", "")
+        row = dict(used(pid, alive), run=run, own=own, owner=owner(uid))
+        runs[uid, pid] = dict(row, name=name, command=command)
+    return list(runs.values())
+
+
+def sockets():
+    """(address, run id) of each supervisor; one word for each, though a connection has it, too."""
+    names = set()
+    for line in read("/proc/net/unix").splitlines()[1:]:
+        words = line.split()
+        match = NAME.match(words[7]) if len(words) == 8 else None
+        if match and int(words[3], 16) & LISTENS:
+            names.add(("\0" + match.group(1), match.group(2)))
+    return sorted(names)
+
+
+def behind(address):
+    """(pid, uid) of who listens there; pid 0: in a container of its own. uid None: nobody."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link.settimeout(PATIENCE)
+    try:
+        link.connect(address)
+        creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return struct.unpack("3i", creds)[:2]
+    except OSError:
+        return 0, None
+    finally:
+        link.close()
+
+
+def used(pid, alive):
+    """What the run of this supervisor uses. Memory that processes share is not counted."""
+    below = rank_wrapper.descendants(pid, alive) if pid in alive else set()
+    wrappers = {p for p in below if is_wrapper(p)}
+    scripts = {p for p in below - wrappers if alive[p][1] in wrappers}
+    cpus = set()  # type: set[int]
+    for one in scripts:
+        cpus.update(affinity(one))
+    ranks = len(wrappers - {alive[p][1] for p in wrappers})  # without MPI one starts the others
+    seconds = age(pid)
+    return {
+        "ranks": ranks if seconds is not None else None,
+        "cpus": sorted(cpus) if cpus else None,
+        "cores": len({read(CPUS % cpu) or str(cpu) for cpu in cpus}) if cpus else None,
+        "memory": sum(map(own_memory, below | {pid})) if seconds is not None else None,
+        "seconds": seconds,
+    }
+
+
+def is_wrapper(pid):
+    words = read("/proc/%d/cmdline" % pid).split("\0")
+    return any(word.endswith("/rank.py") for word in words[:6])
+
+
+def affinity(pid):
+    try:
+        return os.sched_getaffinity(pid)
+    except OSError:
+        return ()
+
+
+def own_memory(pid):
+    pages = read("/proc/%d/statm" % pid).split()
+    return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 2 else 0
+
+
+def age(pid):
+    """Seconds since it was started."""
+    fields = read("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    uptime = read("/proc/uptime").split()
+    if len(fields) < 20 or not uptime:
+        return None
+    return max(0, int(float(uptime[0]) - float(fields[19]) / os.sysconf("SC_CLK_TCK")))
+
+
+def owner(uid):
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "uid %d" % uid
+
+
+def said(root, run):
+    """(name, command) of a run of this user, from its journal."""
+    top = os.path.join(glob.escape(root), "runs", run, "journals", "*")
+    for path in sorted(glob.glob(top))[:1]:
+        for record in journal.parse(journal.contents(path))[:FIRST]:
+            about = record.get("about")
+            if isinstance(about, dict):
+                return str(about.get("name", "")), str(about.get("command", ""))
+    return "", ""
+
+
+def read(path):
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
