@@ -116,8 +116,7 @@ class Case:
             err.seek(0)
             self.said.append(err.read())
         first = [x for x in self.said[-1].splitlines() if x.startswith(("failed:", "ipexctl:"))]
-        said = "(killed)" if code < 0 else "" if code == 0 else "?"
-        cause = first[0].removeprefix("failed: ") if first else said
+        cause = first[0].removeprefix("failed: ") if first else "(killed)" * (code < 0)
         named = signal.Signals(-code).name if code < 0 else code
         return seconds if in_time else None, named, cause
 
@@ -148,7 +147,7 @@ class Case:
             self.said.append(f"$ wait: {code}\n{waited.stdout}{waited.stderr}")
         self.said.append(self.journals(run_id))
         cause = row["cause"] or ""
-        cause += f" ({row['state']})" * (row["state"] not in ("failed", "done"))
+        cause += f" ({row['state']})" * (row["state"] in ("lost", "not listed"))
         return gone_at - began if in_time else None, code, cause
 
     def listed(self, run_id: str) -> dict[str, str]:
