@@ -1,19 +1,25 @@
 """Break a training in every way we can on three lab hosts, and print what ipexctl says of each.
 
-    python benchmarks/faults.py [--mpi intel,mpich,openmpi] [--only NAME,...] [--boxes FOLDER]
+    python benchmarks/faults.py [--mpi intel,mpich,openmpi,none] [--modes attached,detached]
+                                [--only NAME,...] [--boxes FOLDER] [--results FILE]
 
 Needs root (for the lab). Each MPI is installed once, a minute each. Every training is real: torch,
-gloo, an all_reduce per step, three ranks on three hosts. `seconds` is from the fault to the end of
-the command (from its start, where the script fails at once). `left` is counted by us in /proc of
-every host afterwards, not by ipexctl: all that the user of the training has there, but sshd. Where
-a host was down or its cable out, it is healed first, and counted then. --lab NAME takes a lab that
-is up, with node03 on a disk of its own, and each MPI installed with --root ~/.MPI.
+gloo, an all_reduce per step, three ranks on three hosts. Attached, `seconds` is from the fault to
+the end of the command; detached, the controller is gone when the fault happens, and they are to the
+moment when `ps -a` says that the run is over. In both, nothing is left then on any host that can be
+reached.
+`left` is counted by us in /proc of every host afterwards, not by ipexctl: all that the user of the
+training has there, but sshd. Where a host was down or its cable out, it is healed first, and
+counted then. --lab NAME takes a lab that is up, with node03 on a disk of its own, and each MPI
+installed with --root ~/.MPI. --results adds each case to a file; with --table it is only printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,262 +27,230 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-REPO = Path(__file__).parents[1]
-sys.path.insert(0, str(REPO))
+from training_faults import FAULTS, REPO, Bench, Fault, lets_go
 
-from ipexctl.lab import HostSpec, Lab, LabSpec  # noqa: E402
+from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.remote.run import journal
 
 COMMAND = [sys.executable, "-m", "ipexctl"]
-HOST = "node02"  # where rank 1 is, which most faults hit
-LEASE = 40.0  # a host that hears nothing ends its part after --host-timeout
-
-HEAD = """
-import argparse, ctypes, os, resource, socket, sys, time
-"""
-TRAIN = """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-for step in range(1000000):
-    total = torch.ones(1000)
-    dist.all_reduce(total)
-    if step == 10:
-        print("up", flush=True)
-    if step == 30 and rank == 1 and FAULT:
-        print("fault", flush=True)
-        exec(FAULT)
-    time.sleep(0.01)
-"""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """`code` is what rank 1 does; `first` what every rank does before it trains; `act` is ours."""
-
-    name: str
-    code: str = ""
-    first: str = ""
-    act: Callable[[Bench], None] | None = None
-    options: Callable[[Bench], list[str]] = field(default=lambda bench: [])
-    words: tuple[str, ...] = ()  # of the script
-    heal: str = ""  # a host
-
-
-@dataclass
-class Bench:
-    lab: Lab
-    mpi: str
-    folder: Path
-    process: subprocess.Popen[str] | None = None
-    undo: list[Callable[[], None]] = field(default_factory=list)
-
-    def on(self, host: str, line: str) -> str:
-        return self.lab.run_in(host, ["/bin/sh", "-c", line]).stdout
-
-    def kill(self, host: str, pattern: str, number: str = "-9") -> None:
-        found = self.on(host, f"pgrep -o -f '{pattern}'").split()
-        assert found, f"no {pattern} on {host}:\n" + self.on(host, "ps axo pid,args")
-        self.on(host, f"kill {number} {found[0]}")
-
-    def processes(self, host: str) -> dict[int, str]:
-        """What the user has there, as this machine numbers it: a look into every /proc/PID."""
-        with suppress(OSError):
-            space = Path(f"/proc/{self.lab.hosts[host].pid}/ns/pid").stat().st_ino
-            return dict(_of_space(space))
-        return {}
-
-
-def _of_space(space: int) -> Iterator[tuple[int, str]]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if (folder / "ns/pid").stat().st_ino == space and folder.stat().st_uid:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                if words[0] and not words[0].startswith(b"sshd"):
-                    yield int(folder.name), b" ".join(words).decode(errors="replace")
-
-
-# --- the faults ----------------------------------------------------------------------------------
-
-
-def memory_limit(bench: Bench) -> None:
-    """A control group around all that the user has on the host, as containers and systemd do it."""
-    base = Path("/sys/fs/cgroup/memory")
-    group = base / f"ipexctl-faults-{os.getpid()}"
-    v1 = base.is_dir()
-    if not v1:
-        group = Path("/sys/fs/cgroup") / group.name
-    group.mkdir()
-    (group / ("memory.limit_in_bytes" if v1 else "memory.max")).write_text(str(900 << 20))
-    pids = bench.processes(HOST)
-    for pid in pids:
-        (group / "cgroup.procs").write_text(str(pid))
-
-    def away() -> None:
-        deadline = time.monotonic() + 60
-        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        group.rmdir()
-
-    bench.undo.append(away)
-    bench.on(HOST, "touch /dev/shm/go")
-
-
-def take_port(bench: Bench) -> list[str]:
-    """Somebody else listens on the port that is asked for."""
-    listen = (
-        "import socket; s = socket.create_server(('', 29512)); print('up', flush=True)\n"
-        "kept = []\nwhile True: kept.append(s.accept())"
-    )
-    pid = str(bench.lab.hosts["node01"].pid)
-    other = subprocess.Popen(
-        ["nsenter", "-t", pid, "-n", sys.executable, "-c", listen], stdout=subprocess.PIPE
-    )
-    assert other.stdout and other.stdout.readline()
-    bench.undo += [other.kill, lambda: other.wait() and None]
-    return ["--env", "MASTER_PORT=29512"]
-
-
-def only_two(bench: Bench) -> list[str]:
-    for host in ("node01", "node02"):
-        bench.on(host, "mkdir -p ~trainer/own; cd ~trainer/own; echo 1 >lexer.py; echo 1 >data.bin")
-    return []
-
-
-MPIRUN = {
-    "intel": "[m]piexec.hydra",
-    "mpich": "[m]piexec|[m]pirun",
-    "openmpi": "[p]rterun|[m]pirun",
-}
-DAEMON = {"intel": "[h]ydra_pmi_proxy", "mpich": "[h]ydra_pmi_proxy", "openmpi": "[p]rted"}
-WAIT = "\nwhile not os.path.exists('/dev/shm/go'): time.sleep(0.01)\n"
-ALLOCATE = "kept = []\nwhile True: kept.append(b'x' * (8 << 20))\n"
-OWN = "sys.path.insert(0, os.path.expanduser('~/own'))\n"
-
-FAULTS = (
-    Fault("a rank exits with 3", "dist.destroy_process_group(); sys.exit(3)"),
-    Fault("SIGSEGV in a rank", "ctypes.string_at(0)"),
-    Fault("kill -9 of a rank", act=lambda b: b.kill(HOST, "[t]rain.py")),
-    Fault("kill -9 of mpirun", act=lambda b: b.kill("node01", MPIRUN[b.mpi])),
-    Fault("kill -9 of a daemon", act=lambda b: b.kill(HOST, DAEMON[b.mpi])),
-    Fault("kill -9 of a wrapper", act=lambda b: b.kill(HOST, "[r]ank.py$")),
-    Fault("kill -9 of an agent", act=lambda b: b.kill(HOST, "[p]ython3 -ISc")),
-    Fault("kill -9 of ipexctl", act=lambda b: b.process and b.process.kill()),
-    Fault("OOM kill", f"{WAIT}{ALLOCATE}", act=memory_limit),
-    Fault(
-        "MemoryError (ulimit -v)",
-        f"resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))\n{ALLOCATE}",
-    ),
-    Fault("SIGSTOP of a rank", act=lambda b: b.kill(HOST, "[t]rain.py", "-STOP")),
-    Fault("host powered off", act=lambda b: b.lab.fault(HOST, "kill"), heal=HOST),
-    Fault("cable of a host out", act=lambda b: b.lab.fault(HOST, "unplug"), heal=HOST),
-    Fault("cable of node01 out", act=lambda b: b.lab.fault("node01", "unplug"), heal="node01"),
-    Fault(
-        "disk full on node03",
-        act=lambda b: b.lab.fault("node03", "fill-disk"),
-        first="import threading\n"
-        "def save():\n"
-        "    while True:\n"
-        "        with open('checkpoint', 'ab') as f: f.write(b'x' * 100000)\n"
-        "        time.sleep(0.05)\n"
-        "def end(failure):\n"
-        "    sys.__excepthook__(*failure[:3]); sys.stderr.flush(); os._exit(1)\n"
-        "threading.excepthook = end\n"
-        "threading.Thread(target=save, daemon=True).start()\n",
-        heal="node03",
-    ),
-    Fault("MASTER_PORT taken", options=take_port),
-    Fault(
-        "wrong arguments",
-        first="p = argparse.ArgumentParser(); p.add_argument('--epochs', type=int)\n"
-        "p.parse_args()\n",
-        words=("--epochs", "three"),
-    ),
-    Fault("import error on node03", first=OWN + "import lexer\n", options=only_two),
-    Fault(
-        "missing file on node03",
-        first="open(os.path.expanduser('~/own/data.bin')).close()\n",
-        options=only_two,
-    ),
-)  # fmt: skip
-
-
-# --- one of them ---------------------------------------------------------------------------------
+MPIS = ("intel", "mpich", "openmpi", "none")
+MODES = ("attached", "detached")
+LATEST = 20.0  # seconds beyond --host-timeout after which we stop waiting
 
 
 @dataclass(frozen=True)
 class Seen:
+    """One fault under one MPI in one mode. `seconds` None: it was not over in time."""
+
     fault: str
     mpi: str
-    seconds: float
-    code: int
+    mode: str
+    seconds: float | None
+    code: int | str
     left: int
-    box: str  # all of it
-
-    @property
-    def first_line(self) -> str:
-        lines = [line for line in self.box.splitlines() if line.startswith(("failed:", "ipexctl:"))]
-        return lines[0].removeprefix("failed: ") if lines else "(killed: it cannot say anything)"
+    cause: str
 
 
-def one(bench: Bench, fault: Fault, timeout: float) -> Seen:
-    script = bench.folder / "train.py"
-    script.write_text(f"{HEAD}FAULT = {fault.code!r}\n{fault.first}\n{TRAIN}")
-    lab = ["-f", str(bench.lab.hostfile), "-F", str(bench.lab.ssh_config)]
-    argv = [
-        *COMMAND, "run", *lab, "--root", f"~/.{bench.mpi}", "-n", "3", "--ui", "plain",
-        "--host-timeout", f"{timeout:g}", *fault.options(bench), "train.py", *fault.words,
-    ]  # fmt: skip
-    env = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "100"}
-    with tempfile.TemporaryFile("w+") as err:
-        process = bench.process = subprocess.Popen(
-            argv, cwd=bench.folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=err, text=True,
+class Case:
+    def __init__(self, bench: Bench, fault: Fault, mode: str, timeout: float) -> None:
+        self.bench = bench
+        self.fault = fault
+        self.mode = mode
+        self.timeout = fault.timeout or timeout
+        self.limit = self.timeout + LATEST
+        self.said: list[str] = []
+        self.where = (
+            "--hostfile", str(bench.lab.hostfile), "-F", str(bench.lab.ssh_config),
+            "--root", f"~/.{bench.mpi}",
         )  # fmt: skip
-        began = _break(bench, fault, process)
-        code = process.wait()
-        if fault.name == "kill -9 of ipexctl":
-            _until_gone(bench, LEASE)
-        seconds = time.monotonic() - began
-        err.seek(0)
-        box = err.read()
-    if fault.heal:
-        bench.lab.heal(fault.heal)
-    _until_gone(bench, timeout + 5 if fault.heal else 1.0)  # sshd is still closing its sessions
-    left = {host: bench.processes(host) for host in bench.lab.hosts}
-    for undo in bench.undo:
-        undo()
-    bench.undo.clear()
-    bench.on(HOST, "rm -f /dev/shm/go")
-    for words in (w for found in left.values() for w in found.values()):
-        print(f"   left: {words}", file=sys.stderr)
-    return Seen(fault.name, bench.mpi, seconds, code, sum(map(len, left.values())), box)
+        self.second = bench.folder / "second"  # a controller with a home of its own
+        self.second.mkdir(exist_ok=True)
+
+    def seen(self) -> Seen:
+        bench = self.bench
+        bench.clear_files()
+        (bench.folder / "train.py").write_text(self.fault.script())
+        try:
+            found = self.attached() if self.mode == "attached" else self.detached()
+            seconds, code, cause = found
+        finally:
+            if bench.process and bench.process.poll() is None:
+                bench.process.kill()
+            left = self.left()
+            for undo in bench.undo:
+                undo()
+            bench.undo.clear()
+        return Seen(self.fault.name, bench.mpi, self.mode, seconds, code, left, cause)
+
+    def run(self, *options: str) -> list[str]:
+        return [
+            *COMMAND, "run", *self.where, "-n", "3", "--host-timeout", f"{self.timeout:g}",
+            *options, *self.fault.options(self.bench), "train.py", *self.fault.words,
+        ]  # fmt: skip
+
+    def strike(self, alive: Callable[[], bool]) -> float:
+        """When all ranks are up. Returns when it happened."""
+        _until(lambda: self.bench.all_up() or not alive(), 60)
+        assert self.bench.all_up(), "the ranks did not come up\n" + "\n".join(self.said)
+        time.sleep(0.3)
+        began = time.monotonic()
+        (self.fault.act or lets_go)(self.bench)
+        return began
+
+    def attached(self) -> tuple[float | None, int | str, str]:
+        with tempfile.TemporaryFile("w+") as err:
+            process = self.bench.process = subprocess.Popen(
+                self.run("--ui", "plain"), cwd=self.bench.folder, env=environment(),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, text=True,
+            )  # fmt: skip
+            began = self.strike(lambda: process.poll() is None)
+            left = self.limit - (time.monotonic() - began)
+            in_time = _until(lambda: process.poll() is not None and self.all_gone(), left)
+            seconds = time.monotonic() - began
+            if not in_time:
+                process.terminate()
+            code = process.wait(60)
+            err.seek(0)
+            self.said.append(err.read())
+        first = [x for x in self.said[-1].splitlines() if x.startswith(("failed:", "ipexctl:"))]
+        cause = first[0].removeprefix("failed: ") if first else "(killed)" * (code < 0)
+        named = signal.Signals(-code).name if code < 0 else code
+        return seconds if in_time else None, named, cause
+
+    def detached(self) -> tuple[float | None, int | str, str]:
+        """The command that started the run has ended before the fault."""
+        started = subprocess.run(
+            self.run("-d"), cwd=self.bench.folder, env=environment(),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
+        self.said.append(started.stdout + started.stderr)
+        assert started.returncode == 0, self.said[-1]
+        run_id = started.stdout.split()[-1]
+        began = self.strike(lambda: True)
+        in_time = _until(self.all_gone, self.limit - (time.monotonic() - began))
+        gone_at = time.monotonic()
+        row = self.listed(run_id)
+        while _is_alive(row) and time.monotonic() - began < self.limit:
+            row = self.listed(run_id)
+            gone_at = time.monotonic()
+        if _is_alive(row):
+            in_time = False
+            self.said.append(f"after {self.limit:g} s:\n{self.journals(run_id)}")
+            self.other("stop", run_id, "-t", "1")
+        code: int | str = "?"
+        if not _is_alive(self.listed(run_id)):
+            waited = self.other("wait", run_id)
+            code = waited.returncode
+            self.said.append(f"$ wait: {code}\n{waited.stdout}{waited.stderr}")
+        self.said.append(self.journals(run_id))
+        cause = row["cause"] or ""
+        cause += f" ({row['state']})" * (row["state"] in ("lost", "not listed"))
+        return gone_at - began if in_time else None, code, cause
+
+    def listed(self, run_id: str) -> dict[str, str]:
+        done = self.other("ps", "-a", "--json")
+        runs = json.loads(done.stdout)["runs"]
+        empty = {"state": "not listed", "cause": ""}
+        row = next((row for row in runs if row["run_id"] == run_id), empty)
+        self.said.append(f"$ ps -a: {done.returncode}\n{json.dumps(row)}\n{done.stderr}")
+        return row
+
+    def other(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """By a second controller."""
+        return subprocess.run(
+            [*COMMAND, *words, *self.where], cwd=self.second, stdin=subprocess.DEVNULL,
+            env=environment(HOME=str(self.second)), capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    def journals(self, run_id: str) -> str:
+        said = []
+        for name, host in self.bench.lab.hosts.items():
+            if host.pid:
+                runs = host.files / f".{self.bench.mpi}" / "runs"
+                data = journal.contents(runs / run_id / "journals" / name)
+                said += [f"-- {name}", *map(json.dumps, journal.parse(data))]
+        return "\n".join(said)
+
+    def all_gone(self) -> bool:
+        hosts = [host for host in self.bench.lab.hosts if host != self.fault.off]
+        return not any(self.bench.processes(host) for host in hosts)
+
+    def left(self) -> int:
+        """Where sshd still closes its sessions, a second later. What is left is killed by us."""
+        if self.fault.off or "disk" in self.fault.name:
+            self.bench.lab.heal(self.fault.off or "node03")
+        hosts = self.bench.lab.hosts
+        wait = self.timeout + 10 if self.fault.off else 1.5
+        _until(lambda: not any(self.bench.processes(host) for host in hosts), wait)
+        found = {pid: words for host in hosts for pid, words in self.bench.processes(host).items()}
+        for pid, words in found.items():
+            self.said.append(f"left: {words}")
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(found)
 
 
-def _break(bench: Bench, fault: Fault, process: subprocess.Popen[str]) -> float:
-    """Reads what the ranks say, and does our part when all are up. Returns when it happened."""
-    began, up = time.monotonic(), 0
-    assert process.stdout
-    for line in process.stdout:
-        up += line.endswith("| up\n")
-        if line.endswith("| fault\n"):
-            began = time.monotonic()
-        if up == 3 and fault.act:
-            if fault.code and not line.endswith("| fault\n"):
-                continue
-            up, began = 0, time.monotonic()
-            fault.act(bench)
-    return began
+def _is_alive(row: dict[str, str]) -> bool:
+    return row["state"] in ("running", "stopping")
 
 
-def _until_gone(bench: Bench, seconds: float) -> None:
+def _until(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not any(bench.processes(host) for host in bench.lab.hosts):
-            return
+    while not (met := condition()) and time.monotonic() < deadline:
         time.sleep(0.1)
+    return met
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "100", **more}
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+HEADER = """
+| fault | MPI | attached: seconds | code | left | first line | \
+detached: seconds | wait | left | cause |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def table(results: list[Seen]) -> str:
+    """What is equal under several MPIs is one row; seconds then are the least and the most."""
+    by_case = {(seen.fault, seen.mpi, seen.mode): seen for seen in results}
+    rows = []
+    for fault in FAULTS:
+        groups: dict[object, list[str]] = {}
+        for mpi in MPIS:
+            key = tuple(_facts(by_case.get((fault.name, mpi, mode))) for mode in MODES)
+            groups.setdefault(key, []).append(mpi)
+        groups.pop((None, None), None)
+        for mpis in groups.values():
+            attached, detached = (
+                [by_case[case] for mpi in mpis if (case := (fault.name, mpi, mode)) in by_case]
+                for mode in MODES
+            )
+            cells = [fault.name, ", ".join(mpis), *_cells(attached), *_cells(detached)]
+            if cells[-1] == cells[5]:
+                cells[-1] = "the same" * bool(cells[5])
+            rows.append("| " + " | ".join(cells) + " |\n")
+    return HEADER.lstrip() + "".join(rows)
+
+
+def _facts(seen: Seen | None) -> object:
+    if seen is None:
+        return None
+    return seen.seconds is None, seen.code, seen.left, re.sub(r"\d+ s\b", "", seen.cause)
+
+
+def _cells(seen: list[Seen]) -> list[str]:
+    if not seen:
+        return ["", "", "", ""]
+    times = sorted({f"{s.seconds:.1f}" for s in seen if s.seconds is not None}, key=float)
+    seconds = "-".join(dict.fromkeys((times[0], times[-1]))) if times else "not over"
+    return [seconds, str(seen[0].code), str(seen[0].left), seen[0].cause]
 
 
 # --- all of them ---------------------------------------------------------------------------------
@@ -287,44 +261,78 @@ def a_lab(name: str, mpis: list[str], folder: Path) -> Iterator[Lab]:
     if name:
         yield Lab.open(name)
         return
-    hosts = (HostSpec(), HostSpec(), HostSpec(disk=8 << 30))
+    hosts = (HostSpec(), HostSpec(), HostSpec(disk=12 << 30))
     lab = Lab.up(LabSpec(name=f"faults-{os.getpid()}", hosts=hosts), owner=os.getpid())
     try:
         for mpi in mpis:
             install = ["install", "-y", "--stack", "stock", "--mpi", mpi, "--root", f"~/.{mpi}"]
             where = ["-f", str(lab.hostfile), "-F", str(lab.ssh_config)]
             (folder / mpi).mkdir()
-            env = {**os.environ, "PYTHONPATH": str(REPO)}
-            subprocess.run([*COMMAND, *install, *where], cwd=folder / mpi, env=env, check=True)
+            subprocess.run(
+                [*COMMAND, *install, *where], cwd=folder / mpi, env=environment(), check=True
+            )
         yield lab
     finally:
         lab.down()
 
 
+def cases(mpis: list[str], modes: list[str], only: list[str]) -> Iterator[tuple[str, str, Fault]]:
+    for mpi in mpis:
+        for fault in FAULTS:
+            named = not only or any(word in fault.name for word in only)
+            for mode in modes if named and not (fault.mpirun and mpi == "none") else ():
+                if mode in fault.modes:
+                    yield mpi, mode, fault
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lab", default="")
-    parser.add_argument("--mpi", default="intel")
+    parser.add_argument("--mpi", default="none")
+    parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--only", default="", help="words that are in the fault's name")
-    parser.add_argument("--host-timeout", type=float, default=30.0)
-    parser.add_argument("--boxes", type=Path, help="a file for each fault: all that was said")
+    parser.add_argument("--host-timeout", type=float, default=10.0)
+    parser.add_argument("--boxes", type=Path, help="a file for each case: all that was said")
+    parser.add_argument("--results", type=Path, help="add each case to this file")
+    parser.add_argument("--table", action="store_true", help="print the table of that file")
     asked = parser.parse_args()
+    results: list[Seen] = []
+    if asked.results and asked.results.exists():
+        lines = asked.results.read_text().splitlines()
+        results = [Seen(**json.loads(line)) for line in lines]
+    if not asked.table:
+        results = _measured(asked, results)
+    print(table(results))
+
+
+def _measured(asked: argparse.Namespace, before: list[Seen]) -> list[Seen]:
+    """A case that is measured again takes the place of what it was before."""
+    results = {(s.fault, s.mpi, s.mode): s for s in before}
     only = [word for word in asked.only.split(",") if word]
-    wanted = [f for f in FAULTS if not only or any(word in f.name for word in only)]
-    print(f"| fault | MPI | seconds | code | left | first line of the box |\n{'|---' * 6}|")
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
-        folder = Path(made)
-        with a_lab(asked.lab, asked.mpi.split(","), folder) as lab:
-            for fault in wanted:
-                for mpi in asked.mpi.split(","):
-                    seen = one(Bench(lab, mpi, folder), fault, asked.host_timeout)
-                    code = seen.code if seen.code >= 0 else signal.Signals(-seen.code).name
-                    row = (fault.name, mpi, f"{seen.seconds:.1f}", code, seen.left, seen.first_line)
-                    print("| " + " | ".join(map(str, row)) + " |", flush=True)
-                    if asked.boxes:
-                        asked.boxes.mkdir(parents=True, exist_ok=True)
-                        name = f"{fault.name} {mpi}".replace(" ", "-").replace("/", "-")
-                        (asked.boxes / f"{name}.txt").write_text(seen.box)
+    mpis = asked.mpi.split(",")
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as made,
+        a_lab(asked.lab, mpis, Path(made)) as lab,
+    ):
+        for mpi, mode, fault in cases(mpis, asked.modes.split(","), only):
+            began = time.monotonic()
+            case = Case(Bench(lab, mpi, Path(made)), fault, mode, asked.host_timeout)
+            try:
+                seen = case.seen()
+            except AssertionError as error:  # the fault could not be done
+                print(f"{fault.name} {mpi} {mode}: {error}", file=sys.stderr)
+                continue
+            results[fault.name, mpi, mode] = seen
+            took = time.monotonic() - began
+            print(f"{seen} in {took:.0f} s", file=sys.stderr, flush=True)
+            if asked.boxes:
+                asked.boxes.mkdir(parents=True, exist_ok=True)
+                name = f"{fault.name} {mpi} {mode}".replace(" ", "-").replace("/", "-")
+                (asked.boxes / f"{name}.txt").write_text("\n".join(case.said))
+            if asked.results:
+                rows = [json.dumps(asdict(s)) for s in results.values()]
+                asked.results.write_text("\n".join(rows) + "\n")
+    return list(results.values())
 
 
 if __name__ == "__main__":
