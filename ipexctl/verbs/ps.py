@@ -15,6 +15,7 @@ from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import project_of
+from ipexctl.local.shipped_tables import failures
 
 EVERY = 0.5  # seconds between two looks
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
@@ -65,7 +66,7 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
 
 def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
-        return read_live_runs(fleet.call(host, "run.other_runs.list")["runs"])
+        return read_live_runs(fleet.call(host, "facts.other_runs.list")["runs"])
 
     found = fleet.each(one).items()
     return tuple((host.name, run) for host, runs in found for run in runs if not run.own)
@@ -151,6 +152,7 @@ def look(fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False) 
         op = "run.run_list.list"
         done = fleet.call(host, op, journal=host.name, only=only, newest=newest, sizes=sizes)
         rows = done["runs"] if isinstance(done["runs"], list) else []
-        return [listed_runs.read_on_host(host.name, row) for row in rows if isinstance(row, dict)]
+        dicts = [row for row in rows if isinstance(row, dict)]
+        return [listed_runs.read_on_host(host.name, row, failures) for row in dicts]
 
     return listed_runs.merged(part for parts in fleet.each(one).values() for part in parts)

@@ -90,7 +90,7 @@ def installed(
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
         if told and note:
-            found = agent.call("run.other_runs.list", {"root": fleet.root_of(host)}).done
+            found = agent.call("facts.other_runs.list", {"root": fleet.root_of(host)}).done
             for run in read_live_runs(found["runs"]):
                 note(f"{host.name}: {run.title} is running here: {run.use}")
         choice = choice_here()

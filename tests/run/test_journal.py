@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import OnHost, State
 from ipexctl.errors import InputError
+from ipexctl.local.shipped_tables import failures
 from ipexctl.remote.run import journal, run_list
 
 ABOUT = {"name": "bert", "hosts": ["a", "b"], "ranks": 2, "command": "train.py", "by": "ann@pc"}
@@ -40,9 +41,15 @@ def written(tmp_path: Path, *records: dict[str, Any]) -> Path:
     return tmp_path / "journals" / "node1"
 
 
+def fact(rank: int, tail: str, **how: Any) -> dict[str, Any]:
+    said = {"event": "rank", "host": "ab"[rank % 2], "rank": rank, "tail": tail}
+    return {"fact": {**said, "ended": {"code": None, "signal": None, **how}}}
+
+
 def row(run: str, host: str, *records: dict[str, Any], alive: bool = False) -> OnHost:
     said = run_list.summary(list(records))
-    return listed_runs.read_on_host(host, {**said, "run": run, "alive": alive, "last": None})
+    more = {"run": run, "alive": alive, "last": None}
+    return listed_runs.read_on_host(host, {**said, **more}, failures)
 
 
 def ended(rank: int, **how: Any) -> dict[str, Any]:
@@ -127,6 +134,23 @@ def test_a_rank_that_torch_ccl_aborted_at_its_end_did_not_fail() -> None:
 def test_the_first_failure_is_the_cause(end: dict[str, Any], cause: str) -> None:
     (run,) = listed_runs.merged([row("r1", "a", *DONE), row("r1", "b", {"started": 1}, end)])
     assert (run.state, run.cause) == (State.FAILED, cause)
+
+
+GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
+
+
+@pytest.mark.parametrize(("facts", "cause", "code"), [
+    ([fact(0, GONE, code=1), fact(1, "", code=3)], "rank 1 on b exited with code 3", 3),
+    ([fact(0, GONE, code=1), fact(1, GONE, code=1)], "rank 0 on a exited with code 1", 1),
+    ([fact(0, "ValueError: x", code=1), fact(1, "", code=3)], "rank 0 on a exited with code 1", 1),
+    ([fact(0, GONE, code=1), {"fact": {"event": "over", "why": "ended"}}],
+     "rank 0 on a exited with code 1", 1),
+])  # fmt: skip
+def test_a_rank_that_only_tells_of_a_lost_peer_is_not_the_cause_of_a_detached_run(
+    facts: list[dict[str, Any]], cause: str, code: int
+) -> None:
+    (run,) = listed_runs.merged([row("r1", "a", *DONE[:2], {"fact": {"event": "go"}}, *facts)])
+    assert (run.state, run.cause, run.exit_code) == (State.FAILED, cause, code)
 
 
 def test_the_result_counts_more_than_what_hosts_saw() -> None:

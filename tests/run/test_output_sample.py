@@ -33,6 +33,19 @@ def test_a_process_stands_still_when_all_its_threads_are_stopped():
         assert sampler.stopped() == {}
 
 
+def test_a_rank_whose_wrapper_is_stopped_stands_still_too():
+    sleep = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(sleep, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as wrapper:
+        wrapper.stdout.readline()
+        sampler = health_sampler.Sampler(None)
+        sampler.add(7, os.getpid(), wrapper.pid)
+        assert sampler.stopped() == {}
+        wrapper.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, wrapper.pid, os.WSTOPPED)
+        assert list(sampler.stopped()) == ["7"]
+        wrapper.kill()
+
+
 def test_cpus_and_memory_are_those_that_the_kernel_tells():
     used, total = health_sampler.memory()
     assert 0 < used <= total

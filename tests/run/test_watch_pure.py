@@ -119,8 +119,8 @@ A, B, C = RankEnd(0, "n0", 1), RankEnd(1, "n1", 1), RankEnd(2, "n0", 3)
         ({0: ["ValueError: x"], 1: GONE}, A),
         ({0: GONE, 1: ["ValueError: x"]}, B),
         ({0: GONE, 1: GONE, 2: ["exit"]}, C),
-        ({0: GONE, 1: GONE}, A),
-        ({0: GONE, 1: []}, A),
+        ({0: GONE, 1: GONE}, C),
+        ({0: GONE, 1: []}, B),  # it exited without a word: nobody told it to
         ({}, A),
     ],
 )

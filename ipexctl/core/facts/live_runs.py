@@ -1,4 +1,4 @@
-"""A run that lives on a host, of any account. remote/run/other_runs.py finds them."""
+"""A run that lives on a host, of any account. remote/facts/other_runs.py finds them."""
 
 from __future__ import annotations
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import nearest
-from ipexctl.core.run import run_events
+from ipexctl.core.known_failures.causes import Cause
+from ipexctl.core.run import outcome, run_events
 from ipexctl.core.run.outcome import EXIT_HOST_FAILED, EXIT_LOST, EXIT_MPIRUN, EXIT_TIMEOUT
 from ipexctl.core.run.run_state import (
     RankEnd,
@@ -23,6 +24,7 @@ from ipexctl.core.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 
 LAST = "@last"
+RANK_FAILED = "rank-failed"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _HUGE = 1 << 60
 
@@ -114,8 +116,12 @@ def checked_name(name: str) -> str:
     return name
 
 
-def read_on_host(host: str, raw: Mapping[str, Any]) -> OnHost:
-    """Odd values become empty ones: a host's word, and an old journal, may be anything."""
+def read_on_host(
+    host: str, raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]] = tuple
+) -> OnHost:
+    """Odd values become empty ones: a host's word, and an old journal, may be anything. `known`
+    is asked for where the last words of failed ranks are to be understood.
+    """
     about, result, last = (raw.get(key) for key in ("about", "result", "last"))
     over = raw.get("over")
     return OnHost(
@@ -132,7 +138,7 @@ def read_on_host(host: str, raw: Mapping[str, Any]) -> OnHost:
         plain(over, 200) if isinstance(over, str) else None,
         _result(result) if isinstance(result, dict) else None,
         raw.get("begun") is True,
-        read_fact(raw.get("fact")),
+        _fact(raw, known),
         (last[0], without_colour(plain(last[1], 400)))
         if isinstance(last, list) and len(last) == 2 and type(last[0]) is int
         else None,
@@ -251,18 +257,47 @@ def _result(raw: Mapping[str, Any]) -> Result | None:
     return Result(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
 
 
+def _fact(raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]]) -> Result | None:
+    fact = read_fact(raw.get("fact"))
+    if fact is None or fact.ended_by != RANK_FAILED:
+        return fact
+    rows = [row for row in listed(raw.get("failures")) if isinstance(row, dict)]
+    told = [(end, _lines(row.get("tail"))) for row in rows if (end := _rank_end(row))]
+    ends, tails = [end for end, _ in told], {end.rank: tail for end, tail in told}
+    first = outcome.first_cause(ends[0], ends, tails, known()) if ends else None
+    return _rank_failed(first) if first else fact
+
+
+def _lines(raw: Any) -> list[str]:
+    return raw.splitlines() if isinstance(raw, str) else []
+
+
+def _rank_failed(end: RankEnd) -> Result:
+    return Result(end.exit_code, RANK_FAILED, f"rank {end.rank} on {end.host} {end}")
+
+
+def _rank_end(raw: Mapping[str, Any]) -> RankEnd | None:
+    event = _event(raw)
+    return event.end if isinstance(event, run_events.RankEnded) else None
+
+
+def _event(raw: Mapping[str, Any]) -> run_events.Event | None:
+    rank = raw.get("rank")
+    ranks = frozenset({rank} if type(rank) is int else ())
+    try:
+        return run_events.read(plain(raw.get("host"), 255), ranks, raw, b"")
+    except run_events.BadEvent:
+        return None
+
+
 def read_fact(raw: Any) -> Result | None:
     """What the hub noted first of a run's end, as the result that it means."""
     if not isinstance(raw, dict):
         return None
-    host, rank = plain(raw.get("host"), 255), raw.get("rank")
-    try:
-        event = run_events.read(host, frozenset({rank} if type(rank) is int else ()), raw, b"")
-    except run_events.BadEvent:
-        return None
-    match event:
+    host = plain(raw.get("host"), 255)
+    match _event(raw):
         case run_events.RankEnded(end) if not end.ok:
-            return Result(end.exit_code, "rank-failed", f"rank {end.rank} on {end.host} {end}")
+            return _rank_failed(end)
         case run_events.HostLost(why):
             return Result(EXIT_LOST, "host-lost", lost_text(host, why))
         case run_events.RankFrozen(rank, seconds):

@@ -156,8 +156,8 @@ def first_cause(
 ) -> RankEnd | None:
     """The first rank that failed; if it only tells that a peer was gone, the first that does not.
 
-    The news of two hosts can overtake each other; a rank's own last words cannot. One that was
-    killed needs none, but for the `asked`: those that ended only after we ended them.
+    The news of two hosts can overtake each other; a rank's own last words cannot. One that ended
+    without a word is believed, but for the `asked`: those that ended only after we ended them.
     """
     failed = [e for e in ends if not e.ok]
     if first is None or not _only_tells_of_a_peer(tails.get(first.rank, ()), known):
@@ -165,8 +165,8 @@ def first_cause(
     for end in failed:
         tail = tails.get(end.rank, ())
         killed = end.lost or end.signal is not None
-        by_itself = end.rank not in asked if killed else any(t.strip() for t in tail)
-        if by_itself and not _only_tells_of_a_peer(tail, known):
+        own_words = not killed and any(t.strip() for t in tail)
+        if (own_words or end.rank not in asked) and not _only_tells_of_a_peer(tail, known):
             return end
     return first
 

@@ -50,7 +50,7 @@ def op_facts(call, args):
         )
     facts["state"]["load"] = host_load.finish(machine.read, fs, load)
     if live:
-        from ipexctl.remote.run import other_runs
+        from ipexctl.remote.facts import other_runs
 
         facts["state"]["load"]["runs"] = other_runs.found(root)
     if args.get("listen"):

@@ -24,8 +24,7 @@ def is_failure(event):
     how = event.get("ended")
     if isinstance(how, dict):
         return host_reports.failed(how)
-    exited = event.get("event") == "exited" and event.get("asked") is not True
-    return exited and event.get("code") != 0
+    return event.get("event") == "exited" and event.get("code") != 0
 
 
 class Hub:

@@ -19,7 +19,7 @@ from ipexctl.remote.own_process import no_core_dump
 from ipexctl.remote.run import rank_wrapper, supervisor
 
 LOOK = 1.0
-PATIENCE = 10.0  # seconds that a supervisor has beyond the time after which it counts as lost
+PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
 
 
 def op_stand_by(agent):
@@ -94,6 +94,7 @@ def supervise(link, asked, scratch, pulse):
     except BaseException:
         failed(link, bug())
     finally:
+        os.kill(os.getppid(), signal.SIGCONT)  # one that was stopped would stay
         os._exit(0)
 
 

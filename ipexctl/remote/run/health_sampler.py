@@ -19,13 +19,14 @@ class Sampler:
     def __init__(self, call):
         self.call = call
         self.lock = threading.Lock()
-        self.pids = {}  # rank -> pid
+        self.pids = {}  # rank -> its process and its wrapper's
         self.since = {}  # rank -> when it was first seen standing still
         self.busy = cpu_times()
 
-    def add(self, rank, pid):
+    def add(self, rank, *pids):
+        """Without its wrapper the rank's end is not known."""
         with self.lock:
-            self.pids[rank] = pid
+            self.pids[rank] = pids
 
     def remove(self, rank):
         with self.lock:
@@ -55,7 +56,7 @@ class Sampler:
     def stopped(self):
         now = time.monotonic()
         with self.lock:
-            still = {rank for rank, pid in self.pids.items() if is_stopped(pid)}
+            still = {rank for rank, pids in self.pids.items() if any(map(is_stopped, pids))}
             self.since = {rank: self.since.get(rank, now) for rank in still}
             return {str(rank): now - since for rank, since in self.since.items()}
 

@@ -99,7 +99,7 @@ class Ranks:
                 return {"code": None, "signal": None, "lost": True}, pid
             if "started" in message:
                 pid = message["pid"]
-                self.supervisor.sampler.add(number, pid)
+                self.supervisor.sampler.add(number, pid, message["wrapper"])
                 self.supervisor.traffic.add(number, pid)
                 where = message.get("where")
                 self.supervisor.note({"started": number})

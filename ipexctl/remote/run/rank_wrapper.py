@@ -107,7 +107,7 @@ def supervise(orders, reader, link):
     pid, where = start(orders)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda n, _: signal_group(pid, n))
-    send(link, {"started": True, "pid": pid, "where": where})
+    send(link, {"started": True, "pid": pid, "wrapper": os.getpid(), "where": where})
     watched = [wake, link]
     while True:
         ended = reap(pid)

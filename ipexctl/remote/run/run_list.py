@@ -8,6 +8,7 @@ from ipexctl.remote.hub import host_reports, judge
 from ipexctl.remote.install import root_upkeep
 from ipexctl.remote.run import control, journal, run_folders
 
+FAILURES, END = 64, 600  # failed ranks that are told of, and characters of what each printed
 LAST = 4096  # bytes of a log in which the last line is looked for
 
 
@@ -77,7 +78,8 @@ def summary(records):
     """One pass; a record that says nothing we know is passed over.
 
     {about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over, result,
-    begun: did all hosts become ready, fact: the first by which the run ended}
+    begun: did all hosts become ready, fact: the first by which the run ended, failures: such of
+    ranks, from the first on}
     """
     found = {
         "about": {},
@@ -89,6 +91,7 @@ def summary(records):
         "result": None,
         "begun": False,
         "fact": None,
+        "failures": [],
     }  # type: dict[str, object]
     started, ended, ok = set(), set(), 0
     for record in records:
@@ -119,8 +122,11 @@ def take_fact(found, fact):
     """One of those that the hub tells all hosts."""
     if fact.get("event") == "go":
         found["begun"] = True
-    elif found["fact"] is None and judge.is_decisive(fact):
-        found["fact"] = fact
+    elif judge.is_decisive(fact):
+        fact = dict(fact, tail=str(fact.get("tail", ""))[-END:])
+        found["fact"] = found["fact"] or fact
+        if "ended" in fact and len(found["failures"]) < FAILURES:
+            found["failures"].append(fact)
 
 
 def last_line(folder, records):

@@ -101,6 +101,8 @@ class _Run:
         used = [known[p.host] for p in plan.hosts]
         self._look(plan, {h: nodes[h] for h in used})
         self.painter.planned(self.run_id, plan)
+        if self.options.detach:  # at its end nobody may be here
+            self._prune(used)
         sent = each(self.fleet, self._send, used, typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
@@ -117,7 +119,7 @@ class _Run:
         result = replace(result, kept=kept, again=again, left_out=left)
         record.keep("result.json", result_document(result, failures()))
         self._conclude(result)
-        self._prune(result, sent)
+        self._prune(_apart({h: one for h, one in sent.items() if result.reachable(h.name)}))
         self.painter.result(result)
         return result
 
@@ -135,7 +137,12 @@ class _Run:
             self.painter.note(spelled(text, self.fleet.target, self.fleet.root))
 
         flight = preflight.Flight(
-            self.fleet, nodes, force=self.options.force, among=self.options.ports is None
+            self.fleet,
+            nodes,
+            force=self.options.force,
+            among=self.options.ports is None,
+            plan=plan,
+            lives_on=self.options.lives_on,
         )
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
@@ -206,10 +213,9 @@ class _Run:
         with suppress(KeyboardInterrupt):
             fan_out(there, one, forks=self.fleet.target.forks)
 
-    def _prune(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
-        reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
+    def _prune(self, hosts: Sequence[Host]) -> None:
         with suppress(KeyboardInterrupt):
-            if pruned := prune.after_run(self.fleet, _apart(reachable), self.limits):
+            if pruned := prune.after_run(self.fleet, hosts, self.limits):
                 self.painter.note(pruned)
 
     def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
