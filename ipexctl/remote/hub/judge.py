@@ -185,17 +185,19 @@ class Judge:
         return self.spawned.get(key) == host
 
     def program_ended(self, who, host, code, error, deadline, asked=False):
-        """`asked`: it was killed, since mpirun had given it up for another reason."""
+        """`asked`: it was killed, since mpirun had given it up for a reason that is yet to come."""
         if self.all_ended():
             return
-        killed = by_signal(code) and not asked  # 255: it gave up by itself
+        self.soon(deadline)
+        if asked:
+            return
         self.decided = True
         self.fact(
             "program",
-            who=who, host=host, code=code, killed=killed, said=str(error)[:4096],
+            who=who, host=host, code=code, killed=by_signal(code),  # 255: it gave up by itself
+            said=str(error)[:4096],
             up=len(self.started), alive=len(self.started - set(self.ended)),
         )  # fmt: skip
-        self.soon(deadline)
 
     def on_rank(self, host, event, now):
         if "refused" in event:
