@@ -15,7 +15,7 @@ import typer.main
 
 import ipexctl
 from ipexctl.cli import app
-from ipexctl.cli.run import _interrupts
+from ipexctl.cli.run import counted_interrupts
 from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
@@ -305,7 +305,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
 def test_a_run_under_nohup_outlives_its_terminal(handler, counted):
     before = signal.signal(signal.SIGHUP, handler)
     try:
-        with _interrupts(None) as interrupts:
+        with counted_interrupts(None) as interrupts:
             interrupts.armed = True
             os.kill(os.getpid(), signal.SIGHUP)
         assert interrupts.count == counted

@@ -49,7 +49,7 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
         ({"event": "rank", "rank": None, "refused": "why"}, b"", run_events.RankRefused("why")),
         ({"event": "log", "key": 3}, b"text", run_events.Output(3, b"text")),
         ({"event": "log", "key": 3, "end": True}, b"", run_events.OutputEnd(3)),
-        ({"event": "log", "key": "mpirun"}, b"text", run_events.Output(None, b"text")),
+        ({"event": "log", "key": "mpirun"}, b"text", run_events.Output(None, b"text", "mpirun")),
         ({"event": "load"}, b"", run_events.Sample(Load())),
         (
             {"event": "load", "cpu": 1.5, "used": 3, "total": 7.0, "stopped": {"3": 12}},

@@ -25,10 +25,13 @@ class OnTerminal:
 
     def __init__(self, runner, *words: str) -> None:
         self.ours, theirs = pty.openpty()
+        env = {
+            k: v for k, v in runner.environment().items() if k != "CI"
+        }  # no terminal is one there
         self.said = b""
         self.process = subprocess.Popen(
             runner.argv("--ui", "plain", *words), stdin=theirs, stdout=theirs, stderr=theirs,
-            cwd=runner.folder, env=runner.environment(),
+            cwd=runner.folder, env=env,
         )  # fmt: skip
         os.close(theirs)
         runner.started.append(self.process)

@@ -93,7 +93,7 @@ def summary(records):
         "fact": None,
         "failures": [],
     }  # type: dict[str, object]
-    started, ended, ok = set(), set(), 0
+    started, ended, ok, closing = set(), set(), 0, False
     for record in records:
         if "about" in record:
             found["about"], found["began"] = record["about"], record.get("began")
@@ -104,7 +104,7 @@ def summary(records):
             how = record.get("how")
             if isinstance(how, dict) and not host_reports.failed(how):
                 ok += 1
-            elif found["failed"] is None:
+            elif found["failed"] is None and not closing:
                 found["failed"] = [record["ended"], how]
         elif "asked" in record:
             found["asked"] = found["asked"] or record["asked"]
@@ -114,6 +114,7 @@ def summary(records):
             found["result"] = record["result"]
         elif isinstance(record.get("fact"), dict):
             take_fact(found, record["fact"])
+            closing = closing or record["fact"].get("event") == "over"  # what ends now is ended
         found["seconds"] = record.get("at", found["seconds"])
     return dict(found, started=len(started), ok=ok)
 
