@@ -79,6 +79,26 @@ def test_it_grows_beyond_its_first_room_and_ends_at_its_limit(
     assert all(one == record for one in found)
 
 
+def test_a_reader_gets_what_was_added_since_also_long_records(tmp_path: Path) -> None:
+    kept = journal.begin(str(tmp_path), "node1")
+    reader = journal.Reader(str(tmp_path / "journals" / "node1"))
+    assert list(reader.new()) == []
+    records = [{"n": n, "tail": "x" * size} for n, size in enumerate((10, 100_000, 20_000, 3))]
+    for record in records[:2]:
+        kept.add(record)
+    first = list(reader.new())
+    kept.add(records[2])
+    kept.add(records[3])
+    found = [*first, *reader.new()]
+    assert [record for record, _ in found] == records
+    assert (found[-1][1], list(reader.new())) == (kept.at, [])
+    again = journal.Reader(str(tmp_path / "journals" / "node1"), at=found[1][1])
+    assert [record for record, _ in again.new()] == records[2:]
+    for one in (reader, again):
+        one.close()
+    os.close(kept.fd)
+
+
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "journals").mkdir()
     (tmp_path / "journals" / "node1").symlink_to(tmp_path / "other")

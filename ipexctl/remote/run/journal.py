@@ -17,6 +17,7 @@ VERSION = 1
 ROOM = 256 * 1024
 MOST = 16 << 20  # bytes; what is said after that is lost
 LONGEST = 1 << 20  # bytes of one record
+USUAL = 1 << 14  # bytes of some
 
 
 class Journal:
@@ -75,14 +76,18 @@ class Reader:
         try:
             if self.fd < 0:
                 self.fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            size = USUAL
             while True:
-                data = os.pread(self.fd, HEAD.size + LONGEST, self.at)
+                data = os.pread(self.fd, size, self.at)
                 found = list(records(data))
                 for record, end in found:
                     yield record, self.at + end
-                if not found:
+                if found:
+                    self.at += found[-1][1]
+                elif size == USUAL and any(data[: HEAD.size]):
+                    size = HEAD.size + LONGEST  # one that is longer
+                else:
                     return
-                self.at += found[-1][1]
         except OSError:
             return  # it is not there yet
 

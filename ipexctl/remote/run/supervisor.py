@@ -28,6 +28,8 @@ from ipexctl.remote.run import (
     watchers,
 )
 
+NOTED = {"event": "noted", "record": None}
+
 
 def run(link, asked, scratch, pulse):
     """Until the run is over here and its watchers know it. The guardian sees `pulse`."""
@@ -149,7 +151,12 @@ class Supervisor:
             self.ranks.answer_launch(order)
 
     def note(self, record, sync=False, last=False):
-        """In the journal, with the seconds since the run began here. Watchers read it there."""
+        """In the journal. Watchers read it there."""
+        self.add(record, sync, last)
+        self.emit(NOTED)
+
+    def add(self, record, sync=False, last=False):
+        """With the seconds since the run began here."""
         with self.writing:
             if self.journal is None:
                 return
@@ -157,13 +164,15 @@ class Supervisor:
             written = self.journal.add(record, sync)
             if last:
                 self.journal.trim()
-        self.emit({"event": "noted", "record": None if written else record})
+        if not written:
+            self.emit(dict(NOTED, record=record))
 
     def note_facts(self, facts):
         """What the hub says of the run."""
         decisive = any(judge.is_decisive(fact) for fact in facts)
         for number, fact in enumerate(facts, 1):
-            self.note({"fact": fact}, sync=decisive and number == len(facts))
+            self.add({"fact": fact}, sync=decisive and number == len(facts))
+        self.emit(NOTED)
 
     def answer(self, message):
         """To a question or an order from this host: control.py."""
