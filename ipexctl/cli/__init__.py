@@ -55,6 +55,7 @@ class Root(LazyGroup):
         "ps": Entry("ps:ps", "List the runs on these hosts."),
         "attach": Entry("ps:attach", "Watch a run that is running, from any machine."),
         "logs": Entry("ps:logs", "Show the output of a run's ranks."),
+        "fetch": Entry("ps:fetch", "Bring back files that a run's ranks wrote."),
         "stop": Entry("ps:stop", "Stop a run."),
         "wait": Entry("ps:wait", "Wait until a run ends, and exit with its exit code."),
         "rm": Entry("ps:rm", "Remove an ended run from its hosts."),

@@ -65,6 +65,15 @@ TransportName = Annotated[
         "--transport", metavar="NAME", help="paramiko, or openssh: the ssh program itself."
     ),
 ]
+FetchLimit = Annotated[
+    int,
+    typer.Option(
+        "--fetch-limit",
+        metavar="GB",
+        min=1,
+        help="Largest amount to fetch from all hosts together.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Root = Annotated[str, typer.Option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]
 

@@ -1,4 +1,4 @@
-"""ps, attach, logs, stop, wait and rm."""
+"""ps, attach, logs, fetch, stop, wait and rm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts
+from ipexctl.cli.options import Check, FetchLimit, Json, Root, Yes, end, on_hosts
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Run id or its first characters, a name, or @last.")
@@ -96,6 +96,27 @@ def logs(
     read = verb(target, Wanted(run, chosen, lines, follow), show, root)
     show_missing(read)
     raise typer.Exit(read.exit_code)
+
+
+@on_hosts(names=False)
+def fetch(
+    run: RunName,
+    patterns: Annotated[
+        list[str],
+        typer.Argument(metavar="GLOB...", help="Files or folders, from where the ranks started."),
+    ],
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    fetch_limit: FetchLimit = 100,
+    json: Json = False,
+) -> None:
+    """Bring back files that a run's ranks wrote, during the run or after it."""
+    from ipexctl.ui.run.ps import fetched_document, show_fetched
+    from ipexctl.verbs.fetch import fetch as verb
+
+    done = verb(target, run, patterns, fetch_limit << 30, root)
+    end(done, fetched_document, show_fetched, json=json)
 
 
 @on_hosts(names=False)

@@ -19,6 +19,7 @@ from ipexctl.cli import streams
 from ipexctl.cli.options import (
     AskPass,
     Exclude,
+    FetchLimit,
     Forks,
     Hostfile,
     HostList,
@@ -151,15 +152,7 @@ def run(
             "--outputs", metavar="DIR", help="Bring back a folder from where ranks start."
         ),
     ] = None,
-    fetch_limit: Annotated[
-        int,
-        typer.Option(
-            "--fetch-limit",
-            metavar="GB",
-            min=1,
-            help="Largest amount to fetch from all hosts together.",
-        ),
-    ] = 100,
+    fetch_limit: FetchLimit = 100,
     log_limit: Annotated[
         int | None,
         typer.Option("--log-limit", metavar="MB", min=1, help="Size of each log to keep here."),
@@ -268,7 +261,7 @@ def run(
 
         show(planned(target, options), as_json=ui == "json")
         return
-    shown = view(ui)
+    shown = view(ui, aside=detach)
     with counted_interrupts(shown, lives_on=options.lives_on) as interrupts:
         result = verb(target, options, shown, interrupts)
     if detach and ui != "json" and isinstance(result, Left):
@@ -284,6 +277,7 @@ def _lives_on(*, detach: bool, die_with_me: bool, fetched: list[str]) -> bool:
         raise InputError(
             "-d does not go with --fetch or --outputs",
             why="files are fetched when a run ends, and -d does not wait for that",
+            hint=f"ipexctl fetch @last {shlex.join(fetched)}, when it has ended",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
     return detach or (terminal and not die_with_me)

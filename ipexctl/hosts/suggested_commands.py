@@ -19,7 +19,7 @@ from ipexctl.hosts.target import ROOT, Target
 # One that names its hosts is left alone.
 _OURS = re.compile(
     r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm)|data (?:push|ls|rm)|ps(?: -a)?"
-    r"|(?:attach|logs|stop|wait|rm) [\w@.-]+)(?![\w.-])(?: -H \S+(?!\S))?"
+    r"|(?:attach|fetch|logs|stop|wait|rm) [\w@.-]+)(?![\w.-])(?: -H \S+(?!\S))?"
     r"(?!(?: [^\s;)#]+)* (?:-[fHFlx]|--root|--ask-pass)\b)"
 )
 _SSH = re.compile(r"^(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)

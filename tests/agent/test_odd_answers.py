@@ -332,7 +332,7 @@ def brought(
         roots = {"node01": "/r", "node02": "/r"}
         return fetch_outputs(
             agents, Wish(("*",), "run", roots, "node01", limit), folder, lambda text: None
-        )
+        ).words
 
 
 def files(*rows: object) -> Frames:

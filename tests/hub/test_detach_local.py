@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -69,7 +70,7 @@ def test_a_detached_run_is_listed_and_waited_for(here: Here) -> None:
     done = here.call("run", "-d", "-n", "2", "--force", "--name", "bert", "train.py", "60", "0")
     assert done.returncode == 0
     (row,) = here.listed()
-    assert done.stdout.splitlines()[-1] == row["run_id"]
+    assert done.stdout == f"{row['run_id']}\n"  # what ranks print meanwhile is on stderr
     assert f"run {row['run_id']} goes on without this terminal" in done.stderr
     assert f"  ipexctl stop {row['run_id']}" in done.stderr
     assert here.call("wait", "bert").returncode == 0
@@ -158,3 +159,27 @@ def test_what_cannot_be_with_d_is_refused(here: Here, more: tuple[str, ...], sai
     done = here.call("run", "-d", *more, "-n", "1", *LONG)
     assert (done.returncode, said in done.stderr) == (2, True)
     assert here.listed("-a") == []
+
+
+def test_files_of_a_detached_run_are_fetched_when_somebody_asks(here: Here) -> None:
+    (here.code / "out").mkdir()
+    (here.code / "out/keep").write_text("")
+    script = "import os; open('out/model.pt' + os.environ['RANK'], 'w').write('w')\n"
+    (here.code / "save.py").write_text(script)
+    refused = here.call("run", "-d", "--fetch", "out/*.pt", "save.py")
+    assert "try: ipexctl fetch @last 'out/*.pt', when it has ended" in refused.stderr
+    run = here.call("run", "-d", "-n", "2", "--force", "save.py").stdout.strip()
+    assert here.call("wait", run).returncode == 0
+    done = here.call("fetch", run, "out/*.pt*")
+    outputs = f".ipexctl/runs/{run}/outputs"
+    assert (done.returncode, done.stdout) == (0, f"outputs: {outputs} (2 files, 2 bytes)\n")
+    assert (here.code / outputs / "out/model.pt1").read_text() == "w"
+    again = json.loads(here.call("fetch", run, "out", "--json").stdout)
+    assert (again["files"], again["outputs"]) == (3, f"{here.code}/{outputs}-2")
+    none = here.call("fetch", run, "model.pt")
+    assert (none.returncode, none.stdout) == (1, "outputs: no file matches model.pt\n")
+    outside = here.call("fetch", run, "../*")
+    assert (outside.returncode, "not below the folder" in outside.stderr) == (2, True)
+    assert here.call("rm", run, "-y").returncode == 0
+    gone = here.call("fetch", run, "out")
+    assert (gone.returncode, "there are no runs on these hosts" in gone.stderr) == (2, True)

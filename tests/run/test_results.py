@@ -179,7 +179,7 @@ def brought(agent: Agent, tmp_path: Path) -> Callable[..., list[object]]:
             (work / name).write_text(name)
         wish = Wish((pattern,), RUN, {"here": str(tmp_path)}, "here")
         losing: Any = Losing(agent, event)
-        words = fetch_outputs({agent.host: losing}, wish, folder, lambda text: None)
+        words = fetch_outputs({agent.host: losing}, wish, folder, lambda text: None).words
         found = {p.name: p.read_text() for p in (folder / "outputs").rglob("*")}
         return [words[0].replace(f"{os.path.relpath(folder)}/", ""), *words[1:], found]
 

@@ -47,6 +47,7 @@ class About:
     command: str = ""
     by: str = ""  # user@machine
     folder: str = ""
+    cwd: str = ""  # where ranks started, below the top of what was sent
 
 
 @dataclass(frozen=True)
@@ -233,12 +234,12 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
 
 def _about(raw: Mapping[str, Any]) -> About:
     words = (plain(raw.get(key), most) for key, most in _TEXTS)
-    name, command, by, folder = words
+    name, command, by, folder, cwd = words
     ranks = count_or_none(raw.get("ranks")) or 0
-    return About(name, texts(raw.get("hosts")), ranks, command, by, folder)
+    return About(name, texts(raw.get("hosts")), ranks, command, by, folder, cwd)
 
 
-_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000))
+_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000), ("cwd", 1000))
 
 
 def _failed(host: str, raw: Any) -> RankEnd | None:

@@ -13,6 +13,17 @@ MOST = 50000  # files
 ROOM = 6 << 20  # bytes of their names: an answer is one header
 
 
+def op_look(call, h):
+    """{root, run_id} -> {mark}: hosts that share the run's folder have the same one; "" where it is
+    not: removed, or the run used no folder of its own."""
+    work = work_folder(h)
+    try:
+        with open(os.path.join(os.path.dirname(work), "mark")) as file:
+            return {"mark": file.read() if os.path.isdir(work) else ""}
+    except OSError:
+        return {"mark": ""}
+
+
 def op_list(call, h):
     """{root, run_id, patterns} -> {files: [[path, size], ...], more: bool}"""
     work = work_folder(h)

@@ -20,19 +20,20 @@ def check(kind: str) -> None:
         raise InputError(f"--ui {kind}: there is no such view", hint=f"--ui {'|'.join(KINDS)}")
 
 
-def view(kind: str = "auto") -> View:
+def view(kind: str = "auto", *, aside: bool = False) -> View:
     """What `--ui` asks for; `auto` is a stream in a terminal, and plain in a pipe or in CI.
 
-    A terminal that knows no escape codes is shown none.
+    A terminal that knows no escape codes is shown none. `aside`: nothing of it is for stdout, if
+    that is no terminal.
     """
     check(kind)
     if kind == "json":
         return JsonView()
     out = stdout_console()
     if kind == "tui":
-        return _panes() or view("auto")
+        return _panes() or view("auto", aside=aside)
     wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
-    return TerminalView(out) if wanted and not is_dumb() else PlainView()
+    return TerminalView(out) if wanted and not is_dumb() else PlainView(aside=aside)
 
 
 def _panes() -> View | None:

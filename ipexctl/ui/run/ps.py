@@ -15,6 +15,7 @@ from ipexctl.errors import printable
 from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.ui.install import host_documents, host_lines, not_shown
+from ipexctl.verbs.fetch import Brought
 from ipexctl.verbs.ps import Gone, Runs, Stopped, Waited
 
 _COLOURS = {
@@ -118,6 +119,27 @@ def show_stopped(stopped: Stopped) -> None:
     else:
         print_text(console, f"{run.id} still runs on {fold(run.alive)}")
     print_lines(console, not_shown(stopped.recaps, len(run.seen)))
+
+
+def show_fetched(brought: Brought) -> None:
+    console = stdout_console()
+    for text in brought.fetched.words:
+        print_text(console, printable(text))
+    print_lines(console, not_shown(brought.recaps, len(brought.run.seen)))
+
+
+def fetched_document(brought: Brought) -> dict[str, Any]:
+    done = brought.fetched
+    return {
+        "schema_version": 1,
+        **run_document(brought.run),
+        "outputs": str(done.folder) if done.files else "",
+        "files": done.files,
+        "fetched_bytes": done.size,
+        "fetched": list(done.words),
+        "not_asked": host_documents(brought.recaps),
+        "command_exit_code": brought.exit_code,
+    }
 
 
 def show_waited(waited: Waited) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
@@ -17,13 +18,14 @@ COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal 
 RESET = "\x1b[0m"
 
 
-def write(text: str) -> None:
+def write(text: str, to: TextIO | None = None) -> None:
+    to = to or sys.stdout
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        to.write(text)
+        to.flush()
     except OSError:
         # what is left in the buffer must not be tried again when the interpreter ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -32,12 +33,16 @@ ERASE = "\r\x1b[2K"
 
 
 class PlainView:
-    """No terminal: ranks' lines on stdout, everything about them on stderr. Nothing is left out."""
+    """No terminal: ranks' lines on stdout, everything about them on stderr. Nothing is left out.
+
+    `aside`: the lines are on stderr, too, as stdout is for the run's id.
+    """
 
     lossy = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, aside: bool = False) -> None:
         self.console = stderr_console()
+        self._to = sys.stderr if aside else sys.stdout
 
     def note(self, text: str) -> None:
         print_text(self.console, printable(text))
@@ -53,7 +58,7 @@ class PlainView:
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         prefix = f"{self.prefix(host, rank)} | "
         block = f"\n{prefix}".join(texts)  # no line has an end in it
-        write(f"{prefix}{without_colour(block)}\n")
+        write(f"{prefix}{without_colour(block)}\n", self._to)
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])

@@ -1,4 +1,4 @@
-"""--fetch and --outputs: files that ranks left in the run's folder on the hosts, brought here.
+"""Files that ranks left in the run's folder on the hosts, brought here: --fetch, --outputs, fetch.
 
 Rank 0's host gives the files on top, every other host a folder of its own, `@HOST`. The names come
 from the hosts, so nothing is written outside of the outputs' folder and nothing is written twice.
@@ -11,6 +11,7 @@ import os
 import posixpath
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,15 +84,22 @@ def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple("**" if path == "." else path for path in paths)
 
 
-def fetch_outputs(
-    agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note
-) -> tuple[str, ...]:
-    """In words: what came, and what did not."""
-    outputs = folder / "outputs"
+@dataclass(frozen=True)
+class Fetched:
+    """`words`: what came, and what did not. `whole`: nothing is missing."""
+
+    words: tuple[str, ...]
+    folder: Path | None = None
+    files: int = 0
+    size: int = 0
+    whole: bool = False
+
+
+def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> Fetched:
     try:
-        outputs.mkdir(mode=0o700)
+        outputs = _new_folder(folder)
     except OSError as e:
-        return (f"outputs: could not be fetched ({e.strerror or e}); they are on the hosts",)
+        return Fetched((f"outputs: not fetched ({e.strerror or e}); they are on the hosts",))
 
     budget = Budget(wish.limit, ENTRIES)
 
@@ -103,7 +111,9 @@ def fetch_outputs(
     try:
         sync_disk(outputs)
     except OSError as e:
-        return (f"outputs: not all of them are on the disk here ({e.strerror}): {outputs}",)
+        return Fetched(
+            (f"outputs: not all of them are on the disk here ({e.strerror}): {outputs}",), outputs
+        )
     brought = [o for o in outcomes.values() if isinstance(o, Brought)]
     ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
     words = [f"could not fetch: {end}" for end in ends if end]
@@ -115,10 +125,26 @@ def fetch_outputs(
     if not files:
         known = len(brought) == len(outcomes) and not any(b.matched for b in brought)
         none = f"no file matches {' '.join(wish.patterns)}" if known else "nothing was fetched"
-        return (f"outputs: {none}", *words)
+        with suppress(OSError):  # there may be folders in it
+            outputs.rmdir()
+        return Fetched((f"outputs: {none}", *words))
     many = "file" if files == 1 else "files"
     amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
-    return (f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})", *words)
+    first = f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})"
+    return Fetched((first, *words), outputs, files, size, whole=not words)
+
+
+def _new_folder(folder: Path) -> Path:
+    """What was fetched before stays as it is."""
+    number = 1
+    while True:
+        outputs = folder / ("outputs" if number == 1 else f"outputs-{number}")
+        try:
+            outputs.mkdir(mode=0o700)
+        except FileExistsError:
+            number += 1
+        else:
+            return outputs
 
 
 def _bring(agent: Agent, wish: Wish, below: Path, note: Note, budget: Budget) -> Brought:

@@ -111,7 +111,8 @@ class _Run:
             {h.name: (agents[h], sent[h].cwd) for h in used}
         )
         if isinstance(result, Left):
-            tell_left(self.painter, result, self.fleet.target, self.fleet.root)
+            wanted = (*self.options.fetch, *self.options.outputs)
+            tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
         self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
@@ -198,6 +199,7 @@ class _Run:
             "command": quoting.quote(plan.argv),
             "by": project_of(folder).by,
             "folder": str(folder),
+            "cwd": self.script.project.cwd,
         }
 
     def _conclude(self, result: RunResult) -> None:
@@ -257,7 +259,8 @@ class _Run:
         first, limit = plan.hosts[0].host, self.options.fetch_limit
         wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit)
         try:
-            outputs = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
+            done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
+            outputs = done.words
         except KeyboardInterrupt:
             outputs = ("outputs: interrupted; what is missing here is on the hosts",)
         return replace(kept, outputs=outputs)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.run.outcome import Kept
+from ipexctl.errors import InputError
 from ipexctl.local.ownership import untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
 
@@ -36,23 +37,12 @@ class Record:
 
     @classmethod
     def make(cls, here: Path, run_id: str, *, limit: int | None = None) -> Record:
-        """In the user's own folder of states where others could put another `.ipexctl` in place of
-        this one."""
-        top = here / FOLDER
         try:
-            if untrusted_here(here):
-                top = state_dir()
-                make_private(top)
-            folder = top / "runs" / run_id
-            _private(top)
-            _private(folder.parent)
-            ignore = top / ".gitignore"
-            if not ignore.exists():
-                _write(ignore, "*\n")
+            folder = _below_private(here, run_id)
             folder.mkdir(mode=0o700)
             (folder / "logs").mkdir(mode=0o700)
         except OSError as e:
-            why = f"{e.strerror or e}: {top}"
+            why = f"{e.strerror or e}: {e.filename or here / FOLDER}"
             return cls(None, [f"nothing is kept here ({why}); the logs stay on the hosts"])
         return cls(folder, limit=limit)
 
@@ -106,6 +96,34 @@ class Record:
             f"{self.folder} is not complete ({e.strerror or e}); the logs on the hosts are"
         )
         self._broken = True
+
+
+def folder_for(here: Path, run_id: str) -> Path:
+    """Of a run that may have been started elsewhere. Raises InputError."""
+    try:
+        folder = _below_private(here, run_id)
+        _private(folder)
+    except OSError as e:
+        raise InputError(
+            f"{e.filename or here / FOLDER}: no folder for the files ({e.strerror or e})",
+            hint="run it in a folder that you can write",
+        ) from None
+    return folder
+
+
+def _below_private(here: Path, run_id: str) -> Path:
+    """Not made yet; all above it is there, and ours. In the user's own folder of states where
+    others could put another `.ipexctl` in place of this one."""
+    top = here / FOLDER
+    if untrusted_here(here):
+        top = state_dir()
+        make_private(top)
+    _private(top)
+    _private(top / "runs")
+    ignore = top / ".gitignore"
+    if not ignore.exists():
+        _write(ignore, "*\n")
+    return top / "runs" / run_id
 
 
 def log_name(host: str, rank: int) -> str:

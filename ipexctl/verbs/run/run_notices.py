@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ipexctl.core import quoting
 from ipexctl.core.run.outcome import Left
 from ipexctl.core.run.run_state import RunState
 from ipexctl.hosts.suggested_commands import spelled
@@ -60,8 +62,10 @@ class Teller:
             )
 
 
-def tell_left(painter: Painter, left: Left, target: Target, root: str) -> None:
-    """The run goes on; this is how to come back."""
+def tell_left(
+    painter: Painter, left: Left, target: Target, root: str, wanted: Sequence[str] = ()
+) -> None:
+    """The run goes on; this is how to come back. `wanted`: files to be fetched at its end."""
     if left.why:
         painter.note(f"no host is reached any more from here: {left.why}")
         painter.note("the run goes on there, if its hosts do")
@@ -69,3 +73,7 @@ def tell_left(painter: Painter, left: Left, target: Target, root: str) -> None:
         painter.note(f"run {left.run_id} goes on without this terminal")
     for command in ("attach", "stop"):
         painter.note("  " + spelled(f"ipexctl {command} {left.run_id}", target, root))
+    if wanted:
+        painter.note("files are not fetched at its end; when it has ended:")
+        globs = quoting.quote(tuple(wanted))
+        painter.note("  " + spelled(f"ipexctl fetch {left.run_id} {globs}", target, root))

@@ -1,0 +1,72 @@
+"""fetch: files that a run's ranks left on its hosts, brought here, during the run or after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.model import Host, HostRecap, PerHost
+from ipexctl.core.run import listed_runs
+from ipexctl.core.run.listed_runs import Run
+from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.verbs.ps import look
+from ipexctl.verbs.run import fetch_outputs
+from ipexctl.verbs.run.fetch_outputs import Fetched, Wish
+from ipexctl.verbs.run.run_folder import folder_for
+
+
+@dataclass(frozen=True)
+class Brought(PerHost):
+    """`recaps`: of all hosts, those that could not be asked among them."""
+
+    run: Run
+    fetched: Fetched
+    recaps: tuple[HostRecap, ...]
+
+    @property
+    def exit_code(self) -> int:
+        missing = not self.fetched.whole
+        return worst_exit([super().exit_code, EXIT_FAILED * missing])
+
+
+def fetch(
+    target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT
+) -> Brought:
+    """`patterns`: below the folder where ranks started."""
+    fetch_outputs.check_patterns("fetch", patterns)
+    with Fleet(target, root) as fleet:
+        run = listed_runs.chosen(look(fleet), text)
+        there = _apart(fleet, run)
+        if not there:
+            raise InputError(
+                f"{run.id} has no files on these hosts",
+                why="its folder there was removed, or it ran with --no-sync",
+            )
+        hosts = run.about.hosts or tuple(host.name for host in there)
+        roots = {host.name: fleet.root_of(host) for host in there}
+        wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
+        wish = Wish(wanted, run.id, roots, hosts[0], limit)
+        agents = {host: fleet.agents[host] for host in there}
+        done = fetch_outputs.fetch_outputs(
+            agents, wish, folder_for(Path.cwd(), run.id), target.note
+        )
+        return Brought(run, done, fleet.recaps())
+
+
+def _apart(fleet: Fleet, run: Run) -> list[Host]:
+    """Hosts that have the run's folder; of those that share one, the first."""
+
+    def look_on(host: Host) -> str:
+        return fleet.call(host, "run.result_files.look", run_id=run.id).text("mark")
+
+    seen = {part.host for part in run.seen}
+    marks: Mapping[Host, str] = fleet.each(look_on, [h for h in fleet.alive if h.name in seen])
+    first: dict[str, Host] = {}
+    order = [*run.about.hosts]
+    for host in sorted(marks, key=lambda h: order.index(h.name) if h.name in order else len(order)):
+        if marks[host]:
+            first.setdefault(marks[host], host)
+    return list(first.values())
