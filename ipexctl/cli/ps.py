@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
 
 from ipexctl.cli.options import Check, FetchLimit, Json, Root, Yes, end, on_hosts
+from ipexctl.errors import InputError
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Run id or its first characters, a name, or @last.")
@@ -82,6 +84,10 @@ def logs(
             help="Only the last lines of each rank.",
         ),
     ] = 0,
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="TIME", help="Only what was printed in 90s, 10m, 2h, 1d."),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Show the output of a run's ranks, during the run or after it."""
@@ -93,9 +99,21 @@ def logs(
 
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
     show = json_lines if json else plain_lines(alone=len(chosen) == 1)
-    read = verb(target, Wanted(run, chosen, lines, follow), show, root)
+    read = verb(target, Wanted(run, chosen, lines, _seconds(since), follow), show, root)
     show_missing(read)
     raise typer.Exit(read.exit_code)
+
+
+def _seconds(text: str) -> float | None:
+    found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if text and not found:
+        raise InputError(
+            f"--since {text}: not a length of time",
+            why="it is a number and one of s, m, h or d",
+            hint="--since 10m",
+        )
+    units = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+    return float(found[1]) * units[found[2]] if found else None
 
 
 @on_hosts(names=False)

@@ -27,6 +27,7 @@ class Wanted:
     run: str
     ranks: tuple[int, ...] = ()  # (): all
     lines: int = 0  # of each rank the last ones; 0: all
+    since: float | None = None  # only what was written in so many seconds
     follow: bool = False
 
 
@@ -86,8 +87,8 @@ def _read(
     agent, streams = fleet.agents[host], dict[int, Lines]()
     asked = {
         "root": fleet.root_of(host), "journal": host.name, "run_id": run,
-        "ranks": list(wanted.ranks), "lines": wanted.lines, "follow": wanted.follow,
-        "window": WINDOW,
+        "ranks": list(wanted.ranks), "lines": wanted.lines, "since": wanted.since,
+        "follow": wanted.follow, "window": WINDOW,
     }  # fmt: skip
     number = agent.start("run.run_logs.read", asked)
     for frame in agent.answers(number, SILENCE, LARGEST):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.remote.run import run_logs
+from ipexctl.remote.run import journal, run_logs
 from tests.ssh.test_shell import Terminal
 
 REPO = Path(__file__).parents[2]
@@ -239,6 +239,32 @@ def test_logs_of_a_run_that_is_over_are_shown_rank_after_rank(here: Here) -> Non
     assert (alone.returncode, alone.stdout) == (0, "step 0\nstep 1\nstep 2\n")
     events = map(json.loads, here.call("logs", "short", "--json", "-n", "1").stdout.splitlines())
     assert [(e["rank"], e["text"]) for e in events] == [(0, "step 2"), (1, "step 2")]
+
+
+def test_logs_since_a_time_begin_with_a_whole_line_of_then(here: Here) -> None:
+    script = "import time\nfor i in range(5): print('step', i, flush=True); time.sleep(2)\n"
+    (here.code / "slow.py").write_text(script)
+    run = here.call("run", "-d", "-n", "1", "--force", "slow.py").stdout.strip()
+    assert here.call("wait", run).returncode == 0
+    every = here.call("logs", run).stdout.splitlines()
+    assert here.call("logs", run, "--since", "1h").stdout.splitlines() == every
+    part = here.call("logs", run, "--since", "7").stdout.splitlines()
+    assert 0 < len(part) < 5
+    assert part == every[-len(part) :]
+    time.sleep(2)
+    assert here.call("logs", run, "--since", "1s").stdout == ""
+    odd = here.call("logs", run, "--since", "yesterday")
+    assert (odd.returncode, "--since yesterday: not a length of time" in odd.stderr) == (2, True)
+
+
+def test_marks_of_a_long_run_stay_few_and_the_newest_are_all_there(tmp_path: Path) -> None:
+    marks = journal.Marks(str(tmp_path / "marks"))
+    for second in range(10_000):
+        marks.add(second, {0: second})
+    there = [json.loads(line) for line in Path(marks.path).read_text().splitlines()]
+    assert len(there) <= journal.MOST_MARKS
+    assert [mark["at"] for mark in there[-1000:]] == list(range(9000, 10_000))
+    assert there[0]["at"] == 0
 
 
 def test_logs_are_followed_to_the_end_of_a_run_and_no_line_is_lost(here: Here) -> None:

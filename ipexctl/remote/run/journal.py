@@ -8,6 +8,7 @@ power cut in the middle of a record leaves is not read.
 import json
 import os
 import struct
+import time
 import zlib
 
 from ipexctl.remote import root_folder
@@ -18,6 +19,8 @@ ROOM = 256 * 1024
 MOST = 16 << 20  # bytes; what is said after that is lost
 LONGEST = 1 << 20  # bytes of one record
 USUAL = 1 << 14  # bytes of some
+MARK_EVERY = 2.5  # seconds
+MOST_MARKS = 2000  # of a run; then every second one of the older half goes
 
 
 class Journal:
@@ -97,6 +100,48 @@ class Reader:
             self.fd = -1
 
 
+class Marks:
+    """How long each log was at which time: lines of JSON beside the journal, for `logs --since`."""
+
+    def __init__(self, path):
+        self.path = path
+        self.marks = []
+
+    def loop(self, logs, over):
+        """`logs`: the file of each rank."""
+        while not over():
+            try:
+                self.add(time.time(), {rank: size_of(log) for rank, log in logs.items()})
+            except OSError:
+                return  # a full disk, say
+            time.sleep(MARK_EVERY)
+
+    def add(self, at, sizes):
+        if self.marks and self.marks[-1]["sizes"] == sizes:
+            return
+        self.marks.append({"at": round(at, 1), "sizes": sizes})
+        if len(self.marks) > MOST_MARKS:
+            half = MOST_MARKS // 2
+            self.marks = self.marks[:half:2] + self.marks[half:]
+            write_lines(self.path + ".new", os.O_TRUNC, self.marks)
+            os.rename(self.path + ".new", self.path)
+        else:
+            write_lines(self.path, os.O_APPEND, self.marks[-1:])
+
+
+def write_lines(path, how, rows):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def size_of(path):
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def begin(folder, host):
     root_folder.subfolder(folder, "journals")
     return Journal(path_of(folder, host), os.O_CREAT | os.O_EXCL)
@@ -114,6 +159,10 @@ def append(path, record):
 
 def path_of(folder, host):
     return os.path.join(folder, "journals", os.path.basename(host) or "-")
+
+
+def marks_of(folder, host):
+    return path_of(folder, host) + ".marks"
 
 
 def contents(path):

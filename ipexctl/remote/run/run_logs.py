@@ -1,5 +1,6 @@
 """The output of a run's ranks on this host, during the run or after it."""
 
+import json
 import os
 import time
 
@@ -13,10 +14,11 @@ LONGEST = 4 << 20  # bytes in which the last lines are looked for
 
 
 def op_read(call, h):
-    """{root, journal, run_id, ranks, lines, follow, window} -> {ranks: those that were shown}
+    """{root, journal, run_id, ranks, lines, since, follow, window} -> {ranks: that were shown}
 
     Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, 0 for
-    all. Without `follow`, one rank after the other. Hears {shown: bytes}.
+    all; `since`: only what was written in so many seconds, null for all. Without `follow`, one rank
+    after the other. Hears {shown: bytes}.
     """
     run = run_folders.run_id(h)
     folder = os.path.join(root_folder.existing(h["root"]), "runs", run)
@@ -24,13 +26,17 @@ def op_read(call, h):
     start_thread(follower.loop)
     start_thread(hear, call, follower)
     shown, said = [], time.monotonic()
+    sizes, at = sizes_before(journal.marks_of(folder, h["journal"]), h["since"])
     while True:
         alive = h["follow"] and control.is_alive(run, h["journal"])
         for rank in started(journal.path_of(folder, h["journal"])):
             path = run_folders.log_of(folder, rank)
             if rank not in shown and rank in (h["ranks"] or [rank]) and os.path.isfile(path):
                 shown.append(rank)
-                follower.add(rank, path, beginning(path, h["lines"]))
+                first = max(beginning(path, h["lines"]), next_line(path, sizes.get(str(rank), 0)))
+                if at is not None and os.stat(path).st_mtime <= at:
+                    first = os.stat(path).st_size
+                follower.add(rank, path, first)
                 if not h["follow"]:
                     follower.finish(rank)
                     while follower.has(rank):
@@ -47,6 +53,32 @@ def op_read(call, h):
 def started(path):
     found = [record.get("started") for record in journal.parse(journal.contents(path))]
     return sorted({rank for rank in found if isinstance(rank, int)})
+
+
+def sizes_before(path, since):
+    """How long each log was `since` seconds ago, as far as is known, and when that was."""
+    if since is None:
+        return {}, None
+    at, found = time.time() - since, {}  # type: float, dict[str, int]
+    try:
+        with open(path) as file:
+            for line in file:
+                mark = json.loads(line)
+                if mark["at"] <= at:
+                    found = mark["sizes"]
+    except (OSError, ValueError):
+        pass  # not all of it is there
+    return found, at
+
+
+def next_line(path, at):
+    """Where the first line begins that is not before `at`."""
+    if at == 0:
+        return 0
+    with open(path, "rb") as file:
+        file.seek(at - 1)
+        data = file.read(LONGEST)
+    return at + data.find(b"\n") if b"\n" in data else at
 
 
 def beginning(path, lines):
