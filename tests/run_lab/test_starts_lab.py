@@ -44,9 +44,9 @@ def settled(runner, home, before: set[str]) -> str:
         time.sleep(0.3)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("starts", [
-    4, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+    pytest.param(4, marks=pytest.mark.timeout(300)),
+    pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(5400)]),
 ])  # fmt: skip
 def test_a_killed_start_is_fully_there_or_fully_absent(namespaces, runner, tmp_path, starts):
     script, home = str(runner.script(LONG)), tmp_path / "two"
