@@ -108,8 +108,8 @@ def _seconds(text: str) -> float | None:
     found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
     if text and not found:
         raise InputError(
-            f"--since {text}: not a length of time",
-            why="it is a number and one of s, m, h or d",
+            f"--since {text}: not a duration",
+            why="a duration is a number followed by s, m, h or d",
             hint="--since 10m",
         )
     units = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -254,16 +254,16 @@ def test_logs_since_a_time_begin_with_a_whole_line_of_then(here: Here) -> None:
     time.sleep(2)
     assert here.call("logs", run, "--since", "1s").stdout == ""
     odd = here.call("logs", run, "--since", "yesterday")
-    assert (odd.returncode, "--since yesterday: not a length of time" in odd.stderr) == (2, True)
+    assert (odd.returncode, "--since yesterday: not a duration" in odd.stderr) == (2, True)
 
 
-def test_marks_of_a_long_run_stay_few_and_the_newest_are_all_there(tmp_path: Path) -> None:
-    marks = journal.Marks(str(tmp_path / "marks"))
+def test_sizes_of_a_long_run_stay_few_and_the_newest_are_all_there(tmp_path: Path) -> None:
+    history = journal.SizeHistory(str(tmp_path / "sizes"))
     for second in range(10_000):
-        marks.add(second, {0: second})
-    there = [json.loads(line) for line in Path(marks.path).read_text().splitlines()]
-    assert len(there) <= journal.MOST_MARKS
-    assert [mark["at"] for mark in there[-1000:]] == list(range(9000, 10_000))
+        history.add(second, {0: second})
+    there = [json.loads(line) for line in Path(history.path).read_text().splitlines()]
+    assert len(there) <= journal.MOST_SIZES
+    assert [row["at"] for row in there[-1000:]] == list(range(9000, 10_000))
     assert there[0]["at"] == 0
 
 

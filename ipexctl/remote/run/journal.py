@@ -19,8 +19,8 @@ ROOM = 256 * 1024
 MOST = 16 << 20  # bytes; what is said after that is lost
 LONGEST = 1 << 20  # bytes of one record
 USUAL = 1 << 14  # bytes of some
-MARK_EVERY = 2.5  # seconds
-MOST_MARKS = 2000  # of a run; then every second one of the older half goes
+SIZES_EVERY = 2.5  # seconds
+MOST_SIZES = 2000  # of a run; then every second one of the older half goes
 
 
 class Journal:
@@ -100,12 +100,12 @@ class Reader:
             self.fd = -1
 
 
-class Marks:
+class SizeHistory:
     """How long each log was at which time: lines of JSON beside the journal, for `logs --since`."""
 
     def __init__(self, path):
         self.path = path
-        self.marks = []
+        self.rows = []
 
     def loop(self, logs, over):
         """`logs`: the file of each rank."""
@@ -114,19 +114,19 @@ class Marks:
                 self.add(time.time(), {rank: size_of(log) for rank, log in logs.items()})
             except OSError:
                 return  # a full disk, say
-            time.sleep(MARK_EVERY)
+            time.sleep(SIZES_EVERY)
 
     def add(self, at, sizes):
-        if self.marks and self.marks[-1]["sizes"] == sizes:
+        if self.rows and self.rows[-1]["sizes"] == sizes:
             return
-        self.marks.append({"at": round(at, 1), "sizes": sizes})
-        if len(self.marks) > MOST_MARKS:
-            half = MOST_MARKS // 2
-            self.marks = self.marks[:half:2] + self.marks[half:]
-            write_lines(self.path + ".new", os.O_TRUNC, self.marks)
+        self.rows.append({"at": round(at, 1), "sizes": sizes})
+        if len(self.rows) > MOST_SIZES:
+            half = MOST_SIZES // 2
+            self.rows = self.rows[:half:2] + self.rows[half:]
+            write_lines(self.path + ".new", os.O_TRUNC, self.rows)
             os.rename(self.path + ".new", self.path)
         else:
-            write_lines(self.path, os.O_APPEND, self.marks[-1:])
+            write_lines(self.path, os.O_APPEND, self.rows[-1:])
 
 
 def write_lines(path, how, rows):
@@ -161,8 +161,8 @@ def path_of(folder, host):
     return os.path.join(folder, "journals", os.path.basename(host) or "-")
 
 
-def marks_of(folder, host):
-    return path_of(folder, host) + ".marks"
+def sizes_path(folder, host):
+    return path_of(folder, host) + ".sizes"
 
 
 def contents(path):

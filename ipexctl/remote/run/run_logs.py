@@ -26,7 +26,7 @@ def op_read(call, h):
     start_thread(follower.loop)
     start_thread(hear, call, follower)
     shown, said = [], time.monotonic()
-    sizes, at = sizes_before(journal.marks_of(folder, h["journal"]), h["since"])
+    sizes, at = sizes_before(journal.sizes_path(folder, h["journal"]), h["since"])
     while True:
         alive = h["follow"] and control.is_alive(run, h["journal"])
         for rank in started(journal.path_of(folder, h["journal"])):
@@ -63,9 +63,9 @@ def sizes_before(path, since):
     try:
         with open(path) as file:
             for line in file:
-                mark = json.loads(line)
-                if mark["at"] <= at:
-                    found = mark["sizes"]
+                row = json.loads(line)
+                if row["at"] <= at:
+                    found = row["sizes"]
     except (OSError, ValueError):
         pass  # not all of it is there
     return found, at

@@ -94,9 +94,9 @@ class Supervisor:
             start_thread(self.watch_lease)
             start_thread(self.sampler.loop, lambda: self.over)
             start_thread(self.traffic.loop, lambda: self.over)
-            marks = journal.Marks(journal.marks_of(self.dir, self.plan["host"]))
+            sizes = journal.SizeHistory(journal.sizes_path(self.dir, self.plan["host"]))
             logs = {p["rank"]: run_folders.log_of(self.dir, p["rank"]) for p in self.plan["ranks"]}
-            start_thread(marks.loop, logs, lambda: self.over)
+            start_thread(sizes.loop, logs, lambda: self.over)
             ready = {"event": "ready", "env_file": self.programs.env_file()}
             self.report(ready)
             self.emit({"event": "ready", "port": port})
