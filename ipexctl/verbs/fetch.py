@@ -12,7 +12,7 @@ from ipexctl.core.run.listed_runs import Run
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.ps import look
+from ipexctl.verbs.ps import look, reached
 from ipexctl.verbs.run import fetch_outputs
 from ipexctl.verbs.run.fetch_outputs import Fetched, Wish
 from ipexctl.verbs.run.run_folder import folder_for
@@ -45,28 +45,28 @@ def fetch(
                 f"{run.id} has no files on these hosts",
                 why="its folder there was removed, or it ran with --no-sync",
             )
-        hosts = run.about.hosts or tuple(host.name for host in there)
-        roots = {host.name: fleet.root_of(host) for host in there}
+        first = there.get(next(iter(run.about.hosts), ""))
+        roots = {host.name: fleet.root_of(host) for host in there.values()}
         wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
-        wish = Wish(wanted, run.id, roots, hosts[0], limit)
-        agents = {host: fleet.agents[host] for host in there}
+        wish = Wish(wanted, run.id, roots, first.name if first else "", limit)
+        agents = {host: fleet.agents[host] for host in there.values()}
         done = fetch_outputs.fetch_outputs(
             agents, wish, folder_for(Path.cwd(), run.id), target.note
         )
         return Brought(run, done, fleet.recaps())
 
 
-def _apart(fleet: Fleet, run: Run) -> list[Host]:
-    """Hosts that have the run's folder; of those that share one, the first."""
+def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:
+    """Hosts that have the run's folder, by their names in the run; of those that share it, the
+    first."""
 
     def look_on(host: Host) -> str:
         return fleet.call(host, "run.result_files.look", run_id=run.id).text("mark")
 
-    seen = {part.host for part in run.seen}
-    marks: Mapping[Host, str] = fleet.each(look_on, [h for h in fleet.alive if h.name in seen])
-    first: dict[str, Host] = {}
-    order = [*run.about.hosts]
-    for host in sorted(marks, key=lambda h: order.index(h.name) if h.name in order else len(order)):
-        if marks[host]:
-            first.setdefault(marks[host], host)
-    return list(first.values())
+    there = reached(fleet, run)
+    marks: Mapping[Host, str] = fleet.each(look_on, list(there.values()))
+    first: dict[str, str] = {}
+    for name in sorted(there, key=[*run.about.hosts, *there].index):
+        if mark := marks.get(there[name]):
+            first.setdefault(mark, name)
+    return {name: there[name] for name in first.values()}

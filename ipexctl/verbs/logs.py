@@ -13,7 +13,7 @@ from ipexctl.core.run.run_state import Lines
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.ps import look
+from ipexctl.verbs.ps import look, reached
 
 SILENCE = 60.0
 LARGEST = 1 << 60  # bytes of logs, and so long it may take
@@ -46,34 +46,33 @@ def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
         def read(host: Host) -> None:
             def shown(rank: int, texts: Sequence[str]) -> None:
                 with one_at_a_time:
-                    show(run, host.name, rank, texts)
+                    show(run, names[host], rank, texts)
 
-            _read(fleet, host, run.id, wanted, shown)
+            _read(fleet, host, names[host], run.id, wanted, shown)
 
-        hosts = [h for h in fleet.alive if any(part.host == h.name for part in run.seen)]
-        for group in [hosts] if wanted.follow else [[host] for host in hosts]:
+        names = {host: name for name, host in reached(fleet, run).items()}
+        for group in [list(names)] if wanted.follow else [[host] for host in names]:
             fleet.each(read, group)
         gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
         if gone:
-            _kept_elsewhere(fleet, run, wanted, gone, show)
+            _kept_elsewhere(fleet, run, wanted, names, gone, show)
         return Read(run, fleet.recaps())
 
 
 def _kept_elsewhere(
-    fleet: Fleet, run: Run, wanted: Wanted, gone: Sequence[str], show: Show
+    fleet: Fleet, run: Run, wanted: Wanted, names: dict[Host, str], gone: Sequence[str], show: Show
 ) -> None:
     """The last lines of ranks on hosts that are not reached: all hosts get them at a rank's end."""
     found: dict[tuple[str, int], str] = {}
-    there = [h for h in fleet.alive if any(part.host == h.name for part in run.seen)]
 
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
-        done = fleet.call(host, op, journal=host.name, run_id=run.id, hosts=list(gone))
+        done = fleet.call(host, op, journal=names[host], run_id=run.id, hosts=list(gone))
         for name, rank, text in done.rows("tails", str, int, str):
             if name in gone and (not wanted.ranks or rank in wanted.ranks):
                 found.setdefault((name, rank), text)
 
-    fleet.each(ask, there)
+    fleet.each(ask, list(names))
     for (name, rank), text in sorted(found.items()):
         stream = Lines()
         texts = [*stream.feed(text.encode()), *stream.end()][-wanted.lines or None :]
@@ -82,11 +81,12 @@ def _kept_elsewhere(
 
 
 def _read(
-    fleet: Fleet, host: Host, run: str, wanted: Wanted, shown: Callable[[int, Sequence[str]], None]
-) -> None:
+    fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
+    shown: Callable[[int, Sequence[str]], None],
+) -> None:  # fmt: skip
     agent, streams = fleet.agents[host], dict[int, Lines]()
     asked = {
-        "root": fleet.root_of(host), "journal": host.name, "run_id": run,
+        "root": fleet.root_of(host), "journal": name, "run_id": run,
         "ranks": list(wanted.ranks), "lines": wanted.lines, "since": wanted.since,
         "follow": wanted.follow, "window": WINDOW,
     }  # fmt: skip

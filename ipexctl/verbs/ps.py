@@ -81,13 +81,19 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
             return Stopped(run, fleet.recaps(), was_over=True)
 
         def ask(host: Host) -> None:
-            if host.name in run.alive:
-                op = "run.run_list.stop"
-                fleet.call(host, op, journal=host.name, run_id=run.id, by=by, seconds=seconds)
+            op = "run.run_list.stop"
+            fleet.call(host, op, journal=names[host], run_id=run.id, by=by, seconds=seconds)
 
-        fleet.each(ask)
+        names = {host: name for name, host in reached(fleet, run).items() if name in run.alive}
+        fleet.each(ask, list(names))
         run = _until_over(fleet, run, seconds + END_WAIT)
         return Stopped(run, fleet.recaps())
+
+
+def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
+    """The hosts that reported the run, by their names in it."""
+    alive = {host.name: host for host in fleet.alive}
+    return {part.host: alive[part.target] for part in run.seen if part.target in alive}
 
 
 @dataclass(frozen=True)

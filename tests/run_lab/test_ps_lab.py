@@ -14,8 +14,14 @@ from tests.run_lab.test_run_faults import SLEEP, up
 
 def second(runner, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """From a controller with a home of its own."""
+    return from_home(runner, home, runner.hostfile, runner.lab.ssh_config, *words)
+
+
+def from_home(
+    runner, home: Path, hostfile: Path, config: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
     home.mkdir(exist_ok=True)
-    lab = ("--hostfile", str(runner.hostfile), "-F", str(runner.lab.ssh_config), *runner.root)
+    lab = ("--hostfile", str(hostfile), "-F", str(config), *runner.root)
     return subprocess.run(
         [sys.executable, "-m", "ipexctl", *words, *lab], stdin=subprocess.DEVNULL,
         capture_output=True, text=True, cwd=home, env=runner.environment(HOME=str(home)),
@@ -47,6 +53,36 @@ def test_a_second_controller_lists_and_stops_the_run(runner, tmp_path, mpi):
     assert runner.gone(run_id, seconds=5) == {}
     waited = second(runner, tmp_path / "two", "wait", f"bert-{mpi}")
     assert waited.returncode == 130
+
+
+def test_a_controller_that_has_other_names_for_the_hosts_finds_the_run(runner, tmp_path):
+    hostfile, config = tmp_path / "hostfile", tmp_path / "ssh_config"
+    hostfile.write_text("b1\nb2\nb3\n")
+    config.write_text(runner.lab.ssh_config.read_text().replace("Host node0", "Host b"))
+    config.chmod(0o600)
+    script = "import os, time\nopen('w' + os.environ['RANK'], 'w')\n"
+    script += "for i in range(20): print('step', i, flush=True); time.sleep(0.1)\n"
+    began = runner.plain("-d", "-n", "3", str(runner.script(script)))
+    assert began.returncode == 0, began.stderr
+    run_id = began.stdout.strip()
+
+    def other(*words: str) -> subprocess.CompletedProcess[str]:
+        return from_home(runner, tmp_path / "two", hostfile, config, *words)
+
+    watched = other("attach", run_id)
+    assert watched.returncode == 0, watched.stderr
+    for done in (watched, other("logs", run_id)):
+        lines = done.stdout.splitlines()
+        assert [sum(f"node0{n + 1} r0{n} | " in line for line in lines) for n in range(3)] == [
+            20
+        ] * 3
+    fetched = other("fetch", run_id, "w*")
+    assert (fetched.returncode, "(3 files, 0 bytes)" in fetched.stdout) == (0, True), fetched.stderr
+    (row,) = json.loads(other("ps", "-a", "--json").stdout)["runs"][:1]
+    assert (row["run_id"], row["state"], row["ranks_ended_well"]) == (run_id, "done", 3)
+    long = runner.plain("-d", "-n", "3", str(runner.script(SLEEP))).stdout.strip()
+    assert other("stop", long, "-t", "3").stdout == f"{long} is stopped\n"
+    assert runner.gone(long, seconds=5) == {}
 
 
 def test_a_host_that_is_off_does_not_hide_what_the_others_know(runner, tmp_path):

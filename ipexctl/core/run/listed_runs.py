@@ -61,7 +61,8 @@ class Result:
 class OnHost:
     """What one host's journal of a run says."""
 
-    host: str
+    host: str  # its name in the run
+    target: str  # and in the inventory here
     run: str
     alive: bool
     about: About = About()
@@ -124,9 +125,10 @@ def read_on_host(
     is asked for where the last words of failed ranks are to be understood.
     """
     about, result, last = (raw.get(key) for key in ("about", "result", "last"))
-    over = raw.get("over")
+    over, target, host = raw.get("over"), host, plain(raw.get("host"), 255) or host
     return OnHost(
         host,
+        target,
         plain(raw.get("run"), 64),
         raw.get("alive") is True,
         _about(about if isinstance(about, dict) else {}),

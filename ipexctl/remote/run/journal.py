@@ -161,6 +161,15 @@ def path_of(folder, host):
     return os.path.join(folder, "journals", os.path.basename(host) or "-")
 
 
+def names(folder):
+    """Of the hosts that keep their journal of the run here: several, where they share a home."""
+    try:
+        found = sorted(os.listdir(os.path.join(folder, "journals")))
+    except OSError:
+        return []
+    return [name for name in found if not name.endswith((".sizes", ".sizes.new"))]
+
+
 def sizes_path(folder, host):
     return path_of(folder, host) + ".sizes"
 

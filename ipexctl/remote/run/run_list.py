@@ -13,10 +13,10 @@ LAST = 4096  # bytes of a log in which the last line is looked for
 
 
 def op_list(call, h):
-    """{root, journal, only, newest, sizes} -> {runs: [{run, alive, bytes, last, ...summary}, ...]}
+    """{root, journal, only, newest, sizes} -> {runs: [{run, host, alive, bytes, last, ...summary}]}
 
-    `journal`: the name of this host's. `only`: a run's id, "" for all. The newest first; `newest`:
-    how many of those that have ended, 0 for all.
+    `journal`: this host's name for whoever asks; `host`: its name in the run. `only`: a run's id,
+    "" for all. The newest first; `newest`: how many of those that have ended, 0 for all.
     """
     if root_folder.is_absent(h["root"]):
         return {"runs": []}
@@ -25,18 +25,30 @@ def op_list(call, h):
     for run in reversed(run_folders.run_ids(root)):
         if h["only"] not in ("", run):
             continue
-        alive = control.is_alive(run, h["journal"])
+        folder = os.path.join(root, "runs", run)
+        name = name_in(run, folder, h["journal"])
+        alive = control.is_alive(run, name)
         if h["newest"] and ended >= h["newest"] and not alive:
             continue
-        folder = os.path.join(root, "runs", run)
-        records = journal.parse(journal.contents(journal.path_of(folder, h["journal"])))
+        records = journal.parse(journal.contents(journal.path_of(folder, name)))
         if not records:
             continue
         ended += not alive
-        row = dict(summary(records), run=run, alive=alive, last=last_line(folder, records))
+        row = dict(
+            summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
+        )
         row["bytes"] = root_upkeep.size_of(folder) if h["sizes"] else None
         found.append(row)
     return {"runs": found}
+
+
+def name_in(run, folder, name):
+    """This host's name in the run: another controller may have called it by its address, say."""
+    names = journal.names(folder)
+    if name in names:
+        return name
+    alive = [other for other in names if control.is_alive(run, other)]
+    return (alive + names)[0] if len(alive) == 1 or len(names) == 1 else name
 
 
 def op_plan(call, h):

@@ -10,7 +10,7 @@ from ipexctl.core.run.outcome import Left, RunResult
 from ipexctl.errors import HostFailed, InputError, Unreachable
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.ps import NEWEST, look
+from ipexctl.verbs.ps import NEWEST, look, reached
 from ipexctl.verbs.run.run_notices import tell_left
 from ipexctl.verbs.run.run_options import HOST_SILENCE
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
@@ -29,7 +29,7 @@ def attach(
             raise InputError(
                 f"{run.id} has ended already: {run.state.value}", hint=f"ipexctl logs {run.id}"
             )
-        known = {host.name: host for host in fleet.alive}
+        known = reached(fleet, run)
         plan, age = _plan(fleet, run, known)
         painter = Painter(view, target.note)
         try:
