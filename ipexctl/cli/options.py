@@ -98,10 +98,15 @@ def make_target(
 
     _refuse_hostfiles(names or ())
     named = (*(names or ()), *(hosts or ()))
-    given = {"hostfile": bool(hostfile or named), "ssh_config": ssh_config, "root": root}
+    given_here = bool(hostfile or named)
+    given = {
+        "hostfile": given_here, "hosts": given_here, "ssh_config": ssh_config, "root": root,
+    }  # fmt: skip
     configured = _configured(given)
     if "hostfile" in configured:
         hostfile = Path(configured["hostfile"].value)
+    if "hosts" in configured:
+        named = (configured["hosts"].value,)
     config = Path(ssh_config) if ssh_config else None
     return Target(
         hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
@@ -139,7 +144,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     from ipexctl.local.settings import load
 
     settings = load()
-    defaults = {"hostfile": False, "ssh_config": None, "root": ROOT}
+    defaults = {"hostfile": False, "hosts": False, "ssh_config": None, "root": ROOT}
     wanted = {
         key for key, s in settings.items()
         if key in defaults and (given[key] == defaults[key] or str(given[key]) == s.value)
@@ -148,10 +153,10 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     if proposed and not is_accepted(proposed) and any(s.key in wanted for s in proposed.settings):
         raise refusal(proposed, wanted)
     used: dict[str, Setting] = {
-        key: settings[key] for key in ("hostfile", "ssh_config") if key in wanted
+        key: settings[key] for key in ("hostfile", "hosts", "ssh_config") if key in wanted
     }
     for key, setting in used.items():
-        checked = key == "ssh_config" or setting.project
+        checked = key == "ssh_config" or (key == "hostfile" and setting.project)
         path = Path(setting.value)
         if checked and (why := untrusted_reason(path) or untrusted_above(path)):
             folder, is_named, _ = why.partition(" is ")
@@ -161,8 +166,12 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
                 why=f"it decides what runs, and where; it is set by {setting.origin}",
                 hint=f"{closes}; or name another one: -f FILE, -F FILE",
             )
-    what = {"hostfile": "the hosts are from", "ssh_config": "SSH settings are from"}
-    told = [f"{what[key]} {s.value}, by {s.origin}" for key, s in used.items()]
+    what = {
+        "hostfile": "the hosts are from {}, by",
+        "hosts": "the hosts are {}, from",
+        "ssh_config": "SSH settings are from {}, by",
+    }
+    told = [f"{what[key].format(s.value)} {s.origin}" for key, s in used.items()]
     if told:
         note("; ".join(told))
     return used

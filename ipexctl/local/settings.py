@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ipexctl.core.inventory.nodeset import BadRange
+from ipexctl.core.inventory.slurm_job import NODES, hosts_of_job
 from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
@@ -51,7 +53,11 @@ def load(
                 why="it decides which results of other projects are removed",
                 hint=f"move it to {user_file(environ)}",
             )
-    return found | own | _from_environment(environ)
+    around = _from_environment(environ)
+    if "hosts" in around:  # as a hostfile from the environment would
+        for settings in (found, own):
+            settings.pop("hostfile", None)
+    return found | own | around
 
 
 def of_project(folder: Path, note: Callable[[str], None] = lambda text: None) -> dict[str, Setting]:
@@ -150,4 +156,13 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
             text = environ[name]
             value = int(text) if key == "forks" and _NUMBER.fullmatch(text) else text
             found[key] = Setting(key, checked(key, value, name), name)
+    if "hostfile" not in found and environ.get(NODES):
+        found["hosts"] = Setting("hosts", _hosts_of_job(environ), NODES)
     return found
+
+
+def _hosts_of_job(environ: Mapping[str, str]) -> str:
+    try:
+        return hosts_of_job(environ)
+    except BadRange as e:
+        raise InputError(f"{NODES}: {e}", hint=e.hint or "-H host1,host2") from None

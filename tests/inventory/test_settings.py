@@ -74,6 +74,41 @@ def test_hostfiles_of_other_programs_are_used_and_told_of(shell, name):
     )
 
 
+@pytest.mark.parametrize(
+    ("job", "hosts"),
+    [
+        ({"SLURM_JOB_NODELIST": "node[01-03],gpu7"}, "node01,node02,node03,gpu7"),
+        ({"SLURM_JOB_NODELIST": "r[1-2]n[1-2]"}, "r1n1,r1n2,r2n1,r2n2"),
+        (
+            {"SLURM_JOB_NODELIST": "a[1-3]",
+             "SLURM_TASKS_PER_NODE": "2(x2),1", "SLURM_NTASKS": "5"},
+            "a1:2,a2:2,a3:1",
+        ),
+        ({"SLURM_JOB_NODELIST": "a[1-3]", "SLURM_TASKS_PER_NODE": "56(x3)"}, "a1,a2,a3"),
+        (
+            {"SLURM_JOB_NODELIST": "a[1-3]", "SLURM_TASKS_PER_NODE": "2x", "SLURM_NTASKS": "6"},
+            "a1,a2,a3",
+        ),
+    ],
+)  # fmt: skip
+def test_the_hosts_of_a_slurm_job_are_used_and_told_of(shell, job, hosts):
+    shell.write("of-project", "p\n")
+    shell.write("ipexctl.toml", "hostfile = 'of-project'\n")
+    done = shell("hosts", "--list", **job)
+    names = [one.partition(":")[0] for one in hosts.split(",")]
+    assert done.stdout.split() == names
+    assert done.stderr == f"ipexctl: note: the hosts are {hosts}, from SLURM_JOB_NODELIST\n"
+    assert shell("hosts", "--list", "-H", "named", **job).stdout == "named\n"
+    shell.write("env-hosts", "e\n")
+    assert shell("hosts", "--list", IPEXCTL_HOSTFILE="env-hosts", **job).stdout == "e\n"
+
+
+def test_a_node_list_that_cannot_be_read_is_refused(shell):
+    done = shell("hosts", "--list", SLURM_JOB_NODELIST="node[1-")
+    assert done.returncode == 2
+    assert "SLURM_JOB_NODELIST: " in done.stderr
+
+
 def test_settings_have_types_and_places():
     text = 'forks = 8\nroot = "~/x"\n\n[run]\nppn = 2\nenv = { A = "b", C = 1 }\n'
     assert parse_settings(text, "t") == {

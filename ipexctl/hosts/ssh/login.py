@@ -20,6 +20,7 @@ from ipexctl.core.ssh.ssh_config import DEFAULTS, Answer, Me, expand
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.link import Link, seconds_left
 from ipexctl.hosts.ssh.secrets import Secrets
+from ipexctl.local.environment import environment
 
 AGENT_TIMEOUT = 30.0  # somebody may have to touch a hardware key
 DEFAULT_KEYS = tuple(
@@ -328,6 +329,8 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
         why.append(f"the host takes: {', '.join(login.allowed)}")
     elif error and ("disconnect" in str(error).lower() or "more than a password" in str(error)):
         why.append(str(error))
+    if environment().get("SLURM_JOB_ID"):
+        why.append("this is a Slurm job: on some clusters srun reaches its nodes and SSH does not")
     return Unreachable(
         f"{answer.name}: the login as {answer.user} failed",
         why="\n".join(why),
