@@ -42,8 +42,20 @@ INTERRUPTED = {
     ("install",): f"interrupted; the hosts keep the environment they had; {_AGAIN}",
     ("env", "rm"): f"interrupted; environments that are not removed yet are whole; {_AGAIN}",
     ("data", "push"): _PUSHED,
+    ("stop",): "interrupted; the run may still be stopping: ipexctl ps",
+    ("wait",): "interrupted; the run continues",
+    ("logs",): "interrupted; the run is not affected",
     ("data", "rm"): f"interrupted; data that is not removed yet is whole; {_AGAIN}",
 }
+
+
+# what other tools call it
+HABITS = {
+    "kill": "stop", "cancel": "stop", "scancel": "stop", "status": "ps", "top": "ps", "list": "ps",
+    "squeue": "ps", "describe": "ps", "inspect": "ps", "resume": "attach", "reattach": "attach",
+    "delete": "rm", "cp": "fetch", "download": "fetch", "exec": "shell", "ssh": "shell",
+    "launch": "run", "start": "run", "submit": "run", "rerun": "run", "check": "doctor",
+}  # fmt: skip
 
 
 class Commands(dict[str, Any]):
@@ -87,6 +99,12 @@ class LazyGroup(TyperGroup):
             if said := str(e) or next(filter(None, known), ""):
                 print(f"\r{said}" if sys.stderr.isatty() else said, file=sys.stderr)
             raise
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        meant = HABITS.get(args[0]) if args else None
+        if meant in self.entries and args[0] not in self.commands:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,22 @@ TransportName = Annotated[
         "--transport", metavar="NAME", help="paramiko, or openssh: the ssh program itself."
     ),
 ]
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(text: str | float, *, least: float) -> float:
+    found = _DURATION.fullmatch(str(text))
+    if not found:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 90, 90s, 10m, 2h or 1d")
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds < least:
+        raise typer.BadParameter(f"{text!r} is less than {least:.0f} s")
+    return seconds
+
+
+DURATION = functools.partial(_seconds, least=1.0)
+FROM_ZERO = functools.partial(_seconds, least=0.0)
 FetchLimit = Annotated[
     int,
     typer.Option(
@@ -75,6 +92,7 @@ FetchLimit = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
 Root = Annotated[str, typer.Option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Check, FetchLimit, Json, Root, Yes, end, on_hosts
-from ipexctl.errors import InputError
+from ipexctl.cli.options import (
+    FROM_ZERO,
+    Check,
+    FetchLimit,
+    Json,
+    JsonLines,
+    Root,
+    Yes,
+    end,
+    on_hosts,
+)
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Run id or its first characters, a name, or @last.")
@@ -42,7 +50,7 @@ def attach(
     ui: Annotated[
         str, typer.Option("--ui", metavar="NAME", help="auto, stream, plain, json, or tui.")
     ] = "auto",
-    json: Json = False,
+    json: JsonLines = False,
 ) -> None:
     r"""Watch a run as the command that started it does: all its output, then its summary.
 
@@ -74,7 +82,7 @@ def logs(
         str, typer.Option("--ranks", "--rank", metavar="RANKS", help="Only these ranks: 0,4-7.")
     ] = "",
     lines: Annotated[
-        int,
+        int | None,
         typer.Option(
             "-n",
             "--lines",
@@ -83,12 +91,17 @@ def logs(
             show_default=False,
             help="Only the last lines of each rank.",
         ),
-    ] = 0,
+    ] = None,
     since: Annotated[
-        str,
-        typer.Option("--since", metavar="TIME", help="Only what was printed in 90s, 10m, 2h, 1d."),
-    ] = "",
-    json: Json = False,
+        float | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            parser=FROM_ZERO,
+            help="Only what was printed in the last 90s, 10m, 2h, 1d.",
+        ),
+    ] = None,
+    json: JsonLines = False,
 ) -> None:
     """Show the output of a run's ranks, during the run or after it."""
     from ipexctl.core.run.line_filter import rank_set
@@ -99,21 +112,9 @@ def logs(
 
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
     show = json_lines if json else plain_lines(alone=len(chosen) == 1)
-    read = verb(target, Wanted(run, chosen, lines, _seconds(since), follow), show, root)
+    read = verb(target, Wanted(run, chosen, lines, since, follow), show, root)
     show_missing(read)
     raise typer.Exit(read.exit_code)
-
-
-def _seconds(text: str) -> float | None:
-    found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
-    if text and not found:
-        raise InputError(
-            f"--since {text}: not a duration",
-            why="a duration is a number followed by s, m, h or d",
-            hint="--since 10m",
-        )
-    units = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-    return float(found[1]) * units[found[2]] if found else None
 
 
 @on_hosts(names=False)
@@ -146,7 +147,11 @@ def stop(
     seconds: Annotated[
         float,
         typer.Option(
-            "-t", "--time", metavar="SECONDS", min=0, help="How long the ranks may take to end."
+            "-t",
+            "--time",
+            metavar="TIME",
+            parser=FROM_ZERO,
+            help="How long the ranks may take to end.",
         ),
     ] = 10,
     json: Json = False,

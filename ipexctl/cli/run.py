@@ -17,6 +17,7 @@ import typer
 
 from ipexctl.cli import streams
 from ipexctl.cli.options import (
+    DURATION,
     AskPass,
     Exclude,
     FetchLimit,
@@ -73,18 +74,21 @@ def run(
     host_timeout: Annotated[
         float,
         typer.Option(
-            "--host-timeout", metavar="SECONDS", min=1, help="How long a host may be silent."
+            "--host-timeout", metavar="TIME", parser=DURATION, help="How long a host may be silent."
         ),
     ] = 30,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", min=1, help="Maximum run time.")
+        float | None,
+        typer.Option(
+            "--timeout", metavar="TIME", parser=DURATION, help="Maximum run time: 90s, 10m, 2h."
+        ),
     ] = None,
     stall: Annotated[
         float | None,
         typer.Option(
             "--stall",
-            metavar="SECONDS",
-            min=1,
+            metavar="TIME",
+            parser=DURATION,
             help="Warn about ranks that print nothing for this long.",
         ),
     ] = None,
@@ -264,7 +268,11 @@ def run(
     shown = view(ui, aside=detach)
     with counted_interrupts(shown, lives_on=options.lives_on) as interrupts:
         result = verb(target, options, shown, interrupts)
-    if detach and ui != "json" and isinstance(result, Left):
+    if isinstance(result, Left) and ui == "json":
+        from ipexctl.ui.run.jsonlines import left_line
+
+        print(left_line(result.run_id))
+    elif detach and isinstance(result, Left):
         print(result.run_id)
     raise typer.Exit(result.exit_code)
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host, HostRecap, PerHost
-from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import Run
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.ps import look, reached
+from ipexctl.verbs.ps import find, reached
 from ipexctl.verbs.run import fetch_outputs
 from ipexctl.verbs.run.fetch_outputs import Fetched, Wish
 from ipexctl.verbs.run.run_folder import folder_for
@@ -25,6 +24,7 @@ class Brought(PerHost):
     run: Run
     fetched: Fetched
     recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
 
     @property
     def exit_code(self) -> int:
@@ -38,7 +38,7 @@ def fetch(
     """`patterns`: below the folder where ranks started."""
     fetch_outputs.check_patterns("fetch", patterns)
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet), text)
+        run = find(fleet, text)
         there = _apart(fleet, run)
         if not there:
             raise InputError(
@@ -53,7 +53,7 @@ def fetch(
         done = fetch_outputs.fetch_outputs(
             agents, wish, folder_for(Path.cwd(), run.id), target.note
         )
-        return Brought(run, done, fleet.recaps())
+        return Brought(run, done, fleet.recaps(), len(fleet.alive))
 
 
 def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:

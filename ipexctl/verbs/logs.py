@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ipexctl.core.model import Host, HostRecap, PerHost
-from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import Run
 from ipexctl.core.run.run_state import Lines
-from ipexctl.errors import HostFailed
+from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.ps import look, reached
+from ipexctl.verbs.ps import find, reached
 
 SILENCE = 60.0
 LARGEST = 1 << 60  # bytes of logs, and so long it may take
@@ -26,7 +25,7 @@ Show = Callable[[Run, str, int, Sequence[str]], None]
 class Wanted:
     run: str
     ranks: tuple[int, ...] = ()  # (): all
-    lines: int = 0  # of each rank the last ones; 0: all
+    lines: int | None = None  # of each rank the last ones; None: all
     since: float | None = None  # only what was written in so many seconds
     follow: bool = False
 
@@ -35,13 +34,20 @@ class Wanted:
 class Read(PerHost):
     run: Run
     recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
 
 
 def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
     """Host after host and rank after rank; with `follow` all at once, as it comes."""
     one_at_a_time = threading.Lock()
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet), wanted.run)
+        run = find(fleet, wanted.run)
+        absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
+        if absent:
+            raise InputError(
+                f"--rank {absent[0]}: {run.id} has ranks 0 to {run.about.ranks - 1}",
+                hint=f"ipexctl logs {run.id}",
+            )
 
         def read(host: Host) -> None:
             def shown(rank: int, texts: Sequence[str]) -> None:
@@ -56,7 +62,7 @@ def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
         gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
         if gone:
             _kept_elsewhere(fleet, run, wanted, names, gone, show)
-        return Read(run, fleet.recaps())
+        return Read(run, fleet.recaps(), len(fleet.alive))
 
 
 def _kept_elsewhere(
@@ -75,7 +81,9 @@ def _kept_elsewhere(
     fleet.each(ask, list(names))
     for (name, rank), text in sorted(found.items()):
         stream = Lines()
-        texts = [*stream.feed(text.encode()), *stream.end()][-wanted.lines or None :]
+        texts = [*stream.feed(text.encode()), *stream.end()]
+        if wanted.lines is not None:
+            texts = texts[len(texts) - wanted.lines :] if wanted.lines < len(texts) else texts
         fleet.target.note(f"{name}: not reached; other hosts have the last lines of rank {rank}")
         show(run, name, rank, texts)
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ipexctl.core.facts.live_runs import LiveRun, read_live_runs
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import OnHost, Run, State
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import project_of
@@ -29,6 +30,7 @@ class Runs(PerHost):
 
     runs: tuple[Run, ...]
     recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
     other_users: tuple[tuple[str, LiveRun], ...] = ()
 
 
@@ -36,6 +38,7 @@ class Runs(PerHost):
 class Stopped(PerHost):
     run: Run
     recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
     was_over: bool = False
 
     @property
@@ -55,13 +58,37 @@ class Waited(PerHost):
         return (EXIT_OK if self.run.state is State.DONE else EXIT_FAILED) if code is None else code
 
 
+def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Run:
+    """The run that `text` names. Raises Unreachable where a host that was not asked may have it."""
+    runs = look(fleet, newest=newest, sizes=sizes)
+    try:
+        return listed_runs.chosen(runs, text)
+    except InputError as e:
+        _note_of_this_machine(fleet)
+        if not fleet.failures:
+            raise
+        down = fleet.failures[0]
+        raise Unreachable(
+            f"{fold(d.host for d in fleet.failures)} could not be asked; {e.what}",
+            why=down.what,
+            hint=down.hint,
+        ) from None
+
+
+def _note_of_this_machine(fleet: Fleet) -> None:
+    if not fleet.target.hostfile and not fleet.target.hosts:
+        fleet.target.note("no hosts are given (-f, -H), so only this machine was asked")
+
+
 def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     """`every`: also those that have ended, and their sizes."""
     with Fleet(target, root) as fleet:
         found = look(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in found if every or not run.over)
         others = _other_users(fleet)
-        return Runs(runs, fleet.recaps(), others)
+        if not runs:
+            _note_of_this_machine(fleet)
+        return Runs(runs, fleet.recaps(), len(fleet.alive), others)
 
 
 def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
@@ -76,9 +103,9 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
     """The ranks get Ctrl-C, and after so many seconds they are killed."""
     by = project_of(Path.cwd()).by
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet, newest=NEWEST), text)
+        run = find(fleet, text, newest=NEWEST)
         if run.over:
-            return Stopped(run, fleet.recaps(), was_over=True)
+            return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
         def ask(host: Host) -> None:
             op = "run.run_list.stop"
@@ -87,7 +114,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
         names = {host: name for name, host in reached(fleet, run).items() if name in run.alive}
         fleet.each(ask, list(names))
         run = _until_over(fleet, run, seconds + END_WAIT)
-        return Stopped(run, fleet.recaps())
+        return Stopped(run, fleet.recaps(), len(fleet.alive))
 
 
 def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
@@ -111,7 +138,7 @@ def remove(
 ) -> Gone:
     """Remove an ended run, with its results. `agreed` None: only shown."""
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet, sizes=True), text)
+        run = find(fleet, text, sizes=True)
         if not run.over:
             raise InputError(f"{run.id} is {run.state.value}", hint=f"ipexctl stop {run.id}")
         if agreed is None or not agreed(run):
@@ -128,7 +155,7 @@ def remove(
 
 def wait(target: Target, text: str, root: str = ROOT) -> Waited:
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet, newest=NEWEST), text)
+        run = find(fleet, text, newest=NEWEST)
         return Waited(_until_over(fleet, run, None), fleet.recaps())
 
 

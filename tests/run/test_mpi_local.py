@@ -235,7 +235,7 @@ def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(her
     words = ("-n", "1", "--fetch", "out", "tidy.py", str(here / "code" / gone))
     done = run(here, *words, active=str(here / "env"))
     assert done.returncode == 7, done.stderr
-    why = "outputs: could not be fetched (No such file or directory); they are on the hosts"
+    why = "outputs: not fetched (No such file or directory); they are on the hosts"
     assert why in done.stderr
     assert "rank 0 on localhost exited with code 7" in done.stderr
 

@@ -241,20 +241,66 @@ def test_logs_of_a_run_that_is_over_are_shown_rank_after_rank(here: Here) -> Non
     assert [(e["rank"], e["text"]) for e in events] == [(0, "step 2"), (1, "step 2")]
 
 
+def test_of_two_runs_with_one_name_the_active_one_is_meant(here: Here) -> None:
+    first = here.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG).stdout.strip()
+    second = here.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG).stdout.strip()
+    both = here.call("stop", "bert")
+    assert (both.returncode, "bert: 2 active runs have this name" in both.stderr) == (2, True)
+    assert f"{second} (running), {first} (running)" in both.stderr
+    said = json.loads(here.call("stop", second, "-t", "1s", "--json").stdout)
+    assert (said["state"], said["exit_code"], said["command_exit_code"]) == ("failed", 130, 0)
+    assert here.call("stop", "bert", "-t", "0").stdout == f"{first} is stopped\n"
+
+
+def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
+    lost = here.call("wait", "bert", "-H", "localhost,no-such-host.invalid")
+    assert lost.returncode == 4
+    assert (
+        "no-such-host.invalid could not be asked; there are no runs on these hosts" in lost.stderr
+    )
+    alone = here.call("wait", "bert")
+    assert alone.returncode == 2
+    assert "no hosts are given (-f, -H), so only this machine was asked" in alone.stderr
+
+
+def test_the_last_line_of_a_failed_run_is_that_of_the_rank_that_failed_first(here: Here) -> None:
+    (here.code / "boom.py").write_text(
+        "import os, sys, time\nprint('up', flush=True)\n"
+        "if os.environ['RANK'] == '1': sys.exit('boom on purpose')\n"
+        "time.sleep(1)\nsys.exit('[rank0] Connection closed by peer [127.0.0.1]:40111')\n"
+    )
+    run = here.call("run", "-d", "-n", "2", "--force", "boom.py").stdout.strip()
+    said = here.call("wait", run)
+    assert said.returncode == 1
+    assert "boom on purpose" in said.stdout
+    assert "Connection closed" not in said.stdout
+    odd = here.call("logs", run, "--rank", "9")
+    assert (odd.returncode, f"--rank 9: {run} has ranks 0 to 1" in odd.stderr) == (2, True)
+    assert here.call("logs", run, "-n", "0").stdout == ""
+
+
 def test_logs_since_a_time_begin_with_a_whole_line_of_then(here: Here) -> None:
-    script = "import time\nfor i in range(5): print('step', i, flush=True); time.sleep(2)\n"
-    (here.code / "slow.py").write_text(script)
-    run = here.call("run", "-d", "-n", "1", "--force", "slow.py").stdout.strip()
+    run = here.call("run", "-d", "-n", "1", "--force", "train.py", "30", "0").stdout.strip()
     assert here.call("wait", run).returncode == 0
     every = here.call("logs", run).stdout.splitlines()
-    assert here.call("logs", run, "--since", "1h").stdout.splitlines() == every
-    part = here.call("logs", run, "--since", "7").stdout.splitlines()
-    assert 0 < len(part) < 5
-    assert part == every[-len(part) :]
-    time.sleep(2)
-    assert here.call("logs", run, "--since", "1s").stdout == ""
+    folder = here.code.parent / "home/.ipexctl/runs" / run
+    (sizes,) = (folder / "journals").glob("*.sizes")
+    rows = [json.loads(line) for line in sizes.read_text().splitlines()]
+    assert rows[0]["sizes"].keys() == {"0"}
+    now = time.time()
+    rows = [(now - 1000, 3), (now - 500, len("step 0\nstep 1\nst"))]  # as if it had run so long
+    sizes.write_text("".join(json.dumps({"at": t, "sizes": {"0": n}}) + "\n" for t, n in rows))
+
+    def since(text: str) -> list[str]:
+        return here.call("logs", run, "--since", text).stdout.splitlines()
+
+    assert since("1h") == every
+    assert since("15m") == every[1:]
+    assert since("300") == every[3:]
+    os.utime(folder / "logs/rank00000.log", (now - 400, now - 400))
+    assert (since("450"), since("5m")) == (every[3:], [])
     odd = here.call("logs", run, "--since", "yesterday")
-    assert (odd.returncode, "--since yesterday: not a duration" in odd.stderr) == (2, True)
+    assert (odd.returncode, "'yesterday' is not a duration such as 90" in odd.stderr) == (2, True)
 
 
 def test_sizes_of_a_long_run_stay_few_and_the_newest_are_all_there(tmp_path: Path) -> None:

@@ -62,8 +62,10 @@ def cut_off(runner, word: str) -> None:
     20, pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(600)]),
 ])  # fmt: skip
 def test_a_controller_that_was_away_shows_every_line_once(
-    namespaces, runner, tmp_path, how, seconds
+    namespaces, request, runner, tmp_path, how, seconds
 ):
+    if how == "cut off":
+        request.getfixturevalue("full_rung")  # elsewhere this machine has another way in
     script = str(runner.script(COUNT))
     steps = 10 * seconds + 100
     run = OnTerminal(runner, "-n", "3", "--host-timeout", "4", script, str(steps))
@@ -87,7 +89,7 @@ def test_a_controller_that_was_away_shows_every_line_once(
     assert runner.gone(run_id, seconds=5) == {}
 
 
-def test_without_any_host_it_says_so_and_ctrl_c_leaves_the_run(namespaces, runner, tmp_path):
+def test_without_any_host_it_says_so_and_ctrl_c_leaves_the_run(full_rung, runner, tmp_path):
     run = OnTerminal(runner, "-n", "3", "--host-timeout", "4", str(runner.script(COUNT)), "1000")
     run.until("r02 | step 5")
     cut_off(runner, "add")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -55,6 +55,7 @@ class Result:
     exit_code: int
     ended_by: str
     cause: str
+    last: str = ""  # last line of the rank that is the cause
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ def _run(seen: Sequence[OnHost]) -> Run:
     ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
     state = _state(seen, about, result, ok, failed)
     last = min((part.last for part in seen if part.last), default=None)
+    words = next((part.fact.last for part in facts if part.fact and part.fact.last), "")
     sizes = [part.bytes for part in seen if part.bytes is not None]
     return Run(
         seen[0].run, about, state,
@@ -181,7 +183,8 @@ def _run(seen: Sequence[OnHost]) -> Run:
         max(part.seconds for part in seen),
         started, ok, _cause(seen, state, result, failed),
         result.exit_code if result else None,
-        last[1] if last else "", tuple(seen), sum(sizes) if sizes else None,
+        without_colour(plain(words, 400)) or (last[1] if last else ""),
+        tuple(seen), sum(sizes) if sizes else None,
     )  # fmt: skip
 
 
@@ -216,22 +219,29 @@ def _cause(
 
 
 def chosen(runs: Sequence[Run], text: str) -> Run:
-    """By the beginning of its id, its name (the newest of several), or `@last`."""
+    """By the beginning of its id, its name (the active one, else the newest), or `@last`."""
     if not runs:
         raise InputError("there are no runs on these hosts", hint="ipexctl run SCRIPT")
     if text == LAST:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
     begins = [run for run in runs if text and run.id.startswith(text)]
+    active = [run for run in named if not run.over]
+    if len(active) > 1:
+        raise InputError(f"{text}: {len(active)} active runs have this name", why=_ids(active))
     if named or len(begins) == 1:
-        return (named or begins)[0]
+        return (active or named or begins)[0]
     if begins:
-        ids = ", ".join(run.id for run in begins[:4])
-        raise InputError(f"{text}: {len(begins)} runs match", why=ids)
+        raise InputError(f"{text}: {len(begins)} runs match", why=_ids(begins))
     names = [name for run in runs for name in (run.id, run.about.name) if name]
     near = nearest(text, names)
     why = f"did you mean {near}?" if near else ""
     raise InputError(f"there is no run {text!r} on these hosts", why=why, hint="ipexctl ps -a")
+
+
+def _ids(runs: Sequence[Run]) -> str:
+    more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
+    return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
 
 
 def _about(raw: Mapping[str, Any]) -> About:
@@ -268,7 +278,8 @@ def _fact(raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]]) -> Res
     told = [(end, _lines(row.get("tail"))) for row in rows if (end := _rank_end(row))]
     ends, tails = [end for end, _ in told], {end.rank: tail for end, tail in told}
     first = outcome.first_cause(ends[0], ends, tails, known()) if ends else None
-    return _rank_failed(first) if first else fact
+    said = [line for line in tails.get(first.rank, ()) if line.strip()] if first else []
+    return replace(_rank_failed(first), last="".join(said[-1:])) if first else fact
 
 
 def _lines(raw: Any) -> list[str]:

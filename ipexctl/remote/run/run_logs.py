@@ -16,9 +16,9 @@ LONGEST = 4 << 20  # bytes in which the last lines are looked for
 def op_read(call, h):
     """{root, journal, run_id, ranks, lines, since, follow, window} -> {ranks: that were shown}
 
-    Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, 0 for
-    all; `since`: only what was written in so many seconds, null for all. Without `follow`, one rank
-    after the other. Hears {shown: bytes}.
+    Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, null
+    for all; `since`: only what was written in so many seconds, null for all. Without `follow`, one
+    rank after the other. Hears {shown: bytes}.
     """
     run = run_folders.run_id(h)
     folder = os.path.join(root_folder.existing(h["root"]), "runs", run)
@@ -82,11 +82,13 @@ def next_line(path, at):
 
 
 def beginning(path, lines):
-    """Where the last `lines` lines begin."""
-    if not lines:
+    """Where the last `lines` lines begin. None: all."""
+    if lines is None:
         return 0
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
+        if lines == 0:
+            return size
         file.seek(max(0, size - LONGEST))
         data = file.read(LONGEST)
     at = len(data) - 1 if data.endswith(b"\n") else len(data)

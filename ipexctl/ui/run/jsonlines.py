@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 STATUS_EVERY = 5.0
 
 
+def left_line(run_id: str) -> str:
+    """The last one of a command that leaves its run."""
+    return json.dumps({"schema_version": SCHEMA, "event": "left", "run_id": run_id})
+
+
 class JsonView:
     lossy = False
     as_data = True

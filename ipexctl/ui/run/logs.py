@@ -36,4 +36,4 @@ def json_lines(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
 
 def show_missing(read: Read) -> None:
     """Hosts that could not be asked."""
-    print_lines(stderr_console(), not_shown(read.recaps, len(read.run.seen)))
+    print_lines(stderr_console(), not_shown(read.recaps, read.answered))

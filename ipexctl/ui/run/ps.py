@@ -36,8 +36,7 @@ def show_runs(found: Runs, *, every: bool) -> None:
         ]
     print_lines(console, lines)
     print_lines(console, [other_users_line(host, run) for host, run in found.other_users])
-    hosts = {part.host for run in found.runs for part in run.seen}
-    print_lines(console, not_shown(found.recaps, len(hosts)))
+    print_lines(console, not_shown(found.recaps, found.answered))
 
 
 def other_users_line(host: str, run: LiveRun) -> Text:
@@ -118,14 +117,14 @@ def show_stopped(stopped: Stopped) -> None:
         print_text(console, f"{run.id} is stopped")
     else:
         print_text(console, f"{run.id} still runs on {fold(run.alive)}")
-    print_lines(console, not_shown(stopped.recaps, len(run.seen)))
+    print_lines(console, not_shown(stopped.recaps, stopped.answered))
 
 
 def show_fetched(brought: Brought) -> None:
     console = stdout_console()
     for text in brought.fetched.words:
         print_text(console, printable(text))
-    print_lines(console, not_shown(brought.recaps, len(brought.run.seen)))
+    print_lines(console, not_shown(brought.recaps, brought.answered))
 
 
 def fetched_document(brought: Brought) -> dict[str, Any]:
@@ -179,5 +178,5 @@ def one_document(found: Stopped | Waited) -> dict[str, Any]:
         "schema_version": 1,
         **run_document(found.run),
         "not_asked": host_documents(found.recaps),
-        "exit_code": found.exit_code,
+        "command_exit_code": found.exit_code,
     }

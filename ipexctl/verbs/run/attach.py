@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ipexctl.core.model import Host, LaunchPlan
 from ipexctl.core.plan import shown_plan
-from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import Run
 from ipexctl.core.run.outcome import Left, RunResult
 from ipexctl.errors import HostFailed, InputError, Unreachable
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.ps import NEWEST, look, reached
+from ipexctl.verbs.ps import NEWEST, find, reached
 from ipexctl.verbs.run.run_notices import tell_left
 from ipexctl.verbs.run.run_options import HOST_SILENCE
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
@@ -24,7 +23,7 @@ def attach(
 ) -> RunResult | Left:
     """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     with Fleet(target, root) as fleet:
-        run = listed_runs.chosen(look(fleet, newest=NEWEST), text)
+        run = find(fleet, text, newest=NEWEST)
         if run.over:
             raise InputError(
                 f"{run.id} has ended already: {run.state.value}", hint=f"ipexctl logs {run.id}"

@@ -191,7 +191,7 @@ class Session:
         if away > 2.0:
             for link in self.links.values():
                 link.heard = self.now
-        if away > self.host_timeout and not self.lives_on:
+        if away > self.host_timeout - self._ping_every() and not self.lives_on:
             self.state.controller_away(away, self.host_timeout)
 
     # -- to the hosts --
@@ -207,13 +207,16 @@ class Session:
 
     def _ping(self) -> None:
         silence = self.host_timeout
-        if self.now - self.last_ping < min(PING_EVERY, silence / 4):
+        if self.now - self.last_ping < self._ping_every():
             return
         self.last_ping = self.now
         for name, link in tuple(self.links.items()):
             self._tell(name, {"ping": True})
             if link.open and self.now - link.heard > silence:
                 self._cut(link, f"no word from it for {silence:.0f} s")
+
+    def _ping_every(self) -> float:
+        return min(PING_EVERY, self.host_timeout / 4)
 
     def _give_back(self) -> None:
         for name, size in self.painter.shown().items():
