@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/failures.md and errors.md, and the tables of docs/checks.md, run.md and stacks.md."""
+"""Writes docs/failures.md, errors.md, pasted-lines.md; tables of checks.md, run.md, stacks.md."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ import error_catalogue  # noqa: E402  beside this file
 
 from ipexctl.core.checks import catalogue, docs_page  # noqa: E402
 from ipexctl.core.known_failures import causes  # noqa: E402
+from ipexctl.core.pasted import lines_page  # noqa: E402
 from ipexctl.core.plan import rank_contract  # noqa: E402
-from ipexctl.local.shipped_tables import failures, table  # noqa: E402
+from ipexctl.local.shipped_tables import (  # noqa: E402
+    accelerate_keys,
+    failures,
+    launchers,
+    table,
+)
 from ipexctl.ui import stacks  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(docs_page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
     (ROOT / "docs" / "failures.md").write_text(causes.page(failures()), "utf-8")
+    lines = lines_page.page(launchers(), accelerate_keys())
+    (ROOT / "docs" / "pasted-lines.md").write_text(lines, "utf-8")
     found = error_catalogue.catalogue(ROOT / "ipexctl")
     (ROOT / "docs" / "errors.md").write_text(error_catalogue.page(*found), "utf-8")
     file = ROOT / "docs" / "run.md"

@@ -132,6 +132,7 @@ def main() -> None:
     try:
         try:
             _stand_somewhere()
+            sys.argv[1:] = _without_launcher(sys.argv[1:])
             app(args=_spelled(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
         finally:
             sys.stdout.flush()
@@ -170,12 +171,21 @@ def _stand_somewhere() -> None:
         ) from None
 
 
+def _without_launcher(args: list[str]) -> list[str]:
+    """From here on the command is what a pasted line became."""
+    if args[:1] != ["run"]:
+        return args
+    from ipexctl.cli.run_words import without_launcher
+
+    return without_launcher(args)
+
+
 def _spelled(args: list[str]) -> list[str]:
     """As Click understands them: MPI's one-dash words, and --ipex without a version."""
     if args[:1] == ["run"]:
-        from ipexctl.cli.run import long_dashes
+        from ipexctl.cli.run_words import for_click
 
-        return long_dashes(args)
+        return for_click(args)
     if args[:1] in (["install"], ["stacks"], ["bundle"]):
         from ipexctl.cli.install import bare_ipex
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -61,6 +62,14 @@ def run(
             "--env",
             metavar="NAME[=VALUE]",
             help="Set a variable for every rank; NAME alone forwards its local value.",
+        ),
+    ] = None,
+    accelerate: Annotated[  # run_words.for_click has put what it says among the options
+        Path | None,
+        typer.Option(
+            "--accelerate",
+            metavar="FILE",
+            help="Accelerate config: ranks, hosts and precision, where no option says them.",
         ),
     ] = None,
     secret_env: Annotated[
@@ -396,36 +405,6 @@ def _leave(shown: View) -> None:
     thread.start()
     thread.join(0.3)
     os._exit(130)
-
-
-_MPI_SPELLINGS = {
-    "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
-    "-hostfile": "-f", "-machinefile": "-f",
-}  # fmt: skip
-
-
-def _flags(command: Callable[..., None]) -> frozenset[str]:
-    """The options of a command that take no value."""
-    hints = get_type_hints(command, include_extras=True).values()
-    options = [get_args(hint)[1] for hint in hints if get_args(hint)[:1] == (bool,)]
-    # inside Annotated, Typer keeps the first spelling where it otherwise has the default
-    return frozenset(
-        {"--help", "-h", *(w for o in options for w in (o.default, *(o.param_decls or ())))}
-    )
-
-
-def long_dashes(args: list[str]) -> list[str]:
-    """MPI's one-dash words as Click understands them; what follows the script is the script's."""
-    if not args or args[0] != "run":
-        return args
-    flags = _flags(run)
-    out, i = ["run"], 1
-    while i < len(args) and args[i].startswith("-") and args[i] != "--":
-        word = _MPI_SPELLINGS.get(args[i], args[i])
-        alone = word in flags or "=" in word or (word[1:2] != "-" and len(word) > 2)
-        out += [word] if alone else [word, *args[i + 1 : i + 2]]
-        i += 1 if alone else 2
-    return out + args[i:]
 
 
 def shell(

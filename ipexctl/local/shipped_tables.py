@@ -1,4 +1,4 @@
-"""The version table and the known failures, read once from the installed package."""
+"""The tables of the installed package, each read once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from functools import cache
 from importlib.resources import files
 
 from ipexctl.core.known_failures.causes import Cause, parse
+from ipexctl.core.pasted.accelerate_config import Keys, parse_keys
+from ipexctl.core.pasted.launcher_table import Launchers
+from ipexctl.core.pasted.launcher_table import parse as parse_launchers
 from ipexctl.core.stack.version_table import Row, parse_table
 
 
@@ -18,6 +21,16 @@ def table() -> tuple[Row, ...]:
 def failures() -> tuple[Cause, ...]:
     """In the order of docs/failures.md."""
     return parse(_text("core/known_failures/causes.toml"))
+
+
+@cache
+def launchers() -> Launchers:
+    return parse_launchers(_text("core/pasted/launchers.toml"))
+
+
+@cache
+def accelerate_keys() -> Keys:
+    return parse_keys(_text("core/pasted/accelerate_keys.toml"))
 
 
 def _text(path: str) -> str:

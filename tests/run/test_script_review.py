@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.script.context import HostEnvironment, ProjectFiles
-from ipexctl.core.script.launchers import launch_of, refuse_launcher
+from ipexctl.core.script.launchers import launch_of
 from ipexctl.core.script.review import Review
 from ipexctl.core.script.source_reader import read_source
-from ipexctl.errors import InputError
 from ipexctl.verbs.run.preflight import STDLIB
 from ipexctl.verbs.run.script_sources import read_sources
 
@@ -439,49 +438,6 @@ def test_a_name_with_an_escape_code_does_not_reach_the_terminal() -> None:
 # --- launchers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("script", "args", "what", "hint"),
-    [
-        ("mpirun", ["-n", "4", "python", "train.py", "--lr", "1"],
-         "mpirun is a launcher, not a Python script", "ipexctl run -n RANKS train.py --lr 1"),
-        ("torchrun", ["--nproc_per_node=2", "train.py"],
-         "torchrun is a launcher, not a Python script", "ipexctl run -n RANKS train.py"),
-        ("accelerate", ["launch", "t.py", "a b"],
-         "accelerate launch is a launcher, not a Python script", "ipexctl run -n RANKS t.py 'a b'"),
-        ("/usr/bin/mpiexec", ["./a.out"],
-         "mpiexec is a launcher, not a Python script",
-         "ipexctl run -n RANKS SCRIPT"),
-        ("python3", ["-u", "train.py"],
-         "python3 is the Python interpreter, not a script", "ipexctl run train.py"),
-    ],
-)  # fmt: skip
-def test_a_launcher_in_place_of_the_script_is_refused(script, args, what, hint) -> None:
-    with pytest.raises(InputError) as e:
-        refuse_launcher(script, args, module=False)
-    assert (e.value.what, e.value.hint) == (what, hint)
-    assert e.value.why == "ipexctl run starts Python and the ranks on every host itself"
-
-
-@pytest.mark.parametrize(
-    ("typed", "script", "hint"),
-    [
-        ("run -f hosts -ppn 2 --", ["torchrun", "a.py"], "run -f hosts -ppn 2 a.py"),
-        ("run -H a,b", ["mpirun", "-n", "2", "a.py"], "run -H a,b -n RANKS a.py"),
-        ("run -H a,b", ["python", "a.py"], "run -H a,b a.py"),
-        ("run -n 2 -m", ["torch.distributed.run", "a.py"], "run -n 2 a.py"),
-    ],
-)
-def test_what_to_type_in_place_of_a_launcher_keeps_what_was_typed(typed, script, hint) -> None:
-    options = typed.split()
-    with pytest.raises(InputError) as e:
-        refuse_launcher(script[0], script[1:], module="-m" in options, options=options)
-    assert e.value.hint == f"ipexctl {hint}"
-
-
-def test_a_module_that_launches_is_refused_and_others_are_not() -> None:
-    with pytest.raises(InputError, match=r"^torch.distributed.run is a launcher"):
-        refuse_launcher("torch.distributed.run", ["train.py"], module=True)
-    for script, module in (("train.py", False), ("pkg.train", True), ("mpirun", True)):
-        refuse_launcher(script, ["mpirun", "x.py"], module=module)
+def test_a_command_that_starts_no_ranks_is_no_launcher() -> None:
     assert launch_of(["accelerate", "config"]) is None
     assert launch_of([]) is None

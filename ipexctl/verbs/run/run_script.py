@@ -12,7 +12,6 @@ from ipexctl.core.run import retry_command
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.core.script import frameworks, misplaced_options
 from ipexctl.core.script.frameworks import Frameworks
-from ipexctl.core.script.launchers import refuse_launcher
 from ipexctl.core.script.source import Source
 from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.errors import InputError
@@ -73,9 +72,6 @@ def _with_command(script: Script, options: RunOptions) -> Script:
 
 def _script_of(options: RunOptions) -> Script:
     here = Path.cwd()
-    if options.module or not os.path.isfile(options.script) or Path(options.script).is_absolute():
-        typed = options.typed.options
-        refuse_launcher(options.script, options.args, module=options.module, options=typed)
     if options.module:
         project = (
             send_project.project_of(here, here) if options.send else send_project.Project(here)

@@ -1,0 +1,131 @@
+"""An Accelerate config -> what it says about a run. accelerate_keys.toml has the keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ipexctl.core import toml
+from ipexctl.core.inventory import yaml_nodes
+from ipexctl.core.inventory.located_errors import Bad, did_you_mean
+from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, read_yaml
+from ipexctl.core.pasted.line_request import LineRequest
+
+_TRUE = frozenset({"true", "yes", "on"})
+_FALSE = frozenset({"false", "no", "off"})
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a config; accelerate_keys.toml says what each field means."""
+
+    key: str
+    becomes: str
+    default: tuple[str, ...] = ()
+    value: str = ""
+    as_: str = ""
+    upper: bool = False
+    why: str = ""
+    type: str = ""
+    since: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True)
+class Keys:
+    all: tuple[Key, ...]
+    source: str
+
+    @property
+    def sections(self) -> frozenset[str]:
+        return frozenset(one.key.partition(".")[0] for one in self.all if "." in one.key)
+
+    def named(self, name: str) -> tuple[Key, ...]:
+        section = name.partition(".")[0]
+        return tuple(one for one in self.all if one.key in (name, f"{section}.*"))
+
+
+def parse_keys(text: str) -> Keys:
+    found = toml.loads(text)
+    keys = []
+    for raw in found["keys"]:
+        fields = {"as_" if name == "as" else name: value for name, value in raw.items()}
+        keys.append(Key(**{**fields, "default": tuple(raw.get("default", ()))}))
+    return Keys(tuple(keys), found["source"])
+
+
+def read_config(text: str, source: str, keys: Keys) -> LineRequest:
+    """Raises InputError with the place of a key that cannot hold here."""
+    root = read_yaml(text, source)
+    if not isinstance(root, Mapping):
+        raise Bad("this is not an Accelerate config", hint="accelerate config").placed(root.place)
+    found = [entry for name, node in _flat(root, keys) if (entry := _meant(name, node, keys))]
+    numbers = {}
+    for key, value, node in found:
+        if key.becomes in ("ranks", "host-count"):
+            if not re.fullmatch("[1-9][0-9]{0,8}", value):
+                what = f"{key.key}: {value}: a whole number from 1 is needed"
+                raise Bad(what).placed(node.place)
+            numbers[key.becomes] = int(value)
+    env = (
+        key.as_ if "=" in key.as_ else f"{key.as_}={value.upper() if key.upper else value}"
+        for key, value, _ in found
+        if key.becomes == "variable"
+    )
+    return LineRequest(
+        source,
+        n=numbers.get("ranks"),
+        nodes=numbers.get("host-count"),
+        hostfile=next((value for key, value, _ in found if key.becomes == "hostfile"), ""),
+        env=tuple(dict.fromkeys(env)),
+        default_ppn=1,
+        ignored=tuple(
+            f"{key.key}: {value} ({key.why})" for key, value, _ in found if key.becomes == "ignored"
+        ),
+        typed=tuple((key.becomes, f"{key.key.rpartition('.')[2]} {v}") for key, v, _ in found),
+    )
+
+
+def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
+    """section.key -> value; an empty section or list says nothing."""
+    for key, value in root.items:
+        if key.text in keys.sections and isinstance(value, Mapping):
+            for inner, node in value.items:
+                yield f"{key.text}.{inner.text}", node
+        elif key.text in keys.sections and isinstance(value, Scalar) and value.null:
+            continue
+        else:
+            yield key.text, value
+
+
+def _meant(name: str, node: Node, keys: Keys) -> tuple[Key, str, Node] | None:
+    """What the key becomes, and its value; None where that says nothing."""
+    entries = keys.named(name)
+    value = _text(node)
+    if not entries:
+        known = [one.key for one in keys.all]
+        raise Bad(
+            f"unknown key {name}{did_you_mean(name, known)}",
+            why="no key of a config is passed over",
+            hint="remove it, or use an option of ipexctl run   # all keys: docs/pasted-lines.md",
+        ).placed(node.place)
+    if any(value in key.default for key in entries):
+        return None
+    for key in entries:
+        if re.fullmatch(key.value or "(?s:.*)", value):
+            if key.becomes == "refused":
+                what = f"{name}: {value or 'a list or mapping'} cannot be taken over"
+                raise Bad(what, why=key.why, hint=key.type).placed(node.place)
+            return key, value, node
+    raise Bad(f"{name}: {value}: this value is not known").placed(node.place)
+
+
+def _text(node: Node) -> str:
+    """yes, no, or the text; "" for nothing."""
+    if not isinstance(node, Scalar):
+        return "" if isinstance(node, yaml_nodes.Sequence) and not node.items else "..."
+    if node.null:
+        return ""
+    lower = node.text.lower()
+    return "yes" if lower in _TRUE else "no" if lower in _FALSE else node.text

@@ -1,0 +1,175 @@
+"""What a launcher's line or an Accelerate config says, and which of it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ipexctl.errors import InputError
+
+
+@dataclass(frozen=True)
+class LineRequest:
+    """`who`: a launcher as it was called, or a config's file."""
+
+    who: str
+    n: int | None = None
+    ppn: int | None = None
+    nodes: int | None = None  # the number of hosts
+    hostfile: str = ""
+    hosts: tuple[str, ...] = ()
+    limit: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()  # as --env takes them
+    options: tuple[tuple[str, str], ...] = ()  # others of ipexctl run
+    module: bool = False
+    config: str = ""
+    default_ppn: int = 0
+    ignored: tuple[str, ...] = ()  # each with its reason
+    typed: tuple[tuple[str, str], ...] = ()  # meaning -> as it was typed, for notes
+
+    @property
+    def counts(self) -> bool:
+        return any(number is not None for number in (self.n, self.ppn, self.nodes))
+
+    @property
+    def names_hosts(self) -> bool:
+        return bool(self.hostfile or self.hosts)
+
+    def filled(self, other: LineRequest) -> LineRequest:
+        """--num_machines alone, beside a config that has num_processes."""
+        if not self.counts:
+            return self
+        return replace(self, n=self.n or other.n, nodes=self.nodes or other.nodes)
+
+    def words(self, *meanings: str) -> str:
+        return " ".join(text for meaning, text in self.typed if meaning in meanings)
+
+
+@dataclass(frozen=True)
+class TypedOptions:
+    """Options of ipexctl run that were typed before the line; `hosts` and `counts` as they were."""
+
+    names: frozenset[str] = frozenset()
+    env: frozenset[str] = frozenset()  # names of variables
+    hosts: str = ""
+    counts: str = ""
+
+
+@dataclass
+class Merged:
+    """Options of ipexctl run that say the same."""
+
+    options: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    gave_way: list[str] = field(default_factory=list)
+    counts: bool = False  # something says how many ranks
+
+    def note(self) -> Iterator[str]:
+        if self.ignored:
+            yield f"ignored: {', '.join(self.ignored)}"
+        yield from self.gave_way
+
+
+def merged(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
+    """The first layer that says something holds, after our own options."""
+    made = Merged(counts=bool(own.counts))
+    _take_hosts(made, layers, own)
+    _take_counts(made, layers, own)
+    for request in layers:
+        for name, value in request.options:
+            if name in own.names or name in made.options:
+                made.gave_way.append(f"{name} {value} of {request.who} gives way")
+            else:
+                made.options += [name, value]
+        made.options += [word for one in request.limit for word in ("-l", one)]
+        made.options += [word for one in request.exclude for word in ("-x", one)]
+        made.ignored += request.ignored
+    _take_env(made, layers, own)
+    return made
+
+
+def _take_hosts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
+    winner = own.hosts
+    for request in layers:
+        if not request.names_hosts:
+            continue
+        if winner:
+            typed = request.words("hostfile", "hosts")
+            made.gave_way.append(f"{typed} of {request.who} gives way to {winner}")
+            continue
+        winner = f"the hosts of {request.who}"
+        if request.hostfile:
+            made.options += ["-f", request.hostfile]
+        made.options += [word for one in request.hosts for word in ("-H", one)]
+
+
+def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
+    winner = own.counts
+    for request in layers:
+        if not request.counts:
+            continue
+        typed = request.words("ranks", "ranks-per-host", "host-count")
+        if winner:
+            made.gave_way.append(f"{typed} of {request.who} gives way to {winner}")
+            continue
+        words = list(_counted(request))
+        if not words:
+            made.ignored.append(f"{typed} (all hosts take part; -l HOST,HOST chooses some)")
+            continue
+        winner, made.counts = f"that of {request.who}", True
+        made.options += words
+
+
+def _counted(request: LineRequest) -> Iterator[str]:
+    n, ppn, nodes = request.n, request.ppn, request.nodes
+    if nodes is not None and n is not None:
+        if n % nodes:
+            raise InputError(
+                f"{request.who}: {n} ranks cannot be shared evenly by {nodes} hosts",
+                why="Accelerate starts the same number on each",
+                hint="type -n and -ppn yourself, before the script",
+            )
+        ppn = n // nodes
+    elif nodes is not None:
+        ppn = ppn or request.default_ppn or None
+        n = nodes * ppn if ppn else None
+    if n is not None:
+        yield from ("-n", str(n))
+    if ppn is not None:
+        yield from ("-ppn", str(ppn))
+
+
+def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
+    seen: dict[str, str] = dict.fromkeys(own.env, "--env before it")
+    words: list[str] = []
+    for request in layers:
+        for item in request.env:
+            name = item.partition("=")[0]
+            if name in seen:
+                made.gave_way.append(f"{name} of {request.who} gives way to {seen[name]}")
+                continue
+            words += ["--env", item]
+        seen |= {item.partition("=")[0]: f"that of {request.who}" for item in request.env}
+    made.options += words
+
+
+def nested(
+    outer: LineRequest, inner: LineRequest, *, gives_way: bool
+) -> tuple[LineRequest, LineRequest]:
+    """mpirun around another launcher: who says how many ranks there are."""
+    if gives_way or not (outer.counts and inner.counts):
+        return outer, inner
+    if (inner.ppn or 1) == 1 and (inner.nodes or 1) == 1 and (inner.n or 1) == 1:
+        return outer, inner
+    if outer.n in (None, inner.nodes or 1) and outer.ppn in (None, 1):
+        why = f"{inner.who} starts the ranks of a host"
+        text = outer.words("ranks", "ranks-per-host", "host-count")
+        dropped = replace(outer, n=None, ppn=None, nodes=None)
+        return replace(dropped, ignored=(*outer.ignored, f"{text} ({why})")), inner
+    first, second = (one.words("ranks", "ranks-per-host", "host-count") for one in (outer, inner))
+    raise InputError(
+        f"{outer.who} {first} around {inner.who} {second}: both start several ranks",
+        why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
+        hint="type -n and -ppn yourself: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+    )

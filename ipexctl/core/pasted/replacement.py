@@ -1,0 +1,52 @@
+"""A pasted line -> the `ipexctl run` that does the same, and the note about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ipexctl.core.pasted.line_request import LineRequest, Merged, TypedOptions, merged
+from ipexctl.core.pasted.pasted_line import Line
+from ipexctl.core.run import retry_command
+from ipexctl.core.run.retry_command import Typed
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """`options` stand before the script; those that were typed before the line are among them."""
+
+    options: tuple[str, ...]
+    script: tuple[str, ...]
+    note: str
+
+
+def replacement(
+    line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
+) -> Replacement:
+    """`typed`: the words of `own`. `config`: what the Accelerate config says that is read."""
+    requests = [
+        request.filled(config) if config and launcher.config else request
+        for request, launcher in zip(line.requests, line.launchers, strict=True)
+    ]
+    made = merged(requests, own)
+    options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
+    options += ["-m"] if line.module else []
+    counted = made.counts or (config is not None and config.counts) or "--accelerate" in own.names
+    note = "; ".join(_note(line, options, made, counted=counted))
+    return Replacement(tuple(options), line.script, note)
+
+
+def _note(line: Line, options: list[str], made: Merged, *, counted: bool) -> Iterator[str]:
+    script = line.script if len(line.script) == 1 else (line.script[0], "...")
+    command = retry_command.command(Typed(("run", *options), script), (), None)
+    starts_ranks = [
+        request.who
+        for request, launcher in zip(line.requests, line.launchers, strict=True)
+        if launcher.name != "python"
+    ]
+    names = starts_ranks or [line.requests[0].who]
+    yield f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} taken off: {command}"
+    yield from made.note()
+    if starts_ranks and not counted:
+        yield "it says no number of ranks, so ipexctl's default holds"
+    yield from line.remarks

@@ -1,0 +1,332 @@
+"""Lines of other launchers after `ipexctl run`: what each becomes, and what is refused."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ipexctl.cli.run_words import for_click, without_launcher
+from ipexctl.core.pasted.launcher_table import Flag, Launcher
+from ipexctl.core.script.launchers import LAUNCHER_MODULES, LAUNCHERS
+from ipexctl.errors import InputError
+from ipexctl.local.shipped_tables import launchers
+
+QA = "--model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval"
+DDP = "--no_cuda --ddp_backend ccl --use_ipex"
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def became(line: str) -> str:
+    return shlex.join(without_launcher(["run", *shlex.split(line)])).removeprefix("run ")
+
+
+TAKEN = [
+    # the lines of the guides: Accelerate's IPEX page, Transformers' multi-CPU page
+    ("accelerate launch my_script.py --args_to_my_script", "my_script.py --args_to_my_script"),
+    ("accelerate launch examples/nlp_example.py", "examples/nlp_example.py"),
+    ("mpirun -f hostfile -n 16 -ppn 4 accelerate launch examples/nlp_example.py",
+     "-f hostfile -n 16 -ppn 4 examples/nlp_example.py"),
+    (f"mpirun -n 2 -genv OMP_NUM_THREADS=23 python3 run_qa.py {QA} {DDP}",
+     f"-n 2 --env OMP_NUM_THREADS=23 run_qa.py {QA} {DDP}"),
+    (f"mpirun -f hostfile -n 4 -ppn 2 -genv OMP_NUM_THREADS=23 python3 run_qa.py {QA} {DDP} --bf16",
+     f"-f hostfile -n 4 -ppn 2 --env OMP_NUM_THREADS=23 run_qa.py {QA} {DDP} --bf16"),
+    # Python
+    ("train.py --lr 1", "train.py --lr 1"),
+    ("python3 train.py --lr 1", "train.py --lr 1"),
+    ("/usr/bin/python3.11 -u -m pkg.train x", "-m pkg.train x"),
+    ("python -um pkg.train", "-m pkg.train"),
+    ("python -Wignore -X dev -OO t.py",
+     "--env PYTHONWARNINGS=ignore --env PYTHONDEVMODE=1 --env PYTHONOPTIMIZE=2 t.py"),
+    # Intel MPI, MPICH
+    ("mpirun -n 2 train.py", "-n 2 train.py"),
+    ("mpiexec.hydra -np 4 -perhost 2 -hosts a,b python t.py", "-H a,b -n 4 -ppn 2 t.py"),
+    ("mpiexec -machinefile m --np=4 python t.py", "-f m -n 4 t.py"),
+    ("mpirun -hosts-group n[01-04] -rr python t.py", "-H 'n[01-04]' -ppn 1 t.py"),
+    ("mpirun -genv A 1 -env B=2 -genvlist C,D python t.py",
+     "--env A=1 --env B=2 --env C --env D t.py"),
+    ("mpirun -genv A '1 = 2' python t.py", "--env 'A=1 = 2' t.py"),
+    ("mpirun -n 2 -n 2 python t.py", "-n 2 t.py"),
+    # Open MPI
+    ("mpirun -np 4 --hostfile h -x PATH -x A=1 --map-by ppr:2:node:PE=4 python t.py",
+     "-f h -n 4 -ppn 2 --env PATH --env A=1 t.py"),
+    ("orterun -c 4 -H a:2,b:2 -N 2 python t.py", "-H a:2,b:2 -n 4 -ppn 2 t.py"),
+    ("prterun --host a --host b --timeout 60 python t.py", "-H a -H b --timeout 60 t.py"),
+    # torchrun
+    ("torchrun --nproc-per-node 2 train.py", "-ppn 2 train.py"),
+    ("torchrun --nproc_per_node=2 --nnodes=3:3 train.py -m", "-n 6 -ppn 2 train.py -m"),
+    ("torchrun --nnodes 2 train.py", "-n 2 -ppn 1 train.py"),
+    ("torchrun --standalone --nproc-per-node=4 -m pkg.train", "-n 4 -ppn 4 -m pkg.train"),
+    ("torchrun train.py", "train.py"),
+    ("python -m torch.distributed.run --nproc-per-node 2 t.py", "-ppn 2 t.py"),
+    ("-m torch.distributed.run --nproc-per-node 2 t.py", "-ppn 2 t.py"),
+    ("python3 -m torch.distributed.launch --use_env --nproc_per_node=2 t.py", "-ppn 2 t.py"),
+    # Accelerate
+    ("accelerate launch --num_processes=4 --num-machines 2 --mixed_precision bf16 --cpu t.py --cpu",
+     "-n 4 -ppn 2 --env ACCELERATE_MIXED_PRECISION=bf16 --env ACCELERATE_USE_CPU=true t.py --cpu"),
+    ("accelerate-launch --num_cpu_threads_per_process 8 --dynamo_backend inductor -m pkg",
+     "--env OMP_NUM_THREADS=8 --env ACCELERATE_DYNAMO_BACKEND=INDUCTOR -m pkg"),
+    ("accelerate launch --mpirun_hostfile h --mpirun_ccl 2 --num_processes 4 t.py",
+     "-f h -n 4 --env CCL_WORKER_COUNT=2 t.py"),
+    ("python -m accelerate.commands.launch --debug t.py", "--env ACCELERATE_DEBUG_MODE=true t.py"),
+    # IPEX, DeepSpeed, Horovod
+    ("ipexrun --nnodes 2 --nprocs-per-node 2 --hostfile h --ccl-worker-count 4 t.py",
+     "-f h -n 4 -ppn 2 --env CCL_WORKER_COUNT=4 t.py"),
+    ("python -m intel_extension_for_pytorch.cpu.launch --distributed --hostfile=h t.py",
+     "-f h t.py"),
+    ("ipexrun --extra-mpi-params '-genv A 1 -l' t.py", "--env A=1 t.py"),
+    ("deepspeed --hostfile=h --num_gpus 2 --include a@b t.py --deepspeed ds.json",
+     "-f h -ppn 2 -l a -l b t.py --deepspeed ds.json"),
+    ("deepspeed -H h -e b --num_nodes 2 --num_accelerators 2 --module pkg.train",
+     "-f h -n 4 -ppn 2 -x b -m pkg.train"),
+    ("horovodrun -np 4 -H a:2,b:2 python t.py", "-H a:2,b:2 -n 4 t.py"),
+    # one in another
+    ("mpirun -n 4 -ppn 2 python3 -u -m pkg.train", "-n 4 -ppn 2 -m pkg.train"),
+    ("mpirun -n 4 accelerate launch --num_processes 8 t.py", "-n 4 t.py"),
+    ("mpirun -np 2 -ppn 1 torchrun --nnodes 2 --nproc-per-node 4 t.py", "-n 8 -ppn 4 t.py"),
+    ("mpirun -n 1 python -m torch.distributed.run --nproc-per-node 4 t.py", "-ppn 4 t.py"),
+    ("mpirun -n 4 -ppn 2 torchrun t.py", "-n 4 -ppn 2 t.py"),
+    # after options of ipexctl run, which win
+    ("-n 3 torchrun --nnodes 2 --nproc-per-node 2 t.py", "-n 3 t.py"),
+    ("-np 3 -m torch.distributed.run --nproc-per-node 2 t.py", "-np 3 t.py"),
+    ("-f mine -ppn 1 -- mpirun -f theirs -n 4 python t.py", "-f mine -ppn 1 t.py"),
+    ("--env A=1 mpirun -genv A=2 -genv B=2 python t.py", "--env B=2 --env A=1 t.py"),
+    ("--timeout 5 mpirun --timeout 60 python t.py", "--timeout 5 t.py"),
+    ("-genv A 1 -genv B=2 -genvlist C,D -n 2 t.py",
+     "--env A=1 --env B=2 --env C --env D -n 2 t.py"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "said"), TAKEN)
+def test_what_a_line_becomes(line: str, said: str) -> None:
+    assert became(line) == said
+    assert became(said) == said  # it is read as it is
+
+
+def test_a_file_of_the_launchers_name_is_a_script(tmp_path: Path) -> None:
+    (tmp_path / "torchrun").write_text("print(1)\n")
+    assert became("torchrun --nproc-per-node 2") == "torchrun --nproc-per-node 2"
+    assert became("/usr/bin/torchrun t.py") == "t.py"
+
+
+OFF = "ipexctl: note: "
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        ("python3 t.py", "python3 is taken off: ipexctl run t.py"),
+        ("mpirun -n 4 python3 t.py --lr 1", "mpirun is taken off: ipexctl run -n 4 t.py ..."),
+        ("mpirun -n 4 --bind-to core -genvall python3 t.py",
+         "mpirun is taken off: ipexctl run -n 4 t.py; ignored: --bind-to core (ipexctl pins the "
+         "ranks of each host by its own facts (--explain shows how)), -genvall (ranks get the "
+         "variables that --env names, and no others of this shell)"),
+        ("torchrun --node-rank 1 t.py",
+         "torchrun is taken off: ipexctl run t.py; ignored: --node-rank 1 (ipexctl starts all "
+         "hosts from here, so one line is enough); it says no number of ranks, so ipexctl's "
+         "default holds"),
+        ("-n 3 torchrun --nnodes 2 --nproc-per-node 2 t.py",
+         "torchrun is taken off: ipexctl run -n 3 t.py; --nnodes 2 --nproc-per-node 2 of torchrun "
+         "gives way to -n 3"),
+        ("-f mine --env A=1 mpirun -n 2 -hostfile theirs -genv A=2 python t.py",
+         "mpirun is taken off: ipexctl run -n 2 -f mine --env A=1 t.py; -hostfile theirs of mpirun "
+         "gives way to -f mine; A of mpirun gives way to --env before it"),
+        ("mpirun -n 2 accelerate launch --num_processes 8 t.py",
+         "mpirun and accelerate launch are taken off: ipexctl run -n 2 t.py; --num_processes 8 of "
+         "accelerate launch gives way to that of mpirun"),
+        ("mpirun -np 2 torchrun --nnodes 2 --nproc-per-node 4 t.py",
+         "mpirun and torchrun are taken off: ipexctl run -n 8 -ppn 4 t.py; ignored: -np 2 "
+         "(torchrun starts the ranks of a host)"),
+        ("deepspeed --num_nodes 2 t.py",
+         "deepspeed is taken off: ipexctl run t.py; ignored: --num_nodes 2 (all hosts take part; "
+         "-l HOST,HOST chooses some); it says no number of ranks, so ipexctl's default holds; "
+         "LOCAL_RANK is in the environment, and the script gets no --local_rank"),
+        ("mpirun -n 2 -genv HF_TOKEN=hf_x python t.py",
+         "mpirun is taken off: ipexctl run -n 2 --env HF_TOKEN t.py"),
+    ],
+)  # fmt: skip
+def test_one_note_says_what_was_taken_over_and_what_was_not(
+    line: str, note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_launcher(["run", *shlex.split(line)])
+    assert capsys.readouterr().err == f"{OFF}{note}\n"
+
+
+REFUSED = [
+    ("mpirun -n 2 python a.py : -n 2 python b.py",
+     "mpirun ... : ... starts several programs (MPMD)"),
+    ("mpirun -n 2 -np 4 python t.py", "mpirun: -n 2 and -np 4 contradict each other"),
+    ("mpirun -ppn 2 --map-by ppr:4:node python t.py",
+     "mpirun: -ppn 2 and --map-by ppr:4:node contradict each other"),
+    ("mpirun -f a -machinefile b python t.py",
+     "mpirun: -f a and -machinefile b contradict each other"),
+    ("mpirun -f a -hosts b python t.py", "mpirun -f a and -hosts b: hosts are given twice"),
+    ("mpirun -genv KEY=1 -genv KEY=2 python t.py",
+     "mpirun: -genv KEY and -genv KEY contradict each other"),
+    ("mpirun -n two python t.py", "mpirun -n two: a whole number from 1 is needed"),
+    ("mpirun -n 0 python t.py", "mpirun -n 0: a whole number from 1 is needed"),
+    ("mpirun -n", "mpirun -n: a value is missing"),
+    ("mpirun -n 2", "mpirun: the script is missing"),
+    ("python3", "python3: the script is missing"),
+    ("mpirun -n 2 ./a.out", "mpirun starts ./a.out, which is not a Python script"),
+    ("mpirun -n 2 numactl -C 0 python t.py", "mpirun starts numactl, which is not a Python script"),
+    ("mpirun -hots a,b python t.py", "mpirun: unknown option -hots (did you mean '-hosts'?)"),
+    ("mpirun --mca btl tcp python t.py", "mpirun --mca btl tcp cannot be taken over"),
+    ("mpirun -wdir /tmp python t.py", "mpirun -wdir /tmp cannot be taken over"),
+    ("mpirun --map-by ppr:1:socket python t.py",
+     "mpirun --map-by ppr:1:socket cannot be taken over"),
+    ("mpirun -rankmap 0,0,1 python t.py", "mpirun -rankmap 0,0,1 cannot be taken over"),
+    ("mpirun -configfile c", "mpirun -configfile c cannot be taken over"),
+    ("mpirun --version", "mpirun --version cannot be taken over"),
+    ("mpirun -n 8 torchrun --nproc-per-node 4 t.py",
+     "mpirun -n 8 around torchrun --nproc-per-node 4: both start several ranks"),
+    ("torchrun --nproc-per-node gpu t.py", "torchrun --nproc-per-node gpu cannot be taken over"),
+    ("torchrun --nnodes 1:4 t.py", "torchrun --nnodes 1:4 cannot be taken over"),
+    ("torchrun --nnodes many t.py", "torchrun --nnodes many: this value is not known"),
+    ("torchrun --nnodes 2 --standalone t.py",
+     "torchrun: --nnodes 2 and --standalone contradict each other"),
+    ("torchrun --rdzv-backend etcd t.py", "torchrun --rdzv-backend etcd cannot be taken over"),
+    ("torchrun --max-restarts 3 t.py", "torchrun --max-restarts 3 cannot be taken over"),
+    ("torchrun --no-python train.sh", "torchrun --no-python cannot be taken over"),
+    ("torchrun --nproc 2 t.py", "torchrun: unknown option --nproc"),
+    ("torchrun -m=x t.py", "torchrun -m=x: -m takes no value"),
+    ("accelerate launch --use_fsdp t.py", "accelerate launch --use_fsdp cannot be taken over"),
+    ("accelerate launch --gpu_ids 0,1 t.py",
+     "accelerate launch --gpu_ids 0,1 cannot be taken over"),
+    ("accelerate launch --mixed_precision fp8 t.py",
+     "accelerate launch --mixed_precision fp8 cannot be taken over"),
+    ("accelerate launch --fsdp_sharding_strategy 1 t.py",
+     "accelerate launch: unknown option --fsdp_sharding_strategy"),
+    ("accelerate launch --num_processes 5 --num_machines 2 t.py",
+     "accelerate launch: 5 ranks cannot be shared evenly by 2 hosts"),
+    ("ipexrun --ninstances 4 t.py", "ipexrun --ninstances 4 cannot be taken over"),
+    ("ipexrun --extra-mpi-params '-n 4' t.py",
+     "ipexrun --extra-mpi-params: -n 4 does not belong there"),
+    ("ipexrun --extra-mpi-params 'x y' t.py",
+     "ipexrun --extra-mpi-params: x is not an option of mpirun"),
+    ("deepspeed --include a:0,1 t.py", "deepspeed --include a:0,1 cannot be taken over"),
+    ("deepspeed --launcher_args=-x t.py", "deepspeed --launcher_args=-x cannot be taken over"),
+    ("python -c 'import torch'", "python -c 'import torch' cannot be taken over"),
+    ("python -I t.py", "python -I cannot be taken over"),
+    ("horovodrun -np 2 --autotune python t.py", "horovodrun: unknown option --autotune"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "what"), REFUSED)
+def test_what_cannot_hold_is_refused_by_name(line: str, what: str) -> None:
+    with pytest.raises(InputError) as e:
+        became(line)
+    assert e.value.what.partition(" (did you")[0] == what.partition(" (did you")[0]
+    assert e.value.why or e.value.hint or "whole number" in what or "value" in what
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+EACH = [(one, flag) for one in launchers().all for flag in one.flags]
+
+
+def _value(flag: Flag) -> str:
+    known = {
+        r"\.|\./": ".", r"ppr:(\d+):node(?::.*)?": "ppr:2:node", r"\d+": "2", "[^:]+": "a",
+        r"(\d+)(?::\1)?": "2", r"\d+:\d+": "1:2", r"[1-9]\d*": "2",
+        "": "x:0,1" if flag.becomes == "refused" else "7",
+        "(?:core|slot|hwthread|numa|socket|package|l3cache|node)(?::.*)?": "core",
+    }  # fmt: skip
+    if flag.becomes == "mpi-words":
+        return "-l"
+    return known.get(flag.value, flag.value.partition("|")[0])
+
+
+@pytest.mark.parametrize(
+    ("launcher", "flag"), EACH, ids=lambda x: x.names[0] if isinstance(x, Flag) else x.name
+)
+def test_no_option_of_the_table_is_dropped_silently(
+    launcher: Launcher, flag: Flag, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = launcher.programs[0] if launcher.programs else f"python -m {launcher.modules[0]}"
+    program = "python t.py" if launcher.starts == "command" else "t.py"
+    value = [_value(flag)] * flag.values
+    line = [*call.split(), flag.names[0], *value, *program.split()]
+    (Path("c.yaml")).write_text("mixed_precision: bf16\n")
+    if flag.becomes == "config":
+        line[line.index("7")] = "c.yaml"
+    if flag.becomes == "refused":
+        with pytest.raises(InputError) as e:
+            without_launcher(["run", *line])
+        assert flag.names[0] in e.value.what
+        assert (e.value.why, e.value.hint) == (flag.why, flag.type)
+        return
+    words = without_launcher(["run", *line])
+    note = capsys.readouterr().err
+    assert words[-1] == "t.py"
+    if flag.becomes == "ignored":
+        assert f"{flag.names[0]}{' ' * flag.values}{value[0] if value else ''} ({flag.why})" in note
+    elif flag.becomes == "mpi-words":
+        assert "ignored: -l (" in note
+    else:
+        assert len(words) > 2 or f"ignored: {flag.names[0]} {value[0]} (all hosts take part" in note
+
+
+def test_the_entries_of_one_option_agree() -> None:
+    for launcher in launchers().all:
+        for flag in launcher.flags:
+            assert {other.values for name in flag.names for other in launcher.named(name)} == {
+                flag.values
+            }
+            assert flag.source
+            assert (flag.becomes in ("ignored", "refused")) == bool(flag.why)
+            assert (flag.becomes == "refused") == bool(flag.type)
+            assert all(launcher.spelled(name) == name for name in flag.names)
+
+
+def test_what_starts_ranks_in_a_script_is_what_can_be_pasted() -> None:
+    """The review of scripts and this table name the same launchers."""
+    programs = {name for one in launchers().all for name in one.programs if one.name != "python"}
+    assert programs - {"accelerate launch", "accelerate-launch"} == LAUNCHERS
+    assert {name for one in launchers().all for name in one.modules} == LAUNCHER_MODULES
+
+
+def test_words_of_mpi_for_click() -> None:
+    words = for_click(
+        [
+            "run",
+            *[
+                "-genv",
+                "A=1",
+                "-genv",
+                "B",
+                "2",
+                "-genvlist",
+                "C,D",
+                "-np",
+                "2",
+                "t.py",
+                "-genv",
+                "x",
+            ],
+        ]
+    )
+    assert words == [
+        "run",
+        "--env",
+        "A=1",
+        "--env",
+        "B=2",
+        "--env",
+        "C",
+        "--env",
+        "D",
+        "-n",
+        "2",
+        "t.py",
+        "-genv",
+        "x",
+    ]
