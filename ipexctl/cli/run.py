@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 
 def run(
     script: Annotated[
-        str, typer.Argument(metavar="SCRIPT", help="Python script; with -m, a module.")
+        str,
+        typer.Argument(
+            metavar="SCRIPT", help="Python script, or another launcher's line; with -m, a module."
+        ),
     ],
     args: Annotated[
         list[str] | None,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ipexctl.cli.run_words import for_click, without_launcher
 from ipexctl.core.pasted.launcher_table import Flag, Launcher
+from ipexctl.core.pasted.line_request import TypedOptions
+from ipexctl.core.pasted.pasted_line import read
+from ipexctl.core.pasted.replacement import replacement
 from ipexctl.core.script.launchers import LAUNCHER_MODULES, LAUNCHERS
 from ipexctl.errors import InputError
 from ipexctl.local.shipped_tables import launchers
@@ -88,6 +94,13 @@ TAKEN = [
     ("deepspeed -H h -e b --num_nodes 2 --num_accelerators 2 --module pkg.train",
      "-f h -n 4 -ppn 2 -x b -m pkg.train"),
     ("horovodrun -np 4 -H a:2,b:2 python t.py", "-H a:2,b:2 -n 4 t.py"),
+    # variables before it
+    ("OMP_NUM_THREADS=8 A=x=y torchrun t.py", "--env OMP_NUM_THREADS=8 --env A=x=y t.py"),
+    ("env -u B A=1 mpirun -genv A=2 -n 2 env C=3 python t.py",
+     "-n 2 --env C=3 --env A=2 t.py"),
+    ("A=1 train.py A=2", "--env A=1 train.py A=2"),
+    ("mpirun -genv OMP_NUM_THREADS=4 accelerate launch --num_cpu_threads_per_process 8 t.py",
+     "--env OMP_NUM_THREADS=8 t.py"),
     # one in another
     ("mpirun -n 4 -ppn 2 python3 -u -m pkg.train", "-n 4 -ppn 2 -m pkg.train"),
     ("mpirun -n 4 accelerate launch --num_processes 8 t.py", "-n 4 t.py"),
@@ -149,6 +162,12 @@ OFF = "ipexctl: note: "
          "deepspeed is taken off: ipexctl run t.py; ignored: --num_nodes 2 (all hosts take part; "
          "-l HOST,HOST chooses some); it says no number of ranks, so ipexctl's default holds; "
          "LOCAL_RANK is in the environment, and the script gets no --local_rank"),
+        ("A=1 OMP_NUM_THREADS=8 torchrun --nproc-per-node 2 t.py",
+         "torchrun is taken off: ipexctl run -ppn 2 --env A=1 --env OMP_NUM_THREADS=8 t.py"),
+        ("A=1 mpirun -n 2 -genv A=2 python t.py",
+         "mpirun is taken off: ipexctl run -n 2 --env A=2 t.py; A of env gives way to that of "
+         "mpirun"),
+        ("env A=1 python t.py", "python is taken off: ipexctl run --env A=1 t.py"),
         ("mpirun -n 2 -genv HF_TOKEN=hf_x python t.py",
          "mpirun is taken off: ipexctl run -n 2 --env HF_TOKEN t.py"),
     ],
@@ -210,12 +229,16 @@ REFUSED = [
     ("ipexrun --ninstances 4 t.py", "ipexrun --ninstances 4 cannot be taken over"),
     ("ipexrun --extra-mpi-params '-n 4' t.py",
      "ipexrun --extra-mpi-params: -n 4 does not belong there"),
+    ("ipexrun --extra-mpi-params=\"-genv A 'x\" t.py",
+     "ipexrun --extra-mpi-params -genv A 'x: No closing quotation"),
     ("ipexrun --extra-mpi-params 'x y' t.py",
      "ipexrun --extra-mpi-params: x is not an option of mpirun"),
     ("deepspeed --include a:0,1 t.py", "deepspeed --include a:0,1 cannot be taken over"),
     ("deepspeed --launcher_args=-x t.py", "deepspeed --launcher_args=-x cannot be taken over"),
     ("python -c 'import torch'", "python -c 'import torch' cannot be taken over"),
     ("python -I t.py", "python -I cannot be taken over"),
+    ("env -C /tmp python t.py", "env -C /tmp cannot be taken over"),
+    ("A=1 ./train.sh", "env starts ./train.sh, which is not a Python script"),
     ("horovodrun -np 2 --autotune python t.py", "horovodrun: unknown option --autotune"),
 ]  # fmt: skip
 
@@ -225,7 +248,7 @@ def test_what_cannot_hold_is_refused_by_name(line: str, what: str) -> None:
     with pytest.raises(InputError) as e:
         became(line)
     assert e.value.what.partition(" (did you")[0] == what.partition(" (did you")[0]
-    assert e.value.why or e.value.hint or "whole number" in what or "value" in what
+    assert e.value.why or e.value.hint or any(w in what for w in ("number", "value", "quotation"))
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -275,6 +298,26 @@ def test_no_option_of_the_table_is_dropped_silently(
         assert len(words) > 2 or f"ignored: {flag.names[0]} {value[0]} (all hosts take part" in note
 
 
+WORDS = st.sampled_from(
+    [*(name for one in launchers().all for flag in one.flags for name in flag.names),
+     *(name for one in launchers().all for name in one.programs), "-m", "torch.distributed.run",
+     "python", "t.py", "2", "4", "A=1", "a,b", "--", ":", "x y"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["mpirun", "torchrun", "env", "python"]), st.lists(WORDS | st.text(max_size=6))
+)
+def test_any_line_is_taken_over_or_refused(first: str, rest: list[str]) -> None:
+    with suppress(InputError):
+        line = read([first, *rest], launchers())
+        assert line
+        made = replacement(line, TypedOptions())
+        assert made.script == tuple([first, *rest][-len(made.script) :])
+        assert "taken off: ipexctl run" in made.note
+
+
 def test_the_entries_of_one_option_agree() -> None:
     for launcher in launchers().all:
         for flag in launcher.flags:
@@ -289,7 +332,7 @@ def test_the_entries_of_one_option_agree() -> None:
 
 def test_what_starts_ranks_in_a_script_is_what_can_be_pasted() -> None:
     """The review of scripts and this table name the same launchers."""
-    programs = {name for one in launchers().all for name in one.programs if one.name != "python"}
+    programs = {name for one in launchers().all for name in one.programs if one.starts_ranks}
     assert programs - {"accelerate launch", "accelerate-launch"} == LAUNCHERS
     assert {name for one in launchers().all for name in one.modules} == LAUNCHER_MODULES
 

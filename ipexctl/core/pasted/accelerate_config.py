@@ -28,7 +28,6 @@ class Key:
     upper: bool = False
     why: str = ""
     type: str = ""
-    since: str = ""
     until: str = ""
 
 

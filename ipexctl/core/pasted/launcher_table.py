@@ -29,6 +29,7 @@ MEANINGS = {
     "ignored": "ignored",
     "refused": "refused",
 }
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=(?s:.*)")
 _PYTHON = re.compile(r"(python|pypy)(\d(\.\d+)?)?")
 
 
@@ -45,7 +46,6 @@ class Flag:
     upper: bool = False
     why: str = ""
     type: str = ""
-    since: str = ""
     until: str = ""
 
     def as_value(self, found: re.Match[str]) -> str:
@@ -68,6 +68,8 @@ class Launcher:
     gives_way: bool = False  # under mpirun
     config: bool = False
     remark: str = ""
+    starts_ranks: bool = True
+    assignments: bool = False
 
     def spelled(self, word: str) -> str:
         """One spelling for those that the launcher takes for the same."""
@@ -92,6 +94,8 @@ class Launchers:
             for launcher in self.all:
                 if called in launcher.programs:
                     return launcher, called, count
+        if ASSIGNMENT.fullmatch(words[0]):
+            return self.called("env"), "env", 0
         if _PYTHON.fullmatch(name):
             return self.called("python"), name, 1
         return None
@@ -119,6 +123,8 @@ def parse(text: str) -> Launchers:
             raw.get("inside_mpi") == "gives way",
             raw.get("config", False),
             raw.get("remark", ""),
+            raw.get("starts_ranks", True),
+            raw.get("assignments", False),
         )
     return Launchers(tuple(made.values()))
 

@@ -143,7 +143,7 @@ def _counted(request: LineRequest) -> Iterator[str]:
 def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
     seen: dict[str, str] = dict.fromkeys(own.env, "--env before it")
     words: list[str] = []
-    for request in layers:
+    for request in reversed(layers):  # the inner launcher sets it last
         for item in request.env:
             name = item.partition("=")[0]
             if name in seen:

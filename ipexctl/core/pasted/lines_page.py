@@ -17,10 +17,10 @@ from the tables that decide it, `launchers.toml` and `accelerate_keys.toml` in
 
 - An option that is not listed is refused by name. What is ignored stands in the note, with the
   reason.
-- Options of `ipexctl run` before the launcher win over the line. Of nested launchers the outer
-  one wins, and the line wins over its Accelerate config. The counts of ranks (`-n`, `-ppn`) are
-  taken together from the first of these that has any, and so are the hosts (`-f`, `-H`);
-  variables are taken one by one. What gives way stands in the note.
+- Options of `ipexctl run` before the launcher win over the line, and the line wins over its
+  Accelerate config. The counts of ranks (`-n`, `-ppn`) are taken together, of nested launchers
+  from the outer one, and so are the hosts (`-f`, `-H`). Variables are taken one by one, from the
+  inner launcher. What gives way stands in the note.
 - Two different values of one option of one launcher are refused, and so is a hostfile beside a
   list of hosts.
 - Lines of several programs (`mpirun a : b`) are refused.
@@ -30,7 +30,8 @@ from the tables that decide it, `launchers.toml` and `accelerate_keys.toml` in
   per NUMA node.
 - Hosts that the line does not name come from `-f`, `-H` or the settings, as for every run.
   Files are found as seen from the current folder.
-- `NAME=VALUE` before the line is the shell's. It reaches the ranks only with `--env NAME`.
+- `NAME=VALUE` in front of the launcher, or after `env`, is `--env NAME=VALUE`. In front of
+  `ipexctl` it is the shell's, and reaches the ranks only with `--env NAME`.
 - A file of the launcher's name in the current folder is a script.
 """
 _KEYS = """\
@@ -91,7 +92,5 @@ def _here(entry: Flag | Key) -> Iterator[str]:
         yield entry.why
     if entry.type:
         yield f"in its place: {entry.type}"
-    if entry.since:
-        yield f"since {entry.since}"
     if entry.until:
         yield f"until {entry.until}"

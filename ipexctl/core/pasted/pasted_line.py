@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ipexctl.core.inventory.located_errors import did_you_mean
-from ipexctl.core.pasted.launcher_table import Flag, Launcher, Launchers
+from ipexctl.core.pasted.launcher_table import ASSIGNMENT, Flag, Launcher, Launchers
 from ipexctl.core.pasted.line_request import LineRequest, nested
 from ipexctl.core.quoting import quote_for_pasting
 from ipexctl.errors import InputError
@@ -111,7 +111,11 @@ class _Reader:
 
     def _mpi_words(self, name: str, text: str) -> LineRequest:
         """Options of mpirun in one word: variables, and what is ignored."""
-        reading = _Options(self.launchers.called("mpirun"), name, shlex.split(text))
+        try:
+            words = shlex.split(text)
+        except ValueError as e:
+            raise InputError(f"{name} {text}: {e}") from None
+        reading = _Options(self.launchers.called("mpirun"), name, words)
         for flag, value, typed in reading:
             reading.take(flag, value, typed)
             if flag.becomes not in _EXTRA:
@@ -137,13 +141,16 @@ class _Options:
     words: list[str]
     found: list[tuple[Flag, str, str]] = field(default_factory=list)
     more: list[str] = field(default_factory=list)  # words of mpirun, in one
+    assigned: list[str] = field(default_factory=list)  # NAME=VALUE before the program
 
     def __iter__(self) -> Iterator[tuple[Flag, str, str]]:
         while self.words and self.words[0].startswith("-") and self.words[0] != "-":
             word = self.words.pop(0)
             if word == "--":
-                return
+                break
             yield self._one(word)
+        while self.launcher.assignments and self.words and ASSIGNMENT.fullmatch(self.words[0]):
+            self.assigned.append(self.words.pop(0))
 
     def _one(self, word: str) -> tuple[Flag, str, str]:
         name, sign, attached = word.partition("=")
@@ -221,6 +228,7 @@ class _Options:
         return tuple(dict.fromkeys(v for flag, v, _ in self.found if flag.becomes == meaning))
 
     def _env(self) -> Iterator[str]:
+        yield from self.assigned
         for flag, value, _ in self.found:
             if flag.becomes == "env-list":
                 yield from filter(None, value.split(","))

@@ -42,9 +42,9 @@ def _note(line: Line, options: list[str], made: Merged, *, counted: bool) -> Ite
     starts_ranks = [
         request.who
         for request, launcher in zip(line.requests, line.launchers, strict=True)
-        if launcher.name != "python"
+        if launcher.starts_ranks
     ]
-    names = starts_ranks or [line.requests[0].who]
+    names = starts_ranks or [line.requests[-1].who]
     yield f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} taken off: {command}"
     yield from made.note()
     if starts_ranks and not counted:
