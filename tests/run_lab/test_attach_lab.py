@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.run_lab.test_ps_lab import listed
+from tests.run_lab.test_ps_lab import listed, second
 
 COUNT = (
     "import os, sys, time\n"
@@ -102,4 +102,6 @@ def test_without_any_host_it_says_so_and_ctrl_c_leaves_the_run(full_rung, runner
         cut_off(runner, "del")
     run_id = run.said.decode().split("ipexctl stop ")[1].split()[0]
     row = listed(runner, tmp_path / "two", run_id)
+    assert second(runner, tmp_path / "two", "stop", run_id, "-t", "0").returncode == 0
     assert (row["state"], row["hosts_alive"]) == ("running", ["node01", "node02", "node03"])
+    assert runner.gone(run_id, seconds=5) == {}
