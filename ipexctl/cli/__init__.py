@@ -52,6 +52,11 @@ class Root(LazyGroup):
         "run": Entry(
             "run:run", "Run a PyTorch script on all hosts, with live output.", keeps_rest=True
         ),
+        "migrate": Entry(
+            "migrate:migrate",
+            "Find what the discontinued Intel stack left in files.",
+            keeps_rest=True,
+        ),
         "ps": Entry("ps:ps", "List the runs on these hosts."),
         "attach": Entry("ps:attach", "Watch a run that is running, from any machine."),
         "logs": Entry("ps:logs", "Show the output of a run's ranks."),
@@ -68,7 +73,9 @@ class Root(LazyGroup):
 
 
 HELP = ("--help", "-h")
-_ASKING = frozenset(Root.entries) - {"explain", "init", "config", "stacks", "bundle", "lab"}
+_ASKING = frozenset(Root.entries) - {
+    "explain", "init", "config", "stacks", "bundle", "lab", "migrate",
+}  # fmt: skip
 
 app = typer.Typer(
     name="ipexctl",

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 
 from ipexctl.core.known_failures.causes import Cause, parse
+from ipexctl.core.migrate import rules
 from ipexctl.core.pasted.accelerate_config import Keys, parse_keys
 from ipexctl.core.pasted.launcher_table import Launchers
 from ipexctl.core.pasted.launcher_table import parse as parse_launchers
@@ -31,6 +32,11 @@ def launchers() -> Launchers:
 @cache
 def accelerate_keys() -> Keys:
     return parse_keys(_text("core/pasted/accelerate_keys.toml"))
+
+
+@cache
+def migration_rules() -> rules.Rules:
+    return rules.parse(_text("core/migrate/rules.toml"))
 
 
 def _text(path: str) -> str:

@@ -11,6 +11,7 @@ from ipexctl.core.script.context import HostEnvironment, ProjectFiles
 from ipexctl.core.script.launchers import launch_of
 from ipexctl.core.script.review import Review
 from ipexctl.core.script.source_reader import read_source
+from ipexctl.local.shipped_tables import migration_rules
 from ipexctl.verbs.run.preflight import STDLIB
 from ipexctl.verbs.run.script_sources import read_sources
 
@@ -26,7 +27,8 @@ def host(name: str = "node01", packages=V5, **more) -> HostEnvironment:
 def review(text: str, *args: str, hosts=(), **files) -> list[str]:
     given = ProjectFiles(files.pop("sent", ("train.py",)), **files)
     source = read_source("train.py", text, main=True)
-    found = Review([source], ("train.py", *args), hosts or [host()], given, ranks_per_host=2)
+    hosts = hosts or [host()]
+    found = Review([source], ("train.py", *args), hosts, given, migration_rules(), ranks_per_host=2)
     return found.notes()
 
 
@@ -49,7 +51,8 @@ WARNED = {
     ),
     "ccl": (
         PARSED, ["--ddp_backend=ccl"],
-        ["train.py: --ddp_backend ccl was removed in transformers 5.1; use --ddp_backend gloo"],
+        ["train.py: --ddp_backend ccl was removed in transformers 5.1, the hosts have 5.23.0; "
+         "use --ddp_backend gloo"],
     ),
     "bf16": (
         PARSED, ["--bf16"],
@@ -281,7 +284,7 @@ def of_project(path: str, text: str, **more) -> list[str]:
     modules = more.pop("modules", MODULES)
     source = read_source(path, text, main=True)
     given = ProjectFiles((path, "common.py"), **{"beside": path.rpartition("/")[0], **more})
-    return Review([source], (path,), [host(modules=modules)], given).notes()
+    return Review([source], (path,), [host(modules=modules)], given, migration_rules()).notes()
 
 
 def test_a_module_of_the_project_is_looked_for_where_python_does() -> None:
@@ -422,7 +425,9 @@ def test_the_projects_own_modules_are_read_too(tmp_path: Path) -> None:
     assert {source.path for source in found[1:]} == {
         "jobs/lib/__init__.py", "jobs/lib/net.py", "jobs/lib/extra.py", "jobs/tools/log.py",
     }  # fmt: skip
-    notes = Review(found, ("train.py",), [host()], ProjectFiles(files, "jobs")).notes()
+    notes = Review(
+        found, ("train.py",), [host()], ProjectFiles(files, "jobs"), migration_rules()
+    ).notes()
     assert [n.split(" is ")[0] for n in notes] == ["jobs/lib/net.py:1: torch_ccl"]
     by_module = read_sources(tmp_path, "jobs", ("-m", "lib.net"), files)
     assert [source.path for source in by_module] == ["jobs/lib/net.py"]
@@ -431,7 +436,7 @@ def test_the_projects_own_modules_are_read_too(tmp_path: Path) -> None:
 
 def test_a_name_with_an_escape_code_does_not_reach_the_terminal() -> None:
     source = read_source("two\x1b[31m.py", "import apex\n", main=True)
-    (note,) = Review([source], ("x",), [host()], ProjectFiles(())).notes()
+    (note,) = Review([source], ("x",), [host()], ProjectFiles(()), migration_rules()).notes()
     assert note.startswith("two?[31m.py:1: module apex")
 
 

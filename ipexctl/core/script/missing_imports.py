@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ipexctl.core.inventory import fold
+from ipexctl.core.migrate.rules import Rule, Rules
 from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
 from ipexctl.core.script.source import Import, Source
 
@@ -25,48 +26,29 @@ DISTRIBUTIONS = {
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A module that is no longer developed."""
-
-    distributions: tuple[str, ...]
-    use: str
-    install: str
-
-
-_BINDINGS = ("oneccl-bind-pt", "torch-ccl")
-_GLOO = 'the backend "gloo"'
-_ENDED = {
-    "oneccl_bindings_for_pytorch": Ended(_BINDINGS, _GLOO, "ipexctl install --backend ccl"),
-    "torch_ccl": Ended(_BINDINGS, _GLOO, "ipexctl install --ipex 1.11"),  # the last with that name
-    "intel_extension_for_pytorch": Ended(
-        ("intel-extension-for-pytorch",),
-        "torch.autocast and torch.compile",
-        "ipexctl install --stack ipex",
-    ),
-}
-
-
-@dataclass(frozen=True)
 class Imports:
     """`sources`: the script, then the project's own modules that it imports."""
 
     sources: Sequence[Source]
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
+    rules: Rules
 
     def notes(self) -> Iterator[Note]:
         told = set[str]()
         for source, one in self._certain():
             if one.top not in told and not self.files.has_module(self.files.beside, one.top):
                 told.add(one.top)
-                found = self._ended if one.top in _ENDED else self._missing
-                yield from found(f"{source.path}:{one.line}", one.top)
+                place, rule = f"{source.path}:{one.line}", self.rules.find("import", one.top)
+                if rule and rule.distributions:
+                    yield from self._discontinued(place, one.top, rule)
+                else:
+                    yield from self._missing(place, one.top)
 
-    def _ended(self, place: str, name: str) -> Iterator[Note]:
-        ended = _ENDED[name]
-        if name not in self.files.parts and (lack := self._lack(ended.distributions)):
-            text = f"{name} is discontinued and not installed on {lack}"
-            yield Note(place, text, f"{ended.use}, or install it with `{ended.install}`")
+    def _discontinued(self, place: str, name: str, rule: Rule) -> Iterator[Note]:
+        if name not in self.files.parts and (lack := self._lack(rule.distributions)):
+            text = f"{rule.says(name)} and not installed on {lack}"
+            yield Note(place, text, f"{rule.use}, or install it with `{rule.install}`")
 
     def _lack(self, names: Iterable[str]) -> str:
         """The hosts whose environment is known and has none of these distributions."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ipexctl.core.inventory import fold
+from ipexctl.core.migrate.rules import Rules
 from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
 from ipexctl.core.script.missing_imports import Imports
 from ipexctl.core.script.source import SPAWN, Call, Source, Value
@@ -58,24 +59,6 @@ TRL_BF16 = (0, 19)
 
 
 @dataclass(frozen=True)
-class Removed:
-    """An argument of TrainingArguments that is no more."""
-
-    since: tuple[int, int]
-    use: str
-
-
-REMOVED = {
-    "use_ipex": Removed(
-        (4, 57), "stock PyTorch without it, or an IPEX stack with transformers<4.57"
-    ),
-    "no_cuda": Removed((5, 0), "{use_cpu}"),
-    "jit_mode_eval": Removed((5, 0), "{torch_compile}"),
-}
-CCL_REMOVED = {"transformers": (5, 1), "accelerate": (1, 13)}
-
-
-@dataclass(frozen=True)
 class Review:
     """`sources`: the script, then the project's own modules that it imports."""
 
@@ -83,6 +66,7 @@ class Review:
     argv: Sequence[str]  # the script and its arguments
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
+    rules: Rules
     ranks_per_host: int = 0  # 0: not the same number everywhere
 
     def notes(self) -> list[str]:
@@ -90,7 +74,7 @@ class Review:
             return []
         found = [
             *self._errors(), *self._arguments(), *self._keywords(),
-            *Imports(self.sources, self.hosts, self.files).notes(),
+            *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
             *self._hub(), *self._launchers(), *self._lone_states(), *self._lightning(),
             *self._gpu(),
         ]  # fmt: skip
@@ -114,22 +98,13 @@ class Review:
     def _own_options(self) -> frozenset[str]:
         return frozenset().union(*(source.options for source in self.sources))
 
-    def _target(self, source: Source, name: str) -> str:
-        """The framework's class that a class of the file extends, else `name` itself."""
-        bases = dict(reversed(source.bases))
-        for _ in range(len(bases)):
-            if name.startswith(_FRAMEWORKS) or name not in bases:
-                break
-            name = bases[name]
-        return name
-
     def _parsed(self) -> tuple[str, str]:
         """Where the arguments are read into a framework's class, and the class."""
         for source in self.sources:
             for parser in source.parsers:
                 for name in parser.classes:
-                    target = self._target(source, name)
-                    if target in _ARGUMENTS or target in _TRL:
+                    target = framework_class(source.bases, name)
+                    if is_trainer_arguments(target):
                         return f"{source.path}:{parser.line}", target
         return "", ""
 
@@ -167,8 +142,8 @@ class Review:
         own = self._own_options
         for source in self.sources:
             for call in source.calls:
-                target = self._target(source, call.target)
-                if target in _ARGUMENTS or target in _TRL:
+                target = framework_class(source.bases, call.target)
+                if is_trainer_arguments(target):
                     yield from self._call(source, call, target, own)
 
     def _call(self, source: Source, call: Call, target: str, own: frozenset[str]) -> Iterator[Note]:
@@ -192,28 +167,24 @@ class Review:
     def _removed(
         self, name: str, value: str, *, as_keyword: bool, use_cpu: bool
     ) -> Iterator[tuple[str, str]]:
+        rule = self.rules.argument(name, value)
+        since = self._since(rule.first_versions()) if rule else ""
+        if not rule or not since:
+            return
         written = name if as_keyword else f"--{name}"
-        if (gone := REMOVED.get(name)) and self._since({"transformers": gone.since}):
-            words = {
-                "use_cpu": "use_cpu=True" if as_keyword else "--use_cpu",
-                "torch_compile": "torch_compile=True" if as_keyword else "--torch_compile",
-            }
-            if name == "no_cuda" and use_cpu:
-                words["use_cpu"] += " alone"
-            version = ".".join(map(str, gone.since))
-            have = self.hosts[0].packages.get("transformers", "")
-            text = f"{written} was removed in transformers {version}, the hosts have {have}"
-            yield text, gone.use.format(**words)
-        elif name == "ddp_backend" and value == "ccl" and (why := self._since(CCL_REMOVED)):
-            ccl = 'ddp_backend="ccl"' if as_keyword else "--ddp_backend ccl"
-            gloo = 'ddp_backend="gloo"' if as_keyword else "--ddp_backend gloo"
-            yield f"{ccl} was removed in {why}", gloo
+        if rule.value:
+            written = f'{name}="{value}"' if as_keyword else f"--{name} {value}"
+        use = rule.keyword if as_keyword and rule.keyword else rule.use
+        if rule.to == "use_cpu" and use_cpu:
+            use += " alone"
+        have = self.hosts[0].packages.get(since.partition(" ")[0], "")
+        yield f"{rule.says(written, since)}, the hosts have {have}", use
 
-    def _since(self, versions: Mapping[str, tuple[int, int]]) -> str:
+    def _since(self, versions: Mapping[str, tuple[int, ...]]) -> str:
         """The first package that every host has from such a version on, with that version."""
         for name, version in versions.items():
             if all(host.version(name) >= version for host in self.hosts):
-                return f"{name} {version[0]}.{version[1]}"
+                return f"{name} {'.'.join(map(str, version))}"
         return ""
 
     def _before(self, version: tuple[int, int]) -> bool:
@@ -337,6 +308,20 @@ class Review:
                     f"{launch.name} here starts further ranks in every rank",
                     f"`ipexctl run {script}` in its place",
                 )
+
+
+def framework_class(bases: Iterable[tuple[str, str]], name: str) -> str:
+    """The framework's class that a class of the file extends, else `name` itself."""
+    known = dict(reversed(list(bases)))
+    for _ in range(len(known)):
+        if name.startswith(_FRAMEWORKS) or name not in known:
+            break
+        name = known[name]
+    return name
+
+
+def is_trainer_arguments(target: str) -> bool:
+    return target in _ARGUMENTS or target in _TRL
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ipexctl.core.script.call_arguments import command_words, constant_of, literal_of, text_of
+from ipexctl.core.script.dotted_names import dotted, imported_names
 from ipexctl.core.script.launchers import Launch, launch_of
 from ipexctl.core.script.source import SHARDING, SPAWN, Call, HubName, Import, Parser, Source
 
-_STARTS_A_PROCESS = frozenset(
+STARTS_A_PROCESS = frozenset(
     {f"subprocess.{n}" for n in ("run", "call", "check_call", "check_output", "Popen")}
     | {f"subprocess.{n}" for n in ("getoutput", "getstatusoutput")}
     | {f"os.{n}" for n in ("system", "popen", "execvp", "execv", "execlp", "execl")}
@@ -96,15 +97,9 @@ class _Reader:
             self._body(self.inner.pop(), sure=False, guarded=False)
 
     def _names(self, tree: ast.Module) -> None:
+        self.aliases = imported_names(tree)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self.aliases[alias.asname or whole] = whole
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                for alias in node.names:
-                    self.aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         self.listed[target.id] = node.value.elts
@@ -113,7 +108,7 @@ class _Reader:
         for statement in tree.body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions[statement.name] = statement
-        self.fixed = _fixed(tree)
+        self.fixed = assigned_once(tree)
 
     def _attribute(self, node: ast.Attribute, name: str) -> None:
         if (name, node.attr) == ("sys", "path") or name == "site":
@@ -186,14 +181,7 @@ class _Reader:
         self._body(node.finalbody, sure=sure, guarded=guarded)
 
     def dotted(self, node: ast.expr) -> str:
-        """`np.linalg` as numpy.linalg; "" for what is not a name."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
+        return dotted(node, self.aliases)
 
     def _calls(self, expression: ast.expr, *, sure: bool, guarded: bool) -> None:
         for node in ast.walk(expression):
@@ -227,7 +215,7 @@ class _Reader:
             self.changes_argv |= bool(node.args or "args" in keywords)
         if guarded:
             return
-        if target in _STARTS_A_PROCESS and (launch := launch_of(command_words(node))):
+        if target in STARTS_A_PROCESS and (launch := launch_of(command_words(node))):
             self.launches.append((launch, node.lineno))
         framework = target.partition(".")[0] in _FRAMEWORKS
         if framework or target in {name for name, _ in self.bases}:
@@ -337,7 +325,7 @@ def _catches(handler: ast.ExceptHandler) -> bool:
     return any(ast.unparse(kind) not in _CATCHES_NOTHING for kind in kinds)
 
 
-def _fixed(tree: ast.Module) -> dict[str, ast.expr]:
+def assigned_once(tree: ast.Module) -> dict[str, ast.expr]:
     """Names that the file gives a value in one place only, and the value."""
     stored = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _stores(n))
     stored.update(n.arg for n in ast.walk(tree) if isinstance(n, ast.arg))

@@ -29,7 +29,7 @@ from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.suggested_commands import with_options
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
-from ipexctl.local.shipped_tables import table
+from ipexctl.local.shipped_tables import migration_rules, table
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.verbs.doctor.doctor import Seen, connect_all
 from ipexctl.verbs.run.send_project import InPlace, Project, Snapshot, why_left_out
@@ -104,6 +104,7 @@ def review_script(
         argv[1:] if module else argv,
         [_environment(node) for node in nodes],
         given,
+        migration_rules(),
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
     local = {name for _, name, _ in review.named() if os.path.exists(project.start / name)}

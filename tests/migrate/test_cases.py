@@ -1,0 +1,140 @@
+"""Files shaped like those of guides and examples: all that is printed for them is in expected/."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from ipexctl.verbs.migrate import migrate
+from tests.cli import ipexctl
+from tests.migrate.record import CASES, HERE, printed
+
+REFUSING = "127.0.0.[1-4]"
+ELSEWHERE = re.compile(r"HOSTFILE|worker\.py|package\.train|\$")  # not in the folder of the cases
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(HERE / "cases", tmp_path / "cases"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_printed_for_a_file_is_as_recorded(cases: Path, name: str) -> None:
+    assert printed(cases, name) == (HERE / "expected" / f"{name}.txt").read_text("utf-8")
+
+
+def test_write_makes_the_edits_of_diff_and_leaves_nothing_safe_behind(cases: Path) -> None:
+    diff = ipexctl("migrate", "--diff", ".", cwd=cases).stdout
+    copy = Path(shutil.copytree(cases, cases.parent / "copy"))
+    subprocess.run(["git", "apply", "-"], input=diff, text=True, cwd=copy, check=True)
+    done = ipexctl("migrate", "--write", ".", cwd=cases)
+    assert done.returncode == 1 and " fixed, " in done.stdout
+    for name in CASES:
+        assert (cases / name).read_bytes() == (copy / name).read_bytes(), name
+    assert diff.count("--- a/") > 10
+    again = migrate([str(cases)], write=True)
+    assert [f for file in again.files for f in file.reading.findings if f.edit] == []
+    assert [file.path for file in again.files if file.written] == []
+
+
+def commands() -> list[str]:
+    found = migrate([str(HERE / "cases" / name) for name in CASES])
+    return [
+        command.text
+        for file in found.files
+        for command in file.reading.commands
+        if not ELSEWHERE.search(command.text.replace("$DATA", ""))
+    ]
+
+
+COMMANDS = sorted({text.replace(f"{HERE / 'cases'}/", "") for text in commands()})
+IN_JOB = "ipexctl run -n 8 -ppn 2 train.py --epochs 2"  # of job.slurm
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cases beside a virtual environment with a stand-in for torch."""
+    folder = tmp_path_factory.mktemp("project")
+    venv.create(folder / "env", symlinks=True)
+    site = next((folder / "env/lib").glob("python3*")) / "site-packages"
+    (site / "torch").mkdir()
+    (site / "torch/__init__.py").write_text("")
+    (folder / "home").mkdir()
+    shutil.copytree(HERE / "cases", folder / "cases")
+    (folder / "cases/hostfile").write_text(f"{REFUSING} port=1\n")
+    return folder
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_every_command_is_one_that_run_explains(project: Path, text: str) -> None:
+    """One with other hosts gets as far as these, which refuse."""
+    words = shlex.split(text.replace("$DATA", "/data"))
+    assert words[:2] == ["ipexctl", "run"]
+    job = {"SLURM_JOB_NODELIST": REFUSING} if text == IN_JOB else {}
+    env = {
+        "HOME": str(project / "home"), "PATH": "/usr/bin:/bin", "HF_TOKEN": "x", "DATA": "/data",
+        "VIRTUAL_ENV": str(project / "env"), **job,
+    }  # fmt: skip
+    done = ipexctl("run", "--explain", *words[2:], cwd=project / "cases", env=env)
+    if job or "-f" in words:
+        assert done.returncode == 4, done.stderr
+        assert "4 of 4 hosts cannot run this" in done.stderr
+    else:
+        asked = words[words.index("-n") + 1] if "-n" in words else "[0-9]+"
+        assert done.returncode == 0, done.stderr
+        assert re.match(rf"{asked} ranks? on 1 host", done.stdout)
+
+
+def test_there_are_commands_with_and_without_hosts() -> None:
+    local = [text for text in COMMANDS if " -f " not in text]
+    assert len(local) > 15 and len(COMMANDS) - len(local) >= 5
+
+
+# --- a command line ------------------------------------------------------------------------------
+
+QA = "mpirun -f hostfile -n 4 -ppn 2 -genv TASK=qa python3 run_qa.py --do_train --no_cuda"
+LINES = {
+    QA: "ipexctl run -f hostfile -n 4 -ppn 2 --env TASK=qa run_qa.py --do_train --use_cpu",
+    "python3 run_qa.py --do_train --use_ipex": "ipexctl run run_qa.py --do_train",
+    "run_qa.py --use_ipex --do_train": "ipexctl run run_qa.py --do_train",
+    "torchrun --nproc-per-node=4 train.py --no-cuda": "ipexctl run -ppn 4 train.py --no-cuda",
+    "mpirun -np 2 -x HF_HOME -x LR=0.1 python train.py": "ipexctl run -n 2 --env HF_HOME --env "
+    "LR=0.1 train.py",
+    "accelerate launch --config_file mpirun.yaml nlp_example.py": "ipexctl run -f hostfile -n 16 "
+    "-ppn 4 --env ACCELERATE_MIXED_PRECISION=bf16 nlp_example.py",
+    "LR=0.1 mpiexec.hydra -n 2 python -m package.train -v": "ipexctl run -n 2 --env LR=0.1 -m "
+    "package.train -v",
+    "mpirun -n 2 python train.py --name 'a b'": "ipexctl run -n 2 train.py --name 'a b'",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("as_one", [True, False], ids=["one word", "words"])
+def test_a_command_line_becomes_one_of_ipexctl(cases: Path, line: str, as_one: bool) -> None:
+    words = [line] if as_one and not line.startswith("run_qa") else shlex.split(line)
+    done = ipexctl("migrate", "--json", *words, cwd=cases)
+    (command,) = json.loads(done.stdout)["commands"]
+    assert command["text"] == LINES[line]
+    changed = any(word in line for word in ("--no_cuda", "use_ipex"))
+    assert done.returncode == int(changed)
+
+
+@pytest.mark.parametrize("words", [["nosuch.py"], ["ls", "-l"], ["mpirun", "-n", "2", "hostname"]])
+def test_what_is_neither_a_path_nor_a_launcher_line_is_refused(words: list[str]) -> None:
+    done = ipexctl("migrate", *words)
+    assert done.returncode == 2 and done.stdout == ""
+    assert f"{words[0]}: no such file or folder" in done.stderr
+
+
+def test_a_command_line_is_not_written(cases: Path) -> None:
+    done = ipexctl("migrate", "--write", "mpirun", "-n", "2", "python", "train.py", cwd=cases)
+    assert done.returncode == 2 and "--write changes files" in done.stderr
+    assert os.listdir(cases)

@@ -1,0 +1,212 @@
+"""Files that are odd, and what --write may not do to them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipexctl.core.migrate.file_kinds import kind_of, read_file
+from ipexctl.core.migrate.finding import edited
+from ipexctl.core.migrate.shell_code import Around
+from ipexctl.core.migrate.shell_words import commands
+from ipexctl.local.bounded_read import LIMIT
+from ipexctl.local.shipped_tables import migration_rules
+from ipexctl.verbs.migrate import migrate
+from tests.cli import ipexctl
+
+CCL = "import torch.distributed as dist\ndist.init_process_group('ccl')\n"
+SKIPPED = {
+    "a.py": (b"print 'ccl'\n", "line 1: Python 3.", "cannot read it: Missing parentheses"),
+    "b.py": (b"def f(:\n", "line 1: Python 3.", "cannot read it"),
+    "c.py": (b"x = 1\ny = '\xe9'\n", "line 2 is not utf-8", ""),
+    "d.py": (b"# coding: nonsense\n", "not UTF-8, and no line says", "unknown encoding"),
+    "e.py": (b"# coding: ascii\nx = '\xe9'\n", "line 2 is not ascii", ""),
+    "f.py": (b"x = '\0'\n", "not a text file", ""),
+    "g.ipynb": (b"[1, 2]", "not a notebook", ""),
+    "h.ipynb": (b"{", "not a notebook", ""),
+    "i.yaml": (b"a: [1\n", "not valid YAML", ""),
+    "j.sh": (b"# " + b"x" * LIMIT, "larger than 4 MiB", ""),
+    "k.txt": (b"one thing; and another\n", "not a kind of file that migrate reads", ""),
+}
+
+
+@pytest.mark.parametrize("name", SKIPPED)
+def test_what_cannot_be_read_is_said_with_the_reason_and_is_no_finding(
+    name: str, tmp_path: Path
+) -> None:
+    data, *why = SKIPPED[name]
+    (tmp_path / name).write_bytes(data)
+    done = ipexctl("migrate", "--write", name, cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert f"{name}: not read: " in done.stdout
+    assert all(part in done.stdout for part in why)
+    assert (tmp_path / name).read_bytes() == data
+
+
+KEPT = {
+    "the mark of UTF-8": ("a.py", b"\xef\xbb\xbf" + CCL.encode()),
+    "line ends of Windows": ("a.py", CCL.replace("\n", "\r\n").encode()),
+    "an encoding": ("a.py", b"# -*- coding: latin-1 -*-\n# \xe9t\xe9\n" + CCL.encode()),
+    "no end of the last line": ("a.py", CCL.rstrip().encode()),
+    "a form feed": ("a.py", b"x = 1\n\x0c\n" + CCL.encode()),
+    "wide letters before it": ("a.py", f"'«é𝒳»'; {CCL}".encode()),
+    "bytes of a shell script": ("a.sh", b"# \xe9\xff\npython x.py --do_train --ddp_backend ccl\n"),
+    "shell of Windows": (
+        "a.sh", b"python x.py \\\r\n --do_train \\\r\n --ddp_backend ccl \\\r\n --bf16\r\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "data"), KEPT.values(), ids=KEPT)
+def test_write_changes_the_one_word_and_nothing_else(
+    name: str, data: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    path.chmod(0o754)
+    assert ipexctl("migrate", name, "--write", cwd=tmp_path).returncode == 0
+    assert path.read_bytes() == data.replace(b"ccl", b"gloo")
+    assert path.stat().st_mode & 0o777 == 0o754
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_links_and_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    for folder in (outside, inside / "env", inside / ".git", inside / "node_modules"):
+        folder.mkdir(parents=True)
+        (folder / "a.py").write_text(CCL)
+    (inside / "env/pyvenv.cfg").write_text("")
+    (inside / "link.py").symlink_to(outside / "a.py")
+    (inside / "folder").symlink_to(outside)
+    (inside / "own").mkdir()
+    (inside / "own/a.py").write_text(CCL)
+    done = migrate([str(inside)], write=True)
+    assert [file.path for file in done.files] == [str(inside / "own/a.py")]
+    assert (outside / "a.py").read_text() == CCL
+    assert "symbolic link" in ipexctl("migrate", "--write", "link.py", cwd=inside).stdout
+    assert (inside / "link.py").is_symlink() and (outside / "a.py").read_text() == CCL
+
+
+def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
+    done = ipexctl("migrate", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "nothing discontinued found in 0 files\n")
+
+
+def test_json_has_all_that_the_text_has(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(CCL)
+    done = ipexctl("migrate", "a.py", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert done.returncode == 1 and found["schema_version"] == 1
+    (one,) = found["findings"]
+    assert (one["file"], one["line"], one["rule"], one["safe"]) == ("a.py", 2, "backend-ccl", True)
+    assert one["fixed"] is False and one["since"] and one["use"]
+    fixed = json.loads(ipexctl("migrate", "--write", "--json", "a.py", cwd=tmp_path).stdout)
+    assert [f["fixed"] for f in fixed["findings"]] == [True]
+
+
+@pytest.mark.parametrize("words", [["--diff", "--write"], ["--diff", "--json"]])
+def test_options_that_contradict_each_other_are_refused(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(CCL)
+    done = ipexctl("migrate", "a.py", *words, cwd=tmp_path)
+    assert done.returncode == 2 and "--diff does not go with" in done.stderr
+    assert (tmp_path / "a.py").read_text() == CCL
+
+
+# what a file says, and the ids of the rules that find something with a safe edit
+SAFE = {
+    "import intel_extension_for_pytorch as ipex\n": ["ipex-import"],
+    "import intel_extension_for_pytorch as ipex\nprint(ipex)\n": [],
+    "import intel_extension_for_pytorch\nx.to('xpu:0')\n": [],
+    "import intel_extension_for_pytorch\nimport torch\ntorch.xpu.empty_cache()\n": [],
+    "import torch, intel_extension_for_pytorch as ipex\n": [],
+    "import torch; import intel_extension_for_pytorch as ipex\n": [],
+    "try:\n    import intel_extension_for_pytorch as ipex\nexcept ImportError:\n    pass\n": [],
+    "import torch_ccl\nrun(['--backend', 'ccl'])\n": [],
+    "def f():\n    import torch_ccl\n": ["ccl-import-old"],
+    "init_process_group('ccl' if x else 'gloo')\n": [],
+    "init_process_group(f'ccl')\n": [],
+    "init_process_group('c' 'cl')\n": [],
+    "init_process_group('nccl')\nadd_argument('--loss', default='ccl')\n": [],
+    "from transformers import TrainingArguments as T\nT('o', use_ipex=True)\n": ["use-ipex"],
+    "from transformers import TrainingArguments as T\nT(use_ipex=(\n  True),)\n": ["use-ipex"],
+    "from transformers import TrainingArguments as T\nT(no_cuda=a, use_cpu=b)\n": [],
+    "TrainingArguments(no_cuda=True)  # somebody else's\n": [],
+    "import torch\ntorch.cpu.amp.autocast(True)\n": [],
+}
+
+
+@pytest.mark.parametrize("text", SAFE)
+def test_an_edit_is_made_only_where_it_cannot_change_the_meaning(text: str) -> None:
+    reading = read_file("python", text, migration_rules(), Around(), "")
+    assert [f.rule.id for f in reading.findings if f.edit] == SAFE[text]
+    compile(edited(text, reading.findings), "edited", "exec")
+
+
+SHELL = {
+    "python x.py --no_cuda\n": [],  # whose option it is, nothing says
+    "python x.py --no_cuda --do_train\n": ["no-cuda"],
+    "python x.py --no_cuda --use_cpu --do_train\n": [],
+    "python x.py --use_ipex\n": [],
+    "python x.py '--use_ipex' --do_train\n": [],
+    "export CCL_WORKER_COUNT=1 # one\n": ["ccl-variable"],
+    "export CCL_WORKER_COUNT=1 A=2\n": [],
+    "export CCL_WORKER_COUNT=1; export A=2\n": [],
+    "if x; then export CCL_WORKER_COUNT=1; fi\n": [],
+    "CCL_WORKER_COUNT=1 mpirun -n 2 python x.py\n": [],
+    "echo 'export CCL_WORKER_COUNT=1'\n": [],
+    "# export CCL_WORKER_COUNT=1\n": [],
+    "echo python x.py --do_train --no_cuda\n": [],
+}
+
+
+@pytest.mark.parametrize("text", SHELL)
+def test_a_word_of_a_shell_line_is_changed_only_where_it_is_surely_obsolete(text: str) -> None:
+    reading = read_file("shell", text, migration_rules(), Around(), "")
+    assert [f.rule.id for f in reading.findings if f.edit] == SHELL[text]
+
+
+def test_the_scripts_own_options_are_its_own(tmp_path: Path) -> None:
+    """The script beside the shell file defines --use_ipex and --no_cuda."""
+    own = "import argparse\np = argparse.ArgumentParser()\n"
+    own += "p.add_argument('--use_ipex')\np.add_argument('--no-cuda')\n"
+    (tmp_path / "x.py").write_text(own)
+    (tmp_path / "run.sh").write_text("python x.py --use_ipex 1 --no-cuda --do_train\n")
+    assert ipexctl("migrate", "run.sh", cwd=tmp_path).returncode == 0
+
+
+def test_aliases_of_yaml_are_read_once() -> None:
+    more = "".join(f"- &x{i} [*x{i - 1}, *x{i - 1}]\n" for i in range(1, 40))
+    text = "kind: Job\nspec:\n- &x0 {command: [python, x.py, --do_train, --no_cuda]}\n" + more
+    reading = read_file("yaml", text, migration_rules(), Around(), "")
+    assert [f.rule.id for f in reading.findings] == ["no-cuda"]
+
+
+NAMES = {
+    "a.py": "python", "x/run.slurm": "shell", "requirements-dev.txt": "requirements",
+    "c.yml": "yaml", "n.ipynb": "notebook", "m.ckpt": "checkpoint", "a.txt": "", "start": "",
+}  # fmt: skip
+
+
+def test_the_kind_of_a_file_comes_from_its_name_else_from_its_first_line() -> None:
+    assert {name: kind_of(name) for name in NAMES} == NAMES
+    assert kind_of("start", "#!/usr/bin/env bash") == "shell"
+    assert kind_of("start", "#!/usr/bin/python3 -u") == "python"
+    assert kind_of("start.txt", "#!/bin/sh") == ""
+
+
+@given(st.text(alphabet="ab\n\\'\"$(){}`;|&#<> \t\r-=", max_size=60))
+def test_words_of_any_shell_text_are_where_they_say(text: str) -> None:
+    for words in commands(text):
+        assert all(text[w.start : w.end] == w.raw != "" for w in words)
+        assert all(a.end <= b.start for a, b in zip(words, words[1:], strict=False))
+
+
+@given(st.sampled_from(["python", "shell", "yaml", "notebook", "requirements"]), st.text())
+def test_any_text_is_read_without_a_failure(kind: str, text: str) -> None:
+    reading = read_file(kind, text, migration_rules(), Around(), "SCRIPT")
+    assert edited(text, reading.findings) == text or reading.findings
