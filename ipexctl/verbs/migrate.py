@@ -14,7 +14,7 @@ from pathlib import Path
 from ipexctl.core import quoting
 from ipexctl.core.migrate import file_kinds, finding, launcher_command
 from ipexctl.core.migrate.finding import Command, Finding, Reading
-from ipexctl.core.migrate.shell_code import Around, Shell
+from ipexctl.core.migrate.shell_code import Around, ShellReader
 from ipexctl.core.migrate.shell_words import as_typed
 from ipexctl.core.run.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.core.script.source import Source
@@ -103,7 +103,7 @@ def _of_command(words: Sequence[str], missing: str, *, write: bool) -> Migration
     if words[0].endswith(".py") and os.path.exists(words[0]):
         words = ("python3", *words)
     alone = words[0] if len(words) == 1 else ""
-    shell = Shell(migration_rules(), _around(Path()), edits=False, always=True)
+    shell = ShellReader(migration_rules(), _around(Path()), edits=False, always=True)
     reading = shell.read(alone) if alone else shell.of([as_typed(words)], lambda offset: 1)
     if not reading.commands and not reading.findings:
         raise InputError(

@@ -363,13 +363,6 @@ def test_an_import_that_the_installed_environment_lacks_is_told(here):
     assert [n for n in preflight(done) if "installed on" in n] == []
 
 
-def test_a_launcher_in_place_of_the_script_is_refused_with_what_to_type(here):
-    done = run(here, "torchrun", "--nproc_per_node=2", "train.py", "0", active=str(here / "env"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "torchrun is a launcher, not a Python script" in done.stderr
-    assert "ipexctl run -n 2 train.py 0" in done.stderr
-
-
 def test_a_secret_is_not_inherited_and_no_core_dump_can_hold_it(here):
     (here / "code/secret.py").write_text(
         "import os, resource\n"

@@ -11,7 +11,7 @@ from tests.run_lab.test_ps_lab import listed, second
 
 COUNT = (
     "import os, sys, time\n"
-    "for i in range(40): print('step', i, flush=True); time.sleep(0.1)\n"
+    "for i in range(150): print('step', i, flush=True); time.sleep(0.1)\n"
     "sys.exit(3 if os.environ['RANK'] == sys.argv[1] else 0)\n"
 )
 LONG = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
@@ -34,7 +34,7 @@ def counted(runner, home) -> None:
         lines = done.stdout.splitlines()
         for rank in range(3):
             mine = [line.split("| ")[1] for line in lines if f" r0{rank} | " in line]
-            assert mine == [f"step {i}" for i in range(40)]
+            assert mine == [f"step {i}" for i in range(150)]
     waited = second(runner, home, "wait", run_id)
     assert (waited.returncode, "rank 1 on node02 exited with code 3" in waited.stdout) == (3, True)
     assert runner.gone(run_id, seconds=5) == {}

@@ -61,7 +61,7 @@ def test_a_controller_that_has_other_names_for_the_hosts_finds_the_run(runner, t
     config.write_text(runner.lab.ssh_config.read_text().replace("Host node0", "Host b"))
     config.chmod(0o600)
     script = "import os, time\nopen('w' + os.environ['RANK'], 'w')\n"
-    script += "for i in range(20): print('step', i, flush=True); time.sleep(0.1)\n"
+    script += "for i in range(150): print('step', i, flush=True); time.sleep(0.1)\n"
     began = runner.plain("-d", "-n", "3", str(runner.script(script)))
     assert began.returncode == 0, began.stderr
     run_id = began.stdout.strip()
@@ -74,7 +74,7 @@ def test_a_controller_that_has_other_names_for_the_hosts_finds_the_run(runner, t
     for done in (watched, other("logs", run_id)):
         lines = done.stdout.splitlines()
         assert [sum(f"node0{n + 1} r0{n} | " in line for line in lines) for n in range(3)] == [
-            20
+            150
         ] * 3
     fetched = other("fetch", run_id, "w*")
     assert (fetched.returncode, "(3 files, 0 bytes)" in fetched.stdout) == (0, True), fetched.stderr

@@ -10,7 +10,7 @@ from typing import Any
 from ipexctl.core.migrate.finding import Command, Finding, Reading, without_edits
 from ipexctl.core.migrate.python_code import read_python
 from ipexctl.core.migrate.rules import Rules
-from ipexctl.core.migrate.shell_code import Around, Shell, package
+from ipexctl.core.migrate.shell_code import Around, ShellReader, package
 
 _SHELL = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".sub", ".pbs", ".job")
 _SUFFIXES = {
@@ -44,7 +44,7 @@ def read_file(kind: str, text: str, rules: Rules, around: Around, script: str) -
         return read_yaml_settings(text, rules, around, script)
     if kind == "requirements":
         return _requirements(text, rules)
-    return Shell(rules, around).read(text)
+    return ShellReader(rules, around).read(text)
 
 
 def _requirements(text: str, rules: Rules) -> Reading:
@@ -79,13 +79,13 @@ def _cell(source: str, rules: Rules, around: Around) -> list[Reading]:
     """Python, with lines of the shell after ! or %; after %%bash, all of it."""
     first = source.lstrip().partition("\n")[0]
     if re.match(r"%%(?:ba)?sh\b|%%script (?:ba)?sh", first):
-        return [Shell(rules, around).read(source.replace("%%", "# ", 1))]
+        return [ShellReader(rules, around).read(source.replace("%%", "# ", 1))]
     if first.startswith("%%"):
         return []
     lines = source.split("\n")
     shell = "\n".join(_of_shell(line) for line in lines)
     python = _MAGIC.sub(r"\1pass  # ", source)
-    return [Shell(rules, around).read(shell), read_python(python, rules)]
+    return [ShellReader(rules, around).read(shell), read_python(python, rules)]
 
 
 def _of_shell(line: str) -> str:

@@ -31,7 +31,7 @@ class Around:
 
 
 @dataclass
-class Shell:
+class ShellReader:
     """`edits`: whether --write can change the text. `launcher`: what starts a plain python line.
     `always`: such a line becomes a command, too. `counts`: of ranks and hosts, from elsewhere."""
 

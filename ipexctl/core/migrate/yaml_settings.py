@@ -12,7 +12,7 @@ import yaml
 from ipexctl.core.migrate import launcher_command
 from ipexctl.core.migrate.finding import Command, Edit, Finding, Lines, Reading, found
 from ipexctl.core.migrate.rules import Rules
-from ipexctl.core.migrate.shell_code import Around, Shell
+from ipexctl.core.migrate.shell_code import Around, ShellReader
 from ipexctl.core.migrate.shell_words import Word, as_typed
 
 _ACCELERATE = frozenset({"compute_environment", "distributed_type", "ipex_config", "mpirun_config"})
@@ -118,7 +118,7 @@ class _Job:
         counts = {"nodes": str(sum(hosts.values())), "ppn": each if each.isdigit() else ""}
         self.counts = {name: value for name, value in counts.items() if value} if hosts else {}
         launcher = kind if kind == "PyTorchJob" else ""
-        self.shell = Shell(rules, around, edits=False, launcher=launcher, counts=self.counts)
+        self.shell = ShellReader(rules, around, edits=False, launcher=launcher, counts=self.counts)
 
     def read(self) -> Reading:
         readings = list(self._readings(self.root, 0))
