@@ -29,6 +29,7 @@ from ipexctl.cli.options import (
     Root,
     SshConfig,
     TransportName,
+    Yes,
     make_target,
     target_of,
 )
@@ -416,18 +417,29 @@ def shell(
         list[str] | None,
         typer.Argument(metavar="COMMAND", help="Command to run instead of a shell, after --."),
     ] = None,
+    with_mpi: Annotated[
+        bool,
+        typer.Option("--mpi", help="There mpirun reaches the other hosts; this folder is sent."),
+    ] = False,
+    *,
     hostfile: Hostfile = None,
     ssh_config: SshConfig = None,
     ask_pass: AskPass = False,
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
+    yes: Yes = False,
 ) -> None:
     """Log in to a host, with the environment that `install` put there."""
+    from ipexctl.verbs import mpi_shell
     from ipexctl.verbs.shell import attend
 
     target = target_of(
         host, hostfile, ssh_config, root=root, ask_pass=ask_pass, transport=transport
     )
+    if with_mpi:
+        raise typer.Exit(
+            mpi_shell.attend(target, host, tuple(command or ()), root, _confirm(yes=yes))
+        )
     code = attend(
         target, host, tuple(command or ()), root, lambda text: print(text, file=sys.stderr)
     )

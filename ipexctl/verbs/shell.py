@@ -37,19 +37,32 @@ def attend(
 
     `note` None: where nothing is installed it fails.
     """
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if not command and not terminal:
-        raise InputError(
-            "a shell needs a terminal, and stdin or stdout is none",
-            hint=f"{quoting.quote(('ipexctl', 'shell', name, *_way(target)))} -- COMMAND",
-        )
+    check_terminal(target, name, command)
     host = find(target, name)
     with Fleet(target, root, Inventory((host,), name)) as fleet:
         line = remote_line(installed(fleet, host, note, told=not command), command)
-        if not host.local:
-            return fleet.attend(host, line, pty=terminal)
-        code = subprocess.call(("/bin/sh", "-c", line))
-        return code if code >= 0 else 128 - code
+        return at_host(fleet, host, line)
+
+
+def check_terminal(target: Target, name: str, command: tuple[str, ...], *more: str) -> None:
+    """Raises InputError for a shell without one."""
+    if not (command or is_terminal()):
+        raise InputError(
+            "a shell needs a terminal, and stdin or stdout is none",
+            hint=f"{quoting.quote(('ipexctl', 'shell', *more, name, *_way(target)))} -- COMMAND",
+        )
+
+
+def is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def at_host(fleet: Fleet, host: Host, line: str) -> int:
+    """The exit code of `line` there, with our stdin, stdout and stderr."""
+    if not host.local:
+        return fleet.attend(host, line, pty=is_terminal())
+    code = subprocess.call(("/bin/sh", "-c", line))
+    return code if code >= 0 else 128 - code
 
 
 def _way(target: Target) -> tuple[str, ...]:
@@ -110,12 +123,13 @@ def installed(
         fleet.disconnect(host)
 
 
-def remote_line(env: Env, command: tuple[str, ...]) -> str:
+def remote_line(env: Env, command: tuple[str, ...], cwd: str = "") -> str:
     """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
+    start_in = [f"cd {_word(cwd)} || exit"] if cwd else []
     if command:
-        inner = "; ".join([*map(_set, env), " ".join(("exec", *map(_word, command)))])
+        inner = "; ".join([*start_in, *map(_set, env), " ".join(("exec", *map(_word, command)))])
         return quoting.quote(("exec", "/bin/sh", "-c", inner))
-    run = quoting.quote(("-c", _interactive(env)))
+    run = quoting.quote(("-c", "; ".join([*start_in, _interactive(env)])))
     start = (
         f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
     )

@@ -16,7 +16,7 @@ import time
 from ipexctl.remote import frame_stream
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import rank_wrapper, supervisor
+from ipexctl.remote.run import host_programs, rank_wrapper, supervisor
 
 LOOK = 1.0
 PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
@@ -61,7 +61,7 @@ def guard(link):
     if asked["secret"]:
         no_core_dump()
     try:
-        scratch = supervisor.scratch_folder()
+        scratch = host_programs.scratch_folder()
     except OSError as e:
         link.write({"error": document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)

@@ -26,6 +26,7 @@ def main():
     if "refused" in message:
         sys.stderr.write("ipexctl: %s\n" % message["refused"])
         return 255
+    sys.stderr.write(message.get("said", ""))
     return message["exit"]
 
 

@@ -8,7 +8,6 @@ process of it behind and says what it found.
 import os
 import queue
 import shutil
-import tempfile
 import threading
 import time
 
@@ -225,9 +224,3 @@ class Supervisor:
 def cannot_write(error, folder):
     where = os.path.dirname(error.filename or "") or folder
     return Failure("cannot write to %s: %s" % (where, error.strerror or error))
-
-
-def scratch_folder():
-    """Of this host alone, be its home shared or not; a socket's path has 107 bytes at most."""
-    usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="ipexctl-", dir=usual if len(usual) < 80 else "/tmp")
