@@ -34,6 +34,7 @@ from ipexctl.verbs.run.start_request import Orders
 READY = 30.0  # seconds
 HOSTFILE = "hostfile"  # as the guides call it
 LOST = 255  # as ssh has it
+MARK = "IPEXCTL_RUN_ID"  # whatever has it ends with the agents
 # they follow the number of ranks per host, which nobody has said here
 _COUNTED = frozenset({"OMP_NUM_THREADS", "KMP_AFFINITY", "CCL_WORKER_AFFINITY", "I_MPI_PIN"})
 
@@ -109,6 +110,7 @@ class _Prepared:
         own = _of_host(self.plan, host) if self.plan.mpi.startswith("openmpi") else {}
         more = {**_master(self.plan), **own}
         return (
+            (MARK, self.run_id),
             *set_here.items(),
             *((k, v) for k, v in more.items() if k not in set_here and k != "PATH"),
             *mpi.shell_vars(self.plan.mpi, bootstrap, host.nic, hosts),

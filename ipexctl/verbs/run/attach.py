@@ -6,7 +6,7 @@ from ipexctl.core.model import Host, LaunchPlan
 from ipexctl.core.plan import shown_plan
 from ipexctl.core.run.listed_runs import Run
 from ipexctl.core.run.outcome import Left, RunResult
-from ipexctl.errors import HostFailed, InputError, Unreachable
+from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.verbs.ps import NEWEST, find, reached
@@ -24,15 +24,12 @@ def attach(
     """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     with Fleet(target, root) as fleet:
         run = find(fleet, text, newest=NEWEST)
-        if run.over:
-            raise InputError(
-                f"{run.id} has ended already: {run.state.value}", hint=f"ipexctl logs {run.id}"
-            )
         known = reached(fleet, run)
         plan, age = _plan(fleet, run, known)
         painter = Painter(view, target.note)
         try:
-            painter.note(f"attached to {run.id}: {KEYS}")
+            over = f"{run.id} has ended: {run.state.value}"
+            painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
             for failed in fleet.failures:
                 painter.note(f"{failed.what}; its output is not shown")
             painter.planned(run.id, plan)
@@ -52,7 +49,7 @@ def attach(
 
 
 def _plan(fleet: Fleet, run: Run, known: dict[str, Host]) -> tuple[LaunchPlan, float]:
-    """And the run's age in seconds."""
+    """And the seconds since the run began, or how long it took."""
     first = next(iter(run.about.hosts), "")
     if first not in known:
         raise Unreachable(
@@ -64,4 +61,4 @@ def _plan(fleet: Fleet, run: Run, known: dict[str, Host]) -> tuple[LaunchPlan, f
     plan = shown_plan.read(done["plan"], run.id)
     if plan is None:
         raise HostFailed(f"{first}: it has no plan of {run.id}")
-    return plan, float(done.whole("age"))
+    return plan, run.seconds if run.over else float(done.whole("age"))
