@@ -55,6 +55,37 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
     assert lines[-1] == f"  try: ipexctl run -H a -n 2 {meant} --lr 1"
 
 
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("pip install datasets", "ipexctl install -r requirements.txt"),
+        ("python3 -m pip install datasets", "ipexctl install -r requirements.txt"),
+        (
+            "pip install intel_extension_for_pytorch==2.8.0",
+            "ipexctl install --stack ipex   # where code needs it; else: ipexctl install",
+        ),
+        (
+            "accelerate config",
+            "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; with its file: --accelerate FILE",
+        ),
+        ("sbatch --nodes 2 job.slurm", "ipexctl migrate job.slurm"),
+    ],
+)
+def test_a_program_that_is_no_script_is_told_with_the_command_for_it(shell, typed, hint):
+    code, lines = said(shell("run", "-H", "a", *typed.split()))
+    assert code == 2
+    assert any(line.endswith(" is not a Python script") for line in lines)
+    assert lines[-1] == f"  try: {hint}"
+
+
+def test_a_package_that_is_given_as_a_requirements_file(shell):
+    code, lines = said(shell("install", "-H", "a", "-r", "torchvision"))
+    assert (code, lines[0]) == (2, "ipexctl: there is no requirements file torchvision")
+    first, _, then = lines[-1].partition("; ")
+    assert first == "  try: echo torchvision >> requirements.txt"
+    assert then == "ipexctl install -H a -r requirements.txt"
+
+
 @pytest.mark.parametrize(("name", "text"), [("train", "import torch\n"), ("train.py", "node01\n")])
 def test_a_script_is_no_hostfile(shell, name, text):
     shell.write(name, text)

@@ -31,7 +31,7 @@ from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.unpacked_size import unpacked
 from ipexctl.verbs.doctor.probe_host import probe
-from ipexctl.verbs.install import carried_python, fleet_locks, from_bundle
+from ipexctl.verbs.install import carried_python, fleet_locks, from_bundle, requirement_files
 from ipexctl.verbs.install.fetch_wheels import Supply, supply
 from ipexctl.verbs.install.from_bundle import Bundle
 from ipexctl.verbs.install.host_steps import disk_needed, dry_run_recaps, on_hosts, state_of
@@ -54,6 +54,7 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     bundle = from_bundle.accepted(asked)
     work = Work(asked, progress)
     with _refusal_as_typed(target.typed), Fleet(target, asked.root) as fleet:
+        requirement_files.needed(asked.needs, None)  # what is wrong in them, before the hosts
         try:
             plan = plan_for(work, fleet, bundle)
             report = _apply(work, fleet, plan, bundle) if plan else InstallReport()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.core.quoting import quote_for_pasting
+from ipexctl.core.quoting import quote, quote_for_pasting
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.requirements import NOTHING, Extra, not_allowed, read
 from ipexctl.errors import InputError
@@ -18,6 +19,7 @@ from ipexctl.packages.indexes import Indexes, absolute
 from ipexctl.verbs.install.install_plan import Install
 
 CODE = (".py", ".cfg")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*([<>=~!]=?[0-9][0-9a-z.*]*)?")
 
 
 def needed(files: Sequence[Path], old: Lock | None) -> Extra:
@@ -86,6 +88,22 @@ def _text(name: str, asker: str) -> tuple[str, str]:
         raise InputError(f"-r {path}: a requirements file or a pyproject.toml, please")
     try:
         return bounded_read.read_file(path).decode("utf-8-sig"), str(path)
+    except FileNotFoundError:
+        raise _missing(path, asker) from None
     except (OSError, UnicodeDecodeError) as e:
-        where = f", which {asker} names" if asker else ""
-        raise InputError(f"cannot read {path}{where}", why=str(e)) from None
+        raise InputError(f"cannot read {path}{_asked(asker)}", why=str(e)) from None
+
+
+def _missing(path: Path, asker: str) -> InputError:
+    package = not asker and path.name == str(path) and _PACKAGE.fullmatch(path.name)
+    line = quote(("echo", str(path)))
+    hint = f"{line} >> requirements.txt; ipexctl install -r requirements.txt" if package else ""
+    return InputError(
+        f"there is no requirements file {path}{_asked(asker)}",
+        why="-r takes a file that names packages" if package else "",
+        hint=hint,
+    )
+
+
+def _asked(asker: str) -> str:
+    return f", which {asker} names" if asker else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.run import retry_command
 from ipexctl.core.run.retry_command import Typed
-from ipexctl.core.script import frameworks, misplaced_options
+from ipexctl.core.script import frameworks, misplaced_options, not_scripts
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.script.source import Source
 from ipexctl.core.stack.env_choice import EnvChoice
@@ -72,6 +72,10 @@ def _with_command(script: Script, options: RunOptions) -> Script:
 
 def _script_of(options: RunOptions) -> Script:
     here = Path.cwd()
+    if options.module or not os.path.isfile(options.script):
+        why, hint = not_scripts.meant((options.script, *options.args))
+        if why:
+            raise InputError(f"{options.script} is not a Python script", why=why, hint=hint)
     if options.module:
         project = (
             send_project.project_of(here, here) if options.send else send_project.Project(here)

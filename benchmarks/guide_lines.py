@@ -1,0 +1,208 @@
+"""Every command line of the guides on four practice hosts, and what it does today.
+
+    python benchmarks/guide_lines.py [--mpi intel,mpich,openmpi] [--only NUMBER,...] [--write FILE]
+
+Each line of guide_lines/lines.toml is typed as it is: after `ipexctl run`, and inside
+`ipexctl shell --mpi node01`. "works" means that the script's ranks saw one world of the size in the
+table, and that the command ended with 0. Needs root, for the hosts' namespaces, and installs torch,
+Accelerate and transformers for each MPI. Ranks outnumber the CPUs of these hosts: --force.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipexctl.core.toml import loads
+from ipexctl.lab import HostSpec, Lab, LabSpec
+
+HERE = Path(__file__).parent / "guide_lines"
+EXAMPLES = Path(os.environ.get("EXAMPLES", Path(__file__).parents[1] / "examples"))
+IPEXCTL = [sys.executable, "-m", "ipexctl"]
+MPIS = ("intel", "mpich", "openmpi")
+TODAY, OLD = "today", "accelerate-1.12"
+PACKAGES = {
+    TODAY: "accelerate\ntransformers\ndatasets\n",
+    OLD: "accelerate==1.12.0\ntransformers==4.57.3\ndatasets\n",
+}
+PATIENCE = 300.0
+CONFIG = ".cache/huggingface/accelerate/default_config.yaml"  # where Accelerate looks, at home
+
+
+@dataclass(frozen=True)
+class Line:
+    guide: str
+    line: str
+    before: str = ""
+    config: str = ""
+    only: str = ""
+    packages: str = TODAY
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return (self.only,) if self.only else ("run", "shell")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with one MPI and one set of packages, as a user would have it."""
+
+    lab: Lab
+    mpi: str
+    folder: Path
+    root: str
+
+    @property
+    def reach(self) -> list[str]:
+        return [
+            "-f",
+            str(self.folder / "hostfile"),
+            "-F",
+            str(self.lab.ssh_config),
+            "--root",
+            self.root,
+        ]
+
+    def run(self, words: list[str], home: Path) -> tuple[int, str]:
+        done = subprocess.run(
+            [*IPEXCTL, *words], cwd=self.folder, stdin=subprocess.DEVNULL, check=False, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE,
+            env={**os.environ, "HF_HOME": str(home / ".cache/huggingface")},
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mpi", default=",".join(MPIS))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--write", type=Path)
+    asked = parser.parse_args()
+    lines = [read(raw) for raw in loads((HERE / "lines.toml").read_text())["lines"]]
+    chosen = [int(n) for n in asked.only.split(",") if n] or range(1, len(lines) + 1)
+    rows = ["| | guide | line | with | " + " | ".join(asked.mpi.split(",")) + " |"]
+    found: dict[tuple[int, str], dict[str, str]] = {}
+    with tempfile.TemporaryDirectory(prefix="guide-lines-") as folder:
+        hosts = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec(), HostSpec())
+        spec = LabSpec(name="guides", hosts=hosts)
+        lab = Lab.up(spec, owner=os.getpid(), root=Path(folder) / "labs")
+        try:
+            for mpi in asked.mpi.split(","):
+                for packages in PACKAGES:
+                    wanted = [n for n in chosen if lines[n - 1].packages == packages]
+                    if not wanted:
+                        continue
+                    project = install(lab, mpi, packages, Path(folder))
+                    for number in wanted:
+                        for mode in lines[number - 1].modes:
+                            said = tried(project, lines[number - 1], mode)
+                            found.setdefault((number, mode), {})[mpi] = said
+                            print(number, mode, mpi, said, flush=True)
+        finally:
+            lab.down()
+    for (number, mode), of_mpi in sorted(found.items()):
+        rows.append(row(number, mode, lines[number - 1], of_mpi, asked.mpi.split(",")))
+    text = "\n".join([rows[0], "|---|---|---|---|" + "---|" * len(asked.mpi.split(",")), *rows[1:]])
+    print(text)
+    if asked.write:
+        asked.write.write_text(text + "\n")
+
+
+def read(raw: dict[str, str]) -> Line:
+    return Line(
+        raw["guide"], raw["line"], raw.get("before", ""), raw.get("config", ""),
+        raw.get("only", ""), raw.get("with", TODAY),
+    )  # fmt: skip
+
+
+def install(lab: Lab, mpi: str, packages: str, top: Path) -> Project:
+    folder = top / f"{mpi}-{packages}"
+    (folder / "examples").mkdir(parents=True)
+    project = Project(lab, mpi, folder, f"~/.{mpi}-{packages}")
+    text = (EXAMPLES / "text_classification.py").read_text()  # so many ranks have a step each
+    text = text.replace("if after >= before:", "if after != after:")
+    (folder / "examples/nlp_example.py").write_text(text)
+    shutil.copy(HERE / "run_qa.py", folder)
+    for name in ("my_script.py", "script.py"):
+        text = text.replace("parser.parse_args()", "parser.parse_known_args()[0]")
+        (folder / name).write_text(text)
+    shutil.copy(HERE / "single.yaml", folder / "xxxxx.yaml")
+    (folder / "hostfile").write_text("".join(f"{name}\n" for name in lab.hosts))
+    (folder / "requirements.txt").write_text(PACKAGES[packages])
+    words = ["install", *project.reach, "--mpi", mpi, "-r", "requirements.txt", "-y"]
+    code, said = project.run(words, top)
+    assert code == 0, said
+    return project
+
+
+def tried(project: Project, line: Line, mode: str) -> str:
+    home = project.folder / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    config = home / CONFIG
+    config.parent.mkdir(parents=True)
+    at_home = ""
+    if line.config:
+        text = (HERE / line.config).read_text().replace("/home/user/hostfile", "hostfile")
+        config.write_text(text)
+        at_home = f"mkdir -p ~/{Path(CONFIG).parent}; printf %s '{quoted(text)}' > ~/{CONFIG}\n"
+    if mode == "run":
+        words = ["run", *project.reach, "--force", *split(line.line)]
+    else:
+        typed = f"rm -f ~/{CONFIG}\n{at_home}{line.before}\n{line.line}\n"
+        words = ["shell", "--mpi", "node01", *project.reach, "--", "bash", "-c", typed]
+    try:
+        code, said = project.run(words, home)
+    except subprocess.TimeoutExpired:
+        return f"**hangs** ({PATIENCE:.0f} s)"
+    return outcome(code, said)
+
+
+def quoted(text: str) -> str:
+    return text.replace("'", "'\\''")
+
+
+def split(line: str) -> list[str]:
+    """As the user's shell does it."""
+    done = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, text=True
+    )
+    return done.stdout.split("\0")[:-1]
+
+
+def outcome(code: int, said: str) -> str:
+    sizes = set(re.findall(r"world size (\d+)", said))
+    if code == 0 and len(sizes) == 1:
+        return f"works, world size {sizes.pop()}"
+    if code == 0:
+        return f"ends with 0; {'world sizes ' + ', '.join(sorted(sizes)) if sizes else 'no ranks'}"
+    return " ".join(last_words(said)) + f" (code {code})"
+
+
+def last_words(said: str) -> Iterator[str]:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    ours = [i for i, line in enumerate(lines) if re.match(r"ipexctl: (?!note:)", line)]
+    if ours:
+        yield from lines[ours[-1] : ours[-1] + 4]
+        return
+    causes = [line for line in lines if line.startswith(("cause:", "failed:", "why:", "fix:"))]
+    yield from causes or lines[-2:]
+
+
+def row(number: int, mode: str, line: Line, found: dict[str, str], mpis: list[str]) -> str:
+    text = " ".join(line.line.replace("\\\n", " ").split())
+    where = f"ipexctl run {text}" if mode == "run" else f"in the shell: {text}"
+    cells = [found.get(mpi, "").replace("|", "\\|") for mpi in mpis]
+    cells = [cells[0], *("the same" if c == cells[0] else c for c in cells[1:])]
+    return f"| {number} | {line.guide} | `{where}` | {line.packages} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

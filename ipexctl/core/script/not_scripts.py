@@ -1,0 +1,45 @@
+"""Programs that people type where the script of a run stands, and what does the same."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+from ipexctl.core.quoting import quote_for_pasting
+
+_DISCONTINUED = re.compile(
+    r"(intel[-_]extension[-_]for[-_]pytorch|oneccl[-_]bind[-_]pt|torch[-_]ccl)\b"
+)
+_FILE = re.compile(r"[^-].*\.\w+")
+_INSTALL = (
+    "the hosts' environments are made by ipexctl install",
+    "ipexctl install -r requirements.txt",
+)
+_IPEX = (
+    "IPEX and its oneCCL bindings are discontinued; stock PyTorch has what they brought",
+    "ipexctl install --stack ipex   # where code needs it; else: ipexctl install",
+)
+_ASKS = (
+    "what it asks for are options of ipexctl run",
+    "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; with its file: --accelerate FILE",
+)
+_SHELL = (
+    "a run starts a Python script; lines of shell scripts become commands",
+    "ipexctl migrate {file}",
+)
+_KNOWN = {
+    **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
+    "accelerate": _ASKS,
+    **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
+}
+
+
+def meant(words: Sequence[str]) -> tuple[str, str]:
+    """Why `words` are no script of a run, and what to type; "" for what is not known."""
+    program = posixpath.basename(words[0]) if words else ""
+    why, hint = _KNOWN.get(program, ("", ""))
+    if (why, hint) == _INSTALL and any(_DISCONTINUED.match(word) for word in words[1:]):
+        why, hint = _IPEX
+    file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
+    return why, hint.format(file=quote_for_pasting((file,)))
