@@ -53,7 +53,7 @@ def main() -> None:
 def go_on(checkpoint: dict) -> tuple[float, float]:
     """The loss of the checkpoint, and after more steps."""
     model = new_model()  # in float32: torch casts what it loads to the type of the parameters
-    optimizer = torch.optim.Adam(model.parameters(), lr=LR)  # the class that ipex.optimize was given
+    optimizer = torch.optim.Adam(model.parameters(), lr=LR)  # as ipex.optimize() was given
     check(checkpoint)
     model.load_state_dict(checkpoint["model"])
     optimizer.load_state_dict(checkpoint["optimizer"])

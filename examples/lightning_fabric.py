@@ -2,9 +2,10 @@
 
     ipexctl install -f hosts -r examples/requirements.txt
     ipexctl run -f hosts -ppn 2 examples/lightning_fabric.py
+    ipexctl run -n 2 examples/lightning_fabric.py       # on this machine
+    python examples/lightning_fabric.py                 # one rank
 
-or `ipexctl run -n 2 examples/lightning_fabric.py` on this machine, or `python ...` for one rank. Fabric
-wants the numbers of ranks per host and of hosts; ipexctl sets both variables on every rank.
+Fabric needs the number of ranks per host and of hosts; ipexctl sets a variable for each.
 """
 
 import argparse

@@ -2,9 +2,11 @@
 
     ipexctl install -f hosts
     ipexctl run -f hosts -ppn 2 examples/resnet50_bf16.py
+    ipexctl run -n 2 examples/resnet50_bf16.py          # on this machine
+    python examples/resnet50_bf16.py                    # one rank
 
-or `ipexctl run -n 2 examples/resnet50_bf16.py` on this machine. Weights stay float32; autocast computes
-convolutions in bf16. The images are made here: each class has its own stripes.
+Weights stay float32; autocast runs the convolutions in bf16. The script makes its images: each
+class has its own stripes.
 """
 
 import argparse
@@ -24,8 +26,8 @@ CLASSES, SIZE = 4, 32
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=16, help="images per rank and step")
-    parser.add_argument("--compile", action="store_true", help="torch.compile (needs a C++ compiler)")
+    parser.add_argument("--batch", type=int, default=8, help="images per rank and step")
+    parser.add_argument("--compile", action="store_true", help="needs a C++ compiler on the hosts")
     args = parser.parse_args()
 
     os.environ.update({**ALONE, **os.environ})  # `python resnet50_bf16.py` is one rank
@@ -84,8 +86,9 @@ class Bottleneck(nn.Module):
             *convolution(width, out, 1),
         )  # fmt: skip
         nn.init.zeros_(self.path[-1].weight)  # each block begins as its shortcut
-        same = channels == out and stride == 1
-        self.shortcut = nn.Identity() if same else nn.Sequential(*convolution(channels, out, 1, stride))
+        self.shortcut = nn.Sequential()  # the input itself
+        if channels != out or stride != 1:
+            self.shortcut.extend(convolution(channels, out, 1, stride))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.relu(self.path(x) + self.shortcut(x))
@@ -97,7 +100,7 @@ def convolution(channels: int, out: int, size: int, stride: int = 1) -> tuple[nn
 
 
 def resnet50() -> nn.Module:
-    """The layers of torchvision's resnet50, which takes its place where torchvision is installed."""
+    """The layers of torchvision.models.resnet50()."""
     layers = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1)]
     channels = 64
     for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):

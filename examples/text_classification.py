@@ -2,9 +2,10 @@
 
     ipexctl install -f hosts -r examples/requirements.txt
     ipexctl run -f hosts -ppn 2 examples/text_classification.py --mixed_precision bf16
+    ipexctl run -n 2 examples/text_classification.py    # on this machine
+    python examples/text_classification.py --cpu        # one rank
 
-or `ipexctl run -n 2 examples/text_classification.py` on this machine, or `python ...` for one rank. The
-reviews are made here, the tokenizer is trained on them, and the BERT is a small one from its config.
+The script makes its reviews, trains a tokenizer on them, and makes a small BERT from a config.
 """
 
 import argparse
@@ -29,7 +30,7 @@ SPECIAL = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "se
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mixed_precision", choices=["no", "bf16"], default="no")
-    parser.add_argument("--cpu", action="store_true", help="ipexctl run says so already")
+    parser.add_argument("--cpu", action="store_true", help="not needed with ipexctl run")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch_size", type=int, default=8, help="of each rank")
     parser.add_argument("--lr", type=float, default=1e-3)
@@ -66,7 +67,9 @@ def main() -> None:
         raise SystemExit("the loss did not fall")
 
 
-def evaluate(accelerator: Accelerator, model: torch.nn.Module, loader: DataLoader) -> tuple[float, float]:
+def evaluate(
+    accelerator: Accelerator, model: torch.nn.Module, loader: DataLoader
+) -> tuple[float, float]:
     """Loss and accuracy over all ranks."""
     model.eval()
     losses, right = [], []
@@ -83,7 +86,7 @@ def evaluate(accelerator: Accelerator, model: torch.nn.Module, loader: DataLoade
 
 
 def data(batch_size: int) -> tuple[DataLoader, DataLoader, PreTrainedTokenizerFast]:
-    texts, labels = reviews(1200)
+    texts, labels = reviews(560)
     tokenizer = trained_on(texts)
 
     def tokenize(rows: dict) -> dict:
@@ -91,7 +94,7 @@ def data(batch_size: int) -> tuple[DataLoader, DataLoader, PreTrainedTokenizerFa
 
     rows = Dataset.from_dict({"text": texts, "labels": labels})
     rows = rows.map(tokenize, batched=True, remove_columns=["text"])
-    parts = rows.train_test_split(test_size=200, seed=0)
+    parts = rows.train_test_split(test_size=80, seed=0)
 
     def collate(batch: list) -> dict:
         return tokenizer.pad(batch, padding="longest", return_tensors="pt")
@@ -107,7 +110,7 @@ def reviews(count: int) -> tuple[list[str], list[int]]:
     """Half of them praise, half of them complain."""
     made = random.Random(0)
     things = ["food", "film", "room", "service", "book", "music", "view", "staff"]
-    words = (["awful", "dull", "broken", "rude", "late"], ["great", "lovely", "superb", "kind", "fun"])
+    words = (["awful", "dull", "rude", "late"], ["great", "lovely", "kind", "fun"])
     texts, labels = [], []
     for i in range(count):
         label = i % 2
