@@ -27,7 +27,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
-WORDS, LENGTH, STEPS = 32, 16, 20
+WORDS, LENGTH, STEPS = 32, 16, 15
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ def main() -> None:
     parser.set_defaults(
         output_dir="qa-out", num_train_epochs=3, per_device_train_batch_size=8, learning_rate=2e-3,
         logging_steps=10, save_strategy="no", report_to="none", disable_tqdm=True,
+        ddp_find_unused_parameters=False,
     )  # fmt: skip
     (args,) = parser.parse_args_into_dataclasses()
     set_seed(args.seed)  # the same model on every rank
