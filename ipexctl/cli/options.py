@@ -91,6 +91,9 @@ FetchLimit = Annotated[
         help="Largest amount to fetch from all hosts together.",
     ),
 ]
+Merge = Annotated[
+    bool, typer.Option("--merge", help="Bring back the files of all hosts into one folder.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
 Root = Annotated[str, typer.Option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]

@@ -12,6 +12,7 @@ from ipexctl.cli.options import (
     FetchLimit,
     Json,
     JsonLines,
+    Merge,
     Root,
     Yes,
     end,
@@ -127,6 +128,7 @@ def fetch(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
+    merge: Merge = False,
     fetch_limit: FetchLimit = 100,
     json: Json = False,
 ) -> None:
@@ -134,7 +136,7 @@ def fetch(
     from ipexctl.ui.run.ps import fetched_document, show_fetched
     from ipexctl.verbs.fetch import fetch as verb
 
-    done = verb(target, run, patterns, fetch_limit << 30, root)
+    done = verb(target, run, patterns, fetch_limit << 30, root, merge=merge)
     end(done, fetched_document, show_fetched, json=json)
 
 

@@ -26,6 +26,7 @@ from ipexctl.cli.options import (
     Hostfile,
     HostList,
     Limit,
+    Merge,
     Root,
     SshConfig,
     TransportName,
@@ -169,6 +170,7 @@ def run(
             "--outputs", metavar="DIR", help="Bring back a folder from where ranks start."
         ),
     ] = None,
+    merge: Merge = False,
     fetch_limit: FetchLimit = 100,
     log_limit: Annotated[
         int | None,
@@ -245,6 +247,7 @@ def run(
         log_limit=None if log_limit is None else log_limit * 1_000_000,
         fetch=tuple(fetch or ()),
         outputs=tuple(outputs or ()),
+        merge=merge,
         fetch_limit=fetch_limit << 30,
         force=force,
         send=not no_sync,
@@ -253,7 +256,9 @@ def run(
         name=checked_name(name),
         detach=detach,
         lives_on=_lives_on(
-            detach=detach, die_with_me=die_with_me, fetched=[*(fetch or ()), *(outputs or ())]
+            detach=detach,
+            die_with_me=die_with_me,
+            fetched=[*(fetch or ()), *(outputs or ()), *(["--merge"] if merge else ())],
         ),
         typed=typed,
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),

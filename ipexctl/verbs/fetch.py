@@ -33,9 +33,10 @@ class Brought(PerHost):
 
 
 def fetch(
-    target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT
-) -> Brought:
-    """`patterns`: below the folder where ranks started."""
+    target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT,
+    *, merge: bool = False,
+) -> Brought:  # fmt: skip
+    """`patterns`: below the folder where ranks started. `merge`: all hosts' files in one folder."""
     fetch_outputs.check_patterns("fetch", patterns)
     with Fleet(target, root) as fleet:
         run = find(fleet, text)
@@ -48,7 +49,7 @@ def fetch(
         first = there.get(next(iter(run.about.hosts), ""))
         roots = {host.name: fleet.root_of(host) for host in there.values()}
         wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
-        wish = Wish(wanted, run.id, roots, first.name if first else "", limit)
+        wish = Wish(wanted, run.id, roots, first.name if first else "", limit, merge)
         agents = {host: fleet.agents[host] for host in there.values()}
         done = fetch_outputs.fetch_outputs(
             agents, wish, folder_for(Path.cwd(), run.id), target.note

@@ -222,3 +222,68 @@ def test_a_host_that_is_lost_on_the_way_gives_what_came_before(brought):
         "could not fetch: here: the connection is gone",
         {"a": "a"},
     ]
+
+
+SHARDS = {
+    "node01": ("ck/.metadata", "ck/__0_0.distcp", "ck/__1_0.distcp", "ck/log"),
+    "node02": ("ck/__2_0.distcp", "ck/__3_0.distcp", "ck/log"),
+    "node03": ("ck/__4_0.distcp", "ck/log", "@node02/ck/other"),
+}
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Iterator[Callable[[bool], list[str]]]:
+    """The files that come from three hosts, each of which has some shards of a checkpoint."""
+    roots = {name: str(tmp_path / name) for name in SHARDS}
+    agents = {}
+    for name, paths in SHARDS.items():
+        for path in paths:
+            file = tmp_path / name / "runs" / RUN / "work" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(name)
+        host = Host(name, local=True)
+        agents[host] = connect(LocalTransport(), host)
+
+    def bring(merge: bool) -> list[str]:  # noqa: FBT001
+        said: list[str] = []
+        wish = Wish(("**",), RUN, roots, "node01", merge=merge)
+        done = fetch_outputs(agents, wish, tmp_path, said.append)
+        assert done.folder
+        files = (p for p in done.folder.rglob("*") if p.is_file())
+        found = [f"{p.relative_to(done.folder)} {p.read_text()}" for p in files]
+        return [*sorted(found), *said, *done.words[1:]]
+
+    yield bring
+    for agent in agents.values():
+        agent.close()
+
+
+def test_merge_collects_the_shards_of_all_hosts_in_one_folder(shards):
+    assert shards(True) == [
+        "@node02/ck/log node02",
+        "@node03/ck/log node03",
+        "ck/.metadata node01",
+        "ck/__0_0.distcp node01",
+        "ck/__1_0.distcp node01",
+        "ck/__2_0.distcp node02",
+        "ck/__3_0.distcp node02",
+        "ck/__4_0.distcp node03",
+        "ck/log node01",
+        "2 of 10 files are on an earlier host, too; they are in @HOST",
+        "node03: @node02/ck/other was not taken (what comes from another host goes there)",
+    ]
+
+
+def test_without_merge_each_host_has_its_folder(shards):
+    assert shards(False) == [
+        "@node02/ck/__2_0.distcp node02",
+        "@node02/ck/__3_0.distcp node02",
+        "@node02/ck/log node02",
+        "@node03/@node02/ck/other node03",
+        "@node03/ck/__4_0.distcp node03",
+        "@node03/ck/log node03",
+        "ck/.metadata node01",
+        "ck/__0_0.distcp node01",
+        "ck/__1_0.distcp node01",
+        "ck/log node01",
+    ]

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.lab
 REPO = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "frameworks"
 PAGE = REPO / "docs" / "frameworks.md"
-REPORT = re.compile(r"REPORT rank=\d+ world=(\d+) digest=(\w+)")
+# of the scripts beside this file, and of the examples
+REPORT = re.compile(r"(?:REPORT rank=\d+ world=|world size )(\d+)(?: digest=|, loss )(.+)")
 COMMON = "accelerate==1.15.0\nscikit-learn\n"
 SETS = {
     "newest": COMMON + "transformers\nlightning\ntrl\npeft\ndatasets\ndeepspeed\n",
@@ -66,7 +67,7 @@ ROWS = (
     trainer("--use_cpu"),
     trainer("--use_cpu", "--bf16"),
     trainer("--bf16", expected=NEEDS_CPU),
-    Row("TRL's SFTTrainer with PEFT's LoRA, `use_cpu=True`", "sft.py"),
+    Row("TRL's SFTTrainer with PEFT's LoRA, `use_cpu=True`", "examples/lora_sft.py"),
     Row("Lightning's Trainer, devices=2, num_nodes=4", "lightning_trainer.py"),
     Row(
         "the same on unequal hosts (7 ranks)", "lightning_trainer.py",
@@ -76,9 +77,9 @@ ROWS = (
         options=("-ppn", "2", "--env", "GROUP_RANK=0")),
     Row("Lightning's Trainer, devices=1, num_nodes=1 (its defaults)", "lightning_trainer.py",
         "does not match the world size", ("--devices", "1", "--nodes", "1")),
-    Row("Fabric, devices=2, num_nodes=4", "fabric.py"),
+    Row("Fabric, devices=2, num_nodes=4", "examples/lightning_fabric.py"),
     Row("DeepSpeed ZeRO-1 over gloo", "deepspeed_zero.py"),
-    Row("FSDP2 (`fully_shard`)", "fsdp2.py"),
+    Row("FSDP2 (`fully_shard`)", "examples/fsdp2_checkpoint.py"),
 )  # fmt: skip
 
 
@@ -90,6 +91,7 @@ def test_every_rank_trains_with_the_others_or_it_is_said(
     lab = make_lab(LabSpec.plain(4, name=f"soak{len(name)}"))
     where = ["-f", str(lab.hostfile), "-F", str(lab.ssh_config)]
     shutil.copytree(SCRIPTS, tmp_path / "project")
+    shutil.copytree(REPO / "examples", tmp_path / "project" / "examples")
     (tmp_path / "project" / "requirements.txt").write_text(SETS[name])
 
     # a second index of this machine would hide what the first one has
@@ -111,7 +113,7 @@ def test_every_rank_trains_with_the_others_or_it_is_said(
     for row in (row for row in ROWS if name in row.sets):
         words = ("run", "--json", *row.options, row.script, *row.args)
         done = ipexctl(*words)
-        aborted = done.returncode == ABORTED and done.stdout.count("REPORT rank=") >= 8
+        aborted = done.returncode == ABORTED and len(REPORT.findall(done.stdout)) >= 8
         if aborted:  # torch's gloo threads do so now and then, when all work is done
             done = ipexctl(*words)
         seen, good = outcome(done, row)

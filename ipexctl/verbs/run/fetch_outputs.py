@@ -1,7 +1,9 @@
 """Files that ranks left in the run's folder on the hosts, brought here: --fetch, --outputs, fetch.
 
-Rank 0's host gives the files on top, every other host a folder of its own, `@HOST`. The names come
-from the hosts, so nothing is written outside of the outputs' folder and nothing is written twice.
+The files of rank 0's host lie on top, those of every other host in a folder of its own, `@HOST`.
+With --merge the files of all hosts lie on top; only those that an earlier host has, too, go to
+`@HOST`. The names come from the hosts, so nothing is written outside of the outputs' folder and
+nothing is written twice.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class Wish:
     roots: Mapping[str, str]
     first: str  # rank 0's host
     limit: int = FETCH_LIMIT
+    merge: bool = False  # the files of all hosts in one folder
 
 
 class Budget:
@@ -56,6 +59,14 @@ class Budget:
             self._left -= size
             self._entries -= entries
             return True
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The files of a host that match. `more`: and others that it did not list."""
+
+    files: tuple[tuple[str, int], ...]
+    more: bool
 
 
 @dataclass(frozen=True)
@@ -102,10 +113,17 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
         return Fetched((f"outputs: not fetched ({e.strerror or e}); they are on the hosts",))
 
     budget = Budget(wish.limit, ENTRIES)
+    lists = fan_out(tuple(agents), lambda host: _list(agents[host], wish), forks=16)
+    owners = _owners(lists, wish)
+    listed_files = sum(len(one.files) for one in lists.values() if isinstance(one, Listed))
+    if wish.merge and (apart := listed_files - len(owners)):
+        note(f"{apart:,} of {listed_files:,} files are on an earlier host, too; they are in @HOST")
 
-    def work(host: Host) -> Brought:
-        below = outputs if host.name == wish.first else outputs / folder_of(host.name)
-        return _bring(agents[host], wish, below, note, budget)
+    def work(host: Host) -> Brought | HostDown:
+        listed = lists[host]
+        if isinstance(listed, HostDown):
+            return listed
+        return _bring(agents[host], wish, listed, owners, outputs, note, budget)
 
     outcomes = fan_out(tuple(agents), work, forks=16)
     try:
@@ -147,13 +165,35 @@ def _new_folder(folder: Path) -> Path:
             return outputs
 
 
-def _bring(agent: Agent, wish: Wish, below: Path, note: Note, budget: Budget) -> Brought:
-    asked = {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
-    done = agent.call(
-        "run.result_files.list", {**asked, "patterns": list(wish.patterns)}, timeout=120
-    ).done
-    files: list[tuple[str, int]] = [(path, size) for path, size in done.rows("files", str, int)]
-    others = other_folders(wish) if agent.host.name == wish.first else frozenset()
+def _list(agent: Agent, wish: Wish) -> Listed:
+    asked = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
+    done = agent.call("run.result_files.list", asked, timeout=120).done
+    files = tuple((path, size) for path, size in done.rows("files", str, int))
+    return Listed(files, done.get("more") is True)
+
+
+def _run_on(agent: Agent, wish: Wish) -> dict[str, object]:
+    return {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
+
+
+def _owners(lists: Mapping[Host, Listed | HostDown], wish: Wish) -> dict[str, str]:
+    """For each path on top of the outputs, the host from which it comes."""
+    owners: dict[str, str] = {}
+    for host in sorted(lists, key=lambda host: host.name != wish.first):
+        listed = lists[host]
+        if isinstance(listed, Listed) and (wish.merge or host.name == wish.first):
+            for path, _ in listed.files:
+                owners.setdefault(path, host.name)
+    return owners
+
+
+def _bring(
+    agent: Agent, wish: Wish, listed: Listed, owners: Mapping[str, str], outputs: Path,
+    note: Note, budget: Budget,
+) -> Brought:  # fmt: skip
+    """`owners`: for each path on top of `outputs`, the host from which it comes."""
+    asked, files = _run_on(agent, wish), listed.files
+    others = other_folders(wish)
     count, total = 0, 0
     refused: list[str] = []
     if sum(size for _, size in files) > 100e6:
@@ -162,7 +202,8 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note, budget: Budget) ->
         if not is_inside(path):
             refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
             continue
-        if path.partition("/")[0].casefold() in others:
+        on_top = owners.get(path) == agent.host.name
+        if on_top and path.partition("/")[0].casefold() in others:
             why = "what comes from another host goes there"
             refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
             continue
@@ -172,13 +213,14 @@ def _bring(agent: Agent, wish: Wish, below: Path, note: Note, budget: Budget) ->
             refused.append(f"{agent.host.name}: {path[:200]} and what follows stay there ({most})")
             break
         try:
+            below = outputs if on_top else outputs / folder_of(agent.host.name)
             _read(agent, {**asked, "path": path}, size, below / path)
             count, total = count + 1, total + size
         except OSError as e:
             refused.append(f"{agent.host.name}: {path[:200]} was not taken ({e.strerror or e})")
         except IpexctlError as e:
             return Brought(count, total, tuple(refused), True, e.what)
-    if done.get("more") is True:
+    if listed.more:
         refused.append(f"{agent.host.name}: more than {len(files)} files match; the rest is there")
     return Brought(count, total, tuple(refused), bool(files))
 

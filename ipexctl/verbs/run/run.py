@@ -30,7 +30,7 @@ from ipexctl.core.run.outcome import (  # fmt: skip
 )
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.core.script.frameworks import Frameworks
-from ipexctl.errors import IpexctlError
+from ipexctl.errors import InputError, IpexctlError
 from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.suggested_commands import other_pythons, spelled
 from ipexctl.hosts.target import Target
@@ -112,6 +112,7 @@ class _Run:
         )
         if isinstance(result, Left):
             wanted = (*self.options.fetch, *self.options.outputs)
+            wanted += ("--merge",) * self.options.merge
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
         self.fleet.remember(_states(result), "run")
@@ -257,7 +258,8 @@ class _Run:
         roots = {h.name: self.fleet.root_of(h) for h in there}
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
         first, limit = plan.hosts[0].host, self.options.fetch_limit
-        wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit)
+        merge = self.options.merge
+        wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge)
         try:
             done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
             outputs = done.words
@@ -309,6 +311,8 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     )
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
+    if options.merge and not (options.fetch or options.outputs):
+        raise InputError("--merge needs --fetch or --outputs", hint="--outputs DIR --merge")
     return chosen
 
 

@@ -32,6 +32,7 @@ class RunOptions:
     fetch: tuple[str, ...] = ()  # globs below the folder where ranks start
     outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
     fetch_limit: int = fetch_outputs.FETCH_LIMIT  # of both
+    merge: bool = False  # the files of all hosts in one folder
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
     force: bool = False  # start in spite of what the preflight sees
