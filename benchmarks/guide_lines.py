@@ -178,7 +178,10 @@ def split(line: str) -> list[str]:
 
 
 def outcome(code: int, said: str) -> str:
-    sizes = set(re.findall(r"world size (\d+)", said))
+    told = re.findall(r"world size (\d+)", said)
+    sizes = set(told)
+    if code == 0 and sizes == {"1"} and len(told) > 1:
+        return f"**{len(told)} ranks, each alone**"
     if code == 0 and len(sizes) == 1:
         return f"works, world size {sizes.pop()}"
     if code == 0:
