@@ -10,7 +10,7 @@ from pathlib import Path
 from ipexctl.core.inventory.text_encoding import decode
 from ipexctl.core.inventory.yaml_nodes import MAX_TEXT
 from ipexctl.core.pasted.accelerate_config import read_config
-from ipexctl.core.pasted.line_request import LineRequest
+from ipexctl.core.pasted.line_request import LineRequest, Refuse, raised
 from ipexctl.errors import InputError
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.shipped_tables import accelerate_keys
@@ -26,8 +26,8 @@ def usual(environ: Mapping[str, str]) -> Path | None:
     return next((folder / name for name in NAMES if os.path.isfile(folder / name)), None)
 
 
-def read(path: Path) -> LineRequest:
-    """Raises InputError with the place of what cannot hold here."""
+def read(path: Path, refuse: Refuse = raised) -> LineRequest:
+    """`refuse` gets each key that cannot hold here, with its place. Raises InputError."""
     try:
         data = read_file(path, MAX_TEXT)
     except (OSError, ValueError) as e:
@@ -36,7 +36,7 @@ def read(path: Path) -> LineRequest:
             why=getattr(e, "strerror", None) or str(e),
             hint="accelerate config --config_file FILE   # writes one",
         ) from None
-    request = read_config(decode(data, str(path)), str(path), accelerate_keys())
+    request = read_config(decode(data, str(path)), str(path), accelerate_keys(), refuse)
     if request.hostfile.startswith("~/"):
         request = replace(request, hostfile=str(Path(request.hostfile).expanduser()))
     return request

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from ipexctl.core.known_failures.causes import Cause, parse
 from ipexctl.core.migrate import rules
+from ipexctl.core.migrate.launcher_command import Tables
 from ipexctl.core.pasted.accelerate_config import Keys, parse_keys
 from ipexctl.core.pasted.launcher_table import Launchers
 from ipexctl.core.pasted.launcher_table import parse as parse_launchers
@@ -37,6 +38,10 @@ def accelerate_keys() -> Keys:
 @cache
 def migration_rules() -> rules.Rules:
     return rules.parse(_text("core/migrate/rules.toml"))
+
+
+def migration_tables() -> Tables:
+    return Tables(migration_rules(), launchers(), accelerate_keys())
 
 
 def _text(path: str) -> str:

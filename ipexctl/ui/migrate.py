@@ -25,8 +25,8 @@ def _commands(file: Migrated) -> Iterator[str]:
     for command in file.reading.commands:
         yield f"{_place(file, command)}{command.launcher} becomes"
         yield f"  {command.text}"
-        if command.left_out:
-            yield f"  not taken over: {', '.join(command.left_out)}"
+        yield from (f"  {note}" for note in command.notes)
+        yield from (f"  not taken over: {text}" for text in command.left_out)
 
 
 def _findings(file: Migrated) -> Iterator[str]:
@@ -91,7 +91,7 @@ def document(done: Migration) -> dict[str, Any]:
         "files_read": done.read,
         "commands": [
             {**_where(file, one), "launcher": one.launcher, "text": one.text,
-             "left_out": list(one.left_out)}
+             "left_out": list(one.left_out), "notes": list(one.notes)}
             for file in done.files for one in file.reading.commands
         ],
         "findings": [

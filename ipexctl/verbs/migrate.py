@@ -6,24 +6,24 @@ import os
 import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 
 from ipexctl.core import quoting
-from ipexctl.core.migrate import file_kinds, finding, launcher_command
+from ipexctl.core.migrate import file_kinds, finding
 from ipexctl.core.migrate.finding import Command, Finding, Reading
 from ipexctl.core.migrate.shell_code import Around, ShellReader
-from ipexctl.core.migrate.shell_words import as_typed
+from ipexctl.core.pasted.line_request import LineRequest, Refuse
+from ipexctl.core.pasted.typed_word import as_typed
 from ipexctl.core.run.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.core.script.source import Source
 from ipexctl.errors import InputError
 from ipexctl.hosts.hostfile_reader import is_hostfile
-from ipexctl.local import bounded_read
+from ipexctl.local import accelerate_file, bounded_read
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.checkpoint_modules import modules_of
-from ipexctl.local.shipped_tables import migration_rules
+from ipexctl.local.shipped_tables import migration_rules, migration_tables
 from ipexctl.local.training_script import training_script
 from ipexctl.verbs.run.script_sources import read_sources
 
@@ -103,7 +103,7 @@ def _of_command(words: Sequence[str], missing: str, *, write: bool) -> Migration
     if words[0].endswith(".py") and os.path.exists(words[0]):
         words = ("python3", *words)
     alone = words[0] if len(words) == 1 else ""
-    shell = ShellReader(migration_rules(), _around(Path()), edits=False, always=True)
+    shell = ShellReader(migration_tables(), _around(Path()), edits=False, always=True)
     reading = shell.read(alone) if alone else shell.of([as_typed(words)], lambda offset: 1)
     if not reading.commands and not reading.findings:
         raise InputError(
@@ -136,14 +136,13 @@ def _around(folder: Path) -> Around:
         parsers = tuple(parser for one in sources for parser in one.parsers)
         return replace(sources[0], options=options, parsers=parsers)
 
-    def config(name: str) -> dict[str, str]:
-        from ipexctl.core.migrate.yaml_settings import accelerate_counts
-
+    def config(name: str, refuse: Refuse) -> LineRequest | None:
         path = path_of(name)
-        with suppress(OSError, ValueError):
-            data = bounded_read.read_file(path) if path else b""
-            return accelerate_counts(_text_of(data, "yaml").text)
-        return {}
+        try:
+            return accelerate_file.read(path, refuse) if path else None
+        except InputError as e:
+            refuse(e, name, e.what)
+            return LineRequest(name)
 
     return Around(source, config)
 
@@ -199,7 +198,7 @@ def _of_file(path: Path, *, named: bool, write: bool) -> Migrated | None:
         warnings.simplefilter("ignore")  # about the user's code
         script = training_script(path.parent) if kind == "yaml" else ""
         around = _around(path.parent)
-        reading = file_kinds.read_file(kind, read.text, migration_rules(), around, script)
+        reading = file_kinds.read_file(kind, read.text, migration_tables(), around, script)
     if kind == "yaml" and named and not reading.commands and is_hostfile(str(path)):
         return _of_hostfile(path)
     after = finding.edited(read.text, reading.findings)
@@ -223,9 +222,9 @@ def _of_checkpoint(path: Path) -> Migrated:
 def _of_hostfile(path: Path) -> Migrated:
     if not is_hostfile(str(path)):
         raise ValueError("not a kind of file that migrate reads")
-    script = training_script(path.parent)
-    line = launcher_command.of_counts({"file": quoting.quote((str(path),))}, script)
-    return Migrated(str(path), Reading(commands=(Command(1, "hostfile", line),)))
+    words = ("ipexctl", "run", "-f", str(path), training_script(path.parent))
+    command = Command(1, "hostfile", quoting.quote_for_pasting(words))
+    return Migrated(str(path), Reading(commands=(command,)))
 
 
 def _text_of(data: bytes, kind: str) -> _Text:

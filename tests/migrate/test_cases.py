@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core.migrate.shell_code import ShellReader
+from ipexctl.core.pasted.launcher_table import Launcher
+from ipexctl.local.shipped_tables import migration_tables
 from ipexctl.verbs.migrate import migrate
 from tests.cli import ipexctl
 from tests.migrate.record import CASES, HERE, printed
@@ -109,7 +112,9 @@ LINES = {
     "mpirun -np 2 -x HF_HOME -x LR=0.1 python train.py": "ipexctl run -n 2 --env HF_HOME --env "
     "LR=0.1 train.py",
     "accelerate launch --config_file mpirun.yaml nlp_example.py": "ipexctl run -f hostfile -n 16 "
-    "-ppn 4 --env ACCELERATE_MIXED_PRECISION=bf16 nlp_example.py",
+    "-ppn 4 --env ACCELERATE_MIXED_PRECISION=bf16 --env ACCELERATE_USE_CPU=true nlp_example.py",
+    "srun -n 4 --ntasks-per-node 2 python train.py": "ipexctl run -n 4 -ppn 2 train.py",
+    "uv run accelerate launch --num_processes 2 train.py": "ipexctl run -n 2 train.py",
     "LR=0.1 mpiexec.hydra -n 2 python -m package.train -v": "ipexctl run -n 2 --env LR=0.1 -m "
     "package.train -v",
     "mpirun -n 2 python train.py --name 'a b'": "ipexctl run -n 2 train.py --name 'a b'",
@@ -125,6 +130,22 @@ def test_a_command_line_becomes_one_of_ipexctl(cases: Path, line: str, as_one: b
     assert command["text"] == LINES[line]
     changed = any(word in line for word in ("--no_cuda", "use_ipex"))
     assert done.returncode == int(changed)
+
+
+@pytest.mark.parametrize("value", ["7", "$X"])
+@pytest.mark.parametrize("launcher", migration_tables().launchers.all, ids=lambda one: one.name)
+def test_no_option_of_a_launcher_is_dropped_silently(launcher: Launcher, value: str) -> None:
+    """It is in the command, or named with its reason, or a rule has found it."""
+    call = launcher.programs[0] if launcher.programs else f"python -m {launcher.modules[0]}"
+    rest = "python t.py" if launcher.starts == "command" else "t.py"
+    reader = ShellReader(migration_tables(), always=True)
+    (without,) = reader.read(f"{call} {rest}\n").commands
+    for name in (name for flag in launcher.flags for name in flag.names):
+        given = " ".join([name, *[value] * launcher.named(name)[0].values])
+        reading = reader.read(f"{call} {given} {rest}\n")
+        (made,) = reading.commands
+        told = [*made.left_out, *made.notes, *(one.name for one in reading.findings)]
+        assert made.text != without.text or any(name in text for text in told), given
 
 
 @pytest.mark.parametrize("words", [["nosuch.py"], ["ls", "-l"], ["mpirun", "-n", "2", "hostname"]])

@@ -15,7 +15,7 @@ from ipexctl.core.migrate.finding import edited
 from ipexctl.core.migrate.shell_code import Around
 from ipexctl.core.migrate.shell_words import commands
 from ipexctl.local.bounded_read import LIMIT
-from ipexctl.local.shipped_tables import migration_rules
+from ipexctl.local.shipped_tables import migration_tables
 from ipexctl.verbs.migrate import migrate
 from tests.cli import ipexctl
 
@@ -142,7 +142,7 @@ SAFE = {
 
 @pytest.mark.parametrize("text", SAFE)
 def test_an_edit_is_made_only_where_it_cannot_change_the_meaning(text: str) -> None:
-    reading = read_file("python", text, migration_rules(), Around(), "")
+    reading = read_file("python", text, migration_tables(), Around(), "")
     assert [f.rule.id for f in reading.findings if f.edit] == SAFE[text]
     compile(edited(text, reading.findings), "edited", "exec")
 
@@ -166,7 +166,7 @@ SHELL = {
 
 @pytest.mark.parametrize("text", SHELL)
 def test_a_word_of_a_shell_line_is_changed_only_where_it_is_surely_obsolete(text: str) -> None:
-    reading = read_file("shell", text, migration_rules(), Around(), "")
+    reading = read_file("shell", text, migration_tables(), Around(), "")
     assert [f.rule.id for f in reading.findings if f.edit] == SHELL[text]
 
 
@@ -179,10 +179,35 @@ def test_the_scripts_own_options_are_its_own(tmp_path: Path) -> None:
     assert ipexctl("migrate", "run.sh", cwd=tmp_path).returncode == 0
 
 
+REFUSED_KEYS = """\
+distributed_type: MULTI_CPU
+num_processes: 2
+fsdp_config: {fsdp_version: 2}
+no_such_key: 1
+mpirun_config: {mpirun_hostfile: ~/hosts}
+"""
+
+
+def test_keys_of_an_accelerate_config_that_cannot_hold_are_left_out_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    """Of the config itself, and of a line that names it."""
+    (tmp_path / "c.yaml").write_text(REFUSED_KEYS)
+    (tmp_path / "train.py").write_text("import torch\n")
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file c.yaml train.py\n")
+    for name, hostfile in (("c.yaml", "~/hosts"), ("run.sh", str(Path("~/hosts").expanduser()))):
+        done = ipexctl("migrate", name, cwd=tmp_path)
+        assert f"  ipexctl run -f {hostfile} -n 2 train.py\n" in done.stdout
+        assert "  not taken over: fsdp_config.fsdp_version: 2 (Accelerate's FSDP" in done.stdout
+        assert "  not taken over: no_such_key: 1 (" in done.stdout
+    (tmp_path / "c.yaml").write_text("num_processes: 2\nnum_processes: 3\nmpirun_config: {}\n")
+    assert "not taken over: " in ipexctl("migrate", "c.yaml", cwd=tmp_path).stdout
+
+
 def test_aliases_of_yaml_are_read_once() -> None:
     more = "".join(f"- &x{i} [*x{i - 1}, *x{i - 1}]\n" for i in range(1, 40))
     text = "kind: Job\nspec:\n- &x0 {command: [python, x.py, --do_train, --no_cuda]}\n" + more
-    reading = read_file("yaml", text, migration_rules(), Around(), "")
+    reading = read_file("yaml", text, migration_tables(), Around(), "")
     assert [f.rule.id for f in reading.findings] == ["no-cuda"]
 
 
@@ -208,5 +233,5 @@ def test_words_of_any_shell_text_are_where_they_say(text: str) -> None:
 
 @given(st.sampled_from(["python", "shell", "yaml", "notebook", "requirements"]), st.text())
 def test_any_text_is_read_without_a_failure(kind: str, text: str) -> None:
-    reading = read_file(kind, text, migration_rules(), Around(), "SCRIPT")
+    reading = read_file(kind, text, migration_tables(), Around(), "SCRIPT")
     assert edited(text, reading.findings) == text or reading.findings

@@ -94,6 +94,20 @@ TAKEN = [
     ("deepspeed -H h -e b --num_nodes 2 --num_accelerators 2 --module pkg.train",
      "-f h -n 4 -ppn 2 -x b -m pkg.train"),
     ("horovodrun -np 4 -H a:2,b:2 python t.py", "-H a:2,b:2 -n 4 t.py"),
+    # Slurm
+    ("srun -n 4 --ntasks-per-node 2 python train.py", "-n 4 -ppn 2 train.py"),
+    ("srun -N2 --ntasks-per-node=2 --mpi=pmi2 -K1 python -u t.py", "-n 4 -ppn 2 t.py"),
+    ("srun --nodes=2-2 -w n[1-2] -x n3 --export=ALL,A=1,B --kill-on-bad-exit=1 --exclusive t.py",
+     "-H 'n[1-2]' -n 2 -ppn 1 -x n3 --env A=1 --env B t.py"),
+    ("srun -N 2 --ntasks-per-node=1 torchrun --nnodes 2 --nproc-per-node 4 t.py",
+     "-n 8 -ppn 4 t.py"),
+    ("srun -n 4 -w ./hosts t.py", "-f ./hosts -n 4 t.py"),
+    # what starts the next program
+    ("uv run train.py --lr 1", "train.py --lr 1"),
+    ("uv run --frozen --extra cpu python -m pkg.train", "-m pkg.train"),
+    ("uv run -m torch.distributed.run --nproc-per-node 2 t.py", "-ppn 2 t.py"),
+    ("mpirun -n 2 conda run -n env --live-stream python t.py", "-n 2 t.py"),
+    ("sudo -E nohup time mpirun -n 2 numactl -C 0-3 --membind=0 python t.py", "-n 2 t.py"),
     # variables before it
     ("OMP_NUM_THREADS=8 A=x=y torchrun t.py", "--env OMP_NUM_THREADS=8 --env A=x=y t.py"),
     ("env -u B A=1 mpirun -genv A=2 -n 2 env C=3 python t.py",
@@ -167,6 +181,13 @@ OFF = "ipexctl: note: "
         ("A=1 mpirun -n 2 -genv A=2 python t.py",
          "mpirun is taken off: ipexctl run -n 2 --env A=2 t.py; A of env gives way to that of "
          "mpirun"),
+        ("srun -n 2 --mem 4G -p long -K python t.py",
+         "srun is taken off: ipexctl run -n 2 t.py; ignored: --mem 4G, -p long (ipexctl asks Slurm "
+         "for nothing: the hosts are those of the job, or of -f), -K (a rank that fails ends the "
+         "run)"),
+        ("uv run train.py",
+         "uv run is taken off: ipexctl run train.py; uv run is for this machine: the hosts have "
+         "what ipexctl install -r put there"),
         ("env A=1 python t.py", "python is taken off: ipexctl run --env A=1 t.py"),
         ("mpirun -n 2 -genv HF_TOKEN=hf_x python t.py",
          "mpirun is taken off: ipexctl run -n 2 --env HF_TOKEN t.py"),
@@ -196,7 +217,15 @@ REFUSED = [
     ("mpirun -n 2", "mpirun: the script is missing"),
     ("python3", "python3: the script is missing"),
     ("mpirun -n 2 ./a.out", "mpirun starts ./a.out, which is not a Python script"),
-    ("mpirun -n 2 numactl -C 0 python t.py", "mpirun starts numactl, which is not a Python script"),
+    ("mpirun -n 2 gdb --args python t.py", "mpirun starts gdb, which is not a Python script"),
+    ("srun -n 2 a.py : -n 2 b.py", "srun ... : ... starts several programs (MPMD)"),
+    ("srun -N 1-4 t.py", "srun -N 1-4 cannot be taken over"),
+    ("srun -n 4 --kill-on-bad-exit=yes t.py",
+     "srun --kill-on-bad-exit=yes: this value is not known"),
+    ("srun -n 2 --label=1 t.py", "srun --label=1: --label takes no value"),
+    ("srun -t 10 t.py", "srun -t 10 cannot be taken over"),
+    ("uv run --with rich t.py", "uv run --with rich cannot be taken over"),
+    ("conda run --cwd /tmp python t.py", "conda run --cwd /tmp cannot be taken over"),
     ("mpirun -hots a,b python t.py", "mpirun: unknown option -hots (did you mean '-hosts'?)"),
     ("mpirun --mca btl tcp python t.py", "mpirun --mca btl tcp cannot be taken over"),
     ("mpirun -wdir /tmp python t.py", "mpirun -wdir /tmp cannot be taken over"),
@@ -260,7 +289,8 @@ def _value(flag: Flag) -> str:
     known = {
         r"\.|\./": ".", r"ppr:(\d+):node(?::.*)?": "ppr:2:node", r"\d+": "2", "[^:]+": "a",
         r"(\d+)(?::\1)?": "2", r"\d+:\d+": "1:2", r"[1-9]\d*": "2",
-        "": "x:0,1" if flag.becomes == "refused" else "7",
+        r"(\d+)(?:-\1)?": "2", "[^/]+": "a", ".*/.*": "./h", "(?:ALL,)?(.+)": "A", ".*": "",
+        "": "x:0/1" if flag.becomes == "refused" else "7",
         "(?:core|slot|hwthread|numa|socket|package|l3cache|node)(?::.*)?": "core",
     }  # fmt: skip
     if flag.becomes == "mpi-words":

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ipexctl.core.migrate.finding import Command, Finding, Reading, without_edits
+from ipexctl.core.migrate.launcher_command import Tables
 from ipexctl.core.migrate.python_code import read_python
 from ipexctl.core.migrate.rules import Rules
 from ipexctl.core.migrate.shell_code import Around, ShellReader, package
@@ -32,19 +33,19 @@ def kind_of(name: str, first_line: str = "") -> str:
     return by_name or (str(said.lastgroup) if said and "." not in base else "")
 
 
-def read_file(kind: str, text: str, rules: Rules, around: Around, script: str) -> Reading:
+def read_file(kind: str, text: str, tables: Tables, around: Around, script: str) -> Reading:
     """`script`: the one that an Accelerate configuration is for."""
     if kind == "python":
-        return read_python(text, rules)
+        return read_python(text, tables)
     if kind == "notebook":
-        return _notebook(text, rules, around)
+        return _notebook(text, tables, around)
     if kind == "yaml":
         from ipexctl.core.migrate.yaml_settings import read_yaml_settings
 
-        return read_yaml_settings(text, rules, around, script)
+        return read_yaml_settings(text, tables, around, script)
     if kind == "requirements":
-        return _requirements(text, rules)
-    return ShellReader(rules, around).read(text)
+        return _requirements(text, tables.rules)
+    return ShellReader(tables, around).read(text)
 
 
 def _requirements(text: str, rules: Rules) -> Reading:
@@ -59,7 +60,7 @@ def _requirements(text: str, rules: Rules) -> Reading:
 # --- notebooks -----------------------------------------------------------------------------------
 
 
-def _notebook(text: str, rules: Rules, around: Around) -> Reading:
+def _notebook(text: str, tables: Tables, around: Around) -> Reading:
     """Cells and lines are counted from 1, each cell's lines by themselves. Nothing is edited."""
     try:
         cells = json.loads(text)["cells"]
@@ -68,24 +69,24 @@ def _notebook(text: str, rules: Rules, around: Around) -> Reading:
         return Reading(unread=f"not a notebook: {type(e).__name__}: {e}")
     findings, commands, unread = list[Finding](), list[Command](), list[str]()
     for number, source in sources:
-        for reading in _cell(source, rules, around):
+        for reading in _cell(source, tables, around):
             findings += (replace(f, cell=number) for f in without_edits(reading).findings)
             commands += (replace(c, cell=number) for c in reading.commands)
             unread += [f"cell {number}, {reading.unread}"] if reading.unread else []
     return Reading(tuple(findings), tuple(commands), "; ".join(unread))
 
 
-def _cell(source: str, rules: Rules, around: Around) -> list[Reading]:
+def _cell(source: str, tables: Tables, around: Around) -> list[Reading]:
     """Python, with lines of the shell after ! or %; after %%bash, all of it."""
     first = source.lstrip().partition("\n")[0]
     if re.match(r"%%(?:ba)?sh\b|%%script (?:ba)?sh", first):
-        return [ShellReader(rules, around).read(source.replace("%%", "# ", 1))]
+        return [ShellReader(tables, around).read(source.replace("%%", "# ", 1))]
     if first.startswith("%%"):
         return []
     lines = source.split("\n")
     shell = "\n".join(_of_shell(line) for line in lines)
     python = _MAGIC.sub(r"\1pass  # ", source)
-    return [ShellReader(rules, around).read(shell), read_python(python, rules)]
+    return [ShellReader(tables, around).read(shell), read_python(python, tables)]
 
 
 def _of_shell(line: str) -> str:

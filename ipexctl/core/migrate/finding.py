@@ -46,7 +46,8 @@ class Command:
     line: int
     launcher: str
     text: str
-    left_out: tuple[str, ...] = ()  # options that were not taken over
+    left_out: tuple[str, ...] = ()  # what was not taken over, with the reason
+    notes: tuple[str, ...] = ()
     cell: int = 0
 
 

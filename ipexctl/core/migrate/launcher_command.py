@@ -1,118 +1,97 @@
-"""A line that starts ranks -> the ipexctl command that does the same.
-
-`ipexctl_command` knows the options that say how many ranks there are, where, and with which
-variables. What it does not know, it names.
-"""
+"""A line that core/pasted has read -> the ipexctl command that does the same."""
 
 from __future__ import annotations
 
-import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from ipexctl.core.migrate.finding import Command
 from ipexctl.core.migrate.rules import Rules
-from ipexctl.core.migrate.shell_words import Word, as_typed
+from ipexctl.core.pasted import pasted_line
+from ipexctl.core.pasted.accelerate_config import Keys
+from ipexctl.core.pasted.launcher_table import Launchers
+from ipexctl.core.pasted.line_request import LineRequest, Refuse, TypedOptions, merged
+from ipexctl.core.pasted.typed_word import Word, assignment, for_pasting, is_fixed
 from ipexctl.core.plan.rank_contract import TABLE
 from ipexctl.core.plan.secret_env import looks_secret
-from ipexctl.core.script.launchers import LAUNCHER_MODULES, LAUNCHERS, Launch, launch_of
+from ipexctl.errors import InputError
 
-_N, _PPN, _NODES, _FILE, _HOSTS, _CONFIG = "n", "ppn", "nodes", "file", "hosts", "config"
-PRECISION = "precision"  # of an Accelerate configuration
-OPTIONS = {
-    **dict.fromkeys(("-n", "-np", "--np", "--ntasks", "--num_processes", "--num-processes"), _N),
-    **dict.fromkeys(("-ppn", "--ppn", "-perhost", "-npernode", "--npernode"), _PPN),
-    **dict.fromkeys(("--nproc-per-node", "--nproc_per_node", "--nprocs-per-node"), _PPN),
-    "--ntasks-per-node": _PPN,
-    **dict.fromkeys(("--nnodes", "--nodes", "-N", "--num_machines", "--num-machines"), _NODES),
-    **dict.fromkeys(("-f", "-hostfile", "--hostfile", "-machinefile", "--machinefile"), _FILE),
-    **dict.fromkeys(("--mpirun_hostfile",), _FILE),
-    **dict.fromkeys(("-hosts", "--hosts", "-host", "--host", "-H"), _HOSTS),
-    "--config_file": _CONFIG,
-}  # fmt: skip
-# options that stand for a variable of the ranks
-AS_VARIABLES = {
-    "--mixed_precision": "ACCELERATE_MIXED_PRECISION",
-    "--num_cpu_threads_per_process": "OMP_NUM_THREADS",
-}
-_IMPLIED = frozenset(
-    {"--cpu", "--use_cpu", "--multi_cpu", "-u"}
-)  # `run` does the same without them
-_BEFORE = frozenset({"exec", "time", "nohup", "env", "command", "sudo"})
-_PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 # what `ipexctl run` sets itself, on each host as it is there
 OWN = frozenset({one.name for one in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}
-_OF_MPI = ("I_MPI_", "FI_", "HYDRA_", "OMPI_", "PMI_", "SLURM_")  # may not fit the MPI of the run
+_OF_MPI = ("I_MPI_", "FI_", "HYDRA_", "OMPI_", "PMI_", "SLURM_")
 _REDIRECT = re.compile(r"(?:\d*|&)(?:>>?|<)(?P<to>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
+class Tables:
+    """What is discontinued, and what becomes of launchers and of Accelerate's keys."""
+
+    rules: Rules
+    launchers: Launchers
+    keys: Keys
+
+    def reported(self, typed: str) -> bool:
+        """Is there a finding for this option or key?"""
+        name = re.split("[ =:]", typed)[0]
+        names = [("option", name), ("key", name), ("key", name.partition(".")[0])]
+        return any(self.rules.find(kind, one) for kind, one in names)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What is not in a command, each with its reason."""
+
+    tables: Tables
+    texts: list[str] = field(default_factory=list)
+
+    def __call__(self, error: InputError, typed: str = "", reason: str = "") -> None:
+        if not self.tables.reported(typed):
+            hint = error.hint if not error.hint.startswith("leave it out") else ""
+            why = "; in its place: ".join(filter(None, (reason or error.why, hint)))
+            self.texts.append(f"{typed or error.what} ({why})" if why else typed or error.what)
+
+
+@dataclass(frozen=True)
 class Line:
-    """A line that starts ranks: its launcher, and where its script begins among the words."""
+    """A line that starts a Python script. `launcher`: as called; "python" starts no ranks."""
 
-    launcher: str
     words: tuple[Word, ...]
-    start: int
-    module: bool = False
-    before: tuple[Word, ...] = ()  # NAME=VALUE, exec, env
-
-    @property
-    def options(self) -> tuple[Word, ...]:
-        return self.words[: self.start]
+    read: pasted_line.Line
+    launcher: str
+    left_out: tuple[str, ...]
 
     @property
     def script(self) -> Word:
-        return self.words[self.start]
+        return self.words[self.read.start]
 
     @property
     def args(self) -> tuple[Word, ...]:
-        return self.words[self.start + 1 :]
+        return self.words[self.read.start + 1 : self.read.start + len(self.read.script)]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What stands before the line in its file: variables, counts of a batch job, configurations."""
+    """What stands around the line: `exported` variables, the `job` that it is part of, and how an
+    Accelerate config is read."""
 
-    variables: Mapping[str, Word] = field(default_factory=dict)
-    counts: Mapping[str, str] = field(default_factory=dict)
+    exported: Mapping[str, Word] = field(default_factory=dict)
+    job: LineRequest | None = None
     in_job: bool = False  # of Slurm, whose hosts `ipexctl run` uses
-    config: Callable[[str], Mapping[str, str]] = lambda path: {}  # counts of an Accelerate file
+    config: Callable[[str, Refuse], LineRequest | None] = lambda path, refuse: None
 
 
-@dataclass(frozen=True)
-class Converted:
-    text: str
-    left_out: tuple[str, ...] = ()
-
-
-def line_of(words: Sequence[Word]) -> Line | None:
-    """None for what starts no Python script. `python train.py` has the launcher "python"."""
+def line_of(words: Sequence[Word], tables: Tables) -> Line | None:
+    """None for what starts no Python script."""
     words = tuple(_without_redirects(words))
-    at = 0
-    while at < len(words) and (words[at].value in _BEFORE or _is_assignment(words[at])):
-        at += 1
-    before, words = words[:at], words[at:]
-    values = [word.value for word in words]
-    if not values:
+    left_out = LeftOut(tables)
+    try:
+        read = pasted_line.read(words, tables.launchers, refuse=left_out)
+    except InputError:
         return None
-    name = posixpath.basename(values[0])
-    launch = Launch("srun") if name == "srun" else launch_of(values)
-    if not launch and not _PYTHON.fullmatch(name):
+    if not read:
         return None
-    found = _script(values)
-    return Line(launch.name if launch else "python", words, *found, before) if found else None
-
-
-def _script(values: Sequence[str]) -> tuple[int, bool] | None:
-    """Where the script or the module is, and which of both."""
-    for i, value in enumerate(values):
-        if i and value.endswith(".py"):
-            return i, False
-        if i and value in ("-m", "--module") and i + 1 < len(values):
-            after = values[i + 1]
-            if after not in LAUNCHER_MODULES and not after.startswith("-") and not after.isdigit():
-                return i + 1, True
-    return None
+    return Line(words, read, next(iter(read.starts_ranks), "python"), tuple(left_out.texts))
 
 
 def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
@@ -124,125 +103,59 @@ def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
         skip = bool(redirect and not redirect["to"])
 
 
-def _is_assignment(word: Word) -> bool:
-    return bool(re.match(r"[A-Za-z_]\w*=", word.raw))
-
-
-def ipexctl_command(
-    line: Line, args: Sequence[Word], settings: Settings, rules: Rules
-) -> Converted:
+def ipexctl_command(line: Line, args: Sequence[str], settings: Settings, tables: Tables) -> Command:
     """`args`: the script's arguments as they are today."""
-    taken = _Taken(rules, settings)
-    taken.read(line.options)
-    return Converted(taken.command(line, args), tuple(taken.left_out))
+    left_out = LeftOut(tables, [*line.left_out])
+    path = next((one.config for one in line.read.requests if one.config), "")
+    config = settings.config(path, left_out) if path and is_fixed(path) else None
+    job = settings.job if settings.job and line.launcher != "python" else LineRequest("")
+    layers = _with([one.filled(job) for one in line.read.filled(config)], config)
+    if path and not config:
+        layers.append(LineRequest("", options=(("--accelerate", path),)))
+    script = [*(["-m"] if line.read.module else []), line.script, *args]
+    made = command_of(_with(layers, job), script, settings, left_out)
+    return replace(made, launcher=line.launcher, notes=(*made.notes, *line.read.remarks))
 
 
-class _Taken:
-    """What is taken over from a line's options."""
+def _with(layers: Sequence[LineRequest], around: LineRequest | None) -> list[LineRequest]:
+    """What is around a line holds where the line itself says nothing."""
+    if not around:
+        return list(layers)
+    names = {item.partition("=")[0] for one in layers for item in one.env}
+    env = tuple(item for item in around.env if item.partition("=")[0] not in names)
+    counted = any(one.counts for one in layers)
+    return [*layers, replace(around.without_counts() if counted else around, env=env)]
 
-    def __init__(self, rules: Rules, settings: Settings) -> None:
-        self.rules, self.settings = rules, settings
-        self.said: dict[str, str] = {}
-        self.variables: dict[str, str] = {}
-        self.left_out: list[str] = []
 
-    def read(self, words: Sequence[Word]) -> None:
-        for name, word in self.settings.variables.items():
-            self._variable(name, word.raw if word.fixed else "", word.value)
-        at = 0
-        while at < len(words):
-            at += self._option(words[at:])
+def command_of(
+    layers: Sequence[LineRequest], script: Sequence[str], settings: Settings, left_out: LeftOut
+) -> Command:
+    """`script`: the words from it on."""
+    exported = settings.exported
+    given = (assignment(name, exported[name]) for name in exported if name.isidentifier())
+    names = ((item, item.partition("=")[0]) for item in _kept(given, left_out))
+    env = tuple(item if is_fixed(exported[name]) else name for item, name in names)
+    layers = [replace(one, env=tuple(_kept(one.env, left_out))) for one in layers]
+    layers = _with(layers, LineRequest("export", env=env))
+    made = merged(layers, TypedOptions(), left_out)
+    several = any(isinstance(one.nodes, int) and one.nodes > 1 for one in layers)
+    words = ["ipexctl", "run"]
+    if several and not settings.in_job and not any(one.names_hosts for one in layers):
+        words += ["-f", "HOSTFILE"]
+    for option, value in zip(made.options[::2], made.options[1::2], strict=True):
+        name = value.partition("=")[0]
+        secret = option == "--env" and looks_secret(name)
+        words += ["--secret-env", name] if secret else [option, value]
+    made.ignored = [one for one in made.ignored if not left_out.tables.reported(one[0])]
+    text = for_pasting([*words, *script])
+    return Command(0, "", text, tuple(left_out.texts), tuple(made.note()))
 
-    def _option(self, words: Sequence[Word]) -> int:
-        """How many words it has."""
-        name, sign, value = words[0].value.partition("=")
-        given = [Word(value, words[0].raw.partition("=")[2])] if sign else list(words[1:2])
-        raw, count = given[0].raw if given else "", 1 if sign else 2
-        if name in OPTIONS:
-            if OPTIONS[name] == _CONFIG and given:
-                self.said = {**self.settings.config(given[0].value), **self.said}
-            self.said[OPTIONS[name]] = raw
-            return count
-        if name in AS_VARIABLES:
-            self.variables[AS_VARIABLES[name]] = raw
-            return count
-        if name in ("-genv", "-env", "-x", "--export"):
-            return self._forwarded(words)
-        if not name.startswith("-") or self._is_known(name):
-            return 1
-        if rule := self.rules.find("option", name):
-            return 1 if sign or not rule.to else 2
-        takes = not sign and given and not self._starts(given[0].value)
-        self.left_out.append(" ".join(w.raw for w in words[: 2 if takes else 1]))
-        return 2 if takes else 1
 
-    def _is_known(self, name: str) -> bool:
-        return name in _IMPLIED or name in ("-m", "--module")
-
-    def _starts(self, value: str) -> bool:
-        """Is it the next option or program, and not a value of an option?"""
-        base = posixpath.basename(value)
-        known = base in LAUNCHERS or base == "accelerate" or bool(_PYTHON.fullmatch(base))
-        return known or value.startswith("-")
-
-    def _forwarded(self, words: Sequence[Word]) -> int:
-        if len(words) < 2:
-            return 1
-        name, sign, value = words[1].value.partition("=")
-        if sign:
-            self._variable(name, words[1].raw.partition("=")[2], value)
-            return 2
-        if words[0].value in ("-genv", "-env") and len(words) > 2:
-            self._variable(name, words[2].raw, words[2].value)
-            return 3
-        self._variable(name, "", "")
-        return 2
-
-    def _variable(self, name: str, raw: str, value: str) -> None:
-        """`raw` empty: as it is in the shell."""
-        if name in OWN or self.rules.find("variable", name, value) or not name.isidentifier():
-            return
+def _kept(env: Iterable[str], left_out: LeftOut) -> Iterator[str]:
+    """Without what `run` sets itself, and what is discontinued."""
+    for item in env:
+        name, _, value = item.partition("=")
         if name.startswith(_OF_MPI):
-            self.left_out.append(f"{name}={raw or value}")
-        else:
-            self.variables[name] = raw
-
-    def command(self, line: Line, args: Sequence[Word]) -> str:
-        said = {**self.settings.counts, **self.said}
-        n, ppn, nodes = (said.get(key, "") for key in (_N, _PPN, _NODES))
-        hosts = said.get(_HOSTS, "")
-        n, ppn = ("", "") if line.launcher == "python" else _counted(n, ppn, nodes)
-        if said.get(PRECISION, "no") != "no":
-            self.variables.setdefault("ACCELERATE_MIXED_PRECISION", said[PRECISION])
-        words = ["ipexctl", "run"]
-        if said.get(_FILE):
-            words += ["-f", said[_FILE]]
-        elif hosts:
-            words += ["-H", hosts]
-        elif nodes.isdigit() and int(nodes) > 1 and not self.settings.in_job:
-            words += ["-f", "HOSTFILE"]
-        words += ["-n", n] if n else []
-        words += ["-ppn", ppn] if ppn else []
-        for name, value in self.variables.items():
-            if looks_secret(name):
-                words += ["--secret-env", name]
-            else:
-                words += ["--env", f"{name}={value}" if value else name]
-        words += ["-m"] if line.module else []
-        return " ".join([*words, line.script.raw, *(word.raw for word in args)])
-
-
-def _counted(n: str, ppn: str, nodes: str) -> tuple[str, str]:
-    """Both counts, where one of them and the number of hosts are said."""
-    hosts = int(nodes) if nodes.isdigit() else 1
-    if ppn.isdigit() and not n and hosts > 1:
-        return str(hosts * int(ppn)), ppn
-    if n.isdigit() and not ppn and hosts > 1:
-        return n, str(max(1, int(n) // hosts))
-    return n, ppn
-
-
-def of_counts(counts: Mapping[str, str], script: str) -> str:
-    """Where only counts are known, as from an Accelerate configuration."""
-    taken = _Taken(Rules(()), Settings(counts=counts))
-    return taken.command(Line("accelerate launch", as_typed((script,)), 0), ())
+            left_out(InputError(""), for_pasting((item,)), "it may not fit the MPI of the run")
+        elif name not in OWN and not left_out.tables.rules.find("variable", name, value):
+            yield item

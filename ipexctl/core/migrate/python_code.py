@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ipexctl.core.migrate import launcher_command
 from ipexctl.core.migrate.finding import Command, Edit, Finding, Lines, Reading, found
-from ipexctl.core.migrate.rules import Rule, Rules
-from ipexctl.core.migrate.shell_words import as_typed
+from ipexctl.core.migrate.launcher_command import Settings, Tables, ipexctl_command, line_of
+from ipexctl.core.migrate.rules import Rule
+from ipexctl.core.pasted.typed_word import as_typed
 from ipexctl.core.script.call_arguments import command_words, text_of
 from ipexctl.core.script.dotted_names import dotted, imported_names
 from ipexctl.core.script.review import framework_class, is_trainer_arguments
@@ -24,10 +24,10 @@ _NEAR = 1000  # letters that are looked at around a place
 _WORD = re.compile(r"""(?P<quote>["'])(?P<text>[\w.-]*)(?P=quote)""")
 
 
-def read_python(text: str, rules: Rules) -> Reading:
+def read_python(text: str, tables: Tables) -> Reading:
     try:
         tree = ast.parse(text)
-        reader = _Reader(tree, text, rules)
+        reader = _Reader(tree, text, tables)
         findings = sorted(reader.findings(), key=lambda f: (f.line, f.rule.id))
     except SyntaxError as e:
         version = ".".join(map(str, sys.version_info[:2]))
@@ -39,8 +39,8 @@ def read_python(text: str, rules: Rules) -> Reading:
 
 
 class _Reader:
-    def __init__(self, tree: ast.Module, text: str, rules: Rules) -> None:
-        self.tree, self.text, self.rules = tree, text, rules
+    def __init__(self, tree: ast.Module, text: str, tables: Tables) -> None:
+        self.tree, self.text, self.tables, self.rules = tree, text, tables, tables.rules
         self.lines = Lines(text)
         self.names = imported_names(tree)
         self.fixed = assigned_once(tree)
@@ -72,11 +72,10 @@ class _Reader:
             if not isinstance(node, ast.Call) or started not in STARTS_A_PROCESS:
                 continue
             words = command_words(node)
-            line = launcher_command.line_of(as_typed(words))
+            line = line_of(as_typed(words), self.tables)
             if line and line.launcher != "python" and not any(_UNKNOWN.search(w) for w in words):
-                settings = launcher_command.Settings()
-                made = launcher_command.ipexctl_command(line, line.args, settings, self.rules)
-                yield Command(node.lineno, line.launcher, made.text, made.left_out)
+                made = ipexctl_command(line, line.args, Settings(), self.tables)
+                yield replace(made, line=node.lineno)
 
     def _of_calls(self) -> Iterator[Finding]:
         for node in ast.walk(self.tree):

@@ -6,18 +6,19 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
-from ipexctl.core.migrate import launcher_command
 from ipexctl.core.migrate.finding import Command, Edit, Finding, Lines, Reading, found
-from ipexctl.core.migrate.launcher_command import Line, Settings
+from ipexctl.core.migrate.launcher_command import Line, Settings, Tables, ipexctl_command, line_of
 from ipexctl.core.migrate.rules import Rule, Rules
-from ipexctl.core.migrate.shell_words import Word, commands
+from ipexctl.core.migrate.shell_words import commands
+from ipexctl.core.pasted.line_request import LineRequest, Refuse
+from ipexctl.core.pasted.pasted_line import read_options
+from ipexctl.core.pasted.typed_word import Word
 from ipexctl.core.script.review import framework_class, is_trainer_arguments
 from ipexctl.core.script.source import Source
 
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_SBATCH = re.compile(r"^#SBATCH[ \t]+(-\w|--[\w-]+)(?:[ =]+)(\S+)", re.MULTILINE)
+_SBATCH = re.compile(r"^#SBATCH[ \t]+(.*)", re.MULTILINE)
 _NEAR = 1000  # letters that are looked at before a word
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -27,32 +28,41 @@ class Around:
     """The other files that a line names: its script, its Accelerate configuration."""
 
     source: Callable[[str], Source | None] = lambda path: None
-    config: Callable[[str], dict[str, str]] = lambda path: {}
+    config: Callable[[str, Refuse], LineRequest | None] = lambda path, refuse: None
 
 
 @dataclass
 class ShellReader:
     """`edits`: whether --write can change the text. `launcher`: what starts a plain python line.
-    `always`: such a line becomes a command, too. `counts`: of ranks and hosts, from elsewhere."""
+    `always`: such a line becomes a command, too. `job`: what the lines are part of."""
 
-    rules: Rules
+    tables: Tables
     around: Around = field(default_factory=Around)
     edits: bool = True
     always: bool = False
     launcher: str = ""
-    counts: Mapping[str, str] = field(default_factory=dict)
+    job: LineRequest | None = None
+
+    @property
+    def rules(self) -> Rules:
+        return self.tables.rules
 
     def read(
         self, text: str, place: Callable[[int], int] | None = None,
         variables: Mapping[str, Word] | None = None,
     ) -> Reading:  # fmt: skip
-        known = launcher_command.OPTIONS
-        batch = {known[option]: value for option, value in _SBATCH.findall(text) if option in known}
-        job = replace(self, counts={**self.counts, **batch})
+        batch = _SBATCH.findall(text)
+        job = replace(self, job=self._of_batch(batch)) if batch else self
         return job.of(
             list(commands(text)), place or Lines(text).line_of, text, variables,
             in_job=bool(batch),
         )  # fmt: skip
+
+    def _of_batch(self, lines: Sequence[str]) -> LineRequest:
+        """What the #SBATCH lines say of ranks and hosts; the rest is Slurm's."""
+        words = [word for line in lines for part in commands(line) for word in part]
+        request = read_options("srun", words, self.tables.launchers, lambda *_: None)
+        return LineRequest("#SBATCH", request.n, request.ppn, request.nodes, default_ppn=1)
 
     def of(
         self, parts: Sequence[Sequence[Word]], place: Callable[[int], int], text: str = "",
@@ -62,11 +72,11 @@ class ShellReader:
         findings, made = list[Finding](), list[Command]()
         exported = dict(variables or {})
         for words in parts:
-            for one in self._command(words, text):
+            line = line_of(words, self.tables)
+            for one in self._command(words, line, text):
                 edit = one.edit if self.edits else None
                 findings.append(replace(one, line=place(one.line), edit=edit))
             _remember(words, exported)
-            line = launcher_command.line_of(words)
             command = self._converted(line, exported, in_job) if line else None
             if command:
                 made.append(replace(command, line=place(words[0].start)))
@@ -75,23 +85,23 @@ class ShellReader:
 
     # --- findings; their `line` is an offset here ------------------------------------------------
 
-    def _command(self, words: Sequence[Word], text: str) -> Iterator[Finding]:
-        first = words[0].value
+    def _command(self, words: Sequence[Word], line: Line | None, text: str) -> Iterator[Finding]:
+        first = words[0]
         if first in ("export", "declare", "setenv") or all(_NAME.match(w.raw) for w in words):
             yield from self._assignments(words, text)
         elif first in ("source", ".") and len(words) > 1:
-            if rule := self.rules.find("command", words[1].value):
+            if rule := self.rules.find("command", words[1]):
                 yield found(rule, words[1].raw, words[0].start)
-        elif "install" in [word.value for word in words[:5]]:  # pip, uv pip, python -m pip, conda
+        elif "install" in words[:5]:  # pip, uv pip, python -m pip, conda
             yield from self._packages(words)
-        if line := launcher_command.line_of(words):
-            yield from self._launch(words, line, text)
+        if line:
+            yield from self._launch(line, text)
             yield from self._arguments(line, text)
 
     def _assignments(self, words: Sequence[Word], text: str) -> Iterator[Finding]:
         given = [word for word in words if _NAME.match(word.raw)]
         for word in given:
-            name, _, value = word.value.partition("=")
+            name, _, value = word.partition("=")
             rule = self.rules.find("variable", name, value)
             if not rule and ("$(" in value or "`" in value):
                 rule = self.rules.find("command", value)
@@ -100,27 +110,25 @@ class ShellReader:
                 edit = _line_removed(text, words[0], words[-1]) if whole and rule.edit else None
                 yield found(rule, name, word.start, edit)
 
-    def _launch(self, words: Sequence[Word], line: Line, text: str) -> Iterator[Finding]:
+    def _launch(self, line: Line, text: str) -> Iterator[Finding]:
+        words = line.words[: line.read.start]
+        for item in dict.fromkeys(item for one in line.read.requests for item in one.env):
+            name, _, value = item.partition("=")
+            at = next((word.start for word in words if name in word), None)
+            rule = self.rules.find("variable", name, value)
+            if rule and at is not None:
+                yield found(rule, name, at)
         for i, word in enumerate(words):
-            if word is line.script:
-                break
-            name, _, value = word.value.partition("=")
-            before = words[i - 1].value if i else ""
-            if before in ("-genv", "-env", "-x") or _NAME.match(word.raw):
-                after = words[i + 1].value if i + 1 < len(words) else ""
-                if rule := self.rules.find("variable", name, value or after):
-                    yield found(rule, name, word.start)
-            elif rule := self.rules.find("option", name):
-                last = (
-                    words[i + 1] if rule.to and name == word.value and i + 1 < len(words) else word
-                )
+            name = word.partition("=")[0]
+            if rule := self.rules.find("option", name):
+                last = words[i + 1] if rule.to and name == word and i + 1 < len(words) else word
                 yield found(rule, name, word.start, _words_removed(text, word.start, last.end))
-            elif rule := self.rules.find("command", posixpath.basename(word.value)):
-                yield found(rule, word.value, word.start)
+            elif rule := self.rules.find("command", posixpath.basename(word)):
+                yield found(rule, word, word.start)
 
     def _packages(self, words: Sequence[Word]) -> Iterator[Finding]:
         for word in words:
-            if one := package(self.rules, word.value):
+            if one := package(self.rules, word):
                 yield replace(one, line=word.start)
 
     # --- arguments of transformers' Trainer ------------------------------------------------------
@@ -128,7 +136,7 @@ class ShellReader:
     def _arguments(self, line: Line, text: str) -> Iterator[Finding]:
         for rule, at, count in self._obsolete(line):
             word = line.args[at]
-            name = word.value.partition("=")[0]
+            name = word.partition("=")[0]
             written = f"{name} {rule.value}" if rule.value else name
             edit = None
             if rule.edit and self._is_trainers(line, name):
@@ -139,15 +147,15 @@ class ShellReader:
         """Arguments of the script: the rule, which one, and how many words it has."""
         own = self._own_options(line)
         for at, word in enumerate(line.args):
-            name, sign, value = word.value.partition("=")
+            name, sign, value = word.partition("=")
             name = name[2:].replace("-", "_")
-            if not word.value.startswith("--") or name in own:
+            if not word.startswith("--") or name in own:
                 continue
-            after = line.args[at + 1].value if at + 1 < len(line.args) else ""
+            after = line.args[at + 1] if at + 1 < len(line.args) else ""
             takes = not sign and bool(after) and not after.startswith("-")
             value = value if sign else after if takes else "true"
             rule = self.rules.argument(name, value)
-            if rule and (self._is_trainers(line, word.value) or rule.id != "no-cuda"):
+            if rule and (self._is_trainers(line, word) or rule.id != "no-cuda"):
                 yield rule, at, 2 if takes else 1
 
     def _own_options(self, line: Line) -> frozenset[str]:
@@ -155,7 +163,7 @@ class ShellReader:
         return source.options if source else frozenset()
 
     def _source(self, line: Line) -> Source | None:
-        return None if line.module else self.around.source(line.script.value)
+        return None if line.read.module else self.around.source(line.script)
 
     def _is_trainers(self, line: Line, word: str) -> bool:
         """Does TrainingArguments read them? The script says it, else the other arguments do."""
@@ -166,7 +174,7 @@ class ShellReader:
                 for parser in source.parsers
                 for name in parser.classes
             )
-        others = {w.value.partition("=")[0][2:] for w in line.args if not w.value.startswith(word)}
+        others = {w.partition("=")[0][2:] for w in line.args if not w.startswith(word)}
         return bool(others & self.rules.trainer_arguments)
 
     # --- commands --------------------------------------------------------------------------------
@@ -177,26 +185,21 @@ class ShellReader:
             line = replace(line, launcher=self.launcher)
         if line.launcher == "python" and not changed and not self.always:
             return None
-        leading = dict[str, Word]()
-        for word in takewhile(lambda w: _NAME.match(w.raw), line.before):
-            _export(word, leading)
-        settings = Settings({**exported, **leading}, self.counts, in_job, self.around.config)
-        args = _arguments_today(line, changed)
-        made = launcher_command.ipexctl_command(line, args, settings, self.rules)
-        return Command(0, line.launcher, made.text, made.left_out)
+        settings = Settings(exported, self.job, in_job, self.around.config)
+        return ipexctl_command(line, _arguments_today(line, changed), settings, self.tables)
 
 
 def _remember(words: Sequence[Word], exported: dict[str, Word]) -> None:
     for word in words[1:]:
-        if words[0].value == "export":
+        if words[0] == "export":
             _export(word, exported)
-        elif words[0].value == "unset":
-            exported.pop(word.value, None)
+        elif words[0] == "unset":
+            exported.pop(word, None)
 
 
 def _export(word: Word, exported: dict[str, Word]) -> None:
-    name, sign, value = word.value.partition("=")
-    exported[name] = Word(value, word.raw.partition("=")[2] if sign else "$")
+    name, _, value = word.partition("=")
+    exported[name] = value if isinstance(value, Word) else Word("", "$")
 
 
 def package(rules: Rules, text: str) -> Finding | None:
@@ -207,10 +210,10 @@ def package(rules: Rules, text: str) -> Finding | None:
     return found(rule, name[0], 0) if rule and name else None
 
 
-def _arguments_today(line: Line, changed: Sequence[tuple[Rule, int, int]]) -> list[Word]:
-    words = list[Word]()
+def _arguments_today(line: Line, changed: Sequence[tuple[Rule, int, int]]) -> list[str]:
+    words = list[str]()
     rules = {at: (rule, count) for rule, at, count in changed}
-    given, skip = {w.value for w in line.args}, 0
+    given, skip = set(line.args), 0
     for at, word in enumerate(line.args):
         if skip:
             skip -= 1
@@ -221,27 +224,27 @@ def _arguments_today(line: Line, changed: Sequence[tuple[Rule, int, int]]) -> li
         rule, count = rules[at]
         new = rule.use.split() if rule.use.startswith("--") else []
         if len(new) == 1:  # the value of the switch stays
-            words += [] if new[0] in given else [Word(new[0], new[0])]
+            words += [] if new[0] in given else [new[0]]
             continue
-        words += [Word(w, w) for w in new]
-        skip = count - 1 if new or line.args[at + count - 1].value.lower() in _SWITCHES else 0
+        words += new
+        skip = count - 1 if new or line.args[at + count - 1].lower() in _SWITCHES else 0
     return words
 
 
 def _argument_edit(text: str, line: Line, rule: Rule, at: int, count: int) -> Edit | None:
     words = line.args[at : at + count]
-    if text[words[0].start : words[0].end] != words[0].raw or words[0].raw != words[0].value:
+    if text[words[0].start : words[0].end] != words[0].raw or words[0].raw != words[0]:
         return None
     if rule.edit == "value":
         last = words[-1]
         if not last.raw.endswith(rule.value):
             return None
         return Edit(last.end - len(rule.value), last.end, rule.to)
-    given = {w.value.partition("=")[0] for w in line.args}
+    given = {w.partition("=")[0] for w in line.args}
     if rule.edit == "rename":
         start = words[0].start + 2
         return None if f"--{rule.to}" in given else Edit(start, start + len(rule.names[0]), rule.to)
-    end = words[0].end if count == 2 and words[1].value.lower() not in _SWITCHES else words[-1].end
+    end = words[0].end if count == 2 and words[1].lower() not in _SWITCHES else words[-1].end
     return _words_removed(text, words[0].start, end)
 
 

@@ -6,10 +6,9 @@ Loops and functions are read as the commands in them; here-documents are skipped
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from ipexctl.core.quoting import quote_for_pasting
+from ipexctl.core.pasted.typed_word import Word
 
 _KEYWORDS = frozenset(
     {"then", "do", "else", "{", "(", "!", "if", "while", "until", "elif", "fi", "done"}
@@ -18,26 +17,6 @@ _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _BLANK = re.compile(r"(?:[ \t]|\\\r?\n)*")
 _OPERATORS = ("&&", "||", ";;", ";", "|", "&", "\n", "\r", "(", ")")
 _PAIRS = {"$(": ")", "${": "}", "`": "`"}
-
-
-@dataclass(frozen=True)
-class Word:
-    """`value`: without quotes; $NAME stays as it is. `raw`: as written, at `start` to `end`."""
-
-    value: str
-    raw: str
-    start: int = 0
-    end: int = 0
-
-    @property
-    def fixed(self) -> bool:
-        """Is the value known here?"""
-        return "$" not in self.raw and "`" not in self.raw or self.raw.startswith("'")
-
-
-def as_typed(words: Sequence[str]) -> tuple[Word, ...]:
-    """Words of a command line, where the shell has done its part."""
-    return tuple(Word(word, quote_for_pasting((word,))) for word in words)
 
 
 def commands(text: str) -> Iterator[tuple[Word, ...]]:
@@ -69,7 +48,7 @@ def commands(text: str) -> Iterator[tuple[Word, ...]]:
 
 
 def _made(words: list[Word]) -> Iterator[tuple[Word, ...]]:
-    while words and words[0].value in _KEYWORDS:
+    while words and words[0] in _KEYWORDS:
         words = words[1:]
     if words:
         yield tuple(words)

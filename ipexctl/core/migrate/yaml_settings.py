@@ -9,11 +9,13 @@ from typing import Any
 
 import yaml
 
-from ipexctl.core.migrate import launcher_command
 from ipexctl.core.migrate.finding import Command, Edit, Finding, Lines, Reading, found
-from ipexctl.core.migrate.rules import Rules
+from ipexctl.core.migrate.launcher_command import LeftOut, Settings, Tables, command_of
 from ipexctl.core.migrate.shell_code import Around, ShellReader
-from ipexctl.core.migrate.shell_words import Word, as_typed
+from ipexctl.core.pasted.accelerate_config import read_config
+from ipexctl.core.pasted.line_request import LineRequest
+from ipexctl.core.pasted.typed_word import Word, as_typed
+from ipexctl.errors import InputError
 
 _ACCELERATE = frozenset({"compute_environment", "distributed_type", "ipex_config", "mpirun_config"})
 _JOBS = frozenset({"PyTorchJob", "MPIJob", "TrainJob", "Job", "Pod", "Deployment", "StatefulSet"})
@@ -21,7 +23,7 @@ _DEEPEST = 40
 _SHELL = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 
 
-def read_yaml_settings(text: str, rules: Rules, around: Around, script: str) -> Reading:
+def read_yaml_settings(text: str, tables: Tables, around: Around, script: str) -> Reading:
     """`script`: the one that an Accelerate configuration is for."""
     try:
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
@@ -31,45 +33,34 @@ def read_yaml_settings(text: str, rules: Rules, around: Around, script: str) -> 
     for root in documents:
         keys = _keys(root)
         if _ACCELERATE & keys.keys():
-            readings.append(_Accelerate(text, rules, root).read(script))
+            readings.append(_Accelerate(text, tables, root).read(script))
         elif _text(keys.get("kind")) in _JOBS or "services" in keys:
-            readings.append(_Job(rules, around, root).read())
+            readings.append(_Job(tables, around, root).read())
     commands = {c.text: c for r in reversed(readings) for c in reversed(r.commands)}
     findings = (f for r in readings for f in r.findings)
     return Reading(tuple(dict.fromkeys(findings)), tuple(sorted(commands.values(), key=_line)))
-
-
-def accelerate_counts(text: str) -> dict[str, str]:
-    """What an Accelerate configuration says of ranks and hosts, as launcher_command names it."""
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return {}
-    keys = _keys(root)
-    inner = _keys(keys.get("mpirun_config"))
-    hostfile = _text(inner.get("mpirun_hostfile") or keys.get("mpirun_hostfile"))
-    found = {
-        "n": _text(keys.get("num_processes")),
-        "nodes": _text(keys.get("num_machines")),
-        "file": hostfile,
-        launcher_command.PRECISION: _text(keys.get("mixed_precision")),
-    }
-    return {name: value for name, value in found.items() if value}
 
 
 # --- Accelerate ----------------------------------------------------------------------------------
 
 
 class _Accelerate:
-    def __init__(self, text: str, rules: Rules, root: yaml.Node) -> None:
-        self.text, self.rules, self.root = text, rules, root
+    def __init__(self, text: str, tables: Tables, root: yaml.Node) -> None:
+        self.text, self.tables, self.rules, self.root = text, tables, tables.rules, root
         self.lines = Lines(text)
 
     def read(self, script: str) -> Reading:
-        counts = accelerate_counts(self.text)
-        line = self.root.start_mark.line + 1
-        text = launcher_command.of_counts(counts, script)
-        command = Command(line, "accelerate launch", text)
+        first, left_out = self.root.start_mark, LeftOut(self.tables)
+        own = "\n" * first.line + self.text[first.index : self.root.end_mark.index]
+        try:
+            request = read_config(own, "Accelerate config", self.tables.keys, left_out)
+        except InputError as e:
+            left_out(e)
+            request = LineRequest("")
+        if request.hostfile.startswith("~/"):
+            request = replace(request, hostfile=Word(request.hostfile, request.hostfile))
+        made = command_of([request], [script], Settings(), left_out)
+        command = replace(made, line=first.line + 1, launcher="accelerate launch")
         return Reading(tuple(self._findings(self.root, "")), (command,))
 
     def _findings(self, node: yaml.Node, above: str) -> Iterator[Finding]:
@@ -105,8 +96,8 @@ def _last(node: Any) -> int:
 
 
 class _Job:
-    def __init__(self, rules: Rules, around: Around, root: yaml.Node) -> None:
-        self.rules, self.root, self.seen = rules, root, set[int]()
+    def __init__(self, tables: Tables, around: Around, root: yaml.Node) -> None:
+        self.rules, self.root, self.seen = tables.rules, root, set[int]()
         kind, hosts = _text(_keys(root).get("kind")), dict[str, int]()
         spec = _keys(_keys(root).get("spec"))
         for key in ("pytorchReplicaSpecs", "mpiReplicaSpecs"):
@@ -115,10 +106,10 @@ class _Job:
         if kind == "MPIJob":  # the launcher itself has no ranks
             hosts.pop("Launcher", None)
         each = _text(spec.get("nprocPerNode")) or ("1" if kind == "PyTorchJob" else "")
-        counts = {"nodes": str(sum(hosts.values())), "ppn": each if each.isdigit() else ""}
-        self.counts = {name: value for name, value in counts.items() if value} if hosts else {}
+        ppn = int(each) if each.isdecimal() else None
+        job = LineRequest(kind, ppn=ppn, nodes=sum(hosts.values())) if hosts else None
         launcher = kind if kind == "PyTorchJob" else ""
-        self.shell = ShellReader(rules, around, edits=False, launcher=launcher, counts=self.counts)
+        self.shell = ShellReader(tables, around, edits=False, launcher=launcher, job=job)
 
     def read(self) -> Reading:
         readings = list(self._readings(self.root, 0))
@@ -153,11 +144,15 @@ class _Job:
         found_here = sorted([*findings, *inner.findings], key=lambda one: one.line)
         return Reading(tuple(found_here), inner.commands)
 
+    def _word(self, node: yaml.Node) -> Word:
+        (word,) = as_typed((_text(node),))
+        return Word(word, word.raw, node.start_mark.line + 1)
+
     def _commands(self, nodes: Sequence[yaml.Node], variables: dict[str, Word]) -> Reading:
         """The words of command and args together; after sh -c, they are shell text."""
-        words = [replace(as_typed((_text(n),))[0], start=n.start_mark.line + 1) for n in nodes]
-        code = next((i + 1 for i, w in enumerate(words) if re.fullmatch(r"-\w*c", w.value)), 0)
-        shell = bool(words) and _SHELL.fullmatch(words[0].value) and 0 < code < len(words)
+        words = [self._word(n) for n in nodes]
+        code = next((i + 1 for i, w in enumerate(words) if re.fullmatch(r"-\w*c", w)), 0)
+        shell = bool(words) and _SHELL.fullmatch(words[0]) and 0 < code < len(words)
         if shell or len(words) == 1:
             node = nodes[code if shell else 0]
             text, first = _text(node), node.start_mark.line + 1

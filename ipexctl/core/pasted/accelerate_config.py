@@ -10,10 +10,11 @@ from ipexctl.core import toml
 from ipexctl.core.inventory import yaml_nodes
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, read_yaml
-from ipexctl.core.pasted.line_request import LineRequest
+from ipexctl.core.pasted.line_request import LineRequest, Refuse, raised
 
 _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})
+_NUMBERS = frozenset({"ranks", "host-count"})
 
 
 @dataclass(frozen=True)
@@ -54,35 +55,34 @@ def parse_keys(text: str) -> Keys:
     return Keys(tuple(keys), found["source"])
 
 
-def read_config(text: str, source: str, keys: Keys) -> LineRequest:
-    """Raises InputError with the place of a key that cannot hold here."""
+def read_config(text: str, source: str, keys: Keys, refuse: Refuse = raised) -> LineRequest:
+    """`refuse` gets each key that cannot hold here, with its place. Raises InputError."""
     root = read_yaml(text, source)
     if not isinstance(root, Mapping):
         raise Bad("this is not an Accelerate config", hint="accelerate config").placed(root.place)
-    found = [entry for name, node in _flat(root, keys) if (entry := _meant(name, node, keys))]
-    numbers = {}
-    for key, value, node in found:
-        if key.becomes in ("ranks", "host-count"):
-            if not re.fullmatch("[1-9][0-9]{0,8}", value):
-                what = f"{key.key}: {value}: a whole number from 1 is needed"
-                raise Bad(what).placed(node.place)
-            numbers[key.becomes] = int(value)
+    found = list[tuple[Key, str]]()
+    for name, node in _flat(root, keys):
+        try:
+            found += _meant(name, node, keys)
+        except Bad as e:
+            refuse(e.placed(node.place), f"{name}: {_text(node)}")
+    numbers = {key.becomes: int(value) for key, value in found if key.becomes in _NUMBERS}
     env = (
         key.as_ if "=" in key.as_ else f"{key.as_}={value.upper() if key.upper else value}"
-        for key, value, _ in found
+        for key, value in found
         if key.becomes == "variable"
     )
     return LineRequest(
         source,
         n=numbers.get("ranks"),
         nodes=numbers.get("host-count"),
-        hostfile=next((value for key, value, _ in found if key.becomes == "hostfile"), ""),
+        hostfile=next((value for key, value in found if key.becomes == "hostfile"), ""),
         env=tuple(dict.fromkeys(env)),
         default_ppn=1,
         ignored=tuple(
-            f"{key.key}: {value} ({key.why})" for key, value, _ in found if key.becomes == "ignored"
+            (f"{key.key}: {value}", key.why) for key, value in found if key.becomes == "ignored"
         ),
-        typed=tuple((key.becomes, f"{key.key.rpartition('.')[2]} {v}") for key, v, _ in found),
+        typed=tuple((key.becomes, f"{key.key.rpartition('.')[2]} {v}") for key, v in found),
     )
 
 
@@ -98,8 +98,8 @@ def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
             yield key.text, value
 
 
-def _meant(name: str, node: Node, keys: Keys) -> tuple[Key, str, Node] | None:
-    """What the key becomes, and its value; None where that says nothing."""
+def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
+    """What the key becomes, and its value; nothing where that says nothing. Raises Bad."""
     entries = keys.named(name)
     value = _text(node)
     if not entries:
@@ -108,16 +108,18 @@ def _meant(name: str, node: Node, keys: Keys) -> tuple[Key, str, Node] | None:
             f"unknown key {name}{did_you_mean(name, known)}",
             why="no key of a config is passed over",
             hint="remove it, or use an option of ipexctl run   # all keys: docs/pasted-lines.md",
-        ).placed(node.place)
+        )
     if any(value in key.default for key in entries):
-        return None
+        return []
     for key in entries:
         if re.fullmatch(key.value or "(?s:.*)", value):
             if key.becomes == "refused":
                 what = f"{name}: {value or 'a list or mapping'} cannot be taken over"
-                raise Bad(what, why=key.why, hint=key.type).placed(node.place)
-            return key, value, node
-    raise Bad(f"{name}: {value}: this value is not known").placed(node.place)
+                raise Bad(what, why=key.why, hint=key.type)
+            if key.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
+                raise Bad(f"{key.key}: {value}: a whole number from 1 is needed")
+            return [(key, value)]
+    raise Bad(f"{name}: {value}: this value is not known")
 
 
 def _text(node: Node) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core import toml
+from ipexctl.core.pasted.typed_word import is_fixed
 
 MEANINGS = {
     "ranks": "`-n`",
@@ -48,12 +49,24 @@ class Flag:
     type: str = ""
     until: str = ""
 
-    def as_value(self, found: re.Match[str]) -> str:
-        """What is taken of the value that was given."""
+    def taken(self, value: str) -> str | None:
+        """What is taken of a value; None if this entry is not for it."""
+        if not is_fixed(value):
+            return value if self._takes_text() else None
+        found = re.fullmatch(self.value or "(?s:.*)", value)
+        if not found:
+            return None
         if self.as_ and not self.values:
             return self.as_
-        value = found[1] if found.re.groups else found[0]
+        value = found[1] if found.re.groups else value
         return value.upper() if self.upper else value
+
+    def _takes_text(self) -> bool:
+        """A value that only the shell knows: where any one fits, or any number."""
+        if self.becomes == "variable":
+            return not self.upper and "=" not in self.as_
+        parts = self.becomes in ("env-list", "limit", "exclude", "mpi-words")
+        return not parts and bool(re.fullmatch(self.value or "1", "1"))
 
 
 @dataclass(frozen=True)

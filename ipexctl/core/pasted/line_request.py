@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from ipexctl.errors import InputError
+
+
+class Refuse(Protocol):
+    """Gets what cannot be taken over. `typed`: the option; `reason`: in a few words."""
+
+    def __call__(self, error: InputError, typed: str = "", reason: str = "") -> None: ...
+
+
+def raised(error: InputError, typed: str = "", reason: str = "") -> None:
+    raise error
 
 
 @dataclass(frozen=True)
@@ -13,9 +24,9 @@ class LineRequest:
     """`who`: a launcher as it was called, or a config's file."""
 
     who: str
-    n: int | None = None
-    ppn: int | None = None
-    nodes: int | None = None  # the number of hosts
+    n: int | str | None = None  # a text where only the shell knows the number
+    ppn: int | str | None = None
+    nodes: int | str | None = None  # the number of hosts
     hostfile: str = ""
     hosts: tuple[str, ...] = ()
     limit: tuple[str, ...] = ()
@@ -25,7 +36,7 @@ class LineRequest:
     module: bool = False
     config: str = ""
     default_ppn: int = 0
-    ignored: tuple[str, ...] = ()  # each with its reason
+    ignored: tuple[tuple[str, str], ...] = ()  # each with its reason
     typed: tuple[tuple[str, str], ...] = ()  # meaning -> as it was typed, for notes
 
     @property
@@ -40,7 +51,11 @@ class LineRequest:
         """--num_machines alone, beside a config that has num_processes."""
         if not self.counts:
             return self
-        return replace(self, n=self.n or other.n, nodes=self.nodes or other.nodes)
+        ppn = self.ppn or other.ppn
+        return replace(self, n=self.n or other.n, ppn=ppn, nodes=self.nodes or other.nodes)
+
+    def without_counts(self) -> LineRequest:
+        return replace(self, n=None, ppn=None, nodes=None)
 
     def words(self, *meanings: str) -> str:
         return " ".join(text for meaning, text in self.typed if meaning in meanings)
@@ -61,21 +76,23 @@ class Merged:
     """Options of ipexctl run that say the same."""
 
     options: list[str] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
+    ignored: list[tuple[str, str]] = field(default_factory=list)
     gave_way: list[str] = field(default_factory=list)
     counts: bool = False  # something says how many ranks
 
     def note(self) -> Iterator[str]:
         if self.ignored:
-            yield f"ignored: {', '.join(self.ignored)}"
+            reasons = dict.fromkeys(why for _, why in self.ignored)
+            texts = {why: ", ".join(t for t, w in self.ignored if w == why) for why in reasons}
+            yield f"ignored: {', '.join(f'{text} ({why})' for why, text in texts.items())}"
         yield from self.gave_way
 
 
-def merged(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
+def merged(layers: Sequence[LineRequest], own: TypedOptions, refuse: Refuse = raised) -> Merged:
     """The first layer that says something holds, after our own options."""
     made = Merged(counts=bool(own.counts))
     _take_hosts(made, layers, own)
-    _take_counts(made, layers, own)
+    _take_counts(made, layers, own, refuse)
     for request in layers:
         for name, value in request.options:
             if name in own.names or name in made.options:
@@ -104,7 +121,9 @@ def _take_hosts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) 
         made.options += [word for one in request.hosts for word in ("-H", one)]
 
 
-def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
+def _take_counts(
+    made: Merged, layers: Sequence[LineRequest], own: TypedOptions, refuse: Refuse
+) -> None:
     winner = own.counts
     for request in layers:
         if not request.counts:
@@ -113,31 +132,34 @@ def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions)
         if winner:
             made.gave_way.append(f"{typed} of {request.who} gives way to {winner}")
             continue
-        words = list(_counted(request))
-        if not words:
-            made.ignored.append(f"{typed} (all hosts take part; -l HOST,HOST chooses some)")
-            continue
-        winner, made.counts = f"that of {request.who}", True
-        made.options += words
+        n, ppn = _counted(request, refuse)
+        hosts = request.words("host-count")
+        if hosts and (n is None or ppn is None):
+            made.ignored.append((hosts, "all hosts take part; -l HOST,HOST chooses some"))
+        for name, count in (("-n", n), ("-ppn", ppn)):
+            if count is not None:
+                winner, made.counts = f"that of {request.who}", True
+                made.options += [name, str(count) if isinstance(count, int) else count]
 
 
-def _counted(request: LineRequest) -> Iterator[str]:
+def _counted(request: LineRequest, refuse: Refuse) -> tuple[int | str | None, int | str | None]:
+    """The ranks in all and of each host, as far as they are numbers that are known here."""
     n, ppn, nodes = request.n, request.ppn, request.nodes
-    if nodes is not None and n is not None:
-        if n % nodes:
-            raise InputError(
-                f"{request.who}: {n} ranks cannot be shared evenly by {nodes} hosts",
-                why="Accelerate starts the same number on each",
-                hint="type -n and -ppn yourself, before the script",
-            )
-        ppn = n // nodes
-    elif nodes is not None:
+    if n is None and nodes is not None:
         ppn = ppn or request.default_ppn or None
-        n = nodes * ppn if ppn else None
-    if n is not None:
-        yield from ("-n", str(n))
-    if ppn is not None:
-        yield from ("-ppn", str(ppn))
+        n = nodes * ppn if isinstance(nodes, int) and isinstance(ppn, int) else None
+    elif ppn is None and isinstance(n, int) and isinstance(nodes, int):
+        if n % nodes:
+            refuse(
+                InputError(
+                    f"{request.who}: {n} ranks cannot be shared evenly by {nodes} hosts",
+                    why="each host gets the same number",
+                    hint="type -n and -ppn yourself, before the script",
+                )
+            )
+        else:
+            ppn = n // nodes
+    return n, ppn
 
 
 def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
@@ -155,21 +177,23 @@ def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) ->
 
 
 def nested(
-    outer: LineRequest, inner: LineRequest, *, gives_way: bool
+    outer: LineRequest, inner: LineRequest, *, gives_way: bool, refuse: Refuse = raised
 ) -> tuple[LineRequest, LineRequest]:
     """mpirun around another launcher: who says how many ranks there are."""
     if gives_way or not (outer.counts and inner.counts):
         return outer, inner
     if (inner.ppn or 1) == 1 and (inner.nodes or 1) == 1 and (inner.n or 1) == 1:
         return outer, inner
-    if outer.n in (None, inner.nodes or 1) and outer.ppn in (None, 1):
-        why = f"{inner.who} starts the ranks of a host"
-        text = outer.words("ranks", "ranks-per-host", "host-count")
-        dropped = replace(outer, n=None, ppn=None, nodes=None)
-        return replace(dropped, ignored=(*outer.ignored, f"{text} ({why})")), inner
     first, second = (one.words("ranks", "ranks-per-host", "host-count") for one in (outer, inner))
-    raise InputError(
-        f"{outer.who} {first} around {inner.who} {second}: both start several ranks",
-        why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
-        hint="type -n and -ppn yourself: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+    if outer.n in (None, inner.nodes or 1) and outer.ppn in (None, 1):
+        dropped = (first, f"{inner.who} starts the ranks of a host")
+        return replace(outer.without_counts(), ignored=(*outer.ignored, dropped)), inner
+    refuse(
+        InputError(
+            f"{outer.who} {first} around {inner.who} {second}: both start several ranks",
+            why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
+            hint="type -n and -ppn yourself: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+        ),
+        f"{outer.who} {first} around {inner.who} {second}",
     )
+    return outer.without_counts(), inner.without_counts()

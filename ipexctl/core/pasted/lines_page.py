@@ -10,10 +10,11 @@ from ipexctl.core.pasted.launcher_table import MEANINGS, Flag, Launcher, Launche
 _HEAD = """\
 # Pasted lines
 
-`ipexctl run mpirun ...`, `torchrun`, `accelerate launch`, `ipexrun`, `deepspeed`, `horovodrun`
-and `python`: the launcher is taken off, and a note says what the line became. This page is made
-from the tables that decide it, `launchers.toml` and `accelerate_keys.toml` in
-`ipexctl/core/pasted`.
+`ipexctl run mpirun ...`, `torchrun`, `accelerate launch`, `ipexrun`, `deepspeed`, `srun`,
+`horovodrun` and `python`: the launcher is taken off, and a note says what the line became. So are
+`uv run`, `conda run`, `numactl` and others in front of them. This page is made from the tables that
+decide it, `launchers.toml` and `accelerate_keys.toml` in `ipexctl/core/pasted`; `ipexctl migrate`
+reads lines in files by them, too.
 
 - An option that is not listed is refused by name. What is ignored stands in the note, with the
   reason.

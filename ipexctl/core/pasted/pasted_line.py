@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.pasted.launcher_table import ASSIGNMENT, Flag, Launcher, Launchers
-from ipexctl.core.pasted.line_request import LineRequest, nested
-from ipexctl.core.quoting import quote_for_pasting
+from ipexctl.core.pasted.line_request import LineRequest, Refuse, nested, raised
+from ipexctl.core.pasted.typed_word import assignment, for_pasting, is_fixed, tail, unsplit
 from ipexctl.errors import InputError
 
 PAGE = "docs/pasted-lines.md"
@@ -26,85 +26,132 @@ class Line:
     requests: tuple[LineRequest, ...]
     launchers: tuple[Launcher, ...]
     script: tuple[str, ...]  # and its arguments
-    module: bool = False
+    start: int  # where the script stands among the words
+
+    @property
+    def module(self) -> bool:
+        return self.requests[-1].module
 
     @property
     def remarks(self) -> tuple[str, ...]:
         return tuple(one.remark for one in self.launchers if one.remark)
 
     @property
+    def starts_ranks(self) -> tuple[str, ...]:
+        """The launchers that do, as they were called."""
+        pairs = zip(self.requests, self.launchers, strict=True)
+        return tuple(request.who for request, launcher in pairs if launcher.starts_ranks)
+
+    def filled(self, config: LineRequest | None) -> tuple[LineRequest, ...]:
+        """The requests; where one reads the Accelerate config, with what that adds."""
+        pairs = zip(self.requests, self.launchers, strict=True)
+        return tuple(
+            request.filled(config) if config and launcher.config else request
+            for request, launcher in pairs
+        )
+
+    @property
     def reads_config(self) -> bool:
         return any(one.config for one in self.launchers)
 
 
-def read(words: Sequence[str], launchers: Launchers, *, module: bool = False) -> Line | None:
-    """None for a line that starts no launcher. `module`: after ipexctl's own -m."""
+def read(
+    words: Sequence[str], launchers: Launchers, *, module: bool = False, refuse: Refuse = raised
+) -> Line | None:
+    """None for a line that starts no launcher. `module`: after ipexctl's own -m. `refuse` gets what
+    cannot be taken over, and reading goes on behind it. Raises InputError if there is no script."""
     if module:
         launcher = launchers.of_module(words[0]) if words else None
         found = (launcher, f"python -m {words[0]}", 1) if launcher else None
     else:
         found = launchers.of(words)
-    return _Reader(launchers).line(words, found) if found else None
+    return _Reader(launchers, refuse).line(words, found) if found else None
+
+
+def read_options(
+    name: str, words: Sequence[str], launchers: Launchers, refuse: Refuse
+) -> LineRequest:
+    """Options of a launcher without what it starts, as in the #SBATCH lines of a job."""
+    return _Reader(launchers, refuse).options(launchers.called(name), name, words)[0]
 
 
 @dataclass
 class _Reader:
     launchers: Launchers
+    refuse: Refuse
     requests: list[LineRequest] = field(default_factory=list)
     seen: list[Launcher] = field(default_factory=list)
 
     def line(self, words: Sequence[str], found: tuple[Launcher, str, int] | None) -> Line:
+        size = len(words)
         while found:
             launcher, name, count = found
-            if launcher.name == "mpirun" and ":" in words:
-                raise InputError(
-                    f"{name} ... : ... starts several programs (MPMD)",
-                    why="a run of ipexctl has one script",
-                    hint="choose by RANK in the script, or ipexctl run ... SCRIPT for each",
+            if launcher.starts == "command" and launcher.starts_ranks and ":" in words:
+                first = words[: words.index(":")]
+                self.refuse(
+                    InputError(
+                        f"{name} ... : ... starts several programs (MPMD)",
+                        why="a run of ipexctl has one script",
+                        hint="choose by RANK in the script, or ipexctl run ... SCRIPT for each",
+                    ),
+                    for_pasting(words[len(first) :]),
                 )
-            request, words = self._options(launcher, name, words[count:])
+                size, words = size - len(words) + len(first), first
+            request, words = self.options(launcher, name, words[count:])
             self._add(launcher, request)
-            found = self._next(launcher, request, words)
-        request = self.requests[-1]
-        return Line(tuple(self.requests), tuple(self.seen), tuple(words), request.module)
+            found, words = self._next(launcher, request, words)
+        return Line(tuple(self.requests), tuple(self.seen), tuple(words), size - len(words))
 
     def _add(self, launcher: Launcher, request: LineRequest) -> None:
+        gives_way = launcher.gives_way
         for i, outer in enumerate(self.requests):
-            self.requests[i], request = nested(outer, request, gives_way=launcher.gives_way)
+            self.requests[i], request = nested(
+                outer, request, gives_way=gives_way, refuse=self.refuse
+            )
         self.requests.append(request)
         self.seen.append(launcher)
 
     def _next(
         self, launcher: Launcher, request: LineRequest, words: Sequence[str]
-    ) -> tuple[Launcher, str, int] | None:
+    ) -> tuple[tuple[Launcher, str, int] | None, Sequence[str]]:
+        """What the launcher starts: another one, if it is not the script."""
         if not words:
             raise InputError(
                 f"{request.who}: the script is missing",
                 hint=f"ipexctl run {request.who} ... SCRIPT",
             )
-        if launcher.starts == "command":
-            found = self.launchers.of(words)
-            if not found and not words[0].endswith(".py"):
-                raise InputError(
-                    f"{request.who} starts {words[0]}, which is not a Python script",
-                    why="ipexctl run starts Python and the ranks on every host itself",
-                    hint="ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
-                )
-            return found
-        if launcher.name == "python" and request.module:
-            inner = self.launchers.of_module(words[0])
-            return (inner, f"{request.who} -m {words[0]}", 1) if inner else None
-        return None
+        if request.module:
+            inner = self.launchers.of_module(words[0]) if not launcher.starts_ranks else None
+            return (inner, f"{request.who} -m {words[0]}", 1) if inner else None, words
+        if launcher.starts == "script":
+            return None, words
+        if not self._is_program(words):
+            error = InputError(
+                f"{request.who} starts {words[0]}, which is not a Python script",
+                why="ipexctl run starts Python and the ranks on every host itself",
+                hint="ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
+            )
+            starts = any(one.starts_ranks for one in self.seen)
+            later = (i for i in range(len(words)) if starts and self._is_program(words[i:]))
+            at = next(later, 0)
+            self.refuse(error, for_pasting(words[:at]))
+            if not at:
+                raise error
+            words = words[at:]
+        return self.launchers.of(words), words
 
-    def _options(
+    def _is_program(self, words: Sequence[str]) -> bool:
+        return words[0].endswith(".py") or bool(self.launchers.of(words))
+
+    def options(
         self, launcher: Launcher, name: str, words: Sequence[str]
     ) -> tuple[LineRequest, Sequence[str]]:
-        reading = _Options(launcher, name, list(words))
+        reading = _Options(launcher, name, list(words), self._is_program, self.refuse)
         for flag, value, typed in reading:
             reading.take(flag, value, typed)
         request = reading.request()
-        for text in reading.more:
-            more = self._mpi_words(f"{name} --extra-mpi-params", text)
+        for option, text in reading.more:
+            more = self._mpi_words(f"{name} {option}", text)
             env, ignored = (*request.env, *more.env), (*request.ignored, *more.ignored)
             request = replace(request, env=env, ignored=ignored)
         return request, reading.words
@@ -114,21 +161,26 @@ class _Reader:
         try:
             words = shlex.split(text)
         except ValueError as e:
-            raise InputError(f"{name} {text}: {e}") from None
-        reading = _Options(self.launchers.called("mpirun"), name, words)
+            self.refuse(InputError(f"{name} {text}: {e}"), f"{name} {text}", str(e))
+            words = []
+        mpirun = self.launchers.called("mpirun")
+        reading = _Options(mpirun, name, words, self._is_program, self.refuse)
         for flag, value, typed in reading:
-            reading.take(flag, value, typed)
-            if flag.becomes not in _EXTRA:
-                raise InputError(
-                    f"{name}: {typed} does not belong there",
-                    why="only variables are read there",
-                    hint="use an option of ipexctl run, before the script",
-                )
+            if flag.becomes in (*_EXTRA, "refused"):
+                reading.take(flag, value, typed)
+                continue
+            error = InputError(
+                f"{name}: {typed} does not belong there",
+                why="only variables are read there",
+                hint="use an option of ipexctl run, before the script",
+            )
+            self.refuse(error, f"{name} {typed}")
         if reading.words:
-            raise InputError(
+            error = InputError(
                 f"{name}: {reading.words[0]} is not an option of mpirun",
                 hint=f"quote what belongs to it: {name} '-genv NAME VALUE'",
             )
+            self.refuse(error)
         return reading.request()
 
 
@@ -139,78 +191,131 @@ class _Options:
     launcher: Launcher
     name: str
     words: list[str]
+    is_program: Callable[[Sequence[str]], bool]
+    refuse: Refuse
     found: list[tuple[Flag, str, str]] = field(default_factory=list)
-    more: list[str] = field(default_factory=list)  # words of mpirun, in one
+    more: list[tuple[str, str]] = field(default_factory=list)  # words of mpirun, in one
     assigned: list[str] = field(default_factory=list)  # NAME=VALUE before the program
 
     def __iter__(self) -> Iterator[tuple[Flag, str, str]]:
-        while self.words and self.words[0].startswith("-") and self.words[0] != "-":
+        while self.words and (self._is_option(self.words[0]) or self._only_shell_knows()):
             word = self.words.pop(0)
             if word == "--":
                 break
-            yield self._one(word)
+            if one := self._one(word):
+                yield one
         while self.launcher.assignments and self.words and ASSIGNMENT.fullmatch(self.words[0]):
-            self.assigned.append(self.words.pop(0))
+            self.assigned.append(unsplit(self.words.pop(0)))
 
-    def _one(self, word: str) -> tuple[Flag, str, str]:
+    def _is_option(self, word: str) -> bool:
+        return word.startswith("-") and word != "-"
+
+    def _only_shell_knows(self) -> bool:
+        """$OPTIONS before the program."""
+        first, *rest = self.words
+        if is_fixed(first) or self.is_program(self.words):
+            return False
+        return any(self.is_program(rest[i:]) for i in range(len(rest)))
+
+    def _one(self, word: str) -> tuple[Flag, str, str] | None:
         name, sign, attached = word.partition("=")
         flags = self.launcher.named(name)
         if not flags:
-            return self._one(self._apart(word))
+            if short := self._apart(word):
+                return self._one(short)
+            self._unknown(word)
+            return None
         values = flags[0].values
-        if sign and not values:
-            raise InputError(f"{self.name} {word}: {name} takes no value")
         given = [attached] if sign else self.words[:values]
         if values == 2 and given and "=" in given[0]:
             given = given[:1]  # -genv NAME=VALUE
         elif len(given) < values and not sign:
-            raise InputError(f"{self.name} {word}: a value is missing")
+            self.refuse(InputError(f"{self.name} {word}: a value is missing"), word, "no value")
+            return None
         if not sign:
             del self.words[: len(given)]
-        typed = word if sign else quote_for_pasting((word, *given))
-        value = "=".join(given)
+        typed = f"{name}={for_pasting(given)}" if sign else for_pasting((word, *given))
+        if sign and not values and not any(flag.value for flag in flags):
+            error = InputError(f"{self.name} {typed}: {name} takes no value")
+            self.refuse(error, typed, "it takes no value")
+            return None
+        value = assignment(*given) if len(given) == 2 else next(iter(given), "")
         for flag in flags:
-            if found := re.fullmatch(flag.value or "(?s:.*)", value):
-                return flag, flag.as_value(found), typed
-        raise self._not_taken(f"{self.name} {typed}: this value is not known")
+            taken = flag.taken(value)
+            if taken is not None:
+                return flag, taken, typed
+        why = "this value is not known"
+        self._not_taken(f"{self.name} {typed}: {why}", typed, why)
+        return None
 
     def _apart(self, word: str) -> str:
-        """-Wignore -> -W ignore, -um -> -u -m; raises InputError for an unknown option."""
+        """-Wignore -> -W ignore, -um -> -u -m; "" for an unknown option."""
         short = self.launcher.named(word[:2]) if word[1:2] != "-" and len(word) > 2 else ()
         if not short or self.launcher.any_dashes:
-            raise self._unknown(word)
-        self.words.insert(0, word[2:] if short[0].values else f"-{word[2:]}")
+            return ""
+        rest = tail(word, 2)
+        if short[0].value and not short[0].values:
+            return f"{word[:2]}={rest}"  # -K1
+        self.words.insert(0, rest if short[0].values else f"-{rest}")
         return word[:2]
 
+    def _unknown(self, word: str) -> None:
+        """The next word is its value, if it begins neither an option nor the program."""
+        name, sign, _ = word.partition("=")
+        given = [word]
+        if not (sign or not self.words or self._is_option(self.words[0])):
+            given += [] if self.is_program(self.words) else [self.words.pop(0)]
+        known = [name for flag in self.launcher.flags for name in flag.names]
+        meant = did_you_mean(self.launcher.spelled(name), known)
+        reason = f"unknown option{meant}" if is_fixed(name) else "only the shell knows what it is"
+        self._not_taken(f"{self.name}: unknown option {name}{meant}", for_pasting(given), reason)
+
     def take(self, flag: Flag, value: str, typed: str) -> None:
-        """Raises InputError for an option that is refused or stands against an earlier one."""
+        if problem := self._problem(flag, value, typed):
+            self.refuse(problem[0], typed, problem[1])
+            return
+        if flag.becomes == "mpi-words":
+            self.more.append((re.split("[ =]", typed)[0], value))
+        self.found.append((flag, value, typed))
+
+    def _problem(self, flag: Flag, value: str, typed: str) -> tuple[InputError, str] | None:
+        """Why it cannot be taken over, or stands against an earlier one; also in a few words."""
         if flag.becomes == "refused":
-            raise InputError(
+            error = InputError(
                 f"{self.name} {typed} cannot be taken over", why=flag.why, hint=flag.type
             )
-        if flag.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
-            raise InputError(f"{self.name} {typed}: a whole number from 1 is needed")
-        if flag.becomes == "mpi-words":
-            self.more.append(value)
+            return error, flag.why
+        known = is_fixed(value)
+        if flag.becomes in _NUMBERS and known and not re.fullmatch("[1-9][0-9]{0,8}", value):
+            error = InputError(f"{self.name} {typed}: a whole number from 1 is needed")
+            return error, "a whole number from 1 is needed"
         for other, before, text in self.found:
             if _same(flag, other, value, before) and value != before:
-                raise InputError(
-                    f"{self.name}: {_shown(other, before, text)} and {_shown(flag, value, typed)} "
-                    "contradict each other",
+                first, second = _shown(other, before, text), _shown(flag, value, typed)
+                error = InputError(
+                    f"{self.name}: {first} and {second} contradict each other",
                     hint="leave one of them out",
                 )
+                return error, f"it contradicts {first}"
             if {flag.becomes, other.becomes} == {"hostfile", "hosts"}:
-                raise InputError(
+                error = InputError(
                     f"{self.name} {text} and {typed}: hosts are given twice",
                     hint="use one of them; for some hosts of a file: -f FILE -l HOST,HOST",
                 )
-        self.found.append((flag, value, typed))
+                return error, f"{text} names the hosts"
+        return None
 
     def request(self) -> LineRequest:
-        numbers = {_NUMBERS[f.becomes]: int(v) for f, v, _ in self.found if f.becomes in _NUMBERS}
+        numbers = {
+            _NUMBERS[flag.becomes]: int(value) if is_fixed(value) else value
+            for flag, value, _ in self.found
+            if flag.becomes in _NUMBERS
+        }
         return LineRequest(
             self.name,
-            **numbers,
+            n=numbers.get("n"),
+            ppn=numbers.get("ppn"),
+            nodes=numbers.get("nodes"),
             hostfile=next(iter(self._values("hostfile")), ""),
             hosts=self._values("hosts"),
             limit=tuple(part for one in self._values("limit") for part in one.split("@")),
@@ -220,7 +325,7 @@ class _Options:
             module=any(f.becomes == "module" for f, _, _ in self.found),
             config=next(iter(self._values("config")), ""),
             default_ppn=self.launcher.default_ppn,
-            ignored=tuple(f"{t} ({f.why})" for f, _, t in self.found if f.becomes == "ignored"),
+            ignored=tuple((t, f.why) for f, _, t in self.found if f.becomes == "ignored"),
             typed=tuple((f.becomes, t) for f, _, t in self.found),
         )
 
@@ -235,21 +340,15 @@ class _Options:
             elif flag.becomes in ("env", "env-forward"):
                 yield value
             elif flag.becomes == "variable":
-                yield flag.as_ if "=" in flag.as_ else f"{flag.as_}={value}"
+                yield flag.as_ if "=" in flag.as_ else assignment(flag.as_, value)
 
-    def _unknown(self, word: str) -> InputError:
-        name = word.partition("=")[0]
-        known = [name for flag in self.launcher.flags for name in flag.names]
-        return self._not_taken(
-            f"{self.name}: unknown option {name}{did_you_mean(self.launcher.spelled(name), known)}"
-        )
-
-    def _not_taken(self, what: str) -> InputError:
-        return InputError(
+    def _not_taken(self, what: str, typed: str, reason: str) -> None:
+        error = InputError(
             what,
             why="ipexctl run takes the launcher's place and passes over none of its options",
             hint=f"leave it out, or use an option of ipexctl run   # all: {PAGE}",
         )
+        self.refuse(error, typed, reason)
 
 
 def _same(flag: Flag, other: Flag, value: str, before: str) -> bool:

@@ -24,11 +24,7 @@ def replacement(
     line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
 ) -> Replacement:
     """`typed`: the words of `own`. `config`: what the Accelerate config says that is read."""
-    requests = [
-        request.filled(config) if config and launcher.config else request
-        for request, launcher in zip(line.requests, line.launchers, strict=True)
-    ]
-    made = merged(requests, own)
+    made = merged(line.filled(config), own)
     options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
     options += ["-m"] if line.module else []
     counted = made.counts or (config is not None and config.counts) or "--accelerate" in own.names
@@ -39,14 +35,9 @@ def replacement(
 def _note(line: Line, options: list[str], made: Merged, *, counted: bool) -> Iterator[str]:
     script = line.script if len(line.script) == 1 else (line.script[0], "...")
     command = retry_command.command(Typed(("run", *options), script), (), None)
-    starts_ranks = [
-        request.who
-        for request, launcher in zip(line.requests, line.launchers, strict=True)
-        if launcher.starts_ranks
-    ]
-    names = starts_ranks or [line.requests[-1].who]
+    names = line.starts_ranks or [line.requests[-1].who]
     yield f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} taken off: {command}"
     yield from made.note()
-    if starts_ranks and not counted:
+    if line.starts_ranks and not counted:
         yield "it says no number of ranks, so ipexctl's default holds"
     yield from line.remarks

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 LAUNCHERS = frozenset(
     {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "torchrun", "deepspeed"}
-    | {"ipexrun", "horovodrun"}
+    | {"ipexrun", "horovodrun", "srun"}
 )
 LAUNCHER_MODULES = frozenset(
     {
