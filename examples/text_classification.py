@@ -31,9 +31,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mixed_precision", choices=["no", "bf16"], default="no")
     parser.add_argument("--cpu", action="store_true", help="not needed with ipexctl run")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch_size", type=int, default=8, help="of each rank")
-    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--lr", type=float, default=2e-3)
     args = parser.parse_args()
 
     accelerator = Accelerator(cpu=args.cpu, mixed_precision=args.mixed_precision)
@@ -43,6 +43,7 @@ def main() -> None:
         BertConfig(
             vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
             intermediate_size=128, max_position_embeddings=64, num_labels=2,
+            initializer_range=0.15, hidden_dropout_prob=0.0,
         )
     )  # fmt: skip
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
@@ -62,6 +63,7 @@ def main() -> None:
         after, right = evaluate(accelerator, model, eval_loader)
         accelerator.print(f"epoch {epoch} loss {after:.4f}, {right:.0%} right", flush=True)
     print(f"world size {accelerator.num_processes}, loss {before:.4f} -> {after:.4f}", flush=True)
+    accelerator.wait_for_everyone()  # gloo's threads are done: see resnet50_bf16.py
     accelerator.end_training()
     if after >= before:
         raise SystemExit("the loss did not fall")
