@@ -119,9 +119,10 @@ def exact_match(found: EvalPrediction) -> dict:
 
 
 def trained_on(rows: Dataset) -> PreTrainedTokenizerFast:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    """WordLevel is the same on every rank; WordPiece breaks ties between pairs in any order."""
+    tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=list(SPECIAL.values()))
+    trainer = trainers.WordLevelTrainer(special_tokens=list(SPECIAL.values()))
     tokenizer.train_from_iterator([*rows["question"], *rows["context"]], trainer)
     ends = [(name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")]
     tokenizer.post_processor = processors.BertProcessing(*ends)

@@ -32,6 +32,16 @@ def main() -> None:
 
     os.environ.update({**ALONE, **os.environ})  # `python resnet50_bf16.py` is one rank
     dist.init_process_group("gloo")
+    # DDP lives in train() alone: if it outlives destroy_process_group(), torch 2.13 can hang
+    before, after = train(args)
+    print(f"world size {dist.get_world_size()}, loss {before:.4f} -> {after:.4f}", flush=True)
+    dist.destroy_process_group()
+    if after >= before:
+        raise SystemExit("the loss did not fall")
+
+
+def train(args: argparse.Namespace) -> tuple[float, float]:
+    """The first loss, and the mean of the last three."""
     torch.manual_seed(0)  # the same model on every rank
     model = resnet50().to(memory_format=torch.channels_last)
     parallel = DistributedDataParallel(model)
@@ -55,12 +65,7 @@ def main() -> None:
     rate = args.batch * args.steps * dist.get_world_size() / (time.monotonic() - started)
     if dist.get_rank() == 0:
         print(f"{rate:.1f} images/s in all", flush=True)
-    before, after = losses[0], sum(losses[-3:]) / 3
-    print(f"world size {dist.get_world_size()}, loss {before:.4f} -> {after:.4f}", flush=True)
-    dist.barrier()  # gloo's threads are done with Python's tensors: torch 2.13 can hang without
-    dist.destroy_process_group()
-    if after >= before:
-        raise SystemExit("the loss did not fall")
+    return losses[0], sum(losses[-3:]) / 3
 
 
 def average(loss: torch.Tensor) -> float:

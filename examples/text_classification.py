@@ -63,7 +63,6 @@ def main() -> None:
         after, right = evaluate(accelerator, model, eval_loader)
         accelerator.print(f"epoch {epoch} loss {after:.4f}, {right:.0%} right", flush=True)
     print(f"world size {accelerator.num_processes}, loss {before:.4f} -> {after:.4f}", flush=True)
-    accelerator.wait_for_everyone()  # gloo's threads are done: see resnet50_bf16.py
     accelerator.end_training()
     if after >= before:
         raise SystemExit("the loss did not fall")
@@ -125,9 +124,10 @@ def reviews(count: int) -> tuple[list[str], list[int]]:
 
 
 def trained_on(texts: list[str]) -> PreTrainedTokenizerFast:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    """WordLevel is the same on every rank; WordPiece breaks ties between pairs in any order."""
+    tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    trainer = trainers.WordPieceTrainer(vocab_size=500, special_tokens=list(SPECIAL.values()))
+    trainer = trainers.WordLevelTrainer(special_tokens=list(SPECIAL.values()))
     tokenizer.train_from_iterator(texts, trainer)
     ends = [(name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")]
     tokenizer.post_processor = processors.BertProcessing(*ends)
