@@ -21,6 +21,7 @@ from tests.migrate.record import HERE
 REPO = Path(__file__).parents[2]
 # each line of the file, and how many ranks it starts
 LINES = {5: 2, 6: 2, 7: 2, 8: 2, 9: 2, 10: 1, 11: 2, 12: 2, 13: 2}
+QUICK = (5, 10, 12)  # in `make test`; `make soak` has all of them
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
     assert json.loads(made.shell("ipexctl ps --json").stdout)["runs"] == []
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    "line", [n if n in QUICK else pytest.param(n, marks=pytest.mark.soak) for n in LINES]
+)
 def test_a_command_runs_to_the_end_with_its_number_of_ranks(here: Here, line: int) -> None:
     printed = json.loads(ipexctl("migrate", "--json", "local_lines.sh", cwd=here.folder).stdout)
     assert [one["line"] for one in printed["commands"]] == list(LINES)

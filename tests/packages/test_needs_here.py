@@ -135,7 +135,8 @@ def test_what_contradicts_the_stack_is_told_with_its_file(shop: Shop) -> None:
     assert "-r asks for torch==2.5, the stack has torch 2.13.0" in clash.err
     assert "--torch 2.5" in clash.err
     broken = shop.install("-r", "not-there.txt")
-    assert (broken.code, "cannot read not-there.txt" in broken.err) == (2, True)
+    assert (broken.code, "no requirements file not-there.txt" in broken.err) == (2, True)
+    assert "echo not-there.txt" not in broken.err  # that is no package
 
 
 def test_a_requirements_file_that_has_changed_since_the_lock_is_named(shop: Shop) -> None:

@@ -71,7 +71,9 @@ class Typed:
         return [line for line in found if "pgrep" not in line]
 
 
-@pytest.fixture(scope="module", params=["intel", "mpich", "openmpi"])
+@pytest.fixture(
+    scope="module", params=["intel", pytest.param("mpich", marks=pytest.mark.soak), "openmpi"]
+)
 def typed(
     request: pytest.FixtureRequest, installed: Installed, homes: Homes,
     tmp_path_factory: pytest.TempPathFactory,
@@ -99,7 +101,7 @@ def test_the_line_of_the_guides_trains_on_two_hosts_each_with_its_own_interface(
 
 
 def test_typed_on_another_host_it_starts_the_same_ranks_and_gives_their_code(typed):
-    script = "hostname; [ $(hostname) != node03 ] || exit 5"
+    script = "hostname; [ $(hostname) != node03 ] || { sleep 3; exit 5; }"
     done = typed.run(f"mpirun -n 3 {ONE_EACH[typed.mpi]} sh -c '{script}'", "node02")
     assert {"node01", "node02", "node03"} == set(re.findall(r"^node\d\d$", done.stdout, re.M))
     assert done.returncode == 5, done.stdout + done.stderr

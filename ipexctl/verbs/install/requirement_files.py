@@ -20,6 +20,7 @@ from ipexctl.verbs.install.install_plan import Install
 
 CODE = (".py", ".cfg")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*([<>=~!]=?[0-9][0-9a-z.*]*)?")
+_FILE = re.compile(r".*\.(txt|in|toml|lock|ya?ml)")
 
 
 def needed(files: Sequence[Path], old: Lock | None) -> Extra:
@@ -95,7 +96,8 @@ def _text(name: str, asker: str) -> tuple[str, str]:
 
 
 def _missing(path: Path, asker: str) -> InputError:
-    package = not asker and path.name == str(path) and _PACKAGE.fullmatch(path.name)
+    name = str(path)
+    package = not asker and _PACKAGE.fullmatch(name) and not _FILE.fullmatch(name)
     line = quote(("echo", str(path)))
     hint = f"{line} >> requirements.txt; ipexctl install -r requirements.txt" if package else ""
     return InputError(
