@@ -63,10 +63,10 @@ class Typed:
         )  # fmt: skip
 
     def processes(self, word: str) -> list[str]:
-        """Of the user of the training, on all hosts."""
+        """On all hosts."""
         found = []
         for host in self.lab.hosts:
-            look = ["pgrep", "-u", "trainer", "-a", "-f", word]
+            look = ["pgrep", "-a", "-f", word]
             found += self.lab.run_in(host, look).stdout.splitlines()
         return [line for line in found if "pgrep" not in line]
 
