@@ -52,6 +52,7 @@ class Root(LazyGroup):
         "run": Entry(
             "run:run", "Run a PyTorch script on all hosts, with live output.", keeps_rest=True
         ),
+        "play": Entry("play:play", "Run the steps of a play on all hosts."),
         "migrate": Entry(
             "migrate:migrate",
             "Find what the discontinued Intel stack left in files.",

@@ -49,6 +49,7 @@ class Host:
     nic: str = ""
     root: str = ""
     groups: tuple[str, ...] = ()
+    vars: tuple[tuple[str, str], ...] = ()  # for plays: what means nothing to the other commands
 
 
 @dataclass(frozen=True)

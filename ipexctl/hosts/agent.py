@@ -6,7 +6,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,12 +71,18 @@ class Agent:
         """From now on nothing that is sent waits until the host reads it; see Outbox."""
         self._outbox = Outbox(self.channel, patience)
 
-    def start(self, op: str, args: Mapping[str, Any] | None = None, body: bytes = b"") -> int:
-        """Asks for an operation and returns its id at once."""
+    def start(
+        self,
+        op: str,
+        args: Mapping[str, Any] | None = None,
+        body: bytes = b"",
+        also: Iterable[str] = (),
+    ) -> int:
+        """Asks for an operation and returns its id at once. `also`: further ones that it calls."""
         with self._lock:
             number = self._next
             self._next += 1
-            self._ship(agent_sources.needed(op))
+            self._ship(agent_sources.needed(op).union(*map(agent_sources.needed, also)))
             self._write({**(args or {}), "id": number, "op": op}, body)
         return number
 

@@ -106,11 +106,11 @@ class Agent:
                 pass
 
 
-def operation(name):
+def operation(name, prefix="op_"):
     """`install.blobs.put` is the function op_put of that module."""
     module, _, op = ("ipexctl.remote." + name).rpartition(".")
     __import__(module)
-    return getattr(sys.modules[module], "op_" + op)
+    return getattr(sys.modules[module], prefix + op)
 
 
 def start(sources, marker):

@@ -103,8 +103,9 @@ def test_variables_of_hosts_groups_and_parents(text):
 def test_what_is_not_used_is_said():
     assert parse_hostfile(INI, "hf").notes == (
         "not used, SSH is set up in ssh_config: ansible_ssh_common_args",
-        "not used here: http_port",
+        "http_port is a variable for plays (did you mean 'port'?)",
     )
+    assert ("http_port", "80") in parse_hostfile(INI, "hf")["web01.example"].vars
 
 
 LISTED = """\

@@ -16,6 +16,7 @@ _PYTHON = re.compile(r"/[A-Za-z0-9/._+-]{1,1023}|[A-Za-z][A-Za-z0-9._+-]{0,63}")
 _ROOT = re.compile(r"(?:~/|/)[A-Za-z0-9/._+@=,:~-]{1,1023}")
 _NIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,14}")
 _FINDS_ITSELF = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent")
+_OWN = re.compile(r"(?!ansible_)[A-Za-z_][A-Za-z0-9_]{0,63}")  # names of variables for plays
 _SSH = (
     "ssh",
     "smart",
@@ -97,21 +98,22 @@ KNOWN = tuple(_FIELDS)
 def apply(
     host: Host, values: Iterable[tuple[str, Value]], *, strict: bool
 ) -> tuple[Host, set[str]]:
-    """The host with its variables, and the names of those that mean nothing here.
+    """The host with its variables, and the names of those that only plays read.
 
-    `strict` refuses these; an Ansible inventory is full of them. Raises InputError.
+    `strict` refuses those that look like a misspelled one of ours. Raises InputError.
     """
     unused: set[str] = set()
     given: set[str] = set()
     for key, value in values:
         field, parse = _field(key)
-        if parse is None and strict:
-            hint = f"what can be said about a host: {', '.join(KNOWN)}"
-            raise Bad(f"{key!r} is not known{did_you_mean(key, KNOWN)}", hint=hint).placed(
-                value.place
-            )
         if parse is None:
+            near = did_you_mean(key, KNOWN)
+            if strict and (near or value.place is None or value.text is None):
+                hint = f"what can be said about a host: {', '.join(KNOWN)}"
+                raise Bad(f"{key!r} is not known{near}", hint=hint).placed(value.place)
             unused.add(key)
+            if value.text is not None and _OWN.fullmatch(key):
+                host = replace(host, vars=(*host.vars, (key, value.text)))
             continue
         try:
             found = parse(_text(key, value))
@@ -128,10 +130,6 @@ def apply(
 def field_of(key: str) -> str:
     """Two keys with the same field say the same thing; "" where nothing is said for us."""
     return _field(key)[0]
-
-
-def is_known(key: str) -> bool:
-    return _field(key)[1] is not None
 
 
 def _field(key: str) -> tuple[str, Callable[[str], Any] | None]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from ipexctl.core.inventory.host_variables import Value, apply, field_of, is_known
+from ipexctl.core.inventory.host_variables import KNOWN, Value, apply, field_of
 from ipexctl.core.inventory.hostfile_lines import check_count, no_hosts
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.nodeset import fold
@@ -75,23 +75,20 @@ class Draft:
         for key, (host, own) in self.hosts.items():
             mine = tuple(name for name in order if key in members[name])
             if mine not in inherited:
-                inherited[mine] = self._inherited(mine, unused)
+                inherited[mine] = self._inherited(mine)
             values = _nearest(host, inherited[mine], own)
             full, ignored = apply(host, values, strict=self.strict)
             found.append(replace(full, groups=tuple(sorted(mine))))
             unused |= ignored
         return Inventory(tuple(found), self.source, _notes(found, unused, set(self.groups)))
 
-    def _inherited(self, groups: tuple[str, ...], unused: set[str]) -> Values:
+    def _inherited(self, groups: tuple[str, ...]) -> Values:
         """By field where a key has one, since several keys may mean the same."""
         values: Values = {}
         for name in ("all", *(groups or ("ungrouped",))):
             group = self.groups.get(name)
             for key, value in group.values.items() if group else ():
-                if not self.strict and not is_known(key):
-                    unused.add(key)
-                else:
-                    values[field_of(key) or key] = value
+                values[field_of(key) or key] = value
         return values
 
     def _parents_first(self) -> list[str]:
@@ -160,11 +157,9 @@ def _notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, 
     ssh = sorted(key for key in unused if key.startswith("ansible_"))
     if ssh:
         notes.append(f"not used, SSH is set up in ssh_config: {', '.join(ssh[:8])}")
-    others = sorted(unused.difference(ssh))
-    if others:
-        notes.append(
-            f"not used here: {', '.join(others[:8])}{did_you_mean(others[0], ('slots', 'root'))}"
-        )
+    for name in sorted(unused.difference(ssh)):
+        if near := did_you_mean(name, KNOWN):
+            notes.append(f"{name} is a variable for plays{near}")
     for address, names in _shared(hosts).items():
         notes.append(f"{fold(names)} have the same address {address}")
     both = sorted(groups.intersection(h.name for h in hosts))

@@ -57,22 +57,22 @@ class Mapping:
 Node = Scalar | Sequence | Mapping
 
 
-def read_yaml(text: str, source: str) -> Node:
-    """One document. Raises InputError with the place."""
+def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
+    """One document. Raises InputError with the place. `what`: for messages."""
     import yaml
 
     if len(text) > MAX_TEXT:
-        raise InputError(f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for an inventory")
+        raise InputError(f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for {what}")
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder = _Builder(source)
+    builder = _Builder(source, what)
     try:
         for event in yaml.parse(text, Loader=loader):
             builder.feed(event)
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source, 1, 1)
-        what = f"this is not YAML: {e.problem or e.context}"
-        raise Bad(what, hint="a value with [ ] : or # needs quotes").placed(place) from None
+        problem = f"this is not YAML: {e.problem or e.context}"
+        raise Bad(problem, hint="a value with [ ] : or # needs quotes").placed(place) from None
     except yaml.YAMLError as e:
         place = _reader_place(text, getattr(e, "position", 0), source)
         raise Bad("this character cannot stand in YAML").placed(place) from None
@@ -80,7 +80,9 @@ def read_yaml(text: str, source: str) -> Node:
         place = _reader_place(text, e.start, source)
         raise Bad("this character cannot stand in YAML").placed(place) from None
     if builder.root is None:
-        raise InputError(f"{source} is empty", hint="see docs/hosts.md for a YAML inventory")
+        raise InputError(
+            f"{source} is empty", hint=f"see docs/{'hosts' if 'inv' in what else 'plays'}.md"
+        )
     return builder.root
 
 
@@ -92,7 +94,8 @@ def _reader_place(text: str, position: int, source: str) -> Place:
 class _Builder:
     """Events of the YAML parser, one by one -> nodes."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, what: str) -> None:
+        self._what = what
         self.root: Node | None = None
         self._source = source
         self._open: list[tuple[Any, list[Node]]] = []
@@ -116,7 +119,7 @@ class _Builder:
                 raise Bad(what).placed(self._place(event))
             self._add(self._anchors[event.anchor], None)
         elif kind == "DocumentStartEvent" and self.root is not None:
-            raise Bad("a second document; an inventory is one").placed(self._place(event))
+            raise Bad(f"a second document; {self._what} is one").placed(self._place(event))
 
     def _add(self, node: Node, anchor: str | None) -> None:
         if anchor:

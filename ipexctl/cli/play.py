@@ -1,0 +1,112 @@
+"""play."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Json, Root, on_hosts, print_json
+from ipexctl.errors import InputError
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.play.play_report import PlayReport
+
+PLAYS = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PLAY...", help="Files, or names of shipped plays, in their order."),
+]
+
+
+@on_hosts(names=False)
+def play(
+    plays: PLAYS = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    tags: Annotated[
+        list[str] | None, typer.Option("-t", "--tags", metavar="TAGS", help="Only these steps.")
+    ] = None,
+    skip_tags: Annotated[
+        list[str] | None, typer.Option("--skip-tags", metavar="TAGS", help="Leave out these steps.")
+    ] = None,
+    extra: Annotated[
+        list[str] | None,
+        typer.Option("-e", "--extra", metavar="NAME=VALUE", help="Set a variable (repeatable)."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what would change, and change nothing.")
+    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show changed lines of files.")] = False,
+    first: Annotated[
+        str, typer.Option("--from", metavar="STEP", help="Start at this step: its name or number.")
+    ] = "",
+    ask_sudo_pass: Annotated[
+        bool, typer.Option("--ask-sudo-pass", help="Ask once for the sudo password of all hosts.")
+    ] = False,
+    list_steps: Annotated[bool, typer.Option("--list-steps", help="List the steps.")] = False,
+    list_modules: Annotated[
+        bool, typer.Option("--list-modules", help="List the kinds of steps.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run the steps of a play on all hosts."""
+    from ipexctl.core.plays.play_reader import read_play
+    from ipexctl.core.plays.step_choice import StepChoice
+    from ipexctl.local.play_files import read_play_file
+    from ipexctl.ui import play as ui
+    from ipexctl.ui.console import stdout_console
+    from ipexctl.verbs.play.play import PlayOptions, run_play
+    from ipexctl.verbs.play.steps import all_steps
+
+    if list_modules:
+        for keyword, kind in all_steps().items():
+            print(f"{keyword:<10} {(kind.__doc__ or '').strip().splitlines()[0]}")
+        return
+    if not plays:
+        raise InputError("no play is named", hint="ipexctl play FILE")
+    found = [read_play(*read_play_file(word), all_steps()) for word in plays]
+    if list_steps:
+        print("\n".join(line for one in found for line in ui.step_lines(one)))
+        return
+    options = PlayOptions(
+        root, check, diff, StepChoice(_words(tags), _words(skip_tags), first),
+        dict(map(_pair, extra or ())), _password() if ask_sudo_pass else "",
+    )  # fmt: skip
+    console = stdout_console()
+    reports: list[PlayReport] = []
+    mask: Callable[[str], str] = str
+    for one in found:
+        screen = ui.PlayScreen(console, diff, quiet=json)
+        report = run_play(one, target, options, screen.listener, screen.started)
+        screen.finish()
+        mask = screen.masked
+        reports.append(report)
+        if not json:
+            ui.show_recap(report, console)
+        if report.failures:
+            break
+    if json:
+        print_json(ui.play_document(reports, mask))
+    raise typer.Exit(next((r.exit_code for r in reversed(reports) if r.exit_code), 0))
+
+
+def _words(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.isidentifier():
+        raise InputError(f"-e {text}: not NAME=VALUE", hint="-e lr=0.1")
+    return name, value
+
+
+def _password() -> str:
+    import getpass
+
+    if not sys.stdin.isatty():
+        raise InputError("cannot ask for the sudo password: stdin is not a terminal")
+    return getpass.getpass("sudo password: ")

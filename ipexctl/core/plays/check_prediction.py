@@ -1,0 +1,44 @@
+"""What --check can say of a step, given what the steps before it would change on that host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ipexctl.core.plays.play import State
+
+ANY, PACKAGES = "any", "packages"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a host found. `changed` None: it cannot know. `reads` and `writes` are `path:/x`,
+    `service:x`, `packages` or `any`."""
+
+    changed: bool | None
+    failed: bool = False
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+def predict(looked: Looked, pending: Iterable[str]) -> State:
+    """`pending`: what earlier steps would write, or may. A change that is due stays due; what looks
+    unchanged or fails now may be different by then."""
+    pending = set(pending)
+    if looked.changed and not looked.failed:
+        return State.WOULD_CHANGE
+    if looked.changed is None and not looked.failed:
+        return State.CANNOT_KNOW
+    if any(_overlap(mine, theirs) for mine in looked.reads for theirs in pending):
+        return State.CANNOT_KNOW
+    if looked.failed:
+        return State.CANNOT_KNOW if PACKAGES in pending else State.FAILED
+    return State.OK
+
+
+def _overlap(mine: str, theirs: str) -> bool:
+    if ANY in (mine, theirs) or mine == theirs:
+        return True
+    if not (mine.startswith("path:") and theirs.startswith("path:")):
+        return False
+    return mine.startswith(theirs.rstrip("/") + "/") or theirs.startswith(mine.rstrip("/") + "/")

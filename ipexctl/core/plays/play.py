@@ -1,0 +1,96 @@
+"""A play as it was written, and what became of its steps. All frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ipexctl.core.inventory.yaml_nodes import Node
+from ipexctl.core.model import Place
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
+
+EXIT_WOULD_CHANGE = 10
+EXIT_CANNOT_KNOW = 11
+
+
+class State(str, Enum):
+    """What became of a step on a host."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    WOULD_CHANGE = "would change"
+    CANNOT_KNOW = "cannot know"
+    SKIPPED = "skipped"
+    IGNORED = "ignored"  # it failed, and the play says ignore_errors
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+
+    @property
+    def stops(self) -> bool:
+        return self in (State.FAILED, State.UNREACHABLE)
+
+    @property
+    def exit_code(self) -> int:
+        return _CODES.get(self, EXIT_OK)
+
+
+_CODES = {
+    State.FAILED: EXIT_FAILED,
+    State.UNREACHABLE: EXIT_UNREACHABLE,
+    State.WOULD_CHANGE: EXIT_WOULD_CHANGE,
+    State.CANNOT_KNOW: EXIT_CANNOT_KNOW,
+}
+
+
+@dataclass(frozen=True)
+class PlayStep:
+    """One step: `kind` is its keyword, `node` its arguments as they stand in the file."""
+
+    number: int  # from 1, in the order of the file; handlers follow the steps
+    kind: str
+    node: Node
+    place: Place
+    name: str = ""
+    tags: frozenset[str] = frozenset()
+    when: Node | None = None
+    on: str = ""  # a host pattern
+    sudo: bool = False
+    notify: tuple[str, ...] = ()
+    ignore_errors: bool = False
+    retries: int = 0
+    delay: float = 5.0
+
+    @property
+    def title(self) -> str:
+        return self.name or self.kind
+
+
+@dataclass(frozen=True)
+class Play:
+    source: str
+    steps: tuple[PlayStep, ...]
+    name: str = ""
+    hosts: str = ""  # a host pattern; "": all
+    vars: Mapping[str, tuple[str, Place]] = field(default_factory=dict, hash=False)
+    handlers: Mapping[str, tuple[PlayStep, ...]] = field(default_factory=dict, hash=False)
+    any_errors_fatal: bool = False
+    serial: int = 0  # hosts at a time; 0: all
+
+    @property
+    def all_steps(self) -> tuple[PlayStep, ...]:
+        return (*self.steps, *(step for steps in self.handlers.values() for step in steps))
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """A step on a host. `detail` is one line: what changed, or what failed."""
+
+    step: PlayStep
+    host: str
+    state: State
+    detail: str = ""
+    why: str = ""
+    hint: str = ""
+    diff: str = ""
+    seconds: float = 0.0

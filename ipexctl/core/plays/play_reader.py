@@ -1,0 +1,220 @@
+"""A play's YAML -> Play. Read strictly: what is unknown is refused with its place.
+
+The arguments of a step stay nodes until its values on a host are known; step_schema reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from ipexctl.core.inventory.located_errors import Bad, did_you_mean
+from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
+from ipexctl.core.model import Place
+from ipexctl.core.plays.conditions import check_condition
+from ipexctl.core.plays.play import Play, PlayStep
+from ipexctl.core.plays.step_schema import Seconds, scalar_as
+
+PLAY_KEYS = ("name", "hosts", "vars", "steps", "handlers", "sudo", "any_errors_fatal", "serial")
+STEP_KEYS = (
+    "name", "tags", "when", "on", "sudo", "notify", "ignore_errors", "retries", "delay",
+)  # fmt: skip
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_RESERVED = ("host", "fact", "env", "secret")
+# what Ansible calls it, and what to write here
+HABITS = {
+    "tasks": "steps", "become": "sudo", "loop": "a list in the argument", "with_items": "a list in "
+    "the argument", "register": "nothing: write the decision in Python (docs/plays.md)",
+    "gather_facts": "nothing: facts are asked for when a step needs them", "block": "nothing: one "
+    "list of steps", "roles": "several files: ipexctl play a.yaml b.yaml", "shell": "sh",
+    "command": "sh", "apt": "package", "dnf": "package", "yum": "package", "pip": "install",
+    "lineinfile": "line", "systemd": "service", "get_url": "get", "wait_for": "wait",
+    "template": "copy, or file with content", "synchronize": "data, or copy", "fail": "assert",
+    "delegate_to": "on", "become_user": "nothing: sudo is for root", "debug": "sh: echo",
+    "uri": "get", "wait_for_connection": "nothing: reboot waits", "user": "sh with unless",
+    "script": "copy, then sh", "git": "sh with creates", "unarchive": "get, then sh with creates",
+    "set_fact": "vars", "ignore_unreachable": "ignore_errors", "import_playbook": "several files",
+    "environment": "env of a sh step", "pre_tasks": "steps", "post_tasks": "steps",
+    "remote_user": "user@ in the hostfile, or ssh_config", "vars_files": "vars, or -e NAME=VALUE",
+    "until": "retries and delay", "changed_when": "changes of a sh step", "notify": "notify",
+    "failed_when": "unless, or assert", "max_fail_percentage": "any_errors_fatal",
+}  # fmt: skip
+
+
+@dataclass
+class _Reader:
+    source: str
+    kinds: Collection[str]
+    sudo: bool = False
+    number: int = 0
+
+    # -- a play --
+
+    def play(self, root: Node) -> Play:
+        root = self._only_one(root)
+        if not isinstance(root, Mapping):
+            what = "a play is a mapping with steps"
+            raise Bad(what, hint="hosts: all\nsteps:\n  - sh: hostname").placed(root.place)
+        for key, _ in root.items:
+            self._known(key, PLAY_KEYS, "a play")
+        self.sudo = self._flag(root, "sudo")
+        steps = root.get("steps")
+        if steps is None:
+            raise Bad("this play has no steps", hint="steps:\n  - sh: hostname").placed(root.place)
+        return Play(
+            self.source,
+            tuple(self._steps(steps, "steps")),
+            self._text(root, "name"),
+            self._pattern(root.get("hosts")),
+            self._vars(root.get("vars")),
+            self._handlers(root.get("handlers")),
+            self._flag(root, "any_errors_fatal"),
+            self._count(root, "serial"),
+        )
+
+    def _only_one(self, root: Node) -> Node:
+        """Ansible's files are lists of plays."""
+        if isinstance(root, Sequence) and len(root.items) == 1:
+            return root.items[0]
+        if isinstance(root, Sequence):
+            what = f"a file holds one play, this list has {len(root.items)} entries"
+            raise Bad(
+                what, hint="ipexctl play a.yaml b.yaml   # several, one after the other"
+            ).placed(root.place)
+        return root
+
+    def _vars(self, node: Node | None) -> dict[str, tuple[str, Place]]:
+        found = {}
+        for key, value in self._items(node, "vars"):
+            if not _NAME.fullmatch(key.text) or key.text in _RESERVED:
+                raise Bad(f"{key.text!r} cannot be the name of a variable").placed(key.place)
+            if not isinstance(value, Scalar):
+                what = f"the variable {key.text} is not plain text"
+                raise Bad(what, hint="a list stands in the argument of a step").placed(value.place)
+            found[key.text] = (value.text, value.place)
+        return found
+
+    def _handlers(self, node: Node | None) -> dict[str, tuple[PlayStep, ...]]:
+        return {
+            key.text: tuple(self._steps(value, f"the handler {key.text}"))
+            for key, value in self._items(node, "handlers")
+        }
+
+    # -- a step --
+
+    def _steps(self, node: Node, what: str) -> Iterator[PlayStep]:
+        if not isinstance(node, Sequence):
+            raise Bad(f"{what} must be a list", hint="- sh: hostname").placed(node.place)
+        for item in node.items:
+            yield self._step(item)
+
+    def _step(self, node: Node) -> PlayStep:
+        if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
+            node = Mapping(((node, Scalar("", node.place, null=True)),), node.place)
+        if not isinstance(node, Mapping):
+            raise Bad("a step is a mapping: KEYWORD: ARGUMENTS", hint="- sh: hostname").placed(
+                node.place
+            )
+        found = [(key, value) for key, value in node.items if key.text in self.kinds]
+        for key, _ in node.items:
+            if key.text not in self.kinds:
+                self._known(key, STEP_KEYS, "a step", (*STEP_KEYS, *self.kinds))
+        if len(found) != 1:
+            said = " and ".join(key.text for key, _ in found)
+            what = (
+                f"a step does one thing, this one has {said}" if found else "this step does nothing"
+            )
+            hint = f"one of: {', '.join(sorted(self.kinds))}"
+            raise Bad(what, hint="" if found else hint).placed(node.place)
+        key, value = found[0]
+        self.number += 1
+        when = node.get("when")
+        if when is not None:
+            check_condition(when)
+        return PlayStep(
+            self.number, key.text, value, key.place,
+            self._text(node, "name"), frozenset(self._words(node, "tags")), when,
+            self._pattern(node.get("on")),
+            self._flag(node, "sudo", default=self.sudo), tuple(self._words(node, "notify")),
+            self._flag(node, "ignore_errors"), self._count(node, "retries"),
+            self._delay(node),
+        )  # fmt: skip
+
+    # -- values --
+
+    def _known(
+        self, key: Scalar, known: Collection[str], what: str, near: Collection[str] = ()
+    ) -> None:
+        if key.text in known:
+            return
+        habit = HABITS.get(key.text.rpartition(".")[2])
+        hint = f"in place of Ansible's {key.text}: {habit}" if habit else ""
+        said = "" if habit else did_you_mean(key.text, near or known)
+        raise Bad(f"{what} has no {key.text!r}{said}", hint=hint).placed(key.place)
+
+    def _items(self, node: Node | None, what: str) -> tuple[tuple[Scalar, Node], ...]:
+        if node is None or (isinstance(node, Scalar) and node.null):
+            return ()
+        if not isinstance(node, Mapping):
+            raise Bad(f"{what} must be a mapping: NAME: VALUE").placed(node.place)
+        return node.items
+
+    def _scalar(self, node: Mapping, key: str, read: Callable[[str], object]) -> object:
+        found = node.get(key)
+        if found is None:
+            return read("")
+        if not isinstance(found, Scalar):
+            raise Bad(f"{key} must be a plain value").placed(found.place)
+        try:
+            return read(found.text)
+        except Bad as e:
+            raise Bad(f"{key}: {e.what}", hint=e.hint).placed(found.place) from None
+
+    def _text(self, node: Mapping, key: str) -> str:
+        return str(self._scalar(node, key, str))
+
+    def _flag(self, node: Mapping, key: str, *, default: bool = False) -> bool:
+        return bool(self._scalar(node, key, lambda t: scalar_as(bool, t) if t else default))
+
+    def _count(self, node: Mapping, key: str) -> int:
+        def read(text: str) -> int:
+            number = int(scalar_as(int, text)) if text else 0
+            if number < 0:
+                raise Bad(f"{number} is negative")
+            return number
+
+        return int(str(self._scalar(node, key, read)))
+
+    def _delay(self, node: Mapping) -> float:
+        return float(
+            str(self._scalar(node, "delay", lambda t: scalar_as(Seconds, t) if t else 5.0))
+        )
+
+    def _words(self, node: Mapping, key: str) -> Iterator[str]:
+        found = node.get(key)
+        for item in found.items if isinstance(found, Sequence) else [found] if found else []:
+            if not isinstance(item, Scalar) or not item.text:
+                raise Bad(f"{key} are words").placed(item.place)
+            yield from (w.strip() for w in item.text.split(",")) if key == "tags" else [item.text]
+
+    def _pattern(self, node: Node | None) -> str:
+        if node is None:
+            return ""
+        items = node.items if isinstance(node, Sequence) else (node,)
+        texts = [item.text for item in items if isinstance(item, Scalar) and item.text]
+        if len(texts) != len(items):
+            raise Bad("a host pattern is text").placed(node.place)
+        return ",".join(texts)
+
+
+def read_play(text: str, source: str, kinds: Collection[str]) -> Play:
+    """`kinds`: the keywords of the steps there are. Raises InputError with the place."""
+    play = _Reader(source, kinds).play(read_yaml(text, source, "a play"))
+    for step in play.all_steps:
+        for name in step.notify:
+            if name not in play.handlers:
+                near = did_you_mean(name, play.handlers)
+                what = f"there is no handler {name!r}{near}"
+                raise Bad(what, hint="handlers stand beside steps").placed(step.place)
+    return play

@@ -1,0 +1,43 @@
+"""Where a play is: a path, or the name of one that ipexctl brings with it."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+from ipexctl.core.inventory.located_errors import did_you_mean
+from ipexctl.core.inventory.text_encoding import decode
+from ipexctl.errors import InputError
+from ipexctl.local.bounded_read import read_file
+
+SUFFIXES = (".yaml", ".yml")
+
+
+def shipped_plays() -> dict[str, Path]:
+    """By name: of a checkout, or of where pip put them."""
+    beside = Path(__file__).parents[2] / "playbooks"
+    folder = (
+        beside if beside.is_dir() else Path(sysconfig.get_path("data"), "share/ipexctl/playbooks")
+    )
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def read_play_file(word: str) -> tuple[str, str]:
+    """The text of a play, and what messages call it. Raises InputError."""
+    path = Path(word)
+    if "/" not in word and not path.exists():
+        path = shipped_plays().get(word.removesuffix(".yaml"), path)
+    try:
+        return decode(read_file(path), str(word)), str(word)
+    except FileNotFoundError:
+        raise _missing(word) from None
+    except (OSError, ValueError) as e:
+        why = getattr(e, "strerror", None) or str(e)
+        raise InputError(f"cannot read the play {word}", why=why) from None
+
+
+def _missing(word: str) -> InputError:
+    here = [p.name for p in Path().iterdir() if p.suffix in SUFFIXES]
+    near = did_you_mean(word, [*shipped_plays(), *here])
+    what = f"cannot read the play {word}: there is no such file{near}"
+    return InputError(what, hint=f"shipped plays: {', '.join(shipped_plays())}")

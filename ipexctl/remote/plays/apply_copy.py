@@ -1,0 +1,120 @@
+"""The step `copy`: files of the controller, or text, at a path here."""
+
+import hashlib
+import os
+import stat
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.plays import safe_paths
+from ipexctl.remote.plays.apply_file import MOST, _directory
+from ipexctl.remote.plays.file_attributes import Attributes, describe
+from ipexctl.remote.plays.task import result
+from ipexctl.remote.plays.text_diff import text_diff
+
+PIECE = 1 << 20
+DIFF_MOST = 1 << 18
+
+
+def apply(task):
+    """args: files [{name, sha256, size, executable}]; `name` is relative to dest, "" is dest."""
+    dest = safe_paths.absolute(task.args["dest"])
+    changes, diffs = [], []
+    for folder in task.args.get("folders", []):
+        path = _below(dest, folder)
+        args = task.args
+        inner = _Part(
+            task,
+            {"mode": args["directory_mode"], "owner": args["owner"], "group": args["group"]},
+        )
+        if _directory(inner, path)[0]:
+            changes.append("%s/" % (folder or dest))
+    for file in task.args["files"]:
+        path = _below(_into(dest, task.args, file), file["name"])
+        detail, diff = _copy(task, path, file)
+        if detail:
+            changes.append("%s: %s" % (file["name"], detail) if file["name"] else detail)
+            diffs.append(diff)
+    uses = ["path:" + dest]
+    shown = "; ".join(changes[:3]) + ("; %d more" % (len(changes) - 3) if changes[3:] else "")
+    return result(bool(changes), shown, "".join(diffs), uses, uses)
+
+
+class _Part:
+    """The task with the arguments of one part of it."""
+
+    def __init__(self, task, args):
+        self.check, self.diff, self.args = task.check, task.diff, args
+
+
+def _into(dest, args, file):
+    """A single file goes into a folder under its own name, as with cp."""
+    single = not file["name"]
+    if single and (args["dest"].endswith("/") or os.path.isdir(dest)):
+        return os.path.join(dest, args["base"])
+    return dest
+
+
+def _below(top, name):
+    parts = name.split("/")
+    if os.path.isabs(name) or ".." in parts:
+        raise Failure("%r leads out of the folder" % name)
+    return os.path.join(top, name) if name else top
+
+
+def _copy(task, path, file):
+    """("", "") where it is there already."""
+    try:
+        with safe_paths.place(path) as place:
+            return _copy_to(task, place, file)
+    except safe_paths.MissingFolder:
+        if task.check:
+            return "create", ""
+        raise
+
+
+def _copy_to(task, place, file):
+    found, wanted = place.found, Attributes(task.args)
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        raise Failure("%s is %s, not a file" % (place.path, safe_paths.shape(found)))
+    same = found is not None and found.st_size == file["size"] and _digest(place) == file["sha256"]
+    changes = wanted.missing(found)
+    if same:
+        if changes and not task.check:
+            fd = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.folder)
+            try:
+                wanted.apply(fd)
+            finally:
+                os.close(fd)
+        return describe(changes), ""
+    diff = ""
+    if task.diff and max(file["size"], found.st_size if found else 0) <= DIFF_MOST:
+        diff = text_diff(place.path, place.read(MOST) or b"", _content(task, file))
+    if not task.check:
+        with place.replacing() as new:
+            _fill(task, file, new)
+            wanted.apply_new(new.fileno(), found, 0o777 if file["executable"] else 0o666)
+    detail = "create" if found is None else ", ".join(filter(None, ["content", describe(changes)]))
+    return detail, diff
+
+
+def _digest(place):
+    digest = hashlib.sha256()
+    with os.fdopen(place.open_file(), "rb") as file:
+        for piece in iter(lambda: file.read(PIECE), b""):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _content(task, file):
+    import io
+
+    data = io.BytesIO()
+    _fill(task, file, data)
+    return data.getvalue()
+
+
+def _fill(task, file, new):
+    if "text" in file:
+        new.write(file["text"].encode("utf-8"))
+    else:
+        task.receive(file["sha256"], new)

@@ -1,0 +1,91 @@
+"""Consecutive steps of a play on this host, in one request. The first that fails ends them."""
+
+import threading
+import time
+
+from ipexctl.remote.child_processes import BEAT
+from ipexctl.remote.failure import Failure, bug, document
+from ipexctl.remote.main import operation
+from ipexctl.remote.plays.sudo_worker import SudoWorker
+from ipexctl.remote.plays.task import Task
+
+
+def op_steps(call, args):
+    """{steps: [{number, module, args, sudo, ignore_errors, retries, delay}], check, diff,
+    password?} -> {}
+
+    Says {"event": "begin", number}, {"event": "line", number, text} and {"event": "end", number,
+    changed, detail, diff, reads, writes, seconds, error?}; asks with {"event": "need", sha256}.
+    """
+    worker = SudoWorker(call, args.get("password", ""))
+    call.agent.at_end.append(worker.kill)
+    ended = threading.Event()
+    beat = threading.Thread(target=_beat, args=(call, ended))
+    beat.daemon = True
+    beat.start()
+    try:
+        for step in args["steps"]:
+            call.emit({"event": "begin", "number": step["number"]})
+            began = time.time()
+            end = _with_retries(call, args, step, worker)
+            end.update({"event": "end", "number": step["number"]})
+            end["seconds"] = time.time() - began
+            call.emit(end)
+            if "error" in end and not step["ignore_errors"] and not args["check"]:
+                break
+    finally:
+        ended.set()
+        worker.kill()
+        call.agent.at_end.remove(worker.kill)
+    return {}
+
+
+def _beat(call, ended):
+    """A step may be silent for long; its host is alive."""
+    while not ended.wait(BEAT):
+        call.emit({"event": "alive"})
+
+
+def op_sudo(call, args):
+    """{password?} -> {}. Raises Failure where this user cannot become root without a question."""
+    SudoWorker(call, args.get("password", "")).check()
+    return {}
+
+
+def _with_retries(call, args, step, worker):
+    left = step["retries"]
+    while True:
+        end = _once(call, args, step, worker)
+        if "error" not in end or not left or args["check"]:
+            return end
+        left -= 1
+        text = "%s; next try in %g s" % (end["error"]["what"], step["delay"])
+        call.emit({"event": "line", "number": step["number"], "text": text})
+        time.sleep(step["delay"])
+
+
+def _once(call, args, step, worker):
+    if step["sudo"]:
+        return worker.run(step, args["check"], args["diff"])
+
+    def emit(event):
+        event["number"] = step["number"]
+        call.emit(event)
+
+    task = Task(step["args"], args["check"], args["diff"], emit, call.recv, call.agent.at_end)
+    return outcome(step["module"], task)
+
+
+def outcome(module, task):
+    """What `apply` of a step's module returns, or {"error": ...}."""
+    try:
+        return dict(operation("plays.%s.apply" % module, prefix="")(task))
+    except Failure as e:
+        return {"error": document(e)}
+    except (BrokenPipeError, MemoryError):
+        raise
+    except OSError as e:
+        what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
+        return {"error": document(Failure(what))}
+    except Exception:
+        return {"error": bug()}

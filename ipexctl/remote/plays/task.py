@@ -1,0 +1,107 @@
+"""What a step gets to work with: its arguments, and the way to the controller."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import threading
+
+from ipexctl.remote.child_processes import start_process_group
+from ipexctl.remote.failure import Failure
+
+DIFF_LIMIT = 1 << 16
+OUTPUT_LIMIT = 1 << 16  # of a program, for messages
+LINE_LIMIT = 1 << 14
+
+
+class Task:
+    """`check`: look, change nothing. `emit` and `recv` are frames to and from the controller."""
+
+    def __init__(self, args, check, diff, emit, recv, at_end):
+        self.args = args
+        self.check = check
+        self.diff = diff
+        self.emit = emit
+        self.recv = recv
+        self.at_end = at_end
+
+    def say(self, text):
+        self.emit({"event": "line", "text": text[:LINE_LIMIT]})
+
+    def receive(self, sha256, file):
+        """The content of a file of the controller, written to `file`."""
+        self.emit({"event": "need", "sha256": sha256})
+        digest = hashlib.sha256()
+        while True:
+            frame = self.recv()
+            if frame is None:
+                raise Failure("the connection ended before the file had arrived")
+            header, body = frame
+            digest.update(body)
+            file.write(body)
+            if header.get("last"):
+                break
+        if digest.hexdigest() != sha256:
+            raise Failure("the file has changed on the controller while it was sent")
+
+    def program(self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False):
+        """Runs it and passes its lines on. Returns (exit code, the end of its output)."""
+        process = subprocess.Popen(
+            command, env=variables, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, preexec_fn=start_process_group,
+        )  # fmt: skip
+
+        def kill():
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except OSError:
+                pass
+
+        self.at_end.append(kill)
+        clock = threading.Timer(timeout, kill) if timeout else None
+        try:
+            if clock:
+                clock.daemon = True
+                clock.start()
+            out = self._output(process, stdin, quiet)
+            code = process.wait()
+            if clock and not clock.is_alive():
+                raise Failure("still running after %g s, killed" % timeout, out)
+            return code, out
+        finally:
+            if clock:
+                clock.cancel()
+            self.at_end.remove(kill)
+            kill()
+            process.wait()
+
+    def _output(self, process, stdin, quiet):
+        writer = threading.Thread(target=_feed, args=(process.stdin, stdin))
+        writer.daemon = True
+        writer.start()
+        tail = b""
+        for line in iter(lambda: process.stdout.readline(LINE_LIMIT), b""):
+            tail = (tail + line)[-OUTPUT_LIMIT:]
+            if not quiet:
+                self.say(line.decode("utf-8", "replace").rstrip("\r\n"))
+        return tail.decode("utf-8", "replace").strip()
+
+
+def _feed(pipe, data):
+    try:
+        pipe.write(data)
+        pipe.close()
+    except OSError:
+        pass
+
+
+def result(changed, detail="", diff="", reads=(), writes=()):
+    """`changed` None: it cannot be known. `reads`, `writes`: `path:/x`, `packages`, `service:x` or
+    `any`; by these the controller judges what a later step of a check can know."""
+    return {
+        "changed": changed,
+        "detail": detail,
+        "diff": diff[:DIFF_LIMIT],
+        "reads": list(reads),
+        "writes": list(writes),
+    }

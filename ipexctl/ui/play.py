@@ -1,0 +1,207 @@
+"""What `play` shows: a line for each step, what failed at once, and the recap."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.core.inventory import fold
+from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
+from ipexctl.core.sizes import duration
+from ipexctl.errors import printable
+from ipexctl.ui.console import print_lines, print_text
+from ipexctl.verbs.play.host_batch import Listener
+from ipexctl.verbs.play.play import PlayStart
+from ipexctl.verbs.play.play_report import PlayReport
+
+COLOURS = {
+    State.OK: "green",
+    State.CHANGED: "yellow",
+    State.WOULD_CHANGE: "yellow",
+    State.CANNOT_KNOW: "magenta",
+    State.SKIPPED: "cyan",
+    State.IGNORED: "cyan",
+    State.FAILED: "red",
+    State.UNREACHABLE: "bold red",
+}
+_SHOWN_HOSTS = 3
+
+
+@dataclass
+class PlayScreen:
+    """Hears of the steps from the hosts' threads. A step is printed once all its hosts are done."""
+
+    console: Console
+    diff: bool = False
+    quiet: bool = False
+    _start: PlayStart | None = None
+    _found: dict[int, list[StepOutcome]] = field(default_factory=dict)
+    _printed: set[int] = field(default_factory=set)
+    _stopped: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def listener(self) -> Listener:
+        return Listener(lambda host, step: None, self.line, self.end)
+
+    def started(self, start: PlayStart) -> None:
+        self._start = start
+        self._found, self._printed, self._stopped = {}, set(), set()
+        hosts, steps = len(start.hosts), len(start.steps)
+        title = f"{start.play.name or start.play.source}: "
+        counted = f"{steps} step{'s' * (steps != 1)} on {hosts} host{'s' * (hosts != 1)}"
+        self._print([Text(title, "bold") + Text(f"{counted} ({fold(start.hosts)})")])
+
+    def line(self, host: str, step: PlayStep, text: str) -> None:
+        with self._lock:
+            self._print([Text(f"{host or 'all'} | ", "dim") + Text(self.masked(text))])
+
+    def end(self, outcome: StepOutcome) -> None:
+        with self._lock:
+            self._found.setdefault(outcome.step.number, []).append(outcome)
+            if outcome.state.stops or outcome.state is State.IGNORED:
+                self._stopped |= {outcome.host} if outcome.state.stops else set()
+                self._print(self._failure(outcome))
+            self._print_ended()
+
+    def finish(self) -> None:
+        """Steps that not all hosts came to."""
+        with self._lock:
+            for number in sorted(self._found.keys() - self._printed):
+                self._print_step(number)
+
+    # -- printing; the caller holds the lock --
+
+    def _print(self, lines: Sequence[Text]) -> None:
+        if not self.quiet:
+            print_lines(self.console, lines)
+
+    def masked(self, text: str) -> str:
+        return printable(self._start.mask(text) if self._start else text)
+
+    def _print_ended(self) -> None:
+        """In the order of the play: a step waits for those before it."""
+        assert self._start
+        going = len(set(self._start.hosts) - self._stopped)
+        for number in sorted(self._found.keys() - self._printed):
+            done = {o.host for o in self._found[number]} - self._stopped
+            if len(done) < going:
+                break
+            self._print_step(number)
+
+    def _print_step(self, number: int) -> None:
+        self._printed.add(number)
+        outcomes = self._found[number]
+        step = outcomes[0].step
+        title = Text(f"{number:>3} ", "dim") + Text(f"{step.title:<32} ")
+        counts = Counter(o.state for o in outcomes)
+        words = Text(", ").join(
+            Text(f"{n} {state.value}", COLOURS[state]) for state, n in counts.items()
+        )
+        self._print([title + words + Text(self._details(outcomes), "dim")])
+        if self.diff:
+            for outcome in outcomes:
+                if outcome.diff:
+                    self._print(self._diff_lines(outcome))
+
+    def _details(self, outcomes: Sequence[StepOutcome]) -> str:
+        """What changed, where it is the same on all hosts; else by host."""
+        told = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops}
+        if not told:
+            return ""
+        texts = set(told.values())
+        if len(texts) == 1 and len(told) == len(outcomes):
+            return f"  {self.masked(texts.pop())}"
+        groups = {text: [h for h, t in told.items() if t == text] for text in texts}
+        parts = [f"{fold(hosts)}: {self.masked(text)}" for text, hosts in sorted(groups.items())]
+        more = f"; {len(parts) - _SHOWN_HOSTS} more" if len(parts) > _SHOWN_HOSTS else ""
+        return "  " + "; ".join(parts[:_SHOWN_HOSTS]) + more
+
+    def _diff_lines(self, outcome: StepOutcome) -> list[Text]:
+        lines = [Text(f"    {outcome.host}", "dim")]
+        for line in self.masked(outcome.diff).splitlines():
+            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+            lines.append(Text(f"    {line}", style))
+        return lines
+
+    def _failure(self, outcome: StepOutcome) -> list[Text]:
+        style, place = COLOURS[outcome.state], outcome.step.place
+        head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
+        lines = [Text(head, style) + Text(f"({place.source}:{place.line})", "dim")]
+        lines += [Text(f"  {line}") for line in self.masked(outcome.detail).splitlines()]
+        for label, text in (("why", outcome.why), ("try", outcome.hint)):
+            for i, line in enumerate(self.masked(text).splitlines()[-12:]):
+                lines.append(Text(f"  {label + ':' if i == 0 else '':5}{line}"))
+        return lines
+
+
+def show_recap(report: PlayReport, console: Console) -> None:
+    width = max(map(len, report.hosts))
+    for host in report.hosts:
+        counts = report.counts(host)
+        line = Text(f"{host:<{width}}  ")
+        for state in _columns(report):
+            n = counts[state]
+            line += Text(f"{state.value}={n:<4}", COLOURS[state] if n else "dim")
+        print_lines(console, [line])
+    print_text(console, _last_line(report))
+
+
+def _columns(report: PlayReport) -> list[State]:
+    changes = [State.WOULD_CHANGE, State.CANNOT_KNOW] if report.check else [State.CHANGED]
+    ignored = [State.IGNORED] if any(report.counts(h)[State.IGNORED] for h in report.hosts) else []
+    return [State.OK, *changes, State.UNREACHABLE, State.FAILED, State.SKIPPED, *ignored]
+
+
+def _last_line(report: PlayReport) -> str:
+    took = f"in {duration(report.seconds)}"
+    if not report.check:
+        return took
+    return f"nothing was changed (--check), {took}"
+
+
+def play_document(reports: Sequence[PlayReport], mask: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "command": "play",
+        "check": any(report.check for report in reports),
+        "plays": [
+            {
+                "play": report.play.source,
+                "name": report.play.name,
+                "seconds": round(report.seconds, 3),
+                "recap": {
+                    host: {state.value: n for state, n in report.counts(host).items()}
+                    for host in report.hosts
+                },
+                "steps": [_outcome_document(o, mask) for o in report.outcomes],
+            }
+            for report in reports
+        ],
+    }
+
+
+def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, Any]:
+    found = {
+        "step": o.step.number, "title": o.step.title, "kind": o.step.kind, "host": o.host,
+        "place": f"{o.step.place.source}:{o.step.place.line}", "state": o.state.value,
+        "seconds": round(o.seconds, 3),
+    }  # fmt: skip
+    texts = {"detail": o.detail, "why": o.why, "hint": o.hint, "diff": o.diff}
+    return found | {key: mask(text) for key, text in texts.items() if text}
+
+
+def step_lines(play: Play) -> list[str]:
+    """For --list-steps."""
+    lines = [f"{play.source}: {play.name}" if play.name else play.source]
+    for step in play.all_steps:
+        tags = f"  [{', '.join(sorted(step.tags))}]" if step.tags else ""
+        sudo = "  sudo" if step.sudo else ""
+        lines.append(f"{step.number:>3}  {step.kind:<10} {step.name}{tags}{sudo}".rstrip())
+    return lines

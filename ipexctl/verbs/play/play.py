@@ -1,0 +1,272 @@
+"""play: the steps of a file on all hosts. Consecutive host steps are one request for each host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ipexctl.core.inventory.host_patterns import select
+from ipexctl.core.model import Host, HostDown, Inventory
+from ipexctl.core.plays.conditions import check_names, holds, needs_facts
+from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
+from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
+from ipexctl.core.plays.step_schema import bind
+from ipexctl.errors import InputError
+from ipexctl.hosts.agent_start import AHEAD
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.target import ROOT, Target, inventory
+from ipexctl.local.last_outcome import last_states
+from ipexctl.verbs.doctor.probe_host import answer, question
+from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
+from ipexctl.verbs.play.play_report import PlayReport
+from ipexctl.verbs.play.play_scope import PlayScope
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, HostStep, Result
+from ipexctl.verbs.play.steps import all_steps
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    root: str = ROOT
+    check: bool = False
+    diff: bool = False
+    choice: StepChoice = StepChoice()
+    extra: Mapping[str, str] = field(default_factory=dict, hash=False)
+    password: str = field(default="", repr=False)  # for sudo
+
+
+@dataclass(frozen=True)
+class PlayStart:
+    """What the listener is told before the first step."""
+
+    play: Play
+    steps: tuple[PlayStep, ...]
+    hosts: tuple[str, ...]
+    mask: Callable[[str], str]
+
+
+def run_play(
+    play: Play, target: Target, options: PlayOptions, listener: Listener,
+    started: Callable[[PlayStart], None] = lambda start: None,
+) -> PlayReport:  # fmt: skip
+    """Raises InputError before any host is asked, where the play cannot be right."""
+    began = time.monotonic()
+    steps = chosen_steps(play, options.choice)
+    hosts = hosts_of(play, target)
+    scope = PlayScope(play, options.extra)
+    validate(play, hosts, scope)
+    started(PlayStart(play, steps, tuple(h.name for h in hosts.hosts), scope.masked))
+    outcomes: list[StepOutcome] = []
+    for part in _parts(hosts, play.serial):
+        with Fleet(target, options.root, part) as fleet:
+            run = _PlayRun(play, steps, fleet, options, scope, listener)
+            run.all()
+        outcomes += run.outcomes
+        if run.fatal:
+            break
+    names = tuple(host.name for host in hosts.hosts)
+    return PlayReport(play, names, tuple(outcomes), options.check, time.monotonic() - began)
+
+
+def hosts_of(play: Play, target: Target) -> Inventory:
+    hosts = inventory(target)
+    if not play.hosts:
+        return hosts
+    return select(hosts, (play.hosts,), (), last_states(hosts), option=f"hosts of {play.source}")
+
+
+def validate(play: Play, hosts: Inventory, scope: PlayScope) -> None:
+    """Every step with the values that are known without asking a host. Raises InputError."""
+    kinds = all_steps()
+    for step in play.all_steps:
+        if step.sudo and issubclass(kinds[step.kind], FleetStep):
+            step_sudo = f"{step.place}: {step.kind} does not go with sudo"
+            raise InputError(step_sudo, why="it works in the user's own folder")
+        if step.when is not None:
+            check_names(step.when, dict.fromkeys(scope.names(hosts.hosts)))
+        for host in _on(step, hosts):
+            bind(kinds[step.kind], step.node, scope.on(host))
+
+
+def _on(step: PlayStep, hosts: Inventory) -> tuple[Host, ...]:
+    if not step.on:
+        return hosts.hosts
+    known = last_states(hosts)
+    return select(hosts, (step.on,), (), known, option=f"{step.place}: on").hosts
+
+
+def _parts(hosts: Inventory, serial: int) -> Iterator[Inventory]:
+    size = serial or len(hosts.hosts)
+    for i in range(0, len(hosts.hosts), size):
+        yield replace(hosts, hosts=hosts.hosts[i : i + size])
+
+
+class _PlayRun:
+    """The steps on some of the hosts."""
+
+    def __init__(
+        self, play: Play, steps: Sequence[PlayStep], fleet: Fleet, options: PlayOptions,
+        scope: PlayScope, listener: Listener,
+    ) -> None:  # fmt: skip
+        self._play, self._steps, self._fleet = play, steps, fleet
+        self._options, self._scope, self._listener = options, scope, listener
+        self._batches = HostBatches(fleet, listener, options.check, options.diff, options.password)
+        self._failed: set[str] = set()
+        self._notified: dict[str, set[str]] = {}
+        self.outcomes: list[StepOutcome] = []
+
+    @property
+    def fatal(self) -> bool:
+        return self._play.any_errors_fatal and bool(self._failed)
+
+    def all(self) -> None:
+        self._connect()
+        for segment in self._segments(self._steps):
+            if self.fatal:
+                break
+            self._segment(segment, self._left())
+        for name, steps in self._play.handlers.items():
+            hosts = self._notified.get(name, set())
+            self._failed_before, self._failed = self._failed, set()
+            for segment in self._segments(steps):
+                there = [h for h in self._fleet.alive if h.name in hosts]
+                self._segment(segment, [h for h in there if h.name not in self._failed])
+            self._failed |= self._failed_before
+
+    def _segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
+        """Host steps that follow each other; alone, what needs all hosts."""
+        kinds = all_steps()
+        segment: list[PlayStep] = []
+        for step in steps:
+            alone = issubclass(kinds[step.kind], FleetStep) or self._play.any_errors_fatal
+            if alone and segment:
+                yield segment
+                segment = []
+            segment.append(step)
+            if alone:
+                yield segment
+                segment = []
+        if segment:
+            yield segment
+
+    def _left(self) -> list[Host]:
+        return [host for host in self._fleet.alive if host.name not in self._failed]
+
+    # -- before the first step --
+
+    def _connect(self) -> None:
+        """Facts are asked for with the agent where a step needs them."""
+        first = self._steps[0] if self._steps else None
+        wants_facts = self._needs_facts()
+
+        def one(host: Host) -> None:
+            root = self._fleet.root_of(host)
+            if not wants_facts:
+                self._fleet.connect(host)
+                return
+            agent = self._fleet.connect(host, ahead=question(root, listen=False))
+            self._scope.facts[host.name] = answer(agent, AHEAD, agent.hello.sent, root)[0]
+
+        self._fleet.each(one)
+        if any(self._wants_sudo(step) for step in self._steps):
+            hosts = [h for h in self._fleet.alive if self._sudo_steps(h)]
+            self._fleet.each(self._batches.require_sudo, hosts)
+        for down in self._fleet.failures:
+            if first:
+                self._add(_of_down(first, down))
+
+    def _needs_facts(self) -> bool:
+        steps = self._play.all_steps
+        used = any(name.startswith("fact.") for name in self._scope.used)
+        return used or any(needs_facts(step.when) for step in steps)
+
+    def _wants_sudo(self, step: PlayStep) -> bool:
+        return step.sudo and issubclass(all_steps()[step.kind], HostStep)
+
+    def _sudo_steps(self, host: Host) -> bool:
+        there = self._fleet.hosts
+        return any(
+            self._wants_sudo(step) and host in _on(step, there) and self._applies(step, host)
+            for step in self._steps
+        )
+
+    def _applies(self, step: PlayStep, host: Host) -> bool:
+        return holds(step.when, self._scope.on(host))
+
+    # -- steps --
+
+    def _segment(self, segment: list[PlayStep], hosts: list[Host]) -> None:
+        kind = all_steps()[segment[0].kind]
+        if not hosts:
+            return
+        if issubclass(kind, FleetStep):
+            self._together(segment[0], kind, hosts)
+            return
+        on = {step.number: set(_on(step, self._fleet.hosts)) for step in segment}
+        work = {
+            host: [self._bound(step, host) for step in segment if host in on[step.number]]
+            for host in hosts
+        }
+        done = self._fleet.each(lambda host: self._batches.run(host, work[host]), hosts)
+        for outcomes in done.values():
+            for outcome in outcomes:
+                self._took(outcome)
+
+    def _bound(self, step: PlayStep, host: Host) -> BoundStep:
+        if not self._applies(step, host):
+            return BoundStep(step, None)
+        bound = bind(all_steps()[step.kind], step.node, self._scope.on(host))
+        assert isinstance(bound, HostStep)
+        return BoundStep(step, bound)
+
+    def _together(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
+        wanted = [h for h in hosts if h in _on(step, self._fleet.hosts) and self._applies(step, h)]
+        for host in hosts:
+            if host not in wanted:
+                self._add(StepOutcome(step, host.name, State.SKIPPED, "when does not hold"))
+        if not wanted:
+            return
+        names = tuple(host.name for host in wanted)
+        for name in names:
+            self._listener.begin(name, step)
+        bound = bind(kind, step.node, self._scope.on(wanted[0]))
+        assert bound is not None
+
+        def say(host: str, line: str) -> None:
+            self._listener.line(host, step, line)
+
+        began = time.monotonic()
+        results = self._tried(bound, Acting(self._fleet, names, self._options.check, say), step)
+        seconds = time.monotonic() - began
+        for name in names:
+            r = results.get(name, Result(State.FAILED, "did not report a result"))
+            state = State.IGNORED if r.state.stops and step.ignore_errors else r.state
+            self._add(StepOutcome(step, name, state, r.detail, r.why, r.hint, "", seconds))
+
+    def _tried(self, bound: FleetStep, acting: Acting, step: PlayStep) -> Mapping[str, Result]:
+        for left in range(step.retries, -1, -1):
+            results = bound.act(acting)
+            bad = [name for name, result in results.items() if result.state.stops]
+            if not bad or not left or acting.check:
+                break
+            acting.say("", f"failed on {len(bad)} of {len(results)}; next try in {step.delay:g} s")
+            time.sleep(step.delay)
+        return results
+
+    # -- outcomes --
+
+    def _add(self, outcome: StepOutcome) -> None:
+        self._listener.end(outcome)
+        self._took(outcome)
+
+    def _took(self, outcome: StepOutcome) -> None:
+        self.outcomes.append(outcome)
+        if outcome.state.stops:
+            self._failed.add(outcome.host)
+        if outcome.state in (State.CHANGED, State.WOULD_CHANGE, State.CANNOT_KNOW):
+            for handler in outcome.step.notify:
+                self._notified.setdefault(handler, set()).add(outcome.host)
+
+
+def _of_down(step: PlayStep, down: HostDown) -> StepOutcome:
+    return StepOutcome(step, down.host, State(down.state.value), down.brief, down.why, down.hint)

@@ -1,0 +1,58 @@
+"""What the names of a play stand for, host by host."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ipexctl.core.model import Facts, Host
+from ipexctl.core.plays.fact_values import NAMES, fact_values
+from ipexctl.core.plays.interpolation import Scope
+from ipexctl.core.plays.play import Play
+from ipexctl.local.environment import environment
+
+
+@dataclass
+class PlayScope:
+    """Variables: -e, then the host's, then the play's. Facts once they are known."""
+
+    play: Play
+    extra: Mapping[str, str]
+    facts: dict[str, Facts] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        here = environment()
+        self._around = {
+            f"{kind}.{name}": value for name, value in here.items() for kind in ("env", "secret")
+        }
+
+    def on(self, host: Host) -> Scope:
+        own = {name: text for name, (text, _) in self.play.vars.items()}
+        facts = self.facts.get(host.name)
+        values = ChainMap(
+            {"host": host.name},
+            dict(self.extra),
+            dict(host.vars),
+            own,
+            fact_values(facts) if facts else {},
+            self._around,
+        )
+        return Scope(values, tuple(NAMES), frozenset() if facts else NAMES, self.used)
+
+    def names(self, hosts: Iterable[Host]) -> set[str]:
+        """Variables that at least one host has."""
+        return {*self.extra, *self.play.vars, *(n for host in hosts for n, _ in host.vars)}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that no output may have. Longer ones first: one may be a part of another."""
+        names = [name for name in self.used if name.startswith("secret.")]
+        found = {self._around[name] for name in names if self._around.get(name)}
+        return tuple(sorted(found, key=len, reverse=True))
+
+    def masked(self, text: str) -> str:
+        for value in self.secrets:
+            text = text.replace(value, "********")
+        return text

@@ -1,0 +1,67 @@
+"""The two kinds of steps: those that a host does for itself, and those that need all hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ipexctl.core.plays.play import State
+from ipexctl.core.plays.step_schema import Step
+from ipexctl.hosts.fleet import Fleet
+
+
+@dataclass
+class LocalFiles:
+    """Files of this machine that steps put on hosts, by their SHA-256."""
+
+    paths: dict[str, Path] = field(default_factory=dict)
+
+    def add(self, path: Path) -> str:
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        self.paths[digest.hexdigest()] = path
+        return digest.hexdigest()
+
+
+class HostStep(Step):
+    """Done by `apply` of a module in remote/plays. Consecutive ones go as one request."""
+
+    module: ClassVar[str]
+
+    def request(self, files: LocalFiles) -> dict[str, Any]:
+        """The arguments of `apply`. Raises Bad for what is missing on this machine."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step that needs all hosts did on one of them."""
+
+    state: State
+    detail: str = ""
+    why: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What a FleetStep acts on: the hosts of `fleet` named in `hosts`, in hostfile order."""
+
+    fleet: Fleet
+    hosts: tuple[str, ...]
+    check: bool
+    say: Callable[[str, str], None]  # host ("" all), a line of output
+
+
+class FleetStep(Step):
+    """Done from here, on all hosts together."""
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        """By host name. With --check nothing is changed, and what is not known is CANNOT_KNOW."""
+        raise NotImplementedError

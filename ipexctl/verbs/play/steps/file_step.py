@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.verbs.play.step_kinds import HostStep
+
+
+@dataclass(frozen=True)
+class File(HostStep):
+    """Make a file, directory or symbolic link, set its attributes, or remove it.
+
+    A symbolic link on the way is followed only in folders that root or the user of the step owns.
+    """
+
+    keyword = "file"
+    main = "path"
+    module = "apply_file"
+    example = "file: {path: /scratch/out, state: directory, mode: '0755'}"
+
+    path: str = arg("Absolute path, or one under ~/.")
+    state: Literal["file", "directory", "link", "touch", "absent"] = arg(
+        "file: it exists already, or gets its content; directory: made with those above it; "
+        "link: symbolic link to src; touch: made empty where it is missing; absent: removed.",
+        "file",
+    )
+    content: str | None = arg("The whole content of the file.", None)
+    src: str = arg("Where the link leads to.", "")
+    mode: str = arg("Permissions, for example '0644' or u+x.", "")
+    owner: str = arg("Name or number of the owner.", "")
+    group: str = arg("Name or number of the group.", "")
+
+    def check(self) -> None:
+        if (self.state == "link") != bool(self.src):
+            raise Bad("src and state: link go together")
+        if self.content is not None and self.state != "file":
+            raise Bad(f"content does not go with state: {self.state}")

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.verbs.play.step_kinds import HostStep
+
+
+@dataclass(frozen=True)
+class Line(HostStep):
+    """Put a line into a file, or take it out."""
+
+    keyword = "line"
+    module = "apply_line"
+    example = "line: {path: /etc/hosts, line: '10.0.0.2 node02', regexp: ' node02$'}"
+
+    path: str = arg("Absolute path, or one under ~/.")
+    line: str | None = arg("The line.", None)
+    regexp: str = arg("The last line that matches becomes `line`; with state: absent, all go.", "")
+    state: Literal["present", "absent"] = arg("Whether the line is to be there.", "present")
+    insertafter: str = arg("Regular expression: after the last line that matches; EOF.", "")
+    insertbefore: str = arg("Regular expression: before the last line that matches; BOF.", "")
+    create: bool = arg("Make the file where it is missing.", False)
+    mode: str = arg("Permissions, for example '0644' or u+x.", "")
+    owner: str = arg("Name or number of the owner.", "")
+    group: str = arg("Name or number of the group.", "")
+
+    def check(self) -> None:
+        if self.state == "present" and self.line is None:
+            raise Bad("line is needed")
+        if self.line is None and not self.regexp:
+            raise Bad("state: absent needs line or regexp")
+        if self.line is not None and "\n" in self.line:
+            raise Bad(
+                "line has more than one line", hint="several line steps, or file: {content: ...}"
+            )
+        if self.insertafter and self.insertbefore:
+            raise Bad("insertafter and insertbefore contradict each other")

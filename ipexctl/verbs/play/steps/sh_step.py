@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import Code, Seconds, arg
+from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
+
+
+@dataclass(frozen=True)
+class Sh(HostStep):
+    """Run shell code on the hosts.
+
+    Without creates, removes or unless it runs every time, and --check answers "cannot know".
+    A name such as ${lr} becomes a variable of the shell, so that no value is read as code.
+    """
+
+    keyword = "sh"
+    main = "cmd"
+    module = "apply_sh"
+    example = "sh: {cmd: make, chdir: ~/project, creates: ~/project/build}"
+
+    cmd: Code = arg("Shell code, run by /bin/sh.")
+    creates: str = arg("Path that the code makes. Where it exists, the code is not run.", "")
+    removes: str = arg("Path that the code removes. Where it is missing, the code is not run.", "")
+    unless: Code = arg(
+        "Shell code that changes nothing. If it ends with 0, cmd is not run.", Code("")
+    )
+    chdir: str = arg("Folder to run in. Default: the home folder.", "")
+    env: dict[str, str] = arg("Environment variables.", {})
+    stdin: str = arg("Text for the standard input.", "")
+    timeout: Seconds = arg("Maximum run time; 0: no limit.", Seconds(0))
+    changes: tuple[str, ...] | None = arg(
+        "Paths that the code may change. []: it changes nothing, and counts as ok.", None
+    )
+
+    def check(self) -> None:
+        if not self.cmd.strip():
+            raise Bad("cmd is empty")
+
+    def request(self, files: LocalFiles) -> dict[str, Any]:
+        variables = {**self.cmd.variables, **self.unless.variables}
+        changes = None if self.changes is None else list(self.changes)
+        return {**super().request(files), "variables": variables, "changes": changes}
