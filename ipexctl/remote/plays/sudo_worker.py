@@ -49,12 +49,11 @@ class SudoWorker:
     def run(self, step, check, diff):
         if os.geteuid() == 0:
             return self._here(step, check, diff)
-        if self.process is None:
-            self._start()
+        frames = self.frames or self._start()
         asked = {"module": step["module"], "args": step["args"], "check": check, "diff": diff}
         try:
-            self.frames.write(asked)
-            return self._answer(self.frames, step["number"])
+            frames.write(asked)
+            return self._answer(frames, step["number"])
         except BrokenPipeError:
             raise self._gone() from None
 
@@ -113,9 +112,11 @@ class SudoWorker:
             process.stdin.flush()
         except BrokenPipeError:
             raise _refused(self._last_words(), self.password) from None
-        self.frames = Frames(process.stdout, process.stdin)
-        if self.frames.read() is None:
+        frames = Frames(process.stdout, process.stdin)
+        if frames.read() is None:
             raise _refused(self._last_words(), self.password)
+        self.frames = frames
+        return frames
 
     def _last_words(self):
         self.kill()
