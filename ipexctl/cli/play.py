@@ -43,6 +43,9 @@ def play(
     first: Annotated[
         str, typer.Option("--from", metavar="STEP", help="Start at this step: its name or number.")
     ] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Skip sh steps that the last run of the play has done.")
+    ] = False,
     ask_sudo_pass: Annotated[
         bool, typer.Option("--ask-sudo-pass", help="Ask once for the sudo password of all hosts.")
     ] = False,
@@ -74,6 +77,7 @@ def play(
     options = PlayOptions(
         root, check, diff, StepChoice(_words(tags), _words(skip_tags), first),
         dict(map(_pair, extra or ())), _password() if ask_sudo_pass else "",
+        resume,
     )  # fmt: skip
     console = stdout_console()
     reports: list[PlayReport] = []

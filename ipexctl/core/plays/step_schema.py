@@ -32,6 +32,9 @@ class Code(str):
 
     variables: Mapping[str, str] = {}
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} {dict(self.variables)}"
+
 
 class Step:
     """Base of the steps. `main` names the argument that may stand alone: `sh: make`."""
@@ -39,6 +42,8 @@ class Step:
     keyword: ClassVar[str] = ""
     main: ClassVar[str] = ""
     example: ClassVar[str] = ""
+    # whether it was done cannot be looked up on the host: --resume goes by the journal
+    unseen: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raises Bad where arguments contradict each other."""

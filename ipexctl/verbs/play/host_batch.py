@@ -26,10 +26,11 @@ TOTAL = 7 * 24 * LONG  # a step of a play may train for days
 
 @dataclass(frozen=True)
 class BoundStep:
-    """A step with its values on one host; `bound` None: `when` does not hold there."""
+    """A step with its values on one host; `bound` None: it is skipped, and why."""
 
     step: PlayStep
     bound: HostStep | None
+    skipped: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class HostBatches:
         batch = _Batch(self, host, steps)
         for one in steps:
             if one.bound is None:
-                batch.ended(one.step, State.SKIPPED, "when does not hold")
+                batch.ended(one.step, State.SKIPPED, one.skipped)
         wanted = [one for one in steps if one.bound]
         if wanted:
             try:

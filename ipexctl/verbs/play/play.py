@@ -11,18 +11,22 @@ from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.conditions import check_names, holds, needs_facts
 from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
-from ipexctl.core.plays.step_schema import bind
+from ipexctl.core.plays.step_schema import Step, bind
 from ipexctl.errors import InputError
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target, inventory
 from ipexctl.local.last_outcome import last_states
+from ipexctl.local.play_journal import PlayJournal, open_journal
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.verbs.play.play_report import PlayReport
 from ipexctl.verbs.play.play_scope import PlayScope
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, HostStep, Result
 from ipexctl.verbs.play.steps import all_steps
+
+WHEN = "when does not hold"
+DONE = "done before (--resume)"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class PlayOptions:
     choice: StepChoice = StepChoice()
     extra: Mapping[str, str] = field(default_factory=dict, hash=False)
     password: str = field(default="", repr=False)  # for sudo
+    resume: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,11 @@ def run_play(
     scope = PlayScope(play, options.extra)
     validate(play, hosts, scope)
     started(PlayStart(play, steps, tuple(h.name for h in hosts.hosts), scope.masked))
+    journal = None if options.check else open_journal(play.source, resume=options.resume)
     outcomes: list[StepOutcome] = []
     for part in _parts(hosts, play.serial):
         with Fleet(target, options.root, part) as fleet:
-            run = _PlayRun(play, steps, fleet, options, scope, listener)
+            run = _PlayRun(play, steps, fleet, options, scope, listener, journal)
             run.all()
         outcomes += run.outcomes
         if run.fatal:
@@ -106,11 +112,17 @@ class _PlayRun:
 
     def __init__(
         self, play: Play, steps: Sequence[PlayStep], fleet: Fleet, options: PlayOptions,
-        scope: PlayScope, listener: Listener,
+        scope: PlayScope, listener: Listener, journal: PlayJournal | None,
     ) -> None:  # fmt: skip
+        self._journal = journal
+        self._unseen: dict[tuple[str, int], str] = {}
         self._play, self._steps, self._fleet = play, steps, fleet
-        self._options, self._scope, self._listener = options, scope, listener
-        self._batches = HostBatches(fleet, listener, options.check, options.diff, options.password)
+        self._options, self._scope = options, scope
+        self._tell = listener.end
+        self._listener = replace(listener, end=self._heard)
+        self._batches = HostBatches(
+            fleet, self._listener, options.check, options.diff, options.password
+        )
         self._failed: set[str] = set()
         self._notified: dict[str, set[str]] = {}
         self.outcomes: list[StepOutcome] = []
@@ -214,23 +226,44 @@ class _PlayRun:
 
     def _bound(self, step: PlayStep, host: Host) -> BoundStep:
         if not self._applies(step, host):
-            return BoundStep(step, None)
+            return BoundStep(step, None, WHEN)
         bound = bind(all_steps()[step.kind], step.node, self._scope.on(host))
         assert isinstance(bound, HostStep)
+        if self._is_done(step, bound, host.name):
+            return BoundStep(step, None, DONE)
         return BoundStep(step, bound)
 
+    def _is_done(self, step: PlayStep, bound: Step, host: str) -> bool:
+        """By the journal; what it is to hold of this step once it is done is kept until then."""
+        if not bound.unseen or not self._journal:
+            return False
+        self._unseen[host, step.number] = repr(bound)
+        return self._journal.is_done(host, repr(bound))
+
+    def _heard(self, outcome: StepOutcome) -> None:
+        """Called from the hosts' threads, as soon as a step has ended."""
+        what = self._unseen.get((outcome.host, outcome.step.number))
+        if self._journal and what and outcome.state in (State.OK, State.CHANGED):
+            self._journal.record(outcome.host, what)
+        self._tell(outcome)
+
     def _together(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
-        wanted = [h for h in hosts if h in _on(step, self._fleet.hosts) and self._applies(step, h)]
+        hosts = [host for host in hosts if host in _on(step, self._fleet.hosts)]
+        wanted = [host for host in hosts if self._applies(step, host)]
         for host in hosts:
             if host not in wanted:
-                self._add(StepOutcome(step, host.name, State.SKIPPED, "when does not hold"))
+                self._add(StepOutcome(step, host.name, State.SKIPPED, WHEN))
         if not wanted:
             return
         names = tuple(host.name for host in wanted)
         for name in names:
             self._listener.begin(name, step)
-        bound = bind(kind, step.node, self._scope.on(wanted[0]))
-        assert bound is not None
+        bound = self._same_on_all(step, kind, wanted)
+        done = [self._is_done(step, bound, name) for name in names]
+        if all(done):
+            for name in names:
+                self._add(StepOutcome(step, name, State.SKIPPED, DONE))
+            return
 
         def say(host: str, line: str) -> None:
             self._listener.line(host, step, line)
@@ -242,6 +275,18 @@ class _PlayRun:
             r = results.get(name, Result(State.FAILED, "did not report a result"))
             state = State.IGNORED if r.state.stops and step.ignore_errors else r.state
             self._add(StepOutcome(step, name, state, r.detail, r.why, r.hint, "", seconds))
+
+    def _same_on_all(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
+        found = [bind(kind, step.node, self._scope.on(host)) for host in hosts]
+        for host, bound in zip(hosts, found, strict=True):
+            if bound != found[0]:
+                raise InputError(
+                    f"{step.place}: {step.kind} has other arguments on {host.name}",
+                    why="it is one step of all hosts together",
+                    hint="on: HOSTS   # several steps, one for each group of hosts",
+                )
+        assert found[0] is not None
+        return found[0]
 
     def _tried(self, bound: FleetStep, acting: Acting, step: PlayStep) -> Mapping[str, Result]:
         for left in range(step.retries, -1, -1):

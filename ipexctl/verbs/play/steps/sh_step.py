@@ -19,6 +19,7 @@ class Sh(HostStep):
     keyword = "sh"
     main = "cmd"
     module = "apply_sh"
+    unseen = True
     example = "sh: {cmd: make, chdir: ~/project, creates: ~/project/build}"
 
     cmd: Code = arg("Shell code, run by /bin/sh.")
