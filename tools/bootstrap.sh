@@ -28,6 +28,7 @@ wish e2fsprogs mkfs.ext4
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     wish tcsh tcsh # login shells that only tests want
     wish fish fish
+    wish sudo sudo
     missing+=("${wished[@]}")
 elif ((${#wished[@]})); then
     say "not here: ${wished[*]}; practice hosts simulate less without them"

@@ -44,6 +44,7 @@ class PlayScreen:
     _found: dict[int, list[StepOutcome]] = field(default_factory=dict)
     _printed: set[int] = field(default_factory=set)
     _stopped: set[str] = field(default_factory=set)
+    _told: set[tuple[int, str, str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -52,7 +53,7 @@ class PlayScreen:
 
     def started(self, start: PlayStart) -> None:
         self._start = start
-        self._found, self._printed, self._stopped = {}, set(), set()
+        self._found, self._printed, self._stopped, self._told = {}, set(), set(), set()
         hosts, steps = len(start.hosts), len(start.steps)
         title = f"{start.play.name or start.play.source}: "
         counted = f"{steps} step{'s' * (steps != 1)} on {hosts} host{'s' * (hosts != 1)}"
@@ -86,14 +87,16 @@ class PlayScreen:
         return printable(self._start.mask(text) if self._start else text)
 
     def _print_ended(self) -> None:
-        """In the order of the play: a step waits for those before it."""
+        """In the order of the play: a step waits for those before it, and for all its hosts."""
         assert self._start
-        going = len(set(self._start.hosts) - self._stopped)
-        for number in sorted(self._found.keys() - self._printed):
-            done = {o.host for o in self._found[number]} - self._stopped
-            if len(done) < going:
+        for number, hosts in self._start.on.items():
+            if number in self._printed:
+                continue
+            found = self._found.get(number, ())
+            if hosts - self._stopped - {outcome.host for outcome in found}:
                 break
-            self._print_step(number)
+            if found:
+                self._print_step(number)
 
     def _print_step(self, number: int) -> None:
         self._printed.add(number)
@@ -133,6 +136,10 @@ class PlayScreen:
     def _failure(self, outcome: StepOutcome) -> list[Text]:
         style, place = COLOURS[outcome.state], outcome.step.place
         head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
+        said = (outcome.step.number, outcome.detail, outcome.why)
+        if said in self._told:
+            return [Text(head, style) + Text("as above", "dim")]
+        self._told.add(said)
         lines = [Text(head, style) + Text(f"({place.source}:{place.line})", "dim")]
         lines += [Text(f"  {line}") for line in self.masked(outcome.detail).splitlines()]
         for label, text in (("why", outcome.why), ("try", outcome.hint)):

@@ -15,7 +15,7 @@ def op_steps(call, args):
     password?} -> {}
 
     Says {"event": "begin", number}, {"event": "line", number, text} and {"event": "end", number,
-    changed, detail, diff, reads, writes, seconds, error?}; asks with {"event": "need", sha256}.
+    changed, detail, diff, reads, writes, seconds, failure?}; asks with {"event": "need", sha256}.
     """
     worker = SudoWorker(call, args.get("password", ""))
     call.agent.at_end.append(worker.kill)
@@ -31,7 +31,7 @@ def op_steps(call, args):
             end.update({"event": "end", "number": step["number"]})
             end["seconds"] = time.time() - began
             call.emit(end)
-            if "error" in end and not step["ignore_errors"] and not args["check"]:
+            if "failure" in end and not step["ignore_errors"] and not args["check"]:
                 break
     finally:
         ended.set()
@@ -56,10 +56,10 @@ def _with_retries(call, args, step, worker):
     left = step["retries"]
     while True:
         end = _once(call, args, step, worker)
-        if "error" not in end or not left or args["check"]:
+        if "failure" not in end or not left or args["check"]:
             return end
         left -= 1
-        text = "%s; next try in %g s" % (end["error"]["what"], step["delay"])
+        text = "%s; next try in %g s" % (end["failure"]["what"], step["delay"])
         call.emit({"event": "line", "number": step["number"], "text": text})
         time.sleep(step["delay"])
 
@@ -77,15 +77,15 @@ def _once(call, args, step, worker):
 
 
 def outcome(module, task):
-    """What `apply` of a step's module returns, or {"error": ...}."""
+    """What `apply` of a step's module returns, or {"failure": ...}."""
     try:
         return dict(operation("plays.%s.apply" % module, prefix="")(task))
     except Failure as e:
-        return {"error": document(e)}
+        return {"failure": document(e)}
     except (BrokenPipeError, MemoryError):
         raise
     except OSError as e:
         what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
-        return {"error": document(Failure(what))}
+        return {"failure": document(Failure(what))}
     except Exception:
-        return {"error": bug()}
+        return {"failure": bug()}

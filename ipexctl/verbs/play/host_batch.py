@@ -135,17 +135,17 @@ class _Batch:
         agent.feed(self._number, {"last": True})
 
     def _end(self, step: PlayStep, said: Mapping[str, Any]) -> None:
-        error = said.get("error")
+        failure = said.get("failure")
         changed = said.get("changed")
         looked = Looked(
             changed if changed is None else changed is True,
-            error is not None,
+            failure is not None,
             texts(said.get("reads")),
             texts(said.get("writes")),
         )
         detail, why, hint = plain(said.get("detail")), "", ""
-        if isinstance(error, Mapping):
-            detail, why, hint = (text_of(error.get(k)) for k in ("what", "why", "hint"))
+        if isinstance(failure, Mapping):
+            detail, why, hint = (text_of(failure.get(k)) for k in ("what", "why", "hint"))
         state = self._state(looked)
         if self._of.check:
             pending = self._of.pending.setdefault(self._host.name, set())

@@ -47,6 +47,7 @@ class PlayStart:
     play: Play
     steps: tuple[PlayStep, ...]
     hosts: tuple[str, ...]
+    on: Mapping[int, frozenset[str]]  # by the number of a step: the hosts that it is for
     mask: Callable[[str], str]
 
 
@@ -60,7 +61,8 @@ def run_play(
     hosts = hosts_of(play, target)
     scope = PlayScope(play, options.extra)
     validate(play, hosts, scope)
-    started(PlayStart(play, steps, tuple(h.name for h in hosts.hosts), scope.masked))
+    on = {step.number: frozenset(h.name for h in _on(step, hosts)) for step in steps}
+    started(PlayStart(play, steps, tuple(h.name for h in hosts.hosts), on, scope.masked))
     journal = None if options.check else open_journal(play.source, resume=options.resume)
     outcomes: list[StepOutcome] = []
     for part in _parts(hosts, play.serial):

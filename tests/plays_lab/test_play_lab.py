@@ -1,0 +1,255 @@
+"""Plays on real hosts, by an ordinary user: sudo, failures, interrupts, reruns."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.lab import HostSpec, LabSpec
+from tests.answering_terminal import answering
+from tests.conftest import MakeLab
+from tests.plays_lab.playing import Playing, interrupt
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+HOSTS = ("node01", "node02", "node03")
+ROOT_STEPS = """\
+name: limits
+sudo: true
+steps:
+  - file: {path: /etc/security/limits.d/train.conf, content: "* - memlock unlimited\\n"}
+    notify: tell
+  - line: {path: /etc/hosts, line: "10.9.9.9 other"}
+  - copy: {src: app.conf, dest: /opt/app.conf, mode: "0640", group: trainer}
+  - sh: id -un > ~/me
+    sudo: false
+    name: own account
+handlers:
+  tell: [{sh: "echo told ${host} as $(id -un)"}]
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(lab_root, full_rung, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playing]:
+    from tests.practice_hosts import start_lab
+
+    spec = LabSpec(
+        name="plays", hosts=(HostSpec(isa="amx"), HostSpec(nics=("ens3",)), HostSpec(isa="avx2"))
+    )
+    lab = start_lab(spec, lab_root)
+    folder = tmp_path_factory.mktemp("plays")
+    (folder / "app.conf").write_text("threads = 4\n")
+    yield Playing(lab, folder)
+    lab.down()
+
+
+def needs_sudo() -> None:
+    if not shutil.which("sudo"):
+        pytest.skip("sudo is not installed on this machine")
+
+
+def test_what_check_says_is_what_then_changes_and_a_second_run_changes_nothing(hosts):
+    needs_sudo()
+    hosts.allow_sudo(HOSTS)
+    hosts.on(
+        "node02",
+        "sh",
+        "-c",
+        "mkdir -p /opt; cp /etc/hosts /tmp/h; echo '10.9.9.9 other' >> /etc/hosts",
+    )
+    code, predicted = hosts.states(ROOT_STEPS, "--check")
+    assert code == 10
+    assert predicted[2, "node02"] == "ok" and predicted[2, "node01"] == "would change"
+    assert not Path(hosts.home("node01"), "me").exists()
+    code, done = hosts.states(ROOT_STEPS)
+    assert code == 0
+    allowed = {"ok": {"ok"}, "would change": {"changed"}, "cannot know": {"ok", "changed"}}
+    wrong = {k: (v, predicted[k]) for k, v in done.items() if v not in allowed[predicted[k]]}
+    assert not wrong
+    assert (
+        hosts.on("node03", "cat", "/etc/security/limits.d/train.conf") == "* - memlock unlimited\n"
+    )
+    assert hosts.on("node03", "stat", "-c", "%a %U %G", "/opt/app.conf") == "640 root trainer\n"
+    assert Path(hosts.home("node01"), "me").read_text() == "trainer\n"
+    again = hosts.run(ROOT_STEPS)
+    assert "told" not in again.stdout
+    assert re.findall(r"^(\d) .*?(\d) changed", again.stdout.replace("  ", ""), re.M) == [
+        ("4", "3")
+    ]
+
+
+def test_diff_shows_lines_and_no_secret(hosts):
+    text = "steps:\n  - file: {path: ~/token, content: \"key=${secret.TOKEN}\\n\", mode: '0600'}\n"
+    env = hosts.environment | {"TOKEN": "hunter2-of-mine"}
+    import subprocess
+
+    for words in (("--check", "--diff"), ("--diff",), ("--json", "--diff")):
+        done = subprocess.run(
+            hosts.argv(text, *words), cwd=hosts.folder, env=env, capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert "hunter2" not in done.stdout + done.stderr
+        assert words == ("--json", "--diff") or "+key=********" in done.stdout
+    assert Path(hosts.home("node01"), "token").read_text() == "key=hunter2-of-mine\n"
+
+
+def test_sudo_that_asks_is_found_before_the_first_step_and_answered_once(hosts):
+    needs_sudo()
+    hosts.allow_sudo(["node01"])
+    hosts.allow_sudo(["node02", "node03"], password="pa55-word")
+    text = "steps:\n  - sh: touch ~/begun\n  - sh: id -un\n    sudo: true\n"
+    refused = hosts.run(text)
+    assert refused.returncode == 1
+    assert "node02: failed" in refused.stdout and "--ask-sudo-pass" in refused.stdout
+    assert Path(hosts.home("node01"), "begun").exists()
+    assert not Path(hosts.home("node02"), "begun").exists()
+    with answering(b"pa55-word\n") as terminal:
+        done = hosts.run(text, "--ask-sudo-pass", stdin=terminal.fd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(re.findall(r"^(node\d\d) \| root$", done.stdout, re.M)) == list(HOSTS)
+    with answering(b"wrong-word\n") as terminal:
+        done = hosts.run(text, "--ask-sudo-pass", stdin=terminal.fd)
+    assert done.returncode == 1 and "sudo refused the password" in done.stdout
+    assert "wrong-word" not in done.stdout + done.stderr
+    hosts.allow_sudo(HOSTS)
+
+
+def test_a_host_that_failed_gets_no_further_step_and_its_handlers_run(hosts):
+    text = """\
+steps:
+  - file: {path: ~/c.conf, content: "1\\n"}
+    notify: reload
+  - sh: test ${host} != node02
+    name: refuse node02
+  - sh: touch ~/third
+handlers:
+  reload: [{sh: touch ~/reloaded}]
+"""
+    code, states = hosts.states(text)
+    assert code == 1
+    assert states[2, "node02"] == "failed" and (3, "node02") not in states
+    assert states[3, "node01"] == "changed"
+    assert [Path(hosts.home(h), "reloaded").exists() for h in HOSTS] == [True] * 3
+    shown = hosts.run(text).stdout
+    assert "node02: failed: refuse node02 (play.yaml:4)" in shown
+
+
+def test_any_errors_fatal_serial_retries_ignored_errors_conditions_and_patterns(hosts):
+    fatal = "any_errors_fatal: true\nsteps:\n  - sh: test ${host} != node02\n  - sh: 'true'\n"
+    _, states = hosts.states(fatal)
+    assert {number for number, _ in states} == {1}
+    serial = "serial: 1\nany_errors_fatal: true\nsteps:\n  - sh: test ${host} != node01\n"
+    _, states = hosts.states(serial)
+    assert states == {(1, "node01"): "failed"}
+    text = """\
+steps:
+  - sh: echo x >> ~/tries; test $(wc -l < ~/tries) -ge 3
+    retries: 2
+    delay: 0.1
+  - sh: "false"
+    ignore_errors: true
+  - sh: "true"
+    when: {isa: amx}
+  - sh: "true"
+    on: node0[2-3]
+"""
+    code, states = hosts.states(text)
+    assert code == 0
+    assert {states[1, host] for host in HOSTS} == {"changed"}
+    assert {states[2, host] for host in HOSTS} == {"ignored"}
+    assert [states[3, host] for host in HOSTS] == ["changed", "skipped", "skipped"]
+    assert {host for number, host in states if number == 4} == {"node02", "node03"}
+
+
+def test_ctrl_c_ends_what_runs_on_the_hosts(hosts):
+    process = hosts.start("steps:\n  - sh: touch ~/began; sleep 987\n")
+    wait_for(lambda: all(Path(hosts.home(h), "began").exists() for h in HOSTS))
+    interrupt(process)
+    assert process.returncode == 130
+    wait_for(lambda: not any(hosts.on(h, "pgrep", "-f", "sleep 987") for h in HOSTS))
+
+
+def test_a_host_that_dies_is_unreachable_and_the_others_go_on(make_lab: MakeLab, tmp_path):
+    lab = make_lab(LabSpec.plain(2, name="dying"))
+    hosts = Playing(lab, tmp_path)
+    text = "steps:\n  - sh: touch ~/began; sleep 4\n    name: work\n  - sh: touch ~/second\n"
+    process = hosts.start(text)
+    wait_for(lambda: Path(hosts.home("node02"), "began").exists())
+    lab.fault("node02", "kill")
+    out, _ = process.communicate(timeout=110)
+    assert process.returncode == 4, out
+    assert "node02: unreachable: work (play.yaml:2)" in out
+    assert Path(hosts.home("node01"), "second").exists()
+
+
+def test_a_full_disk_fails_the_step_and_keeps_the_old_file(make_lab: MakeLab, tmp_path, full_rung):
+    hosts = Playing(make_lab(LabSpec(name="full", hosts=(HostSpec(disk=64 << 20),))), tmp_path)
+    small = "steps:\n  - file: {path: ~/f, content: old}\n"
+    assert hosts.run(small).returncode == 0
+    hosts.lab.fault("node01", "fill-disk")
+    (tmp_path / "large").write_bytes(b"x" * (8 << 20))
+    done = hosts.run("steps:\n  - copy: {src: large, dest: ~/f}\n")
+    assert done.returncode == 1 and "No space left on device" in done.stdout
+    assert hosts.on("node01", "cat", f"{hosts.lab.hosts['node01'].home}/f") == "old"
+    assert hosts.on("node01", "ls", "-A", hosts.lab.hosts["node01"].home).count("ipexctl-new") == 0
+
+
+IDEMPOTENT = """\
+steps:
+  - file: {path: ~/t/a/b, state: directory, mode: "0750"}
+  - copy: {src: tree, dest: ~/t/copied}
+  - file: {path: ~/t/conf, content: "host=${host}\\n", mode: "0600"}
+  - line: {path: ~/t/conf, line: "threads=4", regexp: "^threads="}
+  - sh: "sleep 0.1; echo made > ~/t/made.new && mv ~/t/made.new ~/t/made"
+    name: make
+  - file: {path: ~/t/link, state: link, src: conf}
+"""
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_killed_at_any_moment_and_run_again_it_ends_as_if_undisturbed(hosts, rounds):
+    tree = hosts.folder / "tree"
+    tree.mkdir(exist_ok=True)
+    for i in range(40):
+        (tree / f"f{i}").write_bytes(bytes([i]) * 20_000)
+    began = time.monotonic()
+    assert hosts.run(IDEMPOTENT).returncode == 0
+    whole = time.monotonic() - began
+    wanted = {h: tree_hash(hosts.home(h) / "t") for h in HOSTS}
+    dice = random.Random(1)
+    for i in range(rounds):
+        for host in HOSTS:
+            shutil.rmtree(hosts.home(host) / "t")
+        process = hosts.start(IDEMPOTENT)
+        time.sleep(dice.uniform(0.3, 1.0) * whole)
+        process.send_signal(signal.SIGKILL if i % 2 else signal.SIGINT)
+        process.communicate(timeout=30)
+        again = hosts.run(IDEMPOTENT)
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert {h: tree_hash(hosts.home(h) / "t") for h in HOSTS} == wanted
+
+
+def tree_hash(top: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(top.rglob("*")):
+        about = path.lstat()
+        digest.update(f"{path.relative_to(top)} {about.st_mode:o}\n".encode())
+        if path.is_symlink():
+            digest.update(str(path.readlink()).encode())
+        elif path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def wait_for(true: object, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
