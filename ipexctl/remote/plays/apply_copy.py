@@ -1,6 +1,5 @@
 """The step `copy`: files of the controller, or text, at a path here."""
 
-import hashlib
 import os
 import stat
 
@@ -98,6 +97,8 @@ def _copy_to(task, place, file):
 
 
 def _digest(place):
+    import hashlib
+
     digest = hashlib.sha256()
     with os.fdopen(place.open_file(), "rb") as file:
         for piece in iter(lambda: file.read(PIECE), b""):

@@ -3,11 +3,11 @@
 import threading
 import time
 
-from ipexctl.remote.child_processes import BEAT
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.main import operation
-from ipexctl.remote.plays.sudo_worker import SudoWorker
 from ipexctl.remote.plays.task import Task
+
+BEAT = 5.0  # seconds between signs of life
 
 
 def op_steps(call, args):
@@ -17,8 +17,10 @@ def op_steps(call, args):
     Says {"event": "begin", number}, {"event": "line", number, text} and {"event": "end", number,
     changed, detail, diff, reads, writes, seconds, failure?}; asks with {"event": "need", sha256}.
     """
-    worker = SudoWorker(call, args.get("password", ""))
-    call.agent.at_end.append(worker.kill)
+    worker = None
+    if any(step["sudo"] for step in args["steps"]):
+        worker = _sudo_worker(call, args)
+        call.agent.at_end.append(worker.kill)
     ended = threading.Event()
     beat = threading.Thread(target=_beat, args=(call, ended))
     beat.daemon = True
@@ -35,9 +37,16 @@ def op_steps(call, args):
                 break
     finally:
         ended.set()
-        worker.kill()
-        call.agent.at_end.remove(worker.kill)
+        if worker:
+            worker.kill()
+            call.agent.at_end.remove(worker.kill)
     return {}
+
+
+def _sudo_worker(call, args):
+    from ipexctl.remote.plays.sudo_worker import SudoWorker
+
+    return SudoWorker(call, args.get("password", ""))
 
 
 def _beat(call, ended):
@@ -48,7 +57,7 @@ def _beat(call, ended):
 
 def op_sudo(call, args):
     """{password?} -> {}. Raises Failure where this user cannot become root without a question."""
-    SudoWorker(call, args.get("password", "")).check()
+    _sudo_worker(call, args).check()
     return {}
 
 

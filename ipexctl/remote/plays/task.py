@@ -1,12 +1,9 @@
 """What a step gets to work with: its arguments, and the way to the controller."""
 
-import hashlib
 import os
 import signal
-import subprocess
 import threading
 
-from ipexctl.remote.child_processes import start_process_group
 from ipexctl.remote.failure import Failure
 
 DIFF_LIMIT = 1 << 16
@@ -30,6 +27,8 @@ class Task:
 
     def receive(self, sha256, file):
         """The content of a file of the controller, written to `file`."""
+        import hashlib  # here and below: modules that take milliseconds, where they are used
+
         self.emit({"event": "need", "sha256": sha256})
         digest = hashlib.sha256()
         while True:
@@ -46,6 +45,10 @@ class Task:
 
     def program(self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False):
         """Runs it and passes its lines on. Returns (exit code, the end of its output)."""
+        import subprocess
+
+        from ipexctl.remote.child_processes import start_process_group
+
         process = subprocess.Popen(
             command, env=variables, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, preexec_fn=start_process_group,

@@ -1,7 +1,5 @@
 """What --diff shows of a file."""
 
-import difflib
-
 MOST = 1 << 18
 
 
@@ -13,6 +11,8 @@ def text_diff(path, old, new):
         before, after = old.decode("utf-8"), new.decode("utf-8")
     except UnicodeDecodeError:
         return "%s: %d -> %d bytes, binary\n" % (path, len(old), len(new))
+    import difflib  # a millisecond, for --diff alone
+
     lines = difflib.unified_diff(_lines(before), _lines(after), path, path)
     return "".join(lines)
 
