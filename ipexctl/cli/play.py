@@ -58,6 +58,7 @@ def play(
     """Run the steps of a play on all hosts."""
     from ipexctl.core.plays.play_reader import read_play
     from ipexctl.core.plays.step_choice import StepChoice
+    from ipexctl.core.quoting import quote
     from ipexctl.local.play_files import read_play_file
     from ipexctl.ui import play as ui
     from ipexctl.ui.console import stdout_console
@@ -84,12 +85,13 @@ def play(
     mask: Callable[[str], str] = str
     for one in found:
         screen = ui.PlayScreen(console, diff, quiet=json)
-        report = run_play(one, target, options, screen.listener, screen.started)
+        with screen.live():
+            report = run_play(one, target, options, screen.listener, screen.started)
         screen.finish()
         mask = screen.masked
         reports.append(report)
         if not json:
-            ui.show_recap(report, console)
+            ui.show_recap(report, console, quote(("ipexctl", *sys.argv[1:])))
         if report.failures:
             break
     if json:

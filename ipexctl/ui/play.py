@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +17,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
 from ipexctl.core.sizes import duration
 from ipexctl.errors import printable
-from ipexctl.ui.console import print_lines, print_text
+from ipexctl.ui.console import is_dumb, print_lines, print_text
 from ipexctl.verbs.play.host_batch import Listener
 from ipexctl.verbs.play.play import PlayStart
 from ipexctl.verbs.play.play_report import PlayReport
@@ -31,6 +33,7 @@ COLOURS = {
     State.UNREACHABLE: "bold red",
 }
 _SHOWN_HOSTS = 3
+_LIVE_LINES = 8
 
 
 @dataclass
@@ -45,15 +48,48 @@ class PlayScreen:
     _printed: set[int] = field(default_factory=set)
     _stopped: set[str] = field(default_factory=set)
     _told: set[tuple[int, str, str]] = field(default_factory=set)
+    _at: dict[str, tuple[str, float]] = field(default_factory=dict)  # what hosts do, since when
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def listener(self) -> Listener:
-        return Listener(lambda host, step: None, self.line, self.end)
+        return Listener(self.begin, self.line, self.end)
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """On a terminal, a line for each host that works stands below the others."""
+        if self.quiet or not self.console.is_terminal or is_dumb():
+            yield
+            return
+        from rich.live import Live
+
+        with Live(
+            console=self.console, get_renderable=self._working, refresh_per_second=4, transient=True
+        ):
+            yield
+
+    def _working(self) -> Text:
+        now = time.monotonic()
+        groups: dict[tuple[str, int], list[str]] = {}
+        for host, (what, began) in sorted(self._at.items()):
+            groups.setdefault((what, int(now - began)), []).append(host)
+        lines = [
+            f"{fold(hosts)}  {title}" + (f"  {duration(seconds)}" if seconds else "")
+            for (title, seconds), hosts in groups.items()
+        ]
+        more = [f"{len(lines) - _LIVE_LINES} more"] if len(lines) > _LIVE_LINES else []
+        text = Text("\n".join([*lines[:_LIVE_LINES], *more]), "dim")
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+    def begin(self, host: str, step: PlayStep) -> None:
+        with self._lock:
+            self._at[host] = (f"{step.number} {step.title}", time.monotonic())
 
     def started(self, start: PlayStart) -> None:
         self._start = start
         self._found, self._printed, self._stopped, self._told = {}, set(), set(), set()
+        self._at = dict.fromkeys(start.hosts, ("connecting", time.monotonic()))
         hosts, steps = len(start.hosts), len(start.steps)
         title = f"{start.play.name or start.play.source}: "
         counted = f"{steps} step{'s' * (steps != 1)} on {hosts} host{'s' * (hosts != 1)}"
@@ -65,6 +101,7 @@ class PlayScreen:
 
     def end(self, outcome: StepOutcome) -> None:
         with self._lock:
+            self._at.pop(outcome.host, None)
             self._found.setdefault(outcome.step.number, []).append(outcome)
             if outcome.state.stops or outcome.state is State.IGNORED:
                 self._stopped |= {outcome.host} if outcome.state.stops else set()
@@ -148,7 +185,8 @@ class PlayScreen:
         return lines
 
 
-def show_recap(report: PlayReport, console: Console) -> None:
+def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
+    """`again`: the command as it was typed."""
     width = max(map(len, report.hosts))
     for host in report.hosts:
         counts = report.counts(host)
@@ -158,6 +196,9 @@ def show_recap(report: PlayReport, console: Console) -> None:
             line += Text(f"{state.value}={n:<4}", COLOURS[state] if n else "dim")
         print_lines(console, [line])
     print_text(console, _last_line(report))
+    if report.failures and again and not report.check:
+        what = "skips sh steps that were done"
+        print_text(console, f"after the fix: {again} --resume   # {what}")
 
 
 def _columns(report: PlayReport) -> list[State]:
