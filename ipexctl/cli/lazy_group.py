@@ -42,6 +42,7 @@ INTERRUPTED = {
     ("install",): f"interrupted; the hosts keep the environment they had; {_AGAIN}",
     ("env", "rm"): f"interrupted; environments that are not removed yet are whole; {_AGAIN}",
     ("data", "push"): _PUSHED,
+    ("play",): f"interrupted; what ran on the hosts has ended; {_AGAIN}",
     ("stop",): "interrupted; the run may still be stopping: ipexctl ps",
     ("wait",): "interrupted; the run continues",
     ("logs",): "interrupted; the run is not affected",

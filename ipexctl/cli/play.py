@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,7 +63,7 @@ def play(
     from ipexctl.local.play_files import read_play_file
     from ipexctl.ui import play as ui
     from ipexctl.ui.console import stdout_console
-    from ipexctl.verbs.play.play import PlayOptions, run_play
+    from ipexctl.verbs.play.play import PlayOptions, refuse_unknown, run_play
     from ipexctl.verbs.play.steps import all_steps
 
     if list_modules:
@@ -75,28 +76,34 @@ def play(
     if list_steps:
         print("\n".join(line for one in found for line in ui.step_lines(one)))
         return
+    pairs = dict(map(_pair, extra or ()))
+    refuse_unknown(pairs, found)
     options = PlayOptions(
         root, check, diff, StepChoice(_words(tags), _words(skip_tags), first),
-        dict(map(_pair, extra or ())), _password() if ask_sudo_pass else "",
+        pairs, _password() if ask_sudo_pass else "",
         resume,
     )  # fmt: skip
     console = stdout_console()
     reports: list[PlayReport] = []
-    mask: Callable[[str], str] = str
+    masks: list[Callable[[str], str]] = []
     for one in found:
         screen = ui.PlayScreen(console, diff, quiet=json)
         with screen.live():
             report = run_play(one, target, options, screen.listener, screen.started)
         screen.finish()
-        mask = screen.masked
+        masks.append(screen.masked)
         reports.append(report)
         if not json:
             ui.show_recap(report, console, quote(("ipexctl", *sys.argv[1:])))
         if report.failures:
             break
     if json:
-        print_json(ui.play_document(reports, mask))
+        print_json(ui.play_document(reports, lambda text: reduce(_apply, masks, text)))
     raise typer.Exit(next((r.exit_code for r in reversed(reports) if r.exit_code), 0))
+
+
+def _apply(text: str, mask: Callable[[str], str]) -> str:
+    return mask(text)
 
 
 def _words(given: list[str] | None) -> tuple[str, ...]:

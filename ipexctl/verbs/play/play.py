@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ipexctl.core.inventory.host_patterns import select
+from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.conditions import check_names, holds, needs_facts
 from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
@@ -21,7 +22,7 @@ from ipexctl.local.play_journal import PlayJournal, open_journal
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.verbs.play.play_report import PlayReport
-from ipexctl.verbs.play.play_scope import PlayScope
+from ipexctl.verbs.play.play_scope import PlayScope, read_names
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, HostStep, Result
 from ipexctl.verbs.play.steps import all_steps
 
@@ -74,6 +75,18 @@ def run_play(
             break
     names = tuple(host.name for host in hosts.hosts)
     return PlayReport(play, names, tuple(outcomes), options.check, time.monotonic() - began)
+
+
+def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
+    """Raises InputError for a variable that no play reads: it may be misspelled."""
+    read = {name for play in plays for name in read_names(play)}
+    for name in extra:
+        if name not in read:
+            near = did_you_mean(name, read)
+            own = ", ".join(sorted(n for n in read if "." not in n and n != "host"))
+            raise InputError(
+                f"-e {name}: no play reads this variable{near}", hint=f"variables: {own}"
+            )
 
 
 def hosts_of(play: Play, target: Target) -> Inventory:
@@ -182,7 +195,7 @@ class _PlayRun:
             self._scope.facts[host.name] = answer(agent, AHEAD, agent.hello.sent, root)[0]
 
         self._fleet.each(one)
-        if any(self._wants_sudo(step) for step in self._steps):
+        if any(self._wants_sudo(step) for step in self._may_run):
             hosts = [h for h in self._fleet.alive if self._sudo_steps(h)]
             self._fleet.each(self._batches.require_sudo, hosts)
         for down in self._fleet.failures:
@@ -201,8 +214,14 @@ class _PlayRun:
         there = self._fleet.hosts
         return any(
             self._wants_sudo(step) and host in _on(step, there) and self._applies(step, host)
-            for step in self._steps
+            for step in self._may_run
         )
+
+    @property
+    def _may_run(self) -> tuple[PlayStep, ...]:
+        handlers = self._play.handlers
+        told = dict.fromkeys(name for step in self._steps for name in step.notify)
+        return (*self._steps, *(step for name in told for step in handlers[name]))
 
     def _applies(self, step: PlayStep, host: Host) -> bool:
         return holds(step.when, self._scope.on(host))

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ipexctl.core.inventory.yaml_nodes import Mapping as MappingNode
+from ipexctl.core.inventory.yaml_nodes import Node, Scalar
+from ipexctl.core.inventory.yaml_nodes import Sequence as SequenceNode
 from ipexctl.core.model import Facts, Host
 from ipexctl.core.plays.fact_values import NAMES, fact_values
-from ipexctl.core.plays.interpolation import Scope
+from ipexctl.core.plays.interpolation import Scope, names_in
 from ipexctl.core.plays.play import Play
 from ipexctl.local.environment import environment
+
+
+def read_names(play: Play) -> set[str]:
+    """The variables that are declared, or stand anywhere in a step or a condition."""
+    nodes = [node for step in play.all_steps for node in (step.node, step.when) if node]
+    conditions = [step.when for step in play.all_steps if isinstance(step.when, MappingNode)]
+    texts = [text for node in nodes for text in _texts(node)]
+    found = {name for text in texts if "${" in text for name, _ in names_in(text)}
+    return found | set(play.vars) | {key.text for node in conditions for key, _ in node.items}
+
+
+def _texts(node: Node) -> Iterator[str]:
+    if isinstance(node, Scalar):
+        yield node.text
+    elif isinstance(node, SequenceNode):
+        for item in node.items:
+            yield from _texts(item)
+    else:
+        for _, value in node.items:
+            yield from _texts(value)
 
 
 @dataclass
