@@ -290,12 +290,15 @@ class _PlayRun:
             self._listener.line(host, step, line)
 
         began = time.monotonic()
-        results = self._tried(bound, Acting(self._fleet, names, self._options.check, say), step)
+        results = self._tried(bound, self._acting(names, say), step)
         seconds = time.monotonic() - began
         for name in names:
             r = results.get(name, Result(State.FAILED, "did not report a result"))
             state = State.IGNORED if r.state.stops and step.ignore_errors else r.state
             self._add(StepOutcome(step, name, state, r.detail, r.why, r.hint, "", seconds))
+
+    def _acting(self, names: tuple[str, ...], say: Callable[[str, str], None]) -> Acting:
+        return Acting(self._fleet, names, self._options.check, say, self._options.password)
 
     def _same_on_all(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
         found = [bind(kind, step.node, self._scope.on(host)) for host in hosts]

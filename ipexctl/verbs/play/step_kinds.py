@@ -57,6 +57,7 @@ class Acting:
     hosts: tuple[str, ...]
     check: bool
     say: Callable[[str, str], None]  # host ("" all), a line of output
+    password: str = field(default="", repr=False)  # for sudo
 
 
 class FleetStep(Step):

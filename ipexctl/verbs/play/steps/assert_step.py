@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import Code, Seconds, arg
+from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
+
+
+@dataclass(frozen=True)
+class Assert(HostStep):
+    """Fail where shell code ends with an error, or a file is missing. It changes nothing.
+
+    For facts use `when` with it: `assert: {fail: "needs AMX"}` beside `when: {isa: {not: amx}}`.
+    """
+
+    keyword = "assert"
+    main = "that"
+    module = "apply_assert"
+    example = "assert: {that: ulimit -l | grep -q unlimited, msg: raise memlock first}"
+
+    that: Code = arg("Shell code that changes nothing and ends with 0 if all is well.", Code(""))
+    path: str = arg("A path that must be there.", "")
+    fail: str = arg("Fail with this message.", "")
+    msg: str = arg("What to say if it does not hold.", "")
+    timeout: Seconds = arg("Maximum run time of the code.", Seconds(60))
+
+    def check(self) -> None:
+        if sum(map(bool, (self.that, self.path, self.fail))) != 1:
+            raise Bad("one of that, path and fail is needed")
+
+    def request(self, files: LocalFiles) -> dict[str, Any]:
+        return {**super().request(files), "variables": dict(self.that.variables)}

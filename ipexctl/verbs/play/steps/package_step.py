@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.verbs.play.step_kinds import HostStep
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:_~@/=<>*-]{0,255}")
+
+
+@dataclass(frozen=True)
+class Package(HostStep):
+    """Install packages with the host's package manager: apt, dnf, zypper or apk.
+
+    A name may have a version as the manager writes it: numactl=2.0.16-1 (apt, apk). The lists of
+    packages are updated only with update_cache, or where the manager does not know the name.
+    """
+
+    keyword = "package"
+    main = "name"
+    module = "apply_package"
+    example = "package: {name: [numactl, libgomp1]}"
+
+    name: tuple[str, ...] = arg("Names of packages.")
+    state: Literal["present", "absent", "latest"] = arg(
+        "present: installed, in any version; latest: in the newest one; absent: removed.", "present"
+    )
+    update_cache: bool = arg("Update the lists of packages first.", False)
+    use: Literal["auto", "apt", "dnf", "zypper", "apk"] = arg("The package manager.", "auto")
+
+    def check(self) -> None:
+        if not self.name:
+            raise Bad("name is empty")
+        for name in self.name:
+            if not _NAME.fullmatch(name):
+                raise Bad(f"{name!r} is not the name of a package")

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ipexctl.core.model import Host, HostDown
+from ipexctl.core.plays.play import State
+from ipexctl.core.plays.step_schema import Seconds, arg
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.hosts.fleet import SILENCE, fan_out
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
+
+_PAUSE = 3.0
+
+
+@dataclass(frozen=True)
+class Reboot(FleetStep):
+    """Reboot the hosts, and wait until each answers again with a new boot id."""
+
+    keyword = "reboot"
+    example = "reboot: {timeout: 15m}"
+
+    timeout: Seconds = arg("How long a host may take to come back.", Seconds(600))
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        if on.check:
+            return dict.fromkeys(on.hosts, Result(State.WOULD_CHANGE, "reboot"))
+        hosts = [host for host in on.fleet.alive if host.name in on.hosts]
+        found = fan_out(hosts, lambda host: self._one(host, on), forks=on.fleet.target.forks)
+        return {
+            host.name: Result(State(one.state.value), one.brief, one.why, one.hint)
+            if isinstance(one, HostDown)
+            else one
+            for host, one in found.items()
+        }
+
+    def _one(self, host: Host, on: Acting) -> Result:
+        agent = on.fleet.agents[host]
+        began = time.monotonic()
+        asked = {"password": on.password}
+        before = agent.call("plays.reboot.begin", asked, timeout=SILENCE).done.text("boot_id")
+        on.say(host.name, "reboots")
+        while time.monotonic() - began < self.timeout:
+            time.sleep(_PAUSE)
+            try:
+                now = on.fleet.reconnect(host).call("plays.reboot.boot_id").done.text("boot_id")
+            except IpexctlError:
+                continue
+            if now != before:
+                return Result(State.CHANGED, f"back after {time.monotonic() - began:.0f} s")
+        raise HostFailed(
+            f"{host.name}: has not come back {self.timeout:.0f} s after its reboot",
+            why="it does not answer, or did not reboot",
+            hint="look at its console; then the same command with --from the step after this one",
+        )

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.verbs.play.step_kinds import HostStep
+
+_NAME = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_.@:\\-]{0,255}")
+
+
+@dataclass(frozen=True)
+class Service(HostStep):
+    """Start, stop, restart or enable a systemd unit."""
+
+    keyword = "service"
+    module = "apply_service"
+    example = "service: {name: chronyd, state: started, enabled: true}"
+
+    name: str = arg("The unit; without a suffix, a .service.")
+    state: Literal["", "started", "stopped", "restarted", "reloaded"] = arg(
+        "restarted and reloaded act every time.", ""
+    )
+    enabled: bool | None = arg("Whether it starts at boot.", None)
+    daemon_reload: bool = arg("Read changed unit files first.", False)
+
+    def check(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise Bad(f"{self.name!r} is not the name of a unit")
+        if not self.state and self.enabled is None and not self.daemon_reload:
+            raise Bad("state or enabled is needed")

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.verbs.play.step_kinds import HostStep
+
+_NAME = re.compile(r"[a-z0-9_]+(?:[./][A-Za-z0-9_-]+){1,8}")
+
+
+@dataclass(frozen=True)
+class Sysctl(HostStep):
+    """Set a kernel parameter, now and at every boot."""
+
+    keyword = "sysctl"
+    module = "apply_sysctl"
+    example = "sysctl: {name: net.core.somaxconn, value: '4096'}"
+
+    name: str = arg("The parameter, for example net.core.somaxconn.")
+    value: str | None = arg("Its value.", None)
+    state: Literal["present", "absent"] = arg("absent: take it out of the file.", "present")
+    sysctl_file: str = arg(
+        "The file that sets it at boot; \"\": only now.", "/etc/sysctl.d/90-ipexctl.conf"
+    )  # fmt: skip
+
+    def check(self) -> None:
+        if not _NAME.fullmatch(self.name) or ".." in self.name:
+            raise Bad(f"{self.name!r} is not the name of a kernel parameter")
+        if (self.state == "present") == (self.value is None):
+            raise Bad("value is needed, but with state: absent")
+        if self.value is not None and "\n" in self.value:
+            raise Bad("value has more than one line")

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import Seconds, arg
+from ipexctl.verbs.play.step_kinds import HostStep
+
+
+@dataclass(frozen=True)
+class Wait(HostStep):
+    """Wait for a port, a path, or some seconds. It changes nothing."""
+
+    keyword = "wait"
+    module = "apply_wait"
+    example = "wait: {port: 29500, host: node01, timeout: 2m}"
+
+    port: int | None = arg("TCP port, seen from the hosts.", None)
+    host: str = arg("Where the port is.", "127.0.0.1")
+    path: str = arg("Absolute path on the hosts, or one under ~/.", "")
+    state: Literal["started", "stopped", "present", "absent"] = arg(
+        "started, present: it is open, is there; stopped, absent: it is not.", "started"
+    )
+    seconds: Seconds = arg("Only wait for so long.", Seconds(0))
+    timeout: Seconds = arg("After this the step fails.", Seconds(300))
+
+    def check(self) -> None:
+        if sum((self.port is not None, bool(self.path), bool(self.seconds))) != 1:
+            raise Bad("one of port, path and seconds is needed")
+        if self.port is not None and not 0 < self.port < 65536:
+            raise Bad(f"{self.port} is not a port")
