@@ -68,10 +68,12 @@ def test_data_is_pushed_once_checked_truly_and_removed(play, tmp_path):
     assert [state(rm, "--check"), state(rm)] == ["ok", "ok"]
 
 
-def test_doctor_reports_on_this_machine_and_changes_nothing(play, tmp_path):
-    code, (step,) = play("  - doctor\n")
-    assert step["state"] == ("failed" if code else "ok"), step
-    assert not (tmp_path / "root").exists()
+def test_doctor_changes_nothing_and_fails_a_host_with_the_finding(play, tmp_path):
+    code, (step,) = play("  - doctor\n", "--root", str(tmp_path / "a root"))
+    assert (code, step["state"]) == (1, "failed")
+    assert step["detail"] == "DISK-009 ipexctl's folder has a name that MPI cannot use"
+    assert "contains a space" in step["why"] and step["hint"].startswith("--root /path")
+    assert not (tmp_path / "a root").exists()
 
 
 @pytest.mark.parametrize(

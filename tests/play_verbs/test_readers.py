@@ -1,4 +1,4 @@
-"""What steps read before they act: Ansible's output, a doctor's report, an Accelerate config, fetched files."""
+"""What steps read: Ansible's output, a doctor's report, an Accelerate config, fetched files."""
 
 from __future__ import annotations
 

