@@ -26,7 +26,6 @@ open(f"out/rank{rank}.txt", "w").write(f"{sums[0]:.0f} {os.environ['WORD']}")
 print("sum", int(sums[0]), sys.argv[1:], flush=True)
 dist.destroy_process_group()
 """
-RUN = "  - run: {script: train.py, ppn: 2, outputs: out, merge: true, name: tuned}\n"
 
 
 @pytest.mark.timeout(600)
@@ -69,6 +68,28 @@ def test_a_play_installs_runs_and_brings_back_what_ranks_wrote(player: Player):
     finally:
         for host in HOSTS:
             player.lab.run_in(host, ["/bin/sh", "-c", "rm -r ~/.play"], user="trainer")
+
+
+@pytest.mark.timeout(300)
+def test_the_shipped_plays_check_train_and_tear_down(player: Player):
+    player.file("train.py", TRAIN)
+    player.file("ipexctl.toml", '[run.env]\nWORD = "configured"\n')
+
+    def states(*words: str) -> list:
+        played = player.command("play", *words, "--json")
+        assert played.out, played.err
+        return [played.code, *({*hosts.values()} for hosts in played.steps.values())]
+
+    for _ in range(2):
+        assert states("train") == [0, {"ok"}, {"ok"}, {"changed"}]
+    runs = sorted((player.folder / ".ipexctl/runs").iterdir())
+    assert len(runs) == 2
+    assert (runs[0] / "outputs/out/rank0.txt").read_text() == "4 configured"
+
+    assert states("nightly-check", "-e", "level=quick", "-e", "fail_on=fail") == [0, {"ok"}]
+    assert states("teardown", "--check") == [10, {"would change"}, {"ok"}]
+    assert states("teardown") == [0, {"changed"}, {"ok"}]
+    assert states("teardown") == [0, {"ok"}, {"ok"}]
 
 
 def test_a_script_that_fails_fails_the_step_with_its_place_and_its_last_words(player: Player):
