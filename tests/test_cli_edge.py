@@ -15,7 +15,6 @@ import typer.main
 
 import ipexctl
 from ipexctl.cli import app
-from ipexctl.cli.run import counted_interrupts
 from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
@@ -25,6 +24,7 @@ from ipexctl.errors import (
     EXIT_OK,
     EXIT_UNREACHABLE,
 )
+from ipexctl.verbs.run.run_watchers import counted_interrupts
 from tests.cli import ipexctl as run_here
 
 ROOT = Path(__file__).parent.parent
@@ -305,7 +305,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
 def test_a_run_under_nohup_outlives_its_terminal(handler, counted):
     before = signal.signal(signal.SIGHUP, handler)
     try:
-        with counted_interrupts(None) as interrupts:
+        with counted_interrupts() as interrupts:
             interrupts.armed = True
             os.kill(os.getpid(), signal.SIGHUP)
         assert interrupts.count == counted

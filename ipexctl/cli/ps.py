@@ -58,13 +58,15 @@ def attach(
     Ctrl-C stops the run; Ctrl-\ leaves it running.
     """
     import signal
+    from functools import partial
 
-    from ipexctl.cli.run import counted_interrupts
+    from ipexctl.cli.run import leave
     from ipexctl.ui.run import view
     from ipexctl.verbs.run.attach import attach as verb
+    from ipexctl.verbs.run.run_watchers import counted_interrupts
 
     shown = view("json" if json else ui)
-    with counted_interrupts(shown, lives_on=True) as interrupts:
+    with counted_interrupts(partial(leave, shown), lives_on=True) as interrupts:
         interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
         result = verb(target, run, shown, interrupts, root)
     raise typer.Exit(result.exit_code)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +37,7 @@ from ipexctl.local.environment import environment
 
 if TYPE_CHECKING:
     from ipexctl.core.run.retry_command import Typed
-    from ipexctl.verbs.run.run_watchers import Interrupts, View
+    from ipexctl.verbs.run.run_watchers import View
 
 
 def run(
@@ -220,6 +218,7 @@ def run(
     from ipexctl.ui.run import view
     from ipexctl.verbs.run.run import run as verb
     from ipexctl.verbs.run.run_options import RunOptions
+    from ipexctl.verbs.run.run_watchers import counted_interrupts
 
     _refuse_exports(exclude or [])
     ui = _way_to_show("json" if json else ui, ui, explain=explain, print_cmd=print_cmd)
@@ -284,7 +283,7 @@ def run(
         show(planned(target, options), as_json=ui == "json")
         return
     shown = view(ui, aside=detach)
-    with counted_interrupts(shown, lives_on=options.lives_on) as interrupts:
+    with counted_interrupts(partial(leave, shown), lives_on=options.lives_on) as interrupts:
         result = verb(target, options, shown, interrupts)
     if isinstance(result, Left) and ui == "json":
         from ipexctl.ui.run.jsonlines import left_line
@@ -383,25 +382,7 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-@contextmanager
-def counted_interrupts(shown: View, *, lives_on: bool = False) -> Iterator[Interrupts]:
-    """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
-    from ipexctl.verbs.run.run_watchers import Interrupts
-
-    interrupts = Interrupts(leave=partial(_leave, shown), lives_on=lives_on)
-    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
-        numbers.append(signal.SIGHUP)
-    before = [signal.signal(number, interrupts.hit) for number in numbers]
-    try:
-        yield interrupts
-    finally:
-        interrupts.leave = lambda: None
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-def _leave(shown: View) -> None:
+def leave(shown: View) -> None:
     """Ends the command though something hangs, be it stderr."""
 
     def last_words() -> None:

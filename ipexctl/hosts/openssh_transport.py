@@ -83,6 +83,13 @@ class OpenSshTransport:
         code = subprocess.call((*argv, "--", host.address or host.name, command))
         return code if code >= 0 else 128 - code
 
+    def options(self, host: Host, timeout: float) -> tuple[str, ...]:
+        """For another program that uses ssh or sftp: the way there, and the keys to verify. User
+        and port are left to that program."""
+        words = self._argv(host, timeout)[1:]
+        pairs = zip(words[::2], words[1::2], strict=True)
+        return tuple(word for pair in pairs if pair[0] in ("-F", "-o") for word in pair)
+
     def close(self) -> None:
         return None
 

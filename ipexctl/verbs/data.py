@@ -15,7 +15,7 @@ from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostRecap, LaunchPlan, PerHost, Recap
 from ipexctl.core.run import dataset_rules as core
 from ipexctl.core.run.dataset_rules import Held
-from ipexctl.core.run.project_files import Ignore
+from ipexctl.core.run.project_files import Ignore, Tree
 from ipexctl.core.sizes import human
 from ipexctl.errors import HostFailed, InputError, NotHere
 from ipexctl.hosts import folder_transfer
@@ -77,8 +77,10 @@ def push(
     root: str = ROOT,
     *,
     relay: bool = True,
+    check: bool = False,
 ) -> Pushed:
-    """Makes the folder a data set of that name (None: as the folder is called) on every host."""
+    """Makes the folder a data set of that name (None: as the folder is called) on every host.
+    `check`: only says where it would change something."""
     if not os.path.isdir(folder):
         raise InputError(f"{folder} is not a folder", hint="ipexctl data push DIR")
     folder = folder.resolve()
@@ -95,6 +97,9 @@ def push(
     for note in found.notes():
         progress.say(note)
     with Fleet(target, root) as fleet, scratch_store() as scratch:
+        if check:
+            recaps = fleet.recaps(fleet.each(lambda h: _would(fleet, h, name, tree)))
+            return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, 0, 0, recaps)
         asked = {"name": name, "hub": core.hub_kind(tree)}
         work = _Push(fleet, Transfer(bundle, asked, scratch), progress, relay=relay)
         recaps = fleet.recaps(work.to_all())
@@ -102,6 +107,14 @@ def push(
     return Pushed(
         name, tree.key[:16], len(tree.files), tree.bytes, moved.sent, moved.passed, recaps
     )
+
+
+def _would(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostRecap:
+    fleet.connect(host)
+    if fleet.call(host, "files.datasets.look", name=name, key=tree.key).flag("same"):
+        return HostRecap(host.name, Recap.OK, "was there already")
+    most = f"{human(tree.bytes)} in {len(tree.files):,} files"
+    return HostRecap(host.name, Recap.CHANGED, f"would be sent what it lacks of {most}")
 
 
 @contextmanager
@@ -220,16 +233,18 @@ def listed(target: Target, root: str = ROOT) -> Listed:
 
 
 def remove(
-    target: Target, name: str, agreed: Callable[[Listed], bool] | None, root: str = ROOT
-) -> Removed:
-    """`agreed` sees first what would go; None removes nothing. A data set that a run uses stays."""
+    target: Target, name: str, agreed: Callable[[Listed], bool] | None, root: str = ROOT,
+    *, absent_ok: bool = False,
+) -> Removed:  # fmt: skip
+    """`agreed` sees first what would go; None removes nothing. A data set that a run uses stays.
+    `absent_ok`: that no host has it is no mistake."""
     core.checked_name(name)
     with Fleet(target, root) as fleet:
         found = fleet.each(lambda host: _there(fleet, host))
         having = tuple(
             (host.name, tuple(d for d in held if d.name == name)) for host, held in found.items()
         )
-        if not any(held for _, held in having) and not fleet.downs:
+        if not (absent_ok or fleet.downs or any(held for _, held in having)):
             raise InputError(f"no host has data called {name}", hint="ipexctl data ls")
         going = Listed(having, fleet.recaps())
         if agreed is None or not agreed(going):

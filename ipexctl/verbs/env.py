@@ -192,9 +192,12 @@ def remove(
     keys: Sequence[str],
     agreed: Callable[[Sequence[Removal]], bool] | None,
     root: str = ROOT,
+    *,
+    absent_ok: bool = False,
 ) -> Removed:
     """Without keys: all that is neither current nor previous, and that no other project asked for.
-    `agreed` sees first what would go; None removes nothing."""
+    `agreed` sees first what would go; None removes nothing. `absent_ok`: a key that no host has is
+    no mistake."""
     choice = choice_here()
     for key in keys:
         if not core.is_key(key):
@@ -202,7 +205,8 @@ def remove(
     with Fleet(target, root) as fleet:
         shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
         known = {e.key for shelf in shelves.values() for e in shelf.envs}
-        if shelves and (strange := [key for key in keys if key not in known]):
+        strange = [key for key in keys if key not in known]
+        if shelves and strange and not absent_ok:
             what = f"no host has the environment {strange[0]}"
             raise InputError(what, hint="ipexctl env ls")
 

@@ -89,6 +89,13 @@ class RunResult:
         gone = self.ended_by == "host-lost"
         return frozenset(h.host for h in self.hosts if gone and h.survivors is None)
 
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        """Of the rank that failed first: from Python's traceback on, where there is one."""
+        tail = tuple(without_rank_prefix(text) for text in self.tail)
+        start = next((i for i, text in enumerate(tail) if text.startswith(_TRACEBACK)), 0)
+        return tail[start:]
+
     def reachable(self, host: str) -> bool:
         """Did the host say its last word of the run, so that it can be asked for more?"""
         return any(h.host == host and h.logs for h in self.hosts)

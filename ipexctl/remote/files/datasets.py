@@ -111,6 +111,15 @@ def op_drop(call, h):
     return {}
 
 
+def op_look(call, h):
+    """{root, name, key} -> {same: would a push change nothing}. Makes nothing, not even ROOT."""
+    if root_folder.is_absent(h["root"]):
+        return {"same": False}
+    root = root_folder.checked(h["root"])
+    top = dataset_versions.dataset_folder(root, h["name"], make=False)
+    return {"same": dataset_versions.is_intact(call, top, h["key"][:SHORT])}
+
+
 def op_list(call, h):
     """{root} -> {data: [...]}, also what is not whole. Makes nothing, not even ROOT."""
     text = h["root"]

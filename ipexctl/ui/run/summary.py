@@ -11,7 +11,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.run.merge_lines import ranges
 from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.run.rank_exchange import TRAINED_ALONE, Verdict, sentence
-from ipexctl.core.run.run_state import RankEnd, without_colour, without_rank_prefix
+from ipexctl.core.run.run_state import RankEnd, without_colour
 from ipexctl.core.sizes import short
 from ipexctl.errors import printable
 from ipexctl.ui.run.run_text import clock, count
@@ -29,7 +29,7 @@ def _box(result: RunResult) -> list[Text]:
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow")]
     lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
-    lines += [Text(f"{OUTPUT}{without_colour(t)}") for t in _last_words(result.tail)]
+    lines += [Text(f"{OUTPUT}{without_colour(t)}") for t in result.last_words]
     lines += _known(result)
     if result.same:
         who = count(len(result.same), "more rank")
@@ -40,13 +40,6 @@ def _box(result: RunResult) -> list[Text]:
     if result.again:
         lines.append(Text(f"  again: {result.again}"))
     return lines
-
-
-def _last_words(tail: Sequence[str]) -> Sequence[str]:
-    """From Python's traceback on, where there is one."""
-    tail = [without_rank_prefix(t) for t in tail]
-    start = next((i for i, t in enumerate(tail) if t.startswith("Traceback (most recent")), 0)
-    return tail[start:]
 
 
 def _known(result: RunResult) -> list[Text]:

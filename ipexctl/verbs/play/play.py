@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.model import Host, HostDown, Inventory
+from ipexctl.core.plays.check_prediction import Looked, predict
 from ipexctl.core.plays.conditions import check_names, holds, needs_facts
 from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.plays.step_schema import Step, bind
-from ipexctl.errors import InputError
+from ipexctl.errors import UNREACHABLE, InputError, IpexctlError
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target, inventory
@@ -294,6 +295,7 @@ class _PlayRun:
         seconds = time.monotonic() - began
         for name in names:
             r = results.get(name, Result(State.FAILED, "did not report a result"))
+            r = self._predicted(kind, name, r) if self._options.check else r
             state = State.IGNORED if r.state.stops and step.ignore_errors else r.state
             self._add(StepOutcome(step, name, state, r.detail, r.why, r.hint, "", seconds))
 
@@ -314,13 +316,24 @@ class _PlayRun:
 
     def _tried(self, bound: FleetStep, acting: Acting, step: PlayStep) -> Mapping[str, Result]:
         for left in range(step.retries, -1, -1):
-            results = bound.act(acting)
+            results = _acted(bound, acting)
             bad = [name for name, result in results.items() if result.state.stops]
             if not bad or not left or acting.check:
                 break
             acting.say("", f"failed on {len(bad)} of {len(results)}; next try in {step.delay:g} s")
             time.sleep(step.delay)
         return results
+
+    def _predicted(self, kind: type[FleetStep], host: str, result: Result) -> Result:
+        """What an earlier step would change may change the answer of this one."""
+        if result.state in (State.SKIPPED, State.UNREACHABLE):
+            return result
+        pending = self._batches.pending.setdefault(host, set())
+        changed = {State.WOULD_CHANGE: True, State.CANNOT_KNOW: None}.get(result.state, False)
+        state = predict(Looked(changed, result.state is State.FAILED, kind.reads), pending)
+        if state in (State.WOULD_CHANGE, State.CANNOT_KNOW):
+            pending.update(kind.writes)
+        return replace(result, state=state)
 
     # -- outcomes --
 
@@ -335,6 +348,14 @@ class _PlayRun:
         if outcome.state in (State.CHANGED, State.WOULD_CHANGE, State.CANNOT_KNOW):
             for handler in outcome.step.notify:
                 self._notified.setdefault(handler, set()).add(outcome.host)
+
+
+def _acted(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
+    try:
+        return bound.act(acting)
+    except IpexctlError as e:
+        state = State.UNREACHABLE if e.slug in UNREACHABLE else State.FAILED
+        return dict.fromkeys(acting.hosts, Result(state, e.what, e.why, e.hint))
 
 
 def _of_down(step: PlayStep, down: HostDown) -> StepOutcome:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ipexctl.core.plays.check_prediction import ANY
 from ipexctl.core.plays.play import State
 from ipexctl.core.plays.step_schema import Step
 from ipexctl.hosts.fleet import Fleet
@@ -61,8 +62,14 @@ class Acting:
 
 
 class FleetStep(Step):
-    """Done from here, on all hosts together."""
+    """Done from here, on all hosts together. For `reads`, `writes`: core/plays/check_prediction."""
+
+    reads: ClassVar[tuple[str, ...]] = (ANY,)
+    writes: ClassVar[tuple[str, ...]] = (ANY,)
 
     def act(self, on: Acting) -> Mapping[str, Result]:
-        """By host name. With --check nothing is changed, and what is not known is CANNOT_KNOW."""
+        """By host name. With --check nothing is changed, and what is not known is CANNOT_KNOW.
+
+        An IpexctlError fails the step on all its hosts.
+        """
         raise NotImplementedError

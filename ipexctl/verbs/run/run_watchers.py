@@ -6,8 +6,8 @@ import errno
 import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,24 @@ class Interrupts:
             raise KeyboardInterrupt
         self.last = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         self.count += 1
+
+
+@contextmanager
+def counted_interrupts(
+    leave: Callable[[], None] = lambda: None, *, lives_on: bool = False
+) -> Iterator[Interrupts]:
+    """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
+    interrupts = Interrupts(leave=leave, lives_on=lives_on)
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
+        numbers.append(signal.SIGHUP)
+    before = [signal.signal(number, interrupts.hit) for number in numbers]
+    try:
+        yield interrupts
+    finally:
+        interrupts.leave = lambda: None
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 class View(Protocol):

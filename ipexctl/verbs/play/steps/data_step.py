@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.play import State
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
+from ipexctl.verbs.play.verb_calls import progress_of, results_of, target_of
+
+
+@dataclass(frozen=True)
+class Data(FleetStep):
+    """Put a folder of this machine on every host, for `data` of a run step, or remove it there.
+
+    What a host has is not sent again. Data that a run is using is not removed.
+    """
+
+    keyword = "data"
+    main = "push"
+    example = "data: {push: ./squad, name: squad}"
+    reads: ClassVar = ("data",)
+    writes: ClassVar = ("data",)
+
+    push: str = arg("Folder on this machine.", "")
+    rm: str = arg("Name of data to remove from the hosts.", "")
+    name: str = arg("Name of the data that is pushed. Default: the folder's.", "")
+    relay: bool = arg("Hosts give each other what is sent to one.", True)
+
+    def check(self) -> None:
+        if bool(self.push) == bool(self.rm):
+            raise Bad("push or rm is needed, not both")
+        if self.rm and self.name:
+            raise Bad("name goes with push")
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.verbs.data import push, remove
+
+        target, root = target_of(on), on.fleet.root
+        if self.rm:
+            agreed = None if on.check else lambda going: True
+            removed = remove(target, self.rm, agreed, root, absent_ok=True)
+            there = {host: bool(held) for host, held in removed.going.hosts} if on.check else {}
+            looked = {
+                host: Result(State.WOULD_CHANGE if found else State.OK)
+                for host, found in there.items()
+            }
+            return {**looked, **results_of(on, removed.recaps)}
+        pushed = push(
+            target, Path(self.push).expanduser(), self.name or None, progress_of(on), root,
+            relay=self.relay, check=on.check,
+        )  # fmt: skip
+        return results_of(on, pushed.recaps)

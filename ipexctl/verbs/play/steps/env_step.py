@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.model import Recap
+from ipexctl.core.plays.play import State
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.core.sizes import human
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
+from ipexctl.verbs.play.verb_calls import changed, results_of, target_of
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.env import Removal
+
+_UNUSED = "unused"
+
+
+@dataclass(frozen=True)
+class Env(FleetStep):
+    """Remove environments from the hosts, or run a command in the project's environment there.
+
+    The current and the previous environment are never removed. No shell reads the command; it
+    runs every time, so --check answers "cannot know".
+    """
+
+    keyword = "env"
+    example = "env: {exec: [python3, -c, 'import torch; print(torch.__version__)']}"
+    reads: ClassVar = ("environment",)
+
+    rm: tuple[str, ...] = arg(
+        "unused: all that no project needs; or keys, as `ipexctl env ls` shows them.", ()
+    )
+    exec: tuple[str, ...] = arg("Command and its arguments.", ())
+    changes: bool = arg("Whether the command changes something; if not, it counts as ok.", True)
+
+    def check(self) -> None:
+        if bool(self.rm) == bool(self.exec):
+            raise Bad("rm or exec is needed, not both")
+        if _UNUSED in self.rm and len(self.rm) > 1:
+            raise Bad("unused stands alone")
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        return self._run(on) if self.exec else self._remove(on)
+
+    def _remove(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.verbs.env import remove
+
+        keys = () if self.rm == (_UNUSED,) else self.rm
+        agreed = None if on.check else lambda going: True
+        done = remove(target_of(on), keys, agreed, on.fleet.root, absent_ok=True)
+        found = {removal.host: _removed(on, removal) for removal in done.removals}
+        return {**found, **results_of(on, done.recaps)}
+
+    def _run(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.verbs.env_exec import run_within
+
+        if on.check:
+            return dict.fromkeys(on.hosts, Result(State.CANNOT_KNOW))
+        ran = run_within(
+            target_of(on), self.exec, lambda host, line, err: on.say(host, line), on.fleet.root
+        )
+        results = results_of(on, ran.recaps)
+        if not self.changes:
+            return results
+        codes = {r.host for r in ran.recaps if r.state is Recap.OK}
+        return {h: Result(State.CHANGED) if h in codes else r for h, r in results.items()}
+
+
+def _removed(on: Acting, removal: Removal) -> Result:
+    if not removal.removed and not removal.blobs:
+        return Result(State.OK, "nothing to remove")
+    keys = ", ".join(key for key, _ in removal.removed) or "wheels that no environment needs"
+    return Result(changed(on), f"{keys} ({human(removal.bytes)})")

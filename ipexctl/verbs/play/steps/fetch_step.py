@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import filecmp
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from ipexctl.core.plays.play import State
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.errors import InputError
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
+from ipexctl.verbs.play.verb_calls import results_of, target_of
+
+
+@dataclass(frozen=True)
+class Fetch(FleetStep):
+    """Bring files that the ranks of a run wrote to this machine.
+
+    Without dest they go to a new folder below .ipexctl/runs; with dest only files that differ are
+    replaced there. Files of hosts other than rank 0's lie in folders @HOST, unless merge is set.
+    """
+
+    keyword = "fetch"
+    main = "files"
+    example = "fetch: {files: ['out/*.pt'], dest: results}"
+    writes: ClassVar = ()
+
+    files: tuple[str, ...] = arg("Globs or folders, from where the ranks started.")
+    run: str = arg("Id or name of the run; last: the newest.", "last")
+    dest: str = arg("Folder on this machine.", "")
+    merge: bool = arg("Bring the files of all hosts into one folder.", False)
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.core.run.listed_runs import LAST
+        from ipexctl.verbs.fetch import fetch
+        from ipexctl.verbs.run.fetch_outputs import FETCH_LIMIT
+
+        if on.check:
+            return dict.fromkeys(on.hosts, Result(State.CANNOT_KNOW))
+        run = LAST if self.run == "last" else self.run
+        done = fetch(
+            target_of(on), run, self.files, FETCH_LIMIT, on.fleet.root, merge=self.merge
+        )  # fmt: skip
+        state, folder = State.CHANGED, done.fetched.folder
+        if self.dest and folder:
+            replaced = _bring_to(folder, Path(self.dest).expanduser())
+            on.say("", f"{replaced} of {done.fetched.files} files are new in {self.dest}")
+            state = State.CHANGED if replaced else State.OK
+        else:
+            on.say("", done.fetched.words[0])
+        result = Result(state)
+        if not done.fetched.whole:
+            words = [w for w in done.fetched.words if not (folder and w.startswith("outputs:"))]
+            result = Result(State.FAILED, words[0], "\n".join(words[1:]))
+        return {**dict.fromkeys(on.hosts, result), **results_of(on, done.recaps)}
+
+
+def _bring_to(folder: Path, dest: Path) -> int:
+    """Moves what is new or differs; the rest goes. How many files moved."""
+    moved = 0
+    try:
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            to = dest / path.relative_to(folder)
+            if to.is_file() and filecmp.cmp(path, to, shallow=False):
+                continue
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(path, to)
+            moved += 1
+        shutil.rmtree(folder)
+    except OSError as e:
+        why = f"{e.strerror or e}: {e.filename or dest}"
+        raise InputError(f"cannot write to {dest}; the rest is in {folder}", why=why) from None
+    return moved

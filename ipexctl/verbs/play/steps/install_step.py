@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from ipexctl.core.plays.check_prediction import PACKAGES
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
+from ipexctl.verbs.play.verb_calls import progress_of, results_of, target_of
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.install.install_plan import Chosen
+    from ipexctl.verbs.install.install_plan import Install as Asked
+
+
+@dataclass(frozen=True)
+class Install(FleetStep):
+    """Install PyTorch and MPI on the hosts, as `ipexctl install` does.
+
+    The versions in ipexctl.lock of the project are kept; where there is none, it is written.
+    """
+
+    keyword = "install"
+    example = 'install: {torch: "2.13", requirements: requirements.txt}'
+    reads: ClassVar = (PACKAGES,)
+    writes: ClassVar = ("environment",)
+
+    torch: str = arg("Version: '2.13' or 2.13.0.", "")
+    requirements: tuple[str, ...] = arg("Files with your packages; an empty text: none.", ())
+    mpi: str = arg("intel, mpich, openmpi, system or none. Default: as locked, or intel.", "")
+    python: str = arg("Python on the hosts: version or path.", "")
+    stack: str = arg("stock: PyTorch alone; ipex.", "")
+    ipex: str = arg("Version of IPEX, or newest.", "")
+    backend: str = arg("gloo, or ccl with the bindings.", "")
+    upgrade: bool = arg("Resolve again and take the newest versions that fit.", False)
+    index_url: str = arg("Package index to use instead of the default.", "")
+    extra_index_url: tuple[str, ...] = arg("Further package indexes.", ())
+    find_links: tuple[str, ...] = arg("Folders or pages with wheels.", ())
+    fetch: str = arg("Who fetches: controller, each (host), node0 for all, auto.", "controller")
+    relay: bool = arg("Hosts give each other what is sent to one.", True)
+    bundle: str = arg("Take all files from this bundle; nothing is fetched.", "")
+    lock_sha256: str = arg("Expected SHA-256 of the bundle's lock.", "")
+    python_from: str = arg("A CPython to carry: archive, folder or URL.", "")
+    allow_cuda: bool = arg("Take a CUDA build if there is no CPU build.", False)
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.verbs.install.install import install
+
+        def chosen(found: Chosen) -> None:
+            on.say("", f"{found.stack.title}, environment {found.lock.key}")
+
+        report = install(target_of(on), self._asked(on), progress_of(on, chosen))
+        return results_of(on, report.recaps)
+
+    def _asked(self, on: Acting) -> Asked:
+        from ipexctl.core.stack.fetch_policy import parse_fetch
+        from ipexctl.core.stack.selection import checked
+        from ipexctl.core.stack.version_table import Request
+        from ipexctl.local.project_lock import choice_here, lock_folder
+        from ipexctl.packages.indexes import Indexes
+        from ipexctl.verbs.install.install_plan import Cuda
+        from ipexctl.verbs.install.install_plan import Install as Asked
+
+        request = Request(
+            self.torch, self.mpi, self.python, self.ipex, self.backend, self.stack
+        )  # fmt: skip
+        return Asked(
+            wanted=checked(request),
+            root=on.fleet.root,
+            options=Indexes(self.index_url, self.extra_index_url, self.find_links),
+            folder=lock_folder(),
+            used=choice_here().key,
+            check=on.check,
+            cuda=Cuda.TAKE if self.allow_cuda else Cuda.REFUSE,
+            needs=tuple(Path(name) for name in self.requirements if name),
+            upgrade=self.upgrade,
+            bundle=Path(self.bundle) if self.bundle else None,
+            lock_sha256=self.lock_sha256,
+            python_from=self.python_from,
+            fetch=parse_fetch(self.fetch),
+            relay=self.relay,
+        )

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.step_schema import arg
+from ipexctl.core.prune_limits import describe
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
+from ipexctl.verbs.play.verb_calls import progress_of, results_of, target_of
+
+
+@dataclass(frozen=True)
+class Prune(FleetStep):
+    """Remove old runs, copies of projects and caches beyond the limits of the settings.
+
+    Also this machine's cache of wheels. What a run is using stays.
+    """
+
+    keyword = "prune"
+    main = "runs"
+    example = "prune: {runs: 20}"
+    reads: ClassVar = ("runs",)
+    writes: ClassVar = ("runs",)
+
+    runs: int | None = arg("Keep this many runs, however new the others are.", None)
+
+    def check(self) -> None:
+        if self.runs is not None and self.runs < 1:
+            raise Bad("runs must be at least 1")
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.verbs.prune import prune
+
+        target, root = target_of(on), on.fleet.root
+        pruned = prune(
+            target, lambda plan: True, progress_of(on), root, runs=self.runs, check=on.check
+        )
+        if pruned.here:
+            on.say("", f"on this machine: {describe(pruned.here)}")
+        return results_of(on, pruned.recaps)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.check_prediction import ANY
+from ipexctl.core.plays.play import State
+from ipexctl.core.plays.step_schema import Seconds, arg
+from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
+from ipexctl.verbs.play.verb_calls import target_of
+
+if TYPE_CHECKING:
+    from ipexctl.verbs.run.run_options import RunOptions
+
+
+@dataclass(frozen=True)
+class Run(FleetStep):
+    """Run a PyTorch script on the hosts with mpirun, with live output of every rank.
+
+    The project of the script is copied first. It runs every time, so --check answers "cannot
+    know" where the plan of the run is right.
+    """
+
+    keyword = "run"
+    main = "script"
+    example = 'run: {n: 16, ppn: 4, script: train.py, args: ["--lr", "0.1"], outputs: out}'
+    reads: ClassVar = (ANY,)
+    unseen = True
+
+    script: str = arg("Python script on this machine; with module, a module.")
+    args: tuple[str, ...] = arg("Arguments of the script.", ())
+    module: bool = arg("script is a module, as for python -m.", False)
+    n: int | None = arg("Ranks in all.", None)
+    ppn: int | None = arg("Ranks per host.", None)
+    env: dict[str, str] = arg("Variables for every rank.", {})
+    secret_env: dict[str, str] = arg("Variables that no plan, log or `ps` holds.", {})
+    accelerate: str = arg("Accelerate config: what the other arguments do not say.", "")
+    data: tuple[str, ...] = arg("Names of data that a data step put on the hosts.", ())
+    outputs: tuple[str, ...] = arg("Folders of the ranks to bring back; an empty text: none.", ())
+    fetch: tuple[str, ...] = arg("Globs of files to bring back.", ())
+    merge: bool = arg("Bring back the files of all hosts into one folder.", False)
+    name: str = arg("Name for the run, for ps, logs, stop, wait and rm.", "")
+    detach: bool = arg("Go on with the play when all ranks have started.", False)
+    timeout: Seconds | None = arg("Maximum run time.", None)
+    stall: Seconds | None = arg("Warn about ranks that print nothing for this long.", None)
+    require_together: bool = arg("Fail unless all ranks exchanged data.", False)
+    force: bool = arg("Start even if preflight checks fail.", False)
+
+    def check(self) -> None:
+        for name in (*self.env, *self.secret_env):
+            if not name.isidentifier():
+                raise Bad(f"{name!r} is not the name of a variable")
+        if both := self.env.keys() & self.secret_env.keys():
+            raise Bad(f"{min(both)} is in env and in secret_env")
+        if self.detach and (self.fetch or self.outputs):
+            why = "files are fetched when a run ends, and detach does not wait for that"
+            raise Bad("detach does not go with outputs or fetch", why=why, hint="a fetch step")
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.verbs.play.run_lines import RunLines, ranks_of, run_results
+        from ipexctl.verbs.run.explain_plan import planned
+        from ipexctl.verbs.run.run import run
+        from ipexctl.verbs.run.run_watchers import counted_interrupts
+
+        options, target = self._options(on), target_of(on)
+        if on.check:
+            plan = planned(target, options).plan
+            return dict.fromkeys(
+                on.hosts, Result(State.CANNOT_KNOW, f"would start {ranks_of(plan)}")
+            )
+        with counted_interrupts() as interrupts:
+            return run_results(on, run(target, options, RunLines(on), interrupts))
+
+    def _options(self, on: Acting) -> RunOptions:
+        from ipexctl.core.run.dataset_rules import checked_names
+        from ipexctl.core.run.listed_runs import checked_name
+        from ipexctl.core.run.retry_command import Typed
+        from ipexctl.verbs.run.run_options import RunOptions
+        from ipexctl.verbs.run.send_project import always
+
+        n, ppn, env = self._ranks_and_env(on)
+        return RunOptions(
+            script=self.script,
+            args=self.args,
+            module=self.module,
+            n=n,
+            ppn=ppn,
+            root=on.fleet.root,
+            env=tuple(env.items()),
+            secret=tuple(self.secret_env.items()),
+            timeout=self.timeout,
+            stall=self.stall,
+            require_together=self.require_together,
+            fetch=self.fetch,
+            outputs=tuple(filter(None, self.outputs)),
+            merge=self.merge,
+            data=checked_names(self.data),
+            force=self.force,
+            confirm=always,
+            name=checked_name(self.name),
+            detach=self.detach,
+            lives_on=self.detach,
+            typed=Typed(("run",), (self.script, *self.args)),
+        )
+
+    def _ranks_and_env(self, on: Acting) -> tuple[int | None, int | None, dict[str, str]]:
+        """The step goes before its Accelerate config, and both before the settings."""
+        from ipexctl.local.settings import configured_env, defaults, load
+        from ipexctl.verbs.play.accelerate_options import ConfigOptions, config_options
+
+        env = {**dict(text.split("=", 1) for text in configured_env()), **self.env}
+        said = " ".join(f"{k}: {v}" for k, v in (("n", self.n), ("ppn", self.ppn)) if v)
+        config = ConfigOptions()
+        if self.accelerate:
+            file, own = Path(self.accelerate).expanduser(), {**env, **self.secret_env}
+            config = config_options(file, own, said, lambda text: on.say("", text))
+        n, ppn = (self.n, self.ppn) if said else (config.n, config.ppn)
+        if not n and not ppn:
+            usual = defaults(load())["run"]
+            n, ppn = usual.get("n"), usual.get("ppn")
+        return n, ppn, {**config.env, **env}

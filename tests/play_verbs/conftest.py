@@ -1,0 +1,80 @@
+"""Plays on two practice hosts that have the real torch; see tests/practice_hosts.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.lab import Lab
+from tests.practice_hosts import Installed
+
+REPO = Path(__file__).parents[2]
+HOSTS = ("node01", "node02")
+
+
+@dataclass
+class Played:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def steps(self) -> dict[str, dict[str, str]]:
+        """Title of a step -> host -> what became of it, from --json."""
+        found: dict[str, dict[str, str]] = {}
+        for step in json.loads(self.out)["plays"][0]["steps"]:
+            found.setdefault(step["title"], {})[step["host"]] = step["state"]
+        return found
+
+
+@dataclass
+class Player:
+    """`ipexctl play` in a folder of its own."""
+
+    lab: Lab
+    folder: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def file(self, name: str, text: str) -> Path:
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
+    def command(self, *words: str) -> Played:
+        where = ("-f", str(self.lab.hostfile), "-F", str(self.lab.ssh_config))
+        done = subprocess.run(
+            [sys.executable, "-m", "ipexctl", *words, *where, "-l", ",".join(HOSTS)],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(REPO), **self.env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+        return Played(done.returncode, done.stdout, done.stderr)
+
+    def play(self, steps: str, *options: str) -> Played:
+        self.file("p.yaml", f"steps:\n{steps}")
+        return self.command("play", "p.yaml", *options)
+
+    def states(self, steps: str, *options: str) -> list[Any]:
+        """The exit code, and for each step what became of it: of both hosts the same."""
+        played = self.play(steps, "--json", *options)
+        assert played.out, played.err
+        found = [set(hosts.values()) for hosts in played.steps.values()]
+        assert all(len(states) == 1 for states in found), played.out
+        return [played.code, *(states.pop() for states in found)]
+
+
+@pytest.fixture
+def player(installed: Installed, tmp_path: Path) -> Player:
+    shutil.copy(installed.folder / "ipexctl.lock", tmp_path)
+    return Player(installed.lab, tmp_path)

@@ -1,0 +1,122 @@
+"""What steps read: Ansible's output, a doctor's report, an Accelerate config, fetched files."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.doctor.suggested_fix import do
+from ipexctl.core.model import Finding, Host, Severity
+from ipexctl.core.plays.ansible_recap import AnsibleHost, read_recap
+from ipexctl.core.plays.play import State
+from ipexctl.errors import InputError
+from ipexctl.verbs.play.accelerate_options import config_options
+from ipexctl.verbs.play.steps.doctor_step import Doctor
+from ipexctl.verbs.play.steps.fetch_step import _bring_to
+
+# as ansible-core 2.19 prints it
+ANSIBLE = """\
+PLAY [all] *********************************************************************
+
+TASK [write a file] ************************************************************
+changed: [node01]
+fatal: [node02]: FAILED! => {"changed": false, "msg": "Destination /x not writable"}
+fatal: [node03]: UNREACHABLE! => {"changed": false, "msg": "Host key verification failed."}
+
+PLAY RECAP *********************************************************************
+node01                     : ok=2    changed=1    unreachable=0    failed=0    skipped=0    rescued=0    ignored=0
+node02                     : ok=1    changed=0    unreachable=0    failed=1    skipped=0    rescued=0    ignored=0
+node03                     : ok=0    changed=0    unreachable=1    failed=0    skipped=0    rescued=0    ignored=0
+"""  # noqa: E501
+
+
+def test_the_recap_of_ansible_and_what_failed_where():
+    found = read_recap(ANSIBLE.splitlines())
+    assert found["node01"] == AnsibleHost(ok=2, changed=1)
+    assert (found["node02"].failed, found["node02"].task) == (1, "write a file")
+    assert "Destination /x not writable" in found["node02"].words
+    assert (found["node03"].unreachable, found["node03"].failed) == (1, 0)
+    assert "Host key verification failed" in found["node03"].words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERROR! the playbook: site.yml could not be found\n",
+        'ok: [node01] => {"msg": "node01 : ok=3 changed=0"}\nnode01 : ok=3 changed=0 failed=0\n',
+    ],
+)
+def test_without_a_recap_nothing_is_known_of_hosts(text):
+    assert read_recap(text.splitlines()) == {}
+
+
+CONFIG = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_CPU
+mixed_precision: bf16
+num_machines: 4
+num_processes: 16
+use_cpu: true
+mpirun_config: {mpirun_hostfile: /home/user/hostfile}
+"""
+
+
+def test_an_accelerate_config_fills_in_what_the_step_does_not_say(tmp_path):
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    notes: list[str] = []
+    found = config_options(tmp_path / "c.yaml", {}, "", notes.append)
+    assert (found.n, found.ppn) == (16, 4)
+    assert found.env == {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_USE_CPU": "true"}
+    assert any("gives way to the hosts of the play" in note for note in notes)
+
+    notes.clear()
+    own = {"ACCELERATE_MIXED_PRECISION": "no"}
+    found = config_options(tmp_path / "c.yaml", own, "n: 2", notes.append)
+    assert (found.n, found.ppn) == (None, None)
+    assert "ACCELERATE_MIXED_PRECISION" not in found.env
+    assert any("gives way to n: 2" in note for note in notes)
+
+
+def test_files_that_are_in_dest_already_are_not_new(tmp_path):
+    for text, moved in (("1", 2), ("1", 0), ("2", 1)):
+        fetched = tmp_path / "outputs"
+        (fetched / "@node02").mkdir(parents=True)
+        (fetched / "loss.txt").write_text(text)
+        (fetched / "@node02/same.txt").write_text("same")
+        assert _bring_to(fetched, tmp_path / "results") == moved
+        assert not fetched.exists()
+    assert (tmp_path / "results/loss.txt").read_text() == "2"
+    assert (tmp_path / "results/@node02/same.txt").read_text() == "same"
+
+
+def test_a_dest_that_cannot_be_written_is_an_error_with_its_name(tmp_path):
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs/a").write_text("1")
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(InputError, match="cannot write to .*results"):
+        _bring_to(tmp_path / "outputs", tmp_path / "results")
+
+
+def finding(severity: Severity, host: str) -> Finding:
+    return Finding("X-001", severity, host, "the disk is slow", "12 MB/s", "", do("mount it"))
+
+
+@pytest.mark.parametrize(
+    ("severity", "on", "fail_on", "failed"),
+    [
+        (Severity.FAIL, "a", "fail", ["a"]),
+        (Severity.WARN, "a", "fail", []),
+        (Severity.WARN, "a", "warn", ["a"]),
+        (Severity.NOTE, "a", "warn", []),
+        (Severity.WARN, "", "warn", ["a", "b"]),  # about the hosts together
+    ],
+)
+def test_doctor_fails_the_hosts_with_findings_of_the_severity(severity, on, fail_on, failed):
+    report = Report((Host("a"), Host("b")), (), (), (), (finding(severity, on),), 0.1)
+    results = {host: Doctor(fail_on=fail_on).judged(report, host) for host in ("a", "b")}
+    assert [host for host, r in results.items() if r.state is State.FAILED] == failed
+    for host in failed:
+        assert (results[host].detail, results[host].hint) == ("X-001 the disk is slow", "mount it")
+    assert failed or results["a"].detail == (
+        "1 warning: X-001" if severity is Severity.WARN else "no warnings"
+    )
