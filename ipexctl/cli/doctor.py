@@ -42,6 +42,9 @@ def doctor(
     script: Annotated[
         bool, typer.Option("--print", help="Print what needs root as a script.")
     ] = False,
+    as_what: Annotated[
+        str, typer.Option("--as", metavar="KIND", help="With --print: a script, or a play.")
+    ] = "script",
     yes: Yes = False,
     verbose: Annotated[
         int, typer.Option("-v", count=True, show_default=False, help="Say why as well.")
@@ -51,13 +54,15 @@ def doctor(
     from ipexctl.verbs.doctor.doctor import Options, examine
 
     as_text = _formatter("json" if json else format)
+    if as_what not in ("script", "play"):
+        raise InputError(f"--as {as_what}: not a kind of output", hint="--as script, --as play")
     if (fix and not script) or undo:
         raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
     report = examine(target, root, Options(root, level, python))
     if script:
-        from ipexctl.ui.doctor.fixes import show_scripts
+        from ipexctl.ui.doctor.fixes import show_play, show_scripts
 
-        show_scripts(report, sys.stdout)
+        (show_play if as_what == "play" else show_scripts)(report, sys.stdout)
         raise typer.Exit(report.exit_code if report.down else 0)
     if as_text:
         print(as_text(report))

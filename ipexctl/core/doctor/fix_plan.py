@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ipexctl.core.doctor.suggested_fix import Command, Shell
 from ipexctl.core.facts.host_facts import count_or_none, plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, Severity
@@ -95,16 +96,26 @@ def _script_of(finding: Finding) -> list[str]:
     """Its commands; what is advice, a choice, or not plainly harmless stays a comment."""
     if not finding.fix.needs_root:
         return []
-    ready = [
+    live = ready_commands(finding)
+    found = ["", f"# {finding.id} {_comment(finding.title)}"]
+    for line, command in zip(finding.fix.lines, _unattended(finding), strict=True):
+        done = command in live
+        found.append(f"{command} || failed {finding.id}" if done else f"#   {_comment(line)}")
+    return found
+
+
+def ready_commands(finding: Finding) -> list[Command | Shell]:
+    """Those that root can run without a question; none where there is a choice between some."""
+    ready = [command for command in _unattended(finding) if command]
+    return ready if len(ready) == 1 else []
+
+
+def _unattended(finding: Finding) -> list[Command | Shell | None]:
+    """One for each alternative."""
+    return [
         next((p for p in parts if not isinstance(p, str) and p.unattended), None)
         for parts in finding.fix.alternatives
     ]
-    choice = sum(map(bool, ready)) > 1
-    found = ["", f"# {finding.id} {_comment(finding.title)}"]
-    for line, command in zip(finding.fix.lines, ready, strict=True):
-        live = command and not choice
-        found.append(f"{command} || failed {finding.id}" if live else f"#   {_comment(line)}")
-    return found
 
 
 def _comment(text: str) -> str:

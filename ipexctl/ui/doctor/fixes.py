@@ -9,6 +9,7 @@ from typing import IO, Any, TextIO
 from rich.text import Text
 
 from ipexctl.core.doctor.fix_plan import Plan, scripts
+from ipexctl.core.doctor.fix_play import fix_play
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
@@ -48,6 +49,13 @@ def show_scripts(report: Report, file: IO[str]) -> None:
         print("# Several parts for different hosts: --limit HOST prints one.\n", file=file)
     for _, text in parts:
         print(text, file=file)
+
+
+def show_play(report: Report, file: IO[str]) -> None:
+    for down in report.down:
+        print(f"# not looked at: {plain(down.what)}", file=file)
+    text = fix_play(report.findings, [h.name for h in report.hosts])
+    print(text or "# nothing needs root", end="" if text else "\n", file=file)
 
 
 def undo_command(target: Target, root: str) -> str:

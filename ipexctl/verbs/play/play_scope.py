@@ -6,12 +6,13 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.inventory.yaml_nodes import Mapping as MappingNode
 from ipexctl.core.inventory.yaml_nodes import Node, Scalar
 from ipexctl.core.inventory.yaml_nodes import Sequence as SequenceNode
-from ipexctl.core.model import Facts, Host
+from ipexctl.core.model import Facts, Host, Place
 from ipexctl.core.plays.fact_values import NAMES, fact_values
-from ipexctl.core.plays.interpolation import Scope, names_in
+from ipexctl.core.plays.interpolation import Scope, expanded, names_in
 from ipexctl.core.plays.play import Play
 from ipexctl.local.environment import environment
 
@@ -52,17 +53,28 @@ class PlayScope:
         }
 
     def on(self, host: Host) -> Scope:
-        own = {name: text for name, (text, _) in self.play.vars.items()}
         facts = self.facts.get(host.name)
-        values = ChainMap(
-            {"host": host.name},
-            dict(self.extra),
-            dict(host.vars),
-            own,
-            fact_values(facts) if facts else {},
-            self._around,
-        )
-        return Scope(values, tuple(NAMES), frozenset() if facts else NAMES, self.used)
+        given = {**dict(host.vars), **self.extra, "host": host.name}
+        values = {**(fact_values(facts) if facts else {}), **given}
+        pending = set() if facts else set(NAMES)
+        for name, (text, place) in self.play.vars.items():
+            if name not in given:
+                self._add_variable(name, text, place, values, pending)
+        return Scope(ChainMap(values, self._around), tuple(NAMES), frozenset(pending), self.used)
+
+    def _add_variable(
+        self, name: str, text: str, place: Place, values: dict[str, str], pending: set[str]
+    ) -> None:
+        """It may name facts, the environment, and variables that stand before it."""
+        scope = Scope(ChainMap(values, self._around), tuple(NAMES), frozenset(pending), self.used)
+        try:
+            value = expanded(text, scope)
+        except Bad as e:
+            raise e.placed(place) from None
+        if value is None:
+            pending.add(name)
+        else:
+            values[name] = value
 
     def names(self, hosts: Iterable[Host]) -> set[str]:
         """Variables that at least one host has."""
