@@ -183,6 +183,7 @@ def test_the_users_own_playbook_runs_on_our_hosts_with_our_keys(ansible: Player)
         played = ansible.play(step)
         assert played.code == 0, played.out + played.err
         assert "all | TASK [write a file]" in played.out and "2 changed" in played.out
+        assert "discovered Python" not in played.out  # it is the one that ipexctl found
         for host in HOSTS:
             said = ansible.lab.run_in(host, ["cat", "/home/trainer/ansible-was-here"]).stdout
             said = said.decode() if isinstance(said, bytes) else said
@@ -195,6 +196,7 @@ def test_the_users_own_playbook_runs_on_our_hosts_with_our_keys(ansible: Player)
         assert failed.code == 1
         assert failed.steps["ansible"] == {"node01": "ok", "node02": "failed"}
         assert "task 'break' failed" in failed.out
+        assert '"why": "non-zero return code"' in failed.out or "exited" in failed.out
     finally:
         for host in HOSTS:
             ansible.lab.run_in(host, ["rm", "-f", "/home/trainer/ansible-was-here"])

@@ -34,9 +34,9 @@ def test_the_recap_of_ansible_and_what_failed_where():
     found = read_recap(ANSIBLE.splitlines())
     assert found["node01"] == AnsibleHost(ok=2, changed=1)
     assert (found["node02"].failed, found["node02"].task) == (1, "write a file")
-    assert "Destination /x not writable" in found["node02"].words
+    assert found["node02"].words == "Destination /x not writable"
     assert (found["node03"].unreachable, found["node03"].failed) == (1, 0)
-    assert "Host key verification failed" in found["node03"].words
+    assert found["node03"].words == "Host key verification failed."
 
 
 @pytest.mark.parametrize(

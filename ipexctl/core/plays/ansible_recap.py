@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,6 +28,15 @@ class AnsibleHost:
     words: str = ""  # and what it said
 
 
+def _message(said: str) -> str:
+    """`FAILED! => {"msg": "..."}`: the module's own words."""
+    try:
+        result = json.loads(said.partition(" => ")[2])
+    except ValueError:
+        return said
+    return str(result.get("msg") or said) if isinstance(result, dict) else said
+
+
 def read_recap(lines: Iterable[str]) -> dict[str, AnsibleHost]:
     """By host; empty where the program ended before it came to its recap."""
     task, in_recap = "", False
@@ -36,7 +46,7 @@ def read_recap(lines: Iterable[str]) -> dict[str, AnsibleHost]:
         if named := _TASK.match(line):
             task = named["task"]
         elif fatal := _FATAL.match(line):
-            failed[fatal["host"]] = (task, line[fatal.end() :].lstrip(": "))
+            failed[fatal["host"]] = (task, _message(line[fatal.end() :].lstrip(": ")))
         elif _HEAD.match(line):
             in_recap = True
         elif in_recap and (row := _HOST.match(line.strip())):

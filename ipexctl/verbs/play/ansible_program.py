@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipexctl.core.inventory.hostfile_formats import render
@@ -43,6 +43,7 @@ class Playbook:
     tags: Sequence[str] = ()
     skip_tags: Sequence[str] = ()
     check: bool = False
+    pythons: Mapping[str, str] = field(default_factory=dict)  # by host, where it names none
 
 
 def run_playbook(
@@ -62,7 +63,7 @@ def run_playbook(
         what = "--ask-pass does not go with an ansible step"
         raise InputError(what, why="Ansible logs in with its own ssh", hint="ssh-copy-id HOST")
     with tempfile.TemporaryDirectory(prefix="ipexctl-ansible-") as folder:  # mode 0700
-        inventory = _write(Path(folder), target, hosts)
+        inventory = _write(Path(folder), target, hosts, playbook.pythons)
         words = [program, "-i", str(inventory), "-e", f"@{_extra(Path(folder), playbook)}"]
         words += ["--check"] * playbook.check
         words += [w for tag in playbook.tags for w in ("--tags", tag)]
@@ -74,7 +75,7 @@ def run_playbook(
             return process.wait()
 
 
-def _write(folder: Path, target: Target, hosts: Inventory) -> Path:
+def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str, str]) -> Path:
     """The inventory, with a file of variables for each host."""
     inventory = folder / "hosts"
     inventory.write_text(render(hosts, "ansible").text)
@@ -84,6 +85,8 @@ def _write(folder: Path, target: Target, hosts: Inventory) -> Path:
         (folder / name).mkdir()
     for number, host in enumerate(hosts.hosts):
         values = dict(host.vars)
+        if not host.python and host.name in pythons:
+            values["ansible_python_interpreter"] = pythons[host.name]
         sockets = f'"{str(folder).replace("%", "%%")}/{_SOCKETS}/{number}-%p-%r"'
         if ssh and not host.local:
             # in front of what Ansible adds: ssh goes by the first of two options

@@ -11,6 +11,7 @@ from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import target_of
 
 _LAST_LINES = 5
+_OLDEST = (3, 9)  # Python on hosts: ansible-core 2.19 asks for 3.8, later ones for more
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,20 @@ class Ansible(FleetStep):
                 on.say("", line)
 
         wanted = Playbook(
-            Path(self.playbook).expanduser(), self.extra, self.tags, self.skip_tags, on.check
-        )
+            Path(self.playbook).expanduser(), self.extra, self.tags, self.skip_tags, on.check,
+            _pythons(on),
+        )  # fmt: skip
         hosts = on.fleet.hosts
         hosts = replace(hosts, hosts=tuple(h for h in hosts.hosts if h.name in on.hosts))
         code = run_playbook(wanted, target_of(on), hosts, say)
         recap = read_recap(lines)
         return {name: _result(on, recap.get(name), code, lines) for name in on.hosts}
+
+
+def _pythons(on: Acting) -> dict[str, str]:
+    """Those that our agents run with: Ansible itself may take one that does not start."""
+    found = {host.name: agent.hello for host, agent in on.fleet.agents.items()}
+    return {name: hello.path for name, hello in found.items() if hello.python >= _OLDEST}
 
 
 def _result(on: Acting, host: AnsibleHost | None, code: int, lines: list[str]) -> Result:
