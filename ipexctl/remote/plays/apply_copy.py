@@ -1,16 +1,14 @@
 """The step `copy`: files of the controller, or text, at a path here."""
 
 import os
-import stat
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.plays import safe_paths
-from ipexctl.remote.plays.apply_file import MOST, _directory
+from ipexctl.remote.plays.apply_file import MOST, PIECE, _directory, attributes_only
 from ipexctl.remote.plays.file_attributes import Attributes, describe
 from ipexctl.remote.plays.task import result
 from ipexctl.remote.plays.text_diff import text_diff
 
-PIECE = 1 << 20
 DIFF_MOST = 1 << 18
 
 
@@ -33,7 +31,7 @@ def apply(task):
         if detail:
             changes.append("%s: %s" % (file["name"], detail) if file["name"] else detail)
             diffs.append(diff)
-    uses = ["path:" + dest]
+    uses = safe_paths.uses(dest)
     shown = "; ".join(changes[:3]) + ("; %d more" % (len(changes) - 3) if changes[3:] else "")
     return result(bool(changes), shown, "".join(diffs), uses, uses)
 
@@ -72,22 +70,14 @@ def _copy(task, path, file):
 
 
 def _copy_to(task, place, file):
-    found, wanted = place.found, Attributes(task.args)
-    if found is not None and not stat.S_ISREG(found.st_mode):
-        raise Failure("%s is %s, not a file" % (place.path, safe_paths.shape(found)))
-    same = found is not None and found.st_size == file["size"] and _digest(place) == file["sha256"]
+    found, digest = _known(place)
+    wanted = Attributes(task.args)
+    if digest == file["sha256"]:
+        return attributes_only(task, place, wanted)[1:]
     changes = wanted.missing(found)
-    if same:
-        if changes and not task.check:
-            fd = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.folder)
-            try:
-                wanted.apply(fd)
-            finally:
-                os.close(fd)
-        return describe(changes), ""
     diff = ""
     if task.diff and max(file["size"], found.st_size if found else 0) <= DIFF_MOST:
-        diff = text_diff(place.path, place.read(MOST) or b"", _content(task, file))
+        diff = text_diff(place.path, place.read(MOST)[0] or b"", _content(task, file))
     if not task.check:
         with place.replacing() as new:
             _fill(task, file, new)
@@ -96,14 +86,18 @@ def _copy_to(task, place, file):
     return detail, diff
 
 
-def _digest(place):
+def _known(place):
+    """(stat, SHA-256) of the file that is there; (None, "")."""
     import hashlib
 
+    fd, found = place.open_file()
+    if fd is None:
+        return None, ""
     digest = hashlib.sha256()
-    with os.fdopen(place.open_file(), "rb") as file:
+    with os.fdopen(fd, "rb") as file:
         for piece in iter(lambda: file.read(PIECE), b""):
             digest.update(piece)
-    return digest.hexdigest()
+    return found, digest.hexdigest()
 
 
 def _content(task, file):

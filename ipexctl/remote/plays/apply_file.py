@@ -10,13 +10,15 @@ from ipexctl.remote.plays.task import result
 from ipexctl.remote.plays.text_diff import text_diff
 
 MOST = 16 << 20
+PIECE = 1 << 20
+DEEPEST = 200  # folders in folders that are removed
 
 
 def apply(task):
     args = task.args
     state = args["state"]
     path = safe_paths.absolute(args["path"])
-    uses = {"reads": ["path:" + path], "writes": ["path:" + path]}
+    uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
     if state == "absent":
         return result(*_absent(task, path), **uses)
     if state == "directory":
@@ -47,22 +49,13 @@ def _file(task, place, state):
 
 def write_file(task, place, new):
     """(changed, detail, diff). `new` None: the content stays, the attributes may change."""
-    found, wanted = place.found, Attributes(task.args)
-    if found is not None and not stat.S_ISREG(found.st_mode):
-        raise Failure(
-            "%s is %s, not a file" % (place.path, safe_paths.shape(found)),
-            hint="a step before: file: {path: %s, state: absent}" % place.path,
-        )
-    old = place.read(MOST) if found is not None and new is not None else None
+    wanted = Attributes(task.args)
+    if new is None:
+        return attributes_only(task, place, wanted)
+    old, found = place.read(MOST)
+    if old == new:
+        return attributes_only(task, place, wanted)
     changes = wanted.missing(found)
-    if found is not None and (new is None or old == new):
-        if changes and not task.check:
-            fd = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.folder)
-            try:
-                wanted.apply(fd)
-            finally:
-                os.close(fd)
-        return bool(changes), describe(changes), ""
     if not task.check:
         with place.replacing() as file:
             file.write(new)
@@ -71,14 +64,33 @@ def write_file(task, place, new):
     return True, detail, text_diff(place.path, old or b"", new) if task.diff else ""
 
 
+def attributes_only(task, place, wanted):
+    """(changed, detail, ""). A file with other names gets a copy in its place: those may be
+    anywhere, and in a folder of another user, that user made them."""
+    fd, found = place.open_file()
+    if fd is None:
+        raise Failure("%s was removed meanwhile" % place.path)
+    with os.fdopen(fd, "rb") as file:
+        changes = wanted.missing(found)
+        if changes and not task.check:
+            if wanted.fits_in_place(found):
+                wanted.apply(fd)
+            else:
+                with place.replacing() as new:
+                    for piece in iter(lambda: file.read(PIECE), b""):
+                        new.write(piece)
+                    wanted.apply_new(new.fileno(), found, 0o666)
+    return bool(changes), describe(changes), ""
+
+
 def _absent(task, path):
     try:
         with safe_paths.place(path, follow=False) as place:
             found = place.found
             if found is None:
                 return False, "", ""
-            if place.name == "." or path.rstrip("/") == "":
-                raise Failure("/ is not removed")
+            if place.name == ".":
+                raise Failure("%s is %s, which is not removed" % (path, place.path))
             if not task.check:
                 _remove(place.folder, place.name)
             return True, "remove %s" % safe_paths.shape(found), ""
@@ -86,16 +98,18 @@ def _absent(task, path):
         return False, "", ""
 
 
-def _remove(folder, name):
+def _remove(folder, name, depth=0):
     """Whatever it is; in folders by descriptors, so that no link leads out of them."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=folder)
         return
+    if depth > DEEPEST:
+        raise Failure("folders are nested deeper than %d" % DEEPEST, hint="sh: rm -rf PATH")
     inside = os.open(name, safe_paths._FOLDER, dir_fd=folder)
     try:
         for each in os.listdir(inside):
-            _remove(inside, each)
+            _remove(inside, each, depth + 1)
     finally:
         os.close(inside)
     os.rmdir(name, dir_fd=folder)
@@ -110,11 +124,15 @@ def _directory(task, path):
     for each in missing:
         with safe_paths.place(each) as place:
             try:
-                os.mkdir(place.name, 0o777, dir_fd=place.folder)
+                # what it may be open to is set below, by its descriptor
+                closed = wanted.mode and each == path
+                os.mkdir(place.name, 0o700 if closed else 0o777, dir_fd=place.folder)
             except FileExistsError:
                 pass
     with safe_paths.place(path) as place:
         found = place.found
+        if found is None:
+            raise Failure("%s was removed meanwhile" % path)
         if not stat.S_ISDIR(found.st_mode):
             raise Failure("%s is %s, not a directory" % (path, safe_paths.shape(found)))
         changes = wanted.missing(found)
@@ -162,11 +180,8 @@ def _link_at(task, place, target):
     if found is not None and os.readlink(place.name, dir_fd=place.folder) == target:
         return False, "", ""
     if not task.check:
-        name = safe_paths.NEW % place.name
-        try:
-            os.unlink(name, dir_fd=place.folder)
-        except FileNotFoundError:
-            pass
+        name = safe_paths.NEW % place.name[: safe_paths.MOST_OF_NAME]
+        safe_paths.remove_left(place.folder, name)
         os.symlink(target, name, dir_fd=place.folder)
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     return True, "link to %s" % target, ""

@@ -7,14 +7,16 @@ from ipexctl.remote.plays import safe_paths
 from ipexctl.remote.plays.apply_file import MOST, write_file
 from ipexctl.remote.plays.task import result
 
+LINES = re.compile(r"[^\n]*\n|[^\n]+")  # str.splitlines knows other ends, too
+
 
 def apply(task):
     args = task.args
     path = safe_paths.absolute(args["path"])
-    uses = {"reads": ["path:" + path], "writes": ["path:" + path]}
+    uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
     try:
         with safe_paths.place(path) as place:
-            old = place.read(MOST)
+            old = place.read(MOST)[0]
             if old is None:
                 if args["state"] == "absent":
                     return result(False, **uses)
@@ -32,7 +34,7 @@ def apply(task):
 
 
 def edited(text, args):
-    lines = text.splitlines(True)
+    lines = LINES.findall(text)
     pattern = _pattern(args, "regexp")
     line = args.get("line")
     if args["state"] == "absent":

@@ -8,9 +8,13 @@ import stat
 
 from ipexctl.remote.failure import Failure
 
-_OCTAL = re.compile(r"0?[0-7]{3,4}\Z")
-_SYMBOLIC = re.compile(r"([ugoa]*)([=+-])([rwxXst]*)\Z")
+_OCTAL = re.compile(r"[0-7]{3,4}\Z|0[0-7]{4}\Z")
+_SYMBOLIC = re.compile(r"([ugoa]*)((?:[=+-](?:[rwxXst]*|[ugo]))+)\Z")
+_OPERATION = re.compile(r"([=+-])([rwxXst]+|[ugo]?)")
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
+_SPECIAL = {"u": 0o4000, "g": 0o2000, "o": 0o1000}
+_NUMBER = re.compile(r"[0-9]{1,10}\Z")
+_MOST = (1 << 32) - 2  # the number above means "as it is"
 
 
 class Attributes:
@@ -47,6 +51,13 @@ class Attributes:
             if wanted != now:
                 os.fchmod(fd, wanted)
 
+    def fits_in_place(self, found):
+        """Not for a file with other names; nor where its user, who may have it open to write, is
+        to give it a setuid bit of somebody else."""
+        mode = mode_of(self.mode, stat.S_IMODE(found.st_mode), False) if self.mode else 0
+        trusted = found.st_uid in (0, os.geteuid())
+        return found.st_nlink == 1 and (trusted or not mode & 0o6000)
+
     def own(self, fd):
         found = os.fstat(fd)
         owner = found.st_uid if self.owner is None else self.owner
@@ -65,7 +76,9 @@ class Attributes:
             kept.group = old.st_gid if self.group is None else self.group
             if (kept.owner, kept.group) != (os.geteuid(), os.getegid()):
                 kept.own(fd)
-            os.fchmod(fd, stat.S_IMODE(old.st_mode))
+            # as chown does: no setuid program of one user becomes that of another
+            same = (kept.owner, kept.group) == (old.st_uid, old.st_gid)
+            os.fchmod(fd, stat.S_IMODE(old.st_mode) & (0o7777 if same else 0o1777))
         else:
             os.fchmod(fd, default & ~_umask())
         self.apply(fd)
@@ -78,7 +91,7 @@ def _umask():
 
 
 def mode_of(text, now, is_folder):
-    """0644, 644, u+x, u=rw,go=r. Raises Failure."""
+    """0644, 644, u+x, u=rw,go=, g=u, as chmod reads them. Raises Failure."""
     if _OCTAL.match(text):
         return int(text, 8)
     mode = now
@@ -86,44 +99,49 @@ def mode_of(text, now, is_folder):
         found = _SYMBOLIC.match(part)
         if not found:
             raise Failure("mode %r is neither octal nor symbolic" % text, hint="mode: '0644'")
-        mode = _changed(mode, found.group(1), found.group(2), found.group(3), is_folder)
+        for sign, what in _OPERATION.findall(found.group(2)):
+            mode = _changed(mode, found.group(1), sign, what, is_folder)
     return mode
 
 
 def _changed(mode, who, sign, what, is_folder):
-    bits = special = 0
-    runs = is_folder or mode & 0o111
-    for letter in what:
-        if letter in "rwx" or (letter == "X" and runs):
-            bits |= {"r": 4, "w": 2, "x": 1, "X": 1}[letter]
-    mask = 0
-    for letter in "ugo" if not who or "a" in who else who:
-        mask |= bits << _SHIFTS[letter]
-        if "s" in what and letter in "ug":
-            special |= 0o4000 if letter == "u" else 0o2000
-        if sign == "=":
-            mode &= ~(7 << _SHIFTS[letter])
-    if "t" in what:
-        special |= 0o1000
-    return mode & ~(mask | special) if sign == "-" else mode | mask | special
+    whom = "ugo" if not who or "a" in who else "".join(set(who))
+    kept = 0 if who else _umask()
+    bits = sum(_bits(mode, what, is_folder) << _SHIFTS[each] for each in whom) & ~kept
+    if "s" in what:
+        bits |= sum(_SPECIAL[each] for each in whom if each != "o")
+    if "t" in what and "o" in whom:
+        bits |= _SPECIAL["o"]
+    if sign == "=":  # a folder's setuid and setgid bits stay unless they are named
+        mode &= ~sum(7 << _SHIFTS[each] for each in whom)
+        mode &= ~sum(_SPECIAL[each] for each in whom if each == "o" or "s" in what or not is_folder)
+    return mode & ~bits if sign == "-" else mode | bits
+
+
+def _bits(mode, what, is_folder):
+    if what in ("u", "g", "o"):  # as they are for these
+        return mode >> _SHIFTS[what] & 7
+    runs = "x" in what or "X" in what and (is_folder or mode & 0o111)
+    return ("r" in what) * 4 | ("w" in what) * 2 | bool(runs)
 
 
 def user_id(text):
-    if not text:
-        return None
-    try:
-        return int(text) if text.isdigit() else pwd.getpwnam(text).pw_uid
-    except KeyError:
-        raise Failure("there is no user %s on this host" % text) from None
+    return _id(text, "user", lambda: pwd.getpwnam(text).pw_uid)
 
 
 def group_id(text):
+    return _id(text, "group", lambda: grp.getgrnam(text).gr_gid)
+
+
+def _id(text, what, look_up):
     if not text:
         return None
+    if _NUMBER.match(text) and int(text) <= _MOST:
+        return int(text)
     try:
-        return int(text) if text.isdigit() else grp.getgrnam(text).gr_gid
-    except KeyError:
-        raise Failure("there is no group %s on this host" % text) from None
+        return look_up()
+    except (KeyError, ValueError):
+        raise Failure("there is no %s %s on this host" % (what, text)) from None
 
 
 def describe(changes):

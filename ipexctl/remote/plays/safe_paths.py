@@ -6,6 +6,7 @@ user points it to.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from ipexctl.remote.failure import Failure
 MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 NEW = ".%s.ipexctl-new"
+MOST_OF_NAME = 60  # letters of up to 4 bytes: all of it stays below the 255 of a name
+_TRIES = 20
 
 
 class Place:
@@ -33,49 +36,55 @@ class Place:
             return None
 
     def read(self, most):
-        """The content of a regular file; None: not there."""
-        fd = self.open_file()
+        """(content, stat) of a regular file, from one descriptor; (None, None): not there."""
+        fd, found = self.open_file()
         if fd is None:
-            return None
+            return None, None
         with os.fdopen(fd, "rb") as file:
-            if os.fstat(fd).st_size > most:
+            if found.st_size > most:
                 raise Failure("%s is larger than %d MiB" % (self.path, most >> 20))
-            return file.read()
+            return file.read(), found
 
     def open_file(self):
-        """The descriptor of a regular file to read, None: not there."""
+        """(descriptor to read, stat) of a regular file; (None, None): not there.
+
+        The stat is of what is open: in a folder of another user, the name may have changed since.
+        """
         found = self.found
         if found is None:
-            return None
-        if not stat.S_ISREG(found.st_mode):
-            raise Failure("%s is not a regular file but %s" % (self.path, shape(found)))
+            return None, None
+        self.require_file(found)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        return os.open(self.name, flags, dir_fd=self.folder)
+        fd = os.open(self.name, flags, dir_fd=self.folder)
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(fd)
+            self.require_file(found)
+        return fd, found
+
+    def require_file(self, found):
+        if not stat.S_ISREG(found.st_mode):
+            raise Failure(
+                "%s is %s, not a file" % (self.path, shape(found)),
+                hint="a step before: file: {path: %s, state: absent}" % self.path,
+            )
 
     @contextmanager
     def replacing(self):
         """A new file that takes the place of the old one when all of it is on the disk."""
-        name = NEW % self.name
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        name = NEW % self.name[:MOST_OF_NAME]
         try:
-            fd = os.open(name, flags, 0o600, dir_fd=self.folder)
-        except FileExistsError:  # of a play that was killed
-            os.unlink(name, dir_fd=self.folder)
-            fd = os.open(name, flags, 0o600, dir_fd=self.folder)
-        file = os.fdopen(fd, "wb")
-        try:
-            yield file
-            file.flush()
-            os.fsync(fd)
-            os.rename(name, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
-        except BaseException:
-            try:
-                os.unlink(name, dir_fd=self.folder)
-            except OSError:
-                pass
-            raise
-        finally:
-            file.close()
+            with os.fdopen(new_file(self.folder, name, self.path), "wb") as file:
+                try:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                    os.rename(name, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+                except BaseException:
+                    remove_left(self.folder, name)
+                    raise
+        except OSError as e:
+            raise _not_written(self.path, e) from None
 
 
 @contextmanager
@@ -100,30 +109,40 @@ def absolute(path):
 
 
 def _walk(path, follow):
+    """(descriptor of a folder, name in it, path of both without links).
+
+    `..` goes back to the folder that was open before, wherever that may have been moved to.
+    """
     parts = _parts(path)
-    folder = os.open("/", _FOLDER)
-    here = "/"
+    folders = [os.open("/", _FOLDER)]
+    names = []  # type: list[str]
     links = 0
     try:
-        while True:
-            if not parts:
-                return folder, ".", here
+        while parts:
             name, last = parts.pop(0), not parts
-            target = _link(folder, name) if follow or not last else None
+            if name == "..":
+                if names:
+                    os.close(folders.pop())
+                    names.pop()
+                continue
+            here = "/" + "/".join(names)
+            target = _link(folders[-1], name) if follow or not last else None
             if target is None and last:
-                return folder, name, os.path.join(here, name)
+                return folders.pop(), name, os.path.join(here, name)
             if target is not None:
                 links += 1
-                _refuse_unsafe(folder, here, name, links)
+                _refuse_unsafe(folders[-1], here, name, links)
                 parts = _parts(target) + parts
-                if not target.startswith("/"):
-                    continue
-                name, here = "/", "/"
-            folder = _enter(folder, name, here)
-            here = os.path.normpath(os.path.join(here, name))
-    except BaseException:
-        os.close(folder)
-        raise
+                while target.startswith("/") and names:
+                    os.close(folders.pop())
+                    names.pop()
+                continue
+            folders.append(_enter(folders[-1], name, here))
+            names.append(name)
+        return folders.pop(), ".", "/" + "/".join(names)
+    finally:
+        for folder in folders:
+            os.close(folder)
 
 
 def _parts(path):
@@ -146,7 +165,6 @@ def _enter(folder, name, here):
             hint = "a step before: file: {path: %s, state: directory}" % path
             raise MissingFolder("there is no folder %s" % path, hint=hint) from None
         raise Failure("%s: %s" % (path, e.strerror)) from None
-    os.close(folder)
     return inside
 
 
@@ -159,12 +177,91 @@ def _refuse_unsafe(folder, here, name, links):
     if links > MOST_LINKS:
         raise Failure("%s: too many symbolic links" % path)
     about = os.fstat(folder)
-    if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
+    others = 0o002 if about.st_gid == os.getegid() else 0o022  # one's own group is oneself
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & others:
         raise Failure(
             "%s is a symbolic link in a folder that others can write to; not followed" % path,
             "%s belongs to user %d, mode %o" % (here, about.st_uid, stat.S_IMODE(about.st_mode)),
             "name the path it leads to",
         )
+
+
+def uses(path):
+    """What a step reads and writes at this path, also where links lead to now."""
+    return sorted({"path:" + os.path.normpath(path), "path:" + os.path.realpath(path)})
+
+
+# --- new files -----------------------------------------------------------------------------------
+
+
+def new_file(folder, name, path):
+    """The descriptor of a new file that is ours while it is locked.
+
+    Two plays may write one file at a time. What a killed one left is removed.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    for _ in range(_TRIES):
+        try:
+            fd = os.open(name, flags, 0o600, dir_fd=folder)
+        except FileExistsError:
+            _remove_stale(folder, name, path)
+            continue
+        if _lock(fd) and _is_name_of(fd, folder, name):
+            return fd
+        os.close(fd)
+    raise Failure("cannot write %s: another process keeps making %s" % (path, name))
+
+
+def _remove_stale(folder, name, path):
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError:  # a link, or a file of another user
+        os.unlink(name, dir_fd=folder)
+        return
+    try:
+        if not _lock(fd):
+            raise Failure("cannot write %s: another play is writing it" % path)
+        if _is_name_of(fd, folder, name):
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd):
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        return e.errno not in (errno.EWOULDBLOCK, errno.EACCES)  # else: no locks there
+    return True
+
+
+def _is_name_of(fd, folder, name):
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))
+
+
+def remove_left(folder, name):
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        pass
+
+
+def _not_written(path, error):
+    folder = os.path.dirname(path)
+    hints = {
+        errno.ENOSPC: "df -h %s" % folder,
+        errno.EDQUOT: "quota -s",
+        errno.EPERM: "lsattr -d %s %s" % (folder, path),
+        errno.EACCES: "sudo: true",
+    }
+    said = error.strerror or str(error)
+    return Failure("cannot write %s: %s" % (path, said), hint=hints.get(error.errno, ""))
 
 
 def shape(found):

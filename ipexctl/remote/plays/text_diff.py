@@ -13,12 +13,14 @@ def text_diff(path, old, new):
         return "%s: %d -> %d bytes, binary\n" % (path, len(old), len(new))
     import difflib  # a millisecond, for --diff alone
 
-    lines = difflib.unified_diff(_lines(before), _lines(after), path, path)
+    shown = path.replace("\n", "\\n")
+    lines = difflib.unified_diff(_lines(before), _lines(after), shown, shown)
     return "".join(lines)
 
 
 def _lines(text):
-    return [
-        line if line.endswith("\n") else line + "\n\\ no newline at the end\n"
-        for line in text.splitlines(True)
-    ]
+    """By \\n alone: str.splitlines knows other ends, too."""
+    lines = [line + "\n" for line in text.split("\n")]
+    if lines[-1] == "\n":
+        return lines[:-1]
+    return lines[:-1] + [lines[-1] + "\\ no newline at the end\n"]

@@ -1,0 +1,53 @@
+"""The step `line` beside ansible.builtin.lineinfile, whose results are recorded in a table."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.remote.failure import Failure
+from tests.plays.on_host import line
+
+CASES = tomllib.loads((Path(__file__).parent / "lineinfile.toml").read_text())["case"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_line_step_does_what_lineinfile_does(case: dict[str, Any], tmp_path: Path) -> None:
+    path, wanted = tmp_path / "x", case.get("ours", case["then"]).encode()
+    path.write_bytes(case["before"].encode())
+    args = dict(case["args"])
+    text = args.pop("line", None)
+    checked = line(path, text, check=True, **args)
+    assert path.read_bytes() == case["before"].encode()
+    done = line(path, text, **args)
+    assert path.read_bytes() == wanted
+    assert checked["changed"] is done["changed"] is (wanted != case["before"].encode())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_second_time_changes_nothing(case: dict[str, Any], tmp_path: Path) -> None:
+    """But for a pattern that matches more than its line: in Ansible, too, one more each time."""
+    path = tmp_path / "x"
+    path.write_bytes(case["before"].encode())
+    args = dict(case["args"])
+    text = args.pop("line", None)
+    line(path, text, **args)
+    assert line(path, text, **args)["changed"] is (case["name"] in AGAIN)
+
+
+AGAIN = ("regexp with $",)
+
+
+@pytest.mark.parametrize("name", ["regexp", "insertafter", "insertbefore"])
+def test_a_pattern_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a\n")
+    with pytest.raises(Failure, match=f"{name} is not a regular expression: "):
+        line(tmp_path / "x", "b", **{name: "["})
+
+
+def test_bytes_that_are_no_utf8_stay(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"a=\xff\n\xe9\n")
+    line(path, "b")
+    assert path.read_bytes() == b"a=\xff\n\xe9\nb\n"
