@@ -146,9 +146,12 @@ class PlayScreen:
         )
         self._print([title + words + Text(self._details(outcomes), "dim")])
         if self.diff:
+            hosts: dict[str, list[str]] = {}
             for outcome in outcomes:
                 if outcome.diff:
-                    self._print(self._diff_lines(outcome))
+                    hosts.setdefault(self.masked(outcome.diff), []).append(outcome.host)
+            for diff, names in hosts.items():
+                self._print(_diff_lines(diff, names))
 
     def _details(self, outcomes: Sequence[StepOutcome]) -> str:
         """What changed, where it is the same on all hosts; else by host."""
@@ -163,13 +166,6 @@ class PlayScreen:
         more = f"; {len(parts) - _SHOWN_HOSTS} more" if len(parts) > _SHOWN_HOSTS else ""
         return "  " + "; ".join(parts[:_SHOWN_HOSTS]) + more
 
-    def _diff_lines(self, outcome: StepOutcome) -> list[Text]:
-        lines = [Text(f"    {outcome.host}", "dim")]
-        for line in self.masked(outcome.diff).splitlines():
-            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-            lines.append(Text(f"    {line}", style))
-        return lines
-
     def _failure(self, outcome: StepOutcome) -> list[Text]:
         style, place = COLOURS[outcome.state], outcome.step.place
         head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
@@ -183,6 +179,14 @@ class PlayScreen:
             for i, line in enumerate(self.masked(text).splitlines()[-12:]):
                 lines.append(Text(f"  {label + ':' if i == 0 else '':5}{line}"))
         return lines
+
+
+def _diff_lines(diff: str, hosts: Sequence[str]) -> list[Text]:
+    lines = [Text(f"    {fold(hosts)}", "dim")]
+    for line in diff.splitlines():
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        lines.append(Text(f"    {printable(line)}", style))
+    return lines
 
 
 def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
