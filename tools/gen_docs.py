@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes docs/failures.md, errors.md, pasted-lines.md; tables of checks, migrate, run, stacks."""
+"""Writes the pages and tables of docs/ that come from tables in the code."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ipexctl.core.known_failures import causes  # noqa: E402
 from ipexctl.core.migrate import rules  # noqa: E402
 from ipexctl.core.pasted import lines_page  # noqa: E402
 from ipexctl.core.plan import rank_contract  # noqa: E402
+from ipexctl.core.plays import play_docs  # noqa: E402
 from ipexctl.local.shipped_tables import (  # noqa: E402
     accelerate_keys,
     failures,
@@ -24,6 +26,7 @@ from ipexctl.local.shipped_tables import (  # noqa: E402
     table,
 )
 from ipexctl.ui import stacks  # noqa: E402
+from ipexctl.verbs.play.steps import all_steps  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
@@ -39,3 +42,6 @@ if __name__ == "__main__":
     file.write_text(rank_contract.updated(file.read_text("utf-8")), "utf-8")
     file = ROOT / "docs" / "stacks.md"
     file.write_text(stacks.updated(file.read_text("utf-8"), table()), "utf-8")
+    (ROOT / "docs" / "play-steps.md").write_text(play_docs.steps_page(all_steps()), "utf-8")
+    schema = json.dumps(play_docs.play_schema(all_steps()), indent=1)
+    (ROOT / "docs" / "schema" / "play.json").write_text(schema + "\n", "utf-8")

@@ -61,8 +61,9 @@ def play(
     from ipexctl.core.plays.step_choice import StepChoice
     from ipexctl.core.quoting import quote
     from ipexctl.local.play_files import read_play_file
-    from ipexctl.ui import play as ui
     from ipexctl.ui.console import stdout_console
+    from ipexctl.ui.play import play_recap as ui
+    from ipexctl.ui.play.play_screen import PlayScreen
     from ipexctl.verbs.play.play import PlayOptions, refuse_unknown, run_play
     from ipexctl.verbs.play.steps import all_steps
 
@@ -87,7 +88,7 @@ def play(
     reports: list[PlayReport] = []
     masks: list[Callable[[str], str]] = []
     for one in found:
-        screen = ui.PlayScreen(console, diff, quiet=json)
+        screen = PlayScreen(console, diff, quiet=json)
         with screen.live():
             report = run_play(one, target, options, screen.listener, screen.started)
         screen.finish()

@@ -8,7 +8,7 @@ from ipexctl.core.doctor.report import Report
 from ipexctl.core.doctor.suggested_fix import do
 from ipexctl.core.model import Finding, Host, Severity
 from ipexctl.core.plays.ansible_recap import AnsibleHost, read_recap
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.errors import InputError
 from ipexctl.verbs.play.accelerate_options import config_options
 from ipexctl.verbs.play.steps.doctor_step import Doctor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 
 ANY, PACKAGES = "any", "packages"
 

@@ -13,13 +13,10 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.core.model import Place
 from ipexctl.core.plays.conditions import check_condition
-from ipexctl.core.plays.play import Play, PlayStep
+from ipexctl.core.plays.play_keywords import PLAY_KEYS, STEP_KEYS
+from ipexctl.core.plays.play_values import Play, PlayStep
 from ipexctl.core.plays.step_schema import Seconds, scalar_as
 
-PLAY_KEYS = ("name", "hosts", "vars", "steps", "handlers", "sudo", "any_errors_fatal", "serial")
-STEP_KEYS = (
-    "name", "tags", "when", "on", "sudo", "notify", "ignore_errors", "retries", "delay",
-)  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _RESERVED = ("host", "fact", "env", "secret")
 # what Ansible calls it, and what to write here

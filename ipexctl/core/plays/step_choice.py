@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ipexctl.core.inventory.located_errors import did_you_mean
-from ipexctl.core.plays.play import Play, PlayStep
+from ipexctl.core.plays.play_values import Play, PlayStep
 from ipexctl.errors import InputError
 
 ALWAYS, NEVER = "always", "never"

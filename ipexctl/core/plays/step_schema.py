@@ -36,6 +36,14 @@ class Code(str):
         return f"{super().__repr__()} {dict(self.variables)}"
 
 
+def shell_variables(*codes: str) -> dict[str, str]:
+    """The variables that a shell needs for these. Code that a program made itself has none."""
+    found: dict[str, str] = {}
+    for code in codes:
+        found.update(code.variables if isinstance(code, Code) else {})
+    return found
+
+
 class Step:
     """Base of the steps. `main` names the argument that may stand alone: `sh: make`."""
 

@@ -24,6 +24,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ipexctl.core.model import Host
 from ipexctl.core.ssh import login_command
@@ -106,6 +107,13 @@ class SshTransport:
     def jump_hosts(self, host: Host) -> tuple[Host, ...]:
         """The machines on the way to the host, the nearest first."""
         return tuple(hop_host(hop) for hop in jump_chain(self._answer(host), self._answer))
+
+    def fabric_connection(self, host: Host, timeout: float) -> Any:
+        """A fabric.Connection; it ends with this transport."""
+        link = self._login(self._answer(host), time.monotonic() + timeout)
+        from ipexctl.hosts.ssh import terminal
+
+        return terminal.fabric_connection(link)
 
     def close(self) -> None:
         atexit.unregister(self.close)

@@ -28,15 +28,9 @@ from ipexctl.local.environment import environment
 
 def attend(host: Host, link: Link, command: str) -> int:
     """Runs `command` in a terminal on the host, which ours becomes. Its exit code."""
-    from fabric import Config
     from invoke.exceptions import ThreadException
 
-    answer = link.answer
-    settings = Config(lazy=True)  # reads no file
-    connection = _connection_class()(
-        answer.hostname, answer.user, answer.port, config=settings, forward_agent=False
-    )
-    connection.transport = link.transport
+    connection = fabric_connection(link)
     translate_exit_signal(link.transport)
     try:
         with _raw(sys.stdin):
@@ -57,6 +51,19 @@ def attend(host: Host, link: Link, command: str) -> int:
     return int(done.exited) if done.exited >= 0 else NO_STATUS
 
 
+def fabric_connection(link: Link) -> Any:
+    """A fabric.Connection on a link whose host key was judged, and whose login was done, by us."""
+    from fabric import Config
+
+    answer = link.answer
+    settings = Config(lazy=True)  # reads no file
+    connection = _connection_class()(
+        answer.hostname, answer.user, answer.port, config=settings, forward_agent=False
+    )
+    connection.transport = link.transport
+    return connection
+
+
 @cache
 def _connection_class() -> Any:
     from fabric import Connection
@@ -67,6 +74,11 @@ def _connection_class() -> Any:
         def open(self) -> None:
             if not self.is_connected:
                 raise connection_lost(Host(str(self.original_host)))
+
+        def sftp(self) -> Any:
+            if getattr(self, "_sftp", None) is None:
+                self._sftp: Any = self.transport.open_sftp_client()
+            return self._sftp
 
         def create_session(self) -> Any:
             """Fabric itself would call every terminal a vt100."""

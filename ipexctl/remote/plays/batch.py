@@ -3,9 +3,7 @@
 import threading
 import time
 
-from ipexctl.remote.failure import Failure, bug, document
-from ipexctl.remote.main import operation
-from ipexctl.remote.plays.task import Task
+from ipexctl.remote.plays.task import Task, outcome
 
 BEAT = 5.0  # seconds between signs of life
 
@@ -83,18 +81,3 @@ def _once(call, args, step, worker):
 
     task = Task(step["args"], args["check"], args["diff"], emit, call.recv, call.agent.at_end)
     return outcome(step["module"], task)
-
-
-def outcome(module, task):
-    """What `apply` of a step's module returns, or {"failure": ...}."""
-    try:
-        return dict(operation("plays.%s.apply" % module, prefix="")(task))
-    except Failure as e:
-        return {"failure": document(e)}
-    except (BrokenPipeError, MemoryError):
-        raise
-    except OSError as e:
-        what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
-        return {"failure": document(Failure(what))}
-    except Exception:
-        return {"failure": bug()}

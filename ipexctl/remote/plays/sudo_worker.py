@@ -15,6 +15,7 @@ import zlib
 from ipexctl.remote.child_processes import start_process_group
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.frame_stream import Frames
+from ipexctl.remote.plays.task import Task, outcome
 
 PATIENCE = 20.0
 # Where sudo wants no password, the line with it is passed over.
@@ -58,9 +59,6 @@ class SudoWorker:
             raise self._gone() from None
 
     def _here(self, step, check, diff):
-        from ipexctl.remote.plays.batch import outcome
-        from ipexctl.remote.plays.task import Task
-
         def emit(event):
             event["number"] = step["number"]
             self.call.emit(event)
@@ -181,9 +179,6 @@ def _refused(said, password):
 
 def serve():
     """Steps from stdin until it ends."""
-    from ipexctl.remote.plays.batch import outcome
-    from ipexctl.remote.plays.task import Task
-
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     frames = Frames(sys.stdin.buffer, sink)

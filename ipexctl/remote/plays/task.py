@@ -4,7 +4,8 @@ import os
 import signal
 import threading
 
-from ipexctl.remote.failure import Failure
+from ipexctl.remote.failure import Failure, bug, document
+from ipexctl.remote.main import operation
 
 DIFF_LIMIT = 1 << 16
 OUTPUT_LIMIT = 1 << 16  # of a program, for messages
@@ -108,3 +109,18 @@ def result(changed, detail="", diff="", reads=(), writes=()):
         "reads": list(reads),
         "writes": list(writes),
     }
+
+
+def outcome(module, task):
+    """What `apply` of a step's module returns, or {"failure": ...}."""
+    try:
+        return dict(operation("plays.%s.apply" % module, prefix="")(task))
+    except Failure as e:
+        return {"failure": document(e)}
+    except (BrokenPipeError, MemoryError):
+        raise
+    except OSError as e:
+        what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
+        return {"failure": document(Failure(what))}
+    except Exception:
+        return {"failure": bug()}

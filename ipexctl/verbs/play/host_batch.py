@@ -11,7 +11,7 @@ from typing import Any
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.plays.check_prediction import Looked, predict
-from ipexctl.core.plays.play import PlayStep, State, StepOutcome
+from ipexctl.core.plays.play_values import PlayStep, State, StepOutcome
 from ipexctl.core.values import plain, texts
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import LONG, text_of

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.check_prediction import Looked, predict
 from ipexctl.core.plays.conditions import check_names, holds, needs_facts
-from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
+from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.plays.step_schema import Step, bind
 from ipexctl.errors import UNREACHABLE, InputError, IpexctlError
@@ -107,7 +108,7 @@ def validate(play: Play, hosts: Inventory, scope: PlayScope) -> None:
         if step.when is not None:
             check_names(step.when, dict.fromkeys(scope.names(hosts.hosts)))
         for host in _on(step, hosts):
-            bind(kinds[step.kind], step.node, scope.on(host))
+            _bound_on(step, scope, host)
 
 
 def _on(step: PlayStep, hosts: Inventory) -> tuple[Host, ...]:
@@ -249,7 +250,7 @@ class _PlayRun:
     def _bound(self, step: PlayStep, host: Host) -> BoundStep:
         if not self._applies(step, host):
             return BoundStep(step, None, WHEN)
-        bound = bind(all_steps()[step.kind], step.node, self._scope.on(host))
+        bound = _bound_on(step, self._scope, host)
         assert isinstance(bound, HostStep)
         if self._is_done(step, bound, host.name):
             return BoundStep(step, None, DONE)
@@ -303,7 +304,7 @@ class _PlayRun:
         return Acting(self._fleet, names, self._options.check, say, self._options.password)
 
     def _same_on_all(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
-        found = [bind(kind, step.node, self._scope.on(host)) for host in hosts]
+        found = [_bound_on(step, self._scope, host) for host in hosts]
         for host, bound in zip(hosts, found, strict=True):
             if bound != found[0]:
                 raise InputError(
@@ -311,7 +312,7 @@ class _PlayRun:
                     why="it is one step of all hosts together",
                     hint="on: HOSTS   # several steps, one for each group of hosts",
                 )
-        assert found[0] is not None
+        assert isinstance(found[0], FleetStep)
         return found[0]
 
     def _tried(self, bound: FleetStep, acting: Acting, step: PlayStep) -> Mapping[str, Result]:
@@ -348,6 +349,11 @@ class _PlayRun:
         if outcome.state in (State.CHANGED, State.WOULD_CHANGE, State.CANNOT_KNOW):
             for handler in outcome.step.notify:
                 self._notified.setdefault(handler, set()).add(outcome.host)
+
+
+def _bound_on(step: PlayStep, scope: PlayScope, host: Host) -> Any:
+    """None where a value is not known yet. Raises InputError."""
+    return step.ready or bind(all_steps()[step.kind], step.node, scope.on(host))
 
 
 def _acted(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:

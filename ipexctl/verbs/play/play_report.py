@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ipexctl.core.plays.play import (
+from ipexctl.core.plays.play_values import (
     EXIT_CANNOT_KNOW,
     EXIT_WOULD_CHANGE,
     Play,

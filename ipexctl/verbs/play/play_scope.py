@@ -13,7 +13,7 @@ from ipexctl.core.inventory.yaml_nodes import Sequence as SequenceNode
 from ipexctl.core.model import Facts, Host, Place
 from ipexctl.core.plays.fact_values import NAMES, fact_values
 from ipexctl.core.plays.interpolation import Scope, expanded, names_in
-from ipexctl.core.plays.play import Play
+from ipexctl.core.plays.play_values import Play
 from ipexctl.local.environment import environment
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.run.outcome import Left, RunResult, Tally, known_cause
 from ipexctl.core.run.rank_exchange import sentence
 from ipexctl.core.run.run_state import without_colour

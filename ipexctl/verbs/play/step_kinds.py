@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ipexctl.core.plays.check_prediction import ANY
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import Step
 from ipexctl.hosts.fleet import Fleet
 

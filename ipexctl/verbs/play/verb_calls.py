@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ipexctl.core.model import HostRecap, Recap, without_host
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.hosts.target import Target
 from ipexctl.verbs.play.step_kinds import Acting, Result

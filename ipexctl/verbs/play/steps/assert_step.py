@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
-from ipexctl.core.plays.step_schema import Code, Seconds, arg
+from ipexctl.core.plays.step_schema import Code, Seconds, arg, shell_variables
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
 
@@ -31,4 +31,4 @@ class Assert(HostStep):
             raise Bad("one of that, path and fail is needed")
 
     def request(self, files: LocalFiles) -> dict[str, Any]:
-        return {**super().request(files), "variables": dict(self.that.variables)}
+        return {**super().request(files), "variables": shell_variables(self.that)}

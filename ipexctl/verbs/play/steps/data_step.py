@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ipexctl.core.inventory.located_errors import Bad
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import progress_of, results_of, target_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import Recap
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.core.sizes import human
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.errors import InputError
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result

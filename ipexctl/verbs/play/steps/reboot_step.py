@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ipexctl.core.model import Host, HostDown
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import Seconds, arg
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.fleet import SILENCE, fan_out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.check_prediction import ANY
-from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import Seconds, arg
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import target_of

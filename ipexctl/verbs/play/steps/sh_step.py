@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
-from ipexctl.core.plays.step_schema import Code, Seconds, arg
+from ipexctl.core.plays.step_schema import Code, Seconds, arg, shell_variables
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
 
@@ -41,6 +41,6 @@ class Sh(HostStep):
             raise Bad("cmd is empty")
 
     def request(self, files: LocalFiles) -> dict[str, Any]:
-        variables = {**self.cmd.variables, **self.unless.variables}
+        variables = shell_variables(self.cmd, self.unless)
         changes = None if self.changes is None else list(self.changes)
         return {**super().request(files), "variables": variables, "changes": changes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from ipexctl.core.inventory.yaml_nodes import Node
 from ipexctl.core.model import Place
@@ -60,6 +61,7 @@ class PlayStep:
     ignore_errors: bool = False
     retries: int = 0
     delay: float = 5.0
+    ready: Any = None  # a step with its values, of a program that uses the API; `node` is not read
 
     @property
     def title(self) -> str:

@@ -1,0 +1,179 @@
+"""For programs: what plays do, without YAML, on the hosts of an inventory.
+
+    from ipexctl.api import Cluster, Install, Run, Sh
+
+    with Cluster(hostfile="hosts") as cluster:
+        cluster.do(Install(torch="2.13"))
+        cluster.do(Run("train.py", ppn=2), on="node0[1-4]")
+        for name, connection in cluster.connections().items():    # fabric.Connection
+            connection.run("uptime")
+
+Each step of a play is a frozen dataclass here; `do` raises StepFailed where one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ipexctl.core.doctor.report import Report
+from ipexctl.core.inventory.yaml_nodes import Scalar
+from ipexctl.core.model import Facts, Host, Inventory, Place
+from ipexctl.core.plays.play_reader import read_play
+from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
+from ipexctl.core.plays.step_schema import Code, Seconds, Step
+from ipexctl.errors import IpexctlError
+from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.ssh import SshTransport
+from ipexctl.hosts.target import ROOT, Target, inventory
+from ipexctl.local.play_files import read_play_file
+from ipexctl.verbs.doctor.doctor import Options, examine_hosts
+from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.verbs.play.host_batch import Listener
+from ipexctl.verbs.play.play import PlayOptions, run_play
+from ipexctl.verbs.play.play_report import PlayReport
+from ipexctl.verbs.play.steps import all_steps
+from ipexctl.verbs.play.steps.assert_step import Assert
+from ipexctl.verbs.play.steps.copy_step import Copy
+from ipexctl.verbs.play.steps.data_step import Data
+from ipexctl.verbs.play.steps.doctor_step import Doctor
+from ipexctl.verbs.play.steps.fetch_step import Fetch
+from ipexctl.verbs.play.steps.file_step import File
+from ipexctl.verbs.play.steps.install_step import Install
+from ipexctl.verbs.play.steps.line_step import Line
+from ipexctl.verbs.play.steps.package_step import Package
+from ipexctl.verbs.play.steps.run_step import Run
+from ipexctl.verbs.play.steps.service_step import Service
+from ipexctl.verbs.play.steps.sh_step import Sh
+from ipexctl.verbs.play.steps.sysctl_step import Sysctl
+from ipexctl.verbs.play.steps.wait_step import Wait
+
+__all__ = [
+    "Assert", "Cluster", "Code", "Copy", "Data", "Doctor", "Facts", "Fetch", "File", "Host",
+    "Install", "IpexctlError", "Line", "Package", "PlayReport", "Report", "Run", "Seconds",
+    "Service", "Sh", "State", "Step", "StepFailed", "StepOutcome", "Sysctl", "Wait",
+]  # fmt: skip
+_HERE = Place("a program", 1, 1)
+
+
+class StepFailed(IpexctlError):
+    """`outcomes` has every host; the message is that of the first that failed."""
+
+    slug = "step-failed"
+
+    def __init__(self, outcomes: Mapping[str, StepOutcome]) -> None:
+        bad = [outcome for outcome in outcomes.values() if outcome.state.stops]
+        first, more = bad[0], f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        what = f"{first.host}: {first.step.title}: {first.detail}{more}"
+        super().__init__(what, why=first.why, hint=first.hint)
+        self.outcomes = outcomes
+
+
+class Cluster:
+    """Hosts by name, of a hostfile, or this machine. Host keys are verified as by the commands."""
+
+    def __init__(
+        self,
+        *hosts: str,
+        hostfile: str | Path | None = None,
+        ssh_config: str | Path | None = None,
+        limit: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        root: str = ROOT,
+        sudo_password: str = "",
+        say: Callable[[str, str], None] = lambda host, line: None,
+    ) -> None:
+        """`say` hears the lines of steps; host "": all."""
+        self.target = Target(
+            Path(hostfile) if hostfile else None,
+            hosts,
+            Path(ssh_config) if ssh_config else None,
+            limit=tuple(limit),
+            exclude=tuple(exclude),
+        )
+        self.root = root
+        self.inventory: Inventory = inventory(self.target)
+        self._password, self._say = sudo_password, say
+        self._ssh: SshTransport | None = None
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        return self.inventory.hosts
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connections that were handed out."""
+        if self._ssh:
+            self._ssh.close()
+            self._ssh = None
+
+    def facts(self) -> dict[str, Facts]:
+        """Of the hosts that answered. Raises the first failure if none did."""
+        with Fleet(self.target, self.root, self.inventory) as fleet:
+            found = fleet.each(lambda h: probe(fleet.connect(h), fleet.root_of(h)))
+            if not found and fleet.failures:
+                down = fleet.failures[0]
+                raise IpexctlError(down.what, why=down.why, hint=down.hint)
+        return {host.name: facts for host, facts in found.items()}
+
+    def doctor(self, level: str = "quick") -> Report:
+        fleet = Fleet(self.target, self.root, self.inventory)
+        return examine_hosts(fleet, Options(self.root, level))
+
+    def install(self, **arguments: Any) -> dict[str, StepOutcome]:
+        """As `do(Install(...))`."""
+        return self.do(Install(**arguments))
+
+    def run(self, script: str, **arguments: Any) -> dict[str, StepOutcome]:
+        """As `do(Run(script, ...))`."""
+        return self.do(Run(script, **arguments))
+
+    def do(
+        self, step: Step, *, on: str = "", sudo: bool = False, check: bool = False
+    ) -> dict[str, StepOutcome]:
+        """One step on all hosts, or on those of the pattern `on`. Raises StepFailed."""
+        step.check()
+        node = Scalar("", _HERE, null=True)
+        play_step = PlayStep(1, step.keyword, node, _HERE, on=on, sudo=sudo, ready=step)
+        report = self._play(Play("a program", (play_step,)), PlayOptions(self.root, check=check))
+        outcomes = {outcome.host: outcome for outcome in report.outcomes}
+        if report.failures:
+            raise StepFailed(outcomes)
+        return outcomes
+
+    def play(
+        self, file: str | Path, *, check: bool = False, variables: Mapping[str, str] | None = None
+    ) -> PlayReport:
+        """The steps of a file, or of a shipped play. What failed is in the report."""
+        text, source = read_play_file(str(file))
+        play = read_play(text, source, all_steps())
+        return self._play(play, PlayOptions(self.root, check=check, extra=variables or {}))
+
+    def _play(self, play: Play, options: PlayOptions) -> PlayReport:
+        listener = Listener(
+            lambda host, step: None, lambda host, step, text: self._say(host, text), _ignore
+        )
+        return run_play(play, self.target, replace(options, password=self._password), listener)
+
+    def connections(self) -> dict[str, Any]:
+        """A fabric.Connection to each host, open until `close`. Raises where one is not reached."""
+        return {host.name: self.connection(host.name) for host in self.hosts}
+
+    def connection(self, name: str) -> Any:
+        """A fabric.Connection to one host."""
+        if self._ssh is None:
+            remote = tuple(host for host in self.hosts if not host.local)
+            self._ssh = SshTransport(remote, self.target.ssh_config, self.target.secrets)
+            self._ssh.unlock(remote)
+        return self._ssh.fabric_connection(self.inventory[name], self.target.connect_timeout)
+
+
+def _ignore(outcome: StepOutcome) -> None:
+    return None

@@ -1,0 +1,54 @@
+"""What may stand in a play and beside the keyword of a step; for reader, docs and schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TEXT = {"type": "string"}
+_WORDS = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
+_FLAG = {"type": "boolean"}
+_VALUE = {"type": ["string", "number", "boolean"]}
+_COUNT = {"type": "integer", "minimum": 0}
+_STEPS = {"type": "array", "items": {"$ref": "#/$defs/step"}}
+_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE}]}
+_TEST = {
+    "anyOf": [
+        *_VALUES["anyOf"],
+        {
+            "type": "object",
+            "properties": {"not": _VALUES, "min": _VALUE, "max": _VALUE},
+            "additionalProperties": False,
+        },
+    ]
+}
+
+PLAY_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "name": ("A title for outputs.", _TEXT),
+    "hosts": ("Host pattern over the hosts of -f, -H or the settings. Default: all.", _WORDS),
+    "vars": (
+        "Variables. -e and the variables of hosts and groups go before them.",
+        {"type": "object", "additionalProperties": _VALUE},
+    ),
+    "steps": ("What to do, in this order.", _STEPS),
+    "handlers": (
+        "Name: steps. They run once at the end, where a step with notify changed something.",
+        {"type": "object", "additionalProperties": _STEPS},
+    ),
+    "sudo": ("Run all steps as root, but for those with sudo: false.", _FLAG),
+    "any_errors_fatal": ("When a step fails on one host, no host gets a further step.", _FLAG),
+    "serial": ("Number of hosts to take through all steps at a time. Default: all.", _COUNT),
+}
+STEP_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "name": ("What outputs and --from call the step.", _TEXT),
+    "tags": ("For --tags and --skip-tags; always and never as in Ansible.", _WORDS),
+    "when": (
+        "Facts and variables that must have these values.",
+        {"type": "object", "additionalProperties": _TEST},
+    ),
+    "on": ("Host pattern: only these of the play's hosts.", _WORDS),
+    "sudo": ("Run as root.", _FLAG),
+    "notify": ("Handlers to run at the end if the step changes something.", _WORDS),
+    "ignore_errors": ("A failure does not stop the host.", _FLAG),
+    "retries": ("Further tries after a failure.", _COUNT),
+    "delay": ("Time between two tries. Default: 5 s.", _VALUE),
+}

@@ -1,0 +1,85 @@
+"""After a play: the recap, its JSON document, and the list of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.core.plays.play_values import Play, State, StepOutcome
+from ipexctl.core.sizes import duration
+from ipexctl.ui.console import print_lines, print_text
+from ipexctl.ui.play.play_screen import COLOURS
+from ipexctl.verbs.play.play_report import PlayReport
+
+
+def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
+    """`again`: the command as it was typed."""
+    width = max(map(len, report.hosts))
+    for host in report.hosts:
+        counts = report.counts(host)
+        line = Text(f"{host:<{width}}  ")
+        for state in _columns(report):
+            n = counts[state]
+            line += Text(f"{state.value}={n:<4}", COLOURS[state] if n else "dim")
+        print_lines(console, [line])
+    print_text(console, _last_line(report))
+    if report.failures and again and not report.check:
+        what = "skips sh steps that were done"
+        print_text(console, f"after the fix: {again} --resume   # {what}")
+
+
+def _columns(report: PlayReport) -> list[State]:
+    changes = [State.WOULD_CHANGE, State.CANNOT_KNOW] if report.check else [State.CHANGED]
+    ignored = [State.IGNORED] if any(report.counts(h)[State.IGNORED] for h in report.hosts) else []
+    return [State.OK, *changes, State.UNREACHABLE, State.FAILED, State.SKIPPED, *ignored]
+
+
+def _last_line(report: PlayReport) -> str:
+    took = f"in {duration(report.seconds)}"
+    if not report.check:
+        return took
+    return f"nothing was changed (--check), {took}"
+
+
+def play_document(reports: Sequence[PlayReport], mask: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "command": "play",
+        "check": any(report.check for report in reports),
+        "plays": [
+            {
+                "play": report.play.source,
+                "name": report.play.name,
+                "seconds": round(report.seconds, 3),
+                "recap": {
+                    host: {state.value: n for state, n in report.counts(host).items()}
+                    for host in report.hosts
+                },
+                "steps": [_outcome_document(o, mask) for o in report.outcomes],
+            }
+            for report in reports
+        ],
+    }
+
+
+def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, Any]:
+    found = {
+        "step": o.step.number, "title": o.step.title, "kind": o.step.kind, "host": o.host,
+        "place": f"{o.step.place.source}:{o.step.place.line}", "state": o.state.value,
+        "seconds": round(o.seconds, 3),
+    }  # fmt: skip
+    texts = {"detail": o.detail, "why": o.why, "hint": o.hint, "diff": o.diff}
+    return found | {key: mask(text) for key, text in texts.items() if text}
+
+
+def step_lines(play: Play) -> list[str]:
+    """For --list-steps."""
+    lines = [f"{play.source}: {play.name}" if play.name else play.source]
+    for step in play.all_steps:
+        tags = f"  [{', '.join(sorted(step.tags))}]" if step.tags else ""
+        sudo = "  sudo" if step.sudo else ""
+        lines.append(f"{step.number:>3}  {step.kind:<10} {step.name}{tags}{sudo}".rstrip())
+    return lines

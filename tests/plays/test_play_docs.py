@@ -1,0 +1,125 @@
+"""The schema and the pages are made from the steps, and say what the reader reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from ipexctl.core.doctor.fix_play import fix_play
+from ipexctl.core.plays.interpolation import Scope
+from ipexctl.core.plays.play_docs import play_schema, steps_page
+from ipexctl.core.plays.play_reader import read_play
+from ipexctl.core.plays.step_schema import bind
+from ipexctl.errors import InputError
+from ipexctl.local.play_files import shipped_plays
+from ipexctl.verbs.play.steps import all_steps
+from tests.checks.cases import ONE_HOST
+from tests.checks.hosts import clean, findings
+
+REPO = Path(__file__).parents[2]
+SCHEMA = play_schema(all_steps())
+
+
+def is_valid(text: str) -> bool:
+    return bool(jsonschema.Draft202012Validator(SCHEMA).is_valid(yaml.safe_load(text)))
+
+
+def test_the_pages_are_those_of_the_steps():
+    assert (REPO / "docs/play-steps.md").read_text() == steps_page(all_steps())
+    assert json.loads((REPO / "docs/schema/play.json").read_text()) == SCHEMA
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("keyword", all_steps())
+def test_the_example_of_each_step_is_right(keyword):
+    text = f"steps:\n  - {all_steps()[keyword].example}\n"
+    (step,) = read_play(text, "example", all_steps()).steps
+    if keyword != "get":  # its SHA-256 is not written out
+        assert bind(all_steps()[keyword], step.node, Scope({}))
+    assert is_valid(text)
+
+
+@pytest.mark.parametrize("name", shipped_plays())
+def test_shipped_plays_are_valid(name):
+    text = shipped_plays()[name].read_text()
+    assert is_valid(text)
+    assert read_play(text, name, all_steps()).steps
+
+
+def test_plays_in_the_docs_are_valid():
+    text = (REPO / "docs/plays.md").read_text()
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.M)
+    plays = [re.sub("^    ", "", block, flags=re.M) for block in blocks if "    steps:" in block]
+    assert plays
+    for play in plays:
+        assert is_valid(play), play
+        read_play(play, "docs", all_steps())
+
+
+WRONG = [
+    "steps: 1",
+    "step: []",
+    "steps: [{shh: x}]",
+    "steps: [{sh: x, file: y}]",
+    "steps: [{name: x}]",
+    "steps: [{file: {path: /x, stat: file}}]",
+    "steps: [{file: {path: /x, state: folder}}]",
+    "steps: [{file: {}}]",
+    "steps: [{wait: {port: many}}]",
+    "steps: [{sh: x, when: [amx]}]",
+    "steps: [{sh: x, when: {memory: {least: 3}}}]",
+    "steps: [{sh: x, sudo: perhaps}]",
+]
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_the_schema_refuses_the_reader_refuses(text):
+    assert not is_valid(text)
+    with pytest.raises(InputError):
+        for step in read_play(text, "wrong", all_steps()).steps:
+            bind(all_steps()[step.kind], step.node, Scope({}))
+
+
+@pytest.mark.parametrize("case", ONE_HOST, ids=str)
+def test_what_doctor_asks_of_root_is_a_play_that_can_be_read(case):
+    for finding in findings(case.change(clean())):
+        text = fix_play([finding], ["node01"])
+        if text:
+            assert is_valid(text)
+            for step in read_play(text, "fixes", all_steps()).steps:
+                assert bind(all_steps()[step.kind], step.node, Scope({})), text
+                assert step.sudo and finding.id in step.tags
+
+
+def test_the_shipped_preparations_are_what_doctor_recommends():
+    """Each of their steps has the kind and the values of the fix of its check."""
+    recommended: dict[str, set[str]] = {}
+    for case in ONE_HOST:
+        for finding in findings(case.change(clean())):
+            for step in _steps(fix_play([finding], ["node01"])):
+                recommended.setdefault(finding.id, set()).add(_values(step))
+            for line in finding.fix.lines:
+                recommended.setdefault(finding.id, set()).add(line)
+    for name in ("prepare-debian", "prepare-rhel"):
+        for step in _steps(shipped_plays()[name].read_text()):
+            check = next((tag for tag in step.tags if re.fullmatch(r"[A-Z]+-\d+", tag)), "")
+            if check and step.kind == "sysctl":
+                values = " ".join(recommended[check])
+                node = {key.text: value.text for key, value in step.node.items}
+                assert f"{node['name']}={node['value']}" in values or _values(step) in values
+            elif check and step.kind == "line":
+                what = step.node.get("line").text.rpartition(" - ")[2]
+                assert any(what in text for text in recommended[check])
+
+
+def _steps(text):
+    return read_play(text, "play", all_steps()).steps if text else ()
+
+
+def _values(step):
+    return f"{step.kind} {step.node}".replace(str(step.place), "")
