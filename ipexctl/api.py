@@ -28,7 +28,7 @@ from ipexctl.errors import IpexctlError
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.target import ROOT, Target, inventory
-from ipexctl.local.play_files import read_play_file
+from ipexctl.local.plays.play_files import read_play_file
 from ipexctl.verbs.doctor.doctor import Options, examine_hosts
 from ipexctl.verbs.doctor.probe_host import probe
 from ipexctl.verbs.play.host_batch import Listener

@@ -60,7 +60,7 @@ def play(
     from ipexctl.core.plays.play_reader import read_play
     from ipexctl.core.plays.step_choice import StepChoice
     from ipexctl.core.quoting import quote
-    from ipexctl.local.play_files import read_play_file
+    from ipexctl.local.plays.play_files import read_play_file
     from ipexctl.ui.console import stdout_console
     from ipexctl.ui.play import play_recap as ui
     from ipexctl.ui.play.play_screen import PlayScreen

@@ -10,13 +10,14 @@ import jsonschema
 import pytest
 import yaml
 
+from ipexctl.core.checks import catalogue
 from ipexctl.core.doctor.fix_play import fix_play
 from ipexctl.core.plays.interpolation import Scope
 from ipexctl.core.plays.play_docs import play_schema, steps_page
 from ipexctl.core.plays.play_reader import read_play
 from ipexctl.core.plays.step_schema import bind
 from ipexctl.errors import InputError
-from ipexctl.local.play_files import shipped_plays
+from ipexctl.local.plays.play_files import shipped_plays
 from ipexctl.verbs.play.steps import all_steps
 from tests.checks.cases import ONE_HOST
 from tests.checks.hosts import clean, findings
@@ -53,7 +54,7 @@ def test_shipped_plays_are_valid(name):
 
 def test_plays_in_the_docs_are_valid():
     text = (REPO / "docs/plays.md").read_text()
-    blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.M)
+    blocks = re.findall(r"(?:^    .*\n)+", text, re.M)
     plays = [re.sub("^    ", "", block, flags=re.M) for block in blocks if "    steps:" in block]
     assert plays
     for play in plays:
@@ -98,13 +99,12 @@ def test_what_doctor_asks_of_root_is_a_play_that_can_be_read(case):
 
 def test_the_shipped_preparations_are_what_doctor_recommends():
     """Each of their steps has the kind and the values of the fix of its check."""
-    recommended: dict[str, set[str]] = {}
+    recommended = {check.id: set(check.fix.lines) for check in catalogue()}
     for case in ONE_HOST:
         for finding in findings(case.change(clean())):
             for step in _steps(fix_play([finding], ["node01"])):
-                recommended.setdefault(finding.id, set()).add(_values(step))
-            for line in finding.fix.lines:
-                recommended.setdefault(finding.id, set()).add(line)
+                recommended[finding.id].add(_values(step))
+            recommended[finding.id].update(finding.fix.lines)
     for name in ("prepare-debian", "prepare-rhel"):
         for step in _steps(shipped_plays()[name].read_text()):
             check = next((tag for tag in step.tags if re.fullmatch(r"[A-Z]+-\d+", tag)), "")

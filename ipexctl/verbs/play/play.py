@@ -20,7 +20,7 @@ from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target, inventory
 from ipexctl.local.last_outcome import last_states
-from ipexctl.local.play_journal import PlayJournal, open_journal
+from ipexctl.local.plays.play_journal import PlayJournal, open_journal
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.verbs.play.play_report import PlayReport

@@ -15,7 +15,7 @@ SUFFIXES = (".yaml", ".yml")
 
 def shipped_plays() -> dict[str, Path]:
     """By name: of a checkout, or of where pip put them."""
-    beside = Path(__file__).parents[2] / "playbooks"
+    beside = Path(__file__).parents[3] / "playbooks"
     folder = (
         beside if beside.is_dir() else Path(sysconfig.get_path("data"), "share/ipexctl/playbooks")
     )
