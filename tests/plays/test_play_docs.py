@@ -27,7 +27,18 @@ SCHEMA = play_schema(all_steps())
 
 
 def is_valid(text: str) -> bool:
-    return bool(jsonschema.Draft202012Validator(SCHEMA).is_valid(yaml.safe_load(text)))
+    loaded = yaml.load(text, Loader=_Yaml12)
+    return bool(jsonschema.Draft202012Validator(SCHEMA).is_valid(loaded))
+
+
+class _Yaml12(yaml.SafeLoader):
+    """As editors read it: `on` and `off` are text."""
+
+
+_Yaml12.yaml_implicit_resolvers = {
+    letter: [pair for pair in pairs if letter not in "oO" or not pair[0].endswith(":bool")]
+    for letter, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def test_the_pages_are_those_of_the_steps():
