@@ -32,11 +32,11 @@ def is_valid(text: str) -> bool:
 
 
 class _Yaml12(yaml.SafeLoader):
-    """As editors read it: `on` and `off` are text."""
+    """As editors read it: of the words only true and false are no text."""
 
 
 _Yaml12.yaml_implicit_resolvers = {
-    letter: [pair for pair in pairs if letter not in "oO" or not pair[0].endswith(":bool")]
+    letter: [(tag, pattern) for tag, pattern in pairs if letter in "tTfF" or ":bool" not in tag]
     for letter, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 

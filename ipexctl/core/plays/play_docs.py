@@ -7,13 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ipexctl.core.plays.play_keywords import PLAY_KEYS, STEP_KEYS
-from ipexctl.core.plays.step_schema import Step, arguments, described, json_schema
+from ipexctl.core.plays.step_schema import Step, argument_schema, arguments, described, json_schema
 
 _HEAD = """\
 # Steps of plays
 
 What may stand beside the keyword of a step: [plays](plays.md). An argument in **bold** is required;
-the one marked `*` may stand alone behind the keyword. A single value is a list of one.
+the one marked `*` may stand alone behind the keyword, with others beside it:
+
+    - sh: make
+      creates: build
+
+A single value is a list of one.
 """
 
 
@@ -55,6 +60,10 @@ def _default(value: Any) -> str:
 def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
     beside = {key: {**schema, "description": doc} for key, (doc, schema) in STEP_KEYS.items()}
     kinds = {keyword: json_schema(kind) for keyword, kind in steps.items()}
+    for kind in steps.values():
+        for about in arguments(kind).values() if kind.main else ():
+            if about.name not in (kind.main, *kinds):  # sh: make, with creates: ... beside it
+                beside.setdefault(about.name, {**argument_schema(about), "description": about.doc})
     play = {
         "type": "object",
         "properties": {k: {**schema, "description": doc} for k, (doc, schema) in PLAY_KEYS.items()},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from collections.abc import Mapping as Values
 from dataclasses import dataclass
 
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
@@ -15,8 +16,9 @@ from ipexctl.core.model import Place
 from ipexctl.core.plays.conditions import check_condition
 from ipexctl.core.plays.play_keywords import PLAY_KEYS, STEP_KEYS
 from ipexctl.core.plays.play_values import Play, PlayStep
-from ipexctl.core.plays.step_schema import Seconds, scalar_as
+from ipexctl.core.plays.step_schema import Seconds, Step, arguments, scalar_as
 
+Kinds = Values[str, type[Step]]  # by keyword
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _RESERVED = ("host", "fact", "env", "secret")
 # what Ansible calls it, and what to write here
@@ -42,7 +44,7 @@ HABITS = {
 @dataclass
 class _Reader:
     source: str
-    kinds: Collection[str]
+    kinds: Kinds
     sudo: bool = False
     number: int = 0
 
@@ -114,9 +116,11 @@ class _Reader:
                 node.place
             )
         found = [(key, value) for key, value in node.items if key.text in self.kinds]
+        beside = self._arguments_beside(found, node)
         for key, _ in node.items:
-            if key.text not in self.kinds:
-                self._known(key, STEP_KEYS, "a step", (*STEP_KEYS, *self.kinds))
+            if key.text not in self.kinds and key not in beside:
+                own = [a for k, _ in found for a in arguments(self.kinds[k.text])]
+                self._known(key, STEP_KEYS, "a step", (*STEP_KEYS, *self.kinds, *own))
         if len(found) != 1:
             said = " and ".join(key.text for key, _ in found)
             what = (
@@ -125,6 +129,9 @@ class _Reader:
             hint = f"one of: {', '.join(sorted(self.kinds))}"
             raise Bad(what, hint="" if found else hint).placed(node.place)
         key, value = found[0]
+        if beside:
+            main = Scalar(self.kinds[key.text].main, key.place)
+            value = Mapping(((main, value), *beside.items()), value.place)
         self.number += 1
         when = node.get("when")
         if when is not None:
@@ -137,6 +144,16 @@ class _Reader:
             self._flag(node, "ignore_errors"), self._count(node, "retries"),
             self._delay(node),
         )  # fmt: skip
+
+    def _arguments_beside(
+        self, found: list[tuple[Scalar, Node]], node: Mapping
+    ) -> dict[Scalar, Node]:
+        """`sh: make` with `creates: ...` beside it, where the value alone is the main argument."""
+        if len(found) != 1 or isinstance(found[0][1], Mapping):
+            return {}
+        kind = self.kinds[found[0][0].text]
+        own = set(arguments(kind)) - {kind.main} - set(STEP_KEYS) if kind.main else set()
+        return {key: value for key, value in node.items if key.text in own}
 
     # -- values --
 
@@ -205,8 +222,8 @@ class _Reader:
         return ",".join(texts)
 
 
-def read_play(text: str, source: str, kinds: Collection[str]) -> Play:
-    """`kinds`: the keywords of the steps there are. Raises InputError with the place."""
+def read_play(text: str, source: str, kinds: Kinds) -> Play:
+    """`kinds`: the steps there are. Raises InputError with the place."""
     play = _Reader(source, kinds).play(read_yaml(text, source, "a play"))
     for step in play.all_steps:
         for name in step.notify:

@@ -278,6 +278,10 @@ def json_schema(kind: type[Step]) -> dict[str, Any]:
     return {"description": doc, "anyOf": forms} if len(forms) > 1 else {"description": doc, **whole}
 
 
+def argument_schema(about: Argument) -> dict[str, Any]:
+    return _json_type(about.kind)
+
+
 def _json_type(kind: Any) -> dict[str, Any]:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):

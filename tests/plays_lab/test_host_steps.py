@@ -1,0 +1,211 @@
+"""Steps of hosts by their real programs: what a host has, what it serves, what it lacks."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.plays import apply_get, apply_package, apply_service, apply_wait
+from ipexctl.remote.plays.task import Task
+
+CONTENT = b"model\n" * 100_000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+GET = {"mode": "", "owner": "", "group": "", "timeout": 5}
+
+
+def task(check: bool = False, **args: object) -> Task:
+    return Task(args, check, False, lambda event: None, lambda: None, [])
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/gone":
+            self.send_error(404, "Not Found")
+        elif self.path == "/to-file":
+            self.send_response(302)
+            self.send_header("Location", "file:///etc/hostname")
+            self.end_headers()
+        elif self.path == "/to-model":
+            self.send_response(302)
+            self.send_header("Location", "/model")
+            self.end_headers()
+        else:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(CONTENT)))
+            self.end_headers()
+            self.wfile.write(CONTENT[: len(CONTENT) // 2] if self.path == "/cut" else CONTENT)
+
+    def log_message(self, *words: object) -> None:
+        return None
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.mark.parametrize("path", ["/model", "/to-model"])
+def test_a_download_is_made_once(site, tmp_path, path):
+    args = {**GET, "url": site + path, "dest": str(tmp_path / "m"), "sha256": DIGEST, "mode": "600"}
+    assert apply_get.apply(task(check=True, **args))["changed"] is True
+    assert not (tmp_path / "m").exists()
+    assert apply_get.apply(task(**args))["changed"] is True
+    assert (tmp_path / "m").read_bytes() == CONTENT
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o600
+    assert apply_get.apply(task(**args))["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/gone", "the server says 404 Not Found"),
+        ("/cut", "another content than expected|cannot download"),
+        ("/to-file", "file:///etc/hostname.*(is not allowed|not followed)"),
+        ("/other", "another content than expected"),
+    ],
+)
+def test_a_download_that_went_wrong_keeps_the_old_file(site, tmp_path, path, words):
+    (tmp_path / "m").write_text("old")
+    digest = "0" * 64 if path == "/other" else DIGEST
+    args = {**GET, "url": site + path, "dest": str(tmp_path / "m"), "sha256": digest}
+    with pytest.raises(Failure, match=words):
+        apply_get.apply(task(**args))
+    assert (tmp_path / "m").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+WAIT = {"port": None, "host": "127.0.0.1", "path": "", "seconds": 0, "timeout": 2}
+
+
+def test_wait_for_a_port_and_a_path(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert (
+            apply_wait.apply(task(**{**WAIT, "port": port, "state": "started"}))["changed"] is False
+        )
+        with pytest.raises(Failure, match="is still there after 0.5 s"):
+            apply_wait.apply(task(**{**WAIT, "port": port, "state": "stopped", "timeout": 0.5}))
+    path = tmp_path / "flag"
+    args = {**WAIT, "path": str(path), "state": "present", "timeout": 20}
+    assert apply_wait.apply(task(check=True, **args))["changed"] is None
+    threading.Timer(0.3, path.touch).start()
+    assert apply_wait.apply(task(**args))["changed"] is False
+
+
+def test_a_service_where_there_is_no_systemd_is_refused():
+    if os.path.isdir("/run/systemd/system"):
+        pytest.skip("systemd runs on this machine")
+    args = {"name": "chronyd", "state": "started", "enabled": None, "daemon_reload": False}
+    with pytest.raises(Failure, match="systemd does not run on this host"):
+        apply_service.apply(task(**args))
+
+
+# --- packages: apt in a root of its own -----------------------------------------------------------
+
+SERVES = """
+import json, sys
+sys.path.insert(0, "/src")
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.plays import apply_package
+from ipexctl.remote.plays.task import Task
+for line in sys.stdin:
+    asked = json.loads(line)
+    task = Task(asked["args"], asked["check"], False, lambda e: None, lambda: None, [])
+    try:
+        found = apply_package.apply(task)
+    except Failure as e:
+        found = {"failed": [e.what, e.why]}
+    print(json.dumps(found), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def apt_root(tmp_path_factory) -> Iterator[Path]:
+    """A Debian made by debootstrap, whose only source is a repository of this test's packages."""
+    import shutil
+
+    if os.geteuid() != 0 or not shutil.which("debootstrap"):
+        pytest.skip("needs root and debootstrap")
+    top = tmp_path_factory.mktemp("apt")
+    root = top / "root"
+    made = subprocess.run(
+        ["debootstrap", "--variant=minbase", "--include=python3", "stable", str(root)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"debootstrap: {made.stdout.splitlines()[-1:]}")
+    repository = root / "repo"
+    repository.mkdir()
+    for name, version in (
+        ("practice-a", "1.0-1"),
+        ("practice-a", "2.0-1"),
+        ("practice-b", "1.0-1"),
+    ):
+        build(repository, name, version)
+    shutil.rmtree(root / "etc/apt/sources.list.d", ignore_errors=True)
+    (root / "etc/apt/sources.list").write_text("deb [trusted=yes] file:/repo ./\n")
+    source = Path(apply_package.__file__).parents[2]
+    shutil.copytree(source / "remote", root / "src/ipexctl/remote")
+    yield root
+    shutil.rmtree(top)
+
+
+def build(repository: Path, name: str, version: str) -> None:
+    folder = repository / f"{name}-{version}"
+    (folder / "DEBIAN").mkdir(parents=True)
+    (folder / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: none <a@b.c>\n"
+        f"Description: practice\n"
+    )
+    package = repository / f"{name}_{version}_all.deb"
+    subprocess.run(["dpkg-deb", "-b", str(folder), str(package)], check=True, capture_output=True)
+    data = package.read_bytes()
+    with (repository / "Packages").open("a") as file:
+        file.write(
+            f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: none <a@b.c>\n"
+            f"Filename: ./{package.name}\nSize: {len(data)}\n"
+            f"SHA256: {hashlib.sha256(data).hexdigest()}\nDescription: practice\n\n"
+        )
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_packages_by_the_real_apt(apt_root):
+    import json
+
+    def package(*names: str, check: bool = False, **more: object) -> dict[str, object]:
+        args = {"name": names, "state": "present", "update_cache": False, "use": "auto", **more}
+        asked = json.dumps({"args": args, "check": check})
+        done = subprocess.run(
+            ["chroot", str(apt_root), "python3", "-c", SERVES], input=asked, text=True,
+            capture_output=True, check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    assert package("practice-a=1.0-1", check=True)["changed"] is True
+    first = package("practice-a=1.0-1", "practice-b")  # it updates the lists by itself
+    assert first["changed"] is True and first["detail"] == "practice-a 1.0-1, practice-b 1.0-1"
+    assert package("practice-a", "practice-b")["changed"] is False
+    assert package("practice-a", check=True)["changed"] is False
+    assert package("practice-a", state="latest", check=True)["changed"] is True
+    newer = package("practice-a", state="latest")
+    assert newer["detail"] == "practice-a 1.0-1 -> 2.0-1"
+    assert package("practice-a", state="latest")["changed"] is False
+    what, why = package("no-such-package")["failed"]  # type: ignore[misc]
+    assert what == "apt failed (exit 100)" and "Unable to locate package no-such-package" in why
+    assert package("practice-b", state="absent")["detail"] == "practice-b removed"
+    assert package("practice-b", state="absent")["changed"] is False
