@@ -1,6 +1,6 @@
 """The step `line` beside ansible.builtin.lineinfile, whose results are recorded in a table."""
 
-import tomllib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from ipexctl.remote.failure import Failure
 from tests.plays.on_host import line
 
-CASES = tomllib.loads((Path(__file__).parent / "lineinfile.toml").read_text())["case"]
+CASES = json.loads((Path(__file__).parent / "lineinfile.json").read_text())["cases"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

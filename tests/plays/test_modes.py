@@ -49,9 +49,7 @@ def test_an_octal_mode_is_all_of_the_mode(text: str, mode: int) -> None:
     assert mode_of(text, 0o7777, True) == mode
 
 
-@pytest.mark.parametrize(
-    "text", ["", "9", "64", "0o644", "888", "u", "rw-r--r--", "u+z", "+x,"]
-)
+@pytest.mark.parametrize("text", ["", "9", "64", "0o644", "888", "u", "rw-r--r--", "u+z", "+x,"])
 def test_what_is_no_mode_is_refused(text: str) -> None:
     with pytest.raises(Failure, match="neither octal nor symbolic"):
         mode_of(text, 0o644, False)

@@ -70,7 +70,7 @@ def _copy(task, path, file):
 
 
 def _copy_to(task, place, file):
-    found, digest = _known(place)
+    found, digest = known(place)
     wanted = Attributes(task.args)
     if digest == file["sha256"]:
         return attributes_only(task, place, wanted)[1:]
@@ -86,7 +86,7 @@ def _copy_to(task, place, file):
     return detail, diff
 
 
-def _known(place):
+def known(place):
     """(stat, SHA-256) of the file that is there; (None, "")."""
     import hashlib
 

@@ -1,15 +1,14 @@
 """The step `get`: a download that is put in place once its SHA-256 is right."""
 
 import hashlib
-import os
-import stat
 import urllib.error
 import urllib.request
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.plays import safe_paths
-from ipexctl.remote.plays.apply_copy import _digest
-from ipexctl.remote.plays.file_attributes import Attributes, describe
+from ipexctl.remote.plays.apply_copy import known
+from ipexctl.remote.plays.apply_file import attributes_only
+from ipexctl.remote.plays.file_attributes import Attributes
 from ipexctl.remote.plays.task import result
 
 PIECE = 1 << 20
@@ -18,28 +17,19 @@ PIECE = 1 << 20
 def apply(task):
     args = task.args
     path = safe_paths.absolute(args["dest"])
-    uses = {"reads": ["path:" + path], "writes": ["path:" + path]}
+    uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
     wanted = Attributes(args)
     try:
         with safe_paths.place(path) as place:
-            found = place.found
-            if found is not None and not stat.S_ISREG(found.st_mode):
-                raise Failure("%s is %s, not a file" % (path, safe_paths.shape(found)))
-            if found is None or _digest(place) != args["sha256"].lower():
-                if not task.check:
-                    with place.replacing() as file:
-                        size = _download(args, file)
-                        wanted.apply_new(file.fileno(), found, 0o666)
-                    return result(True, "%d bytes" % size, **uses)
+            found, digest = known(place)
+            if digest == args["sha256"].lower():
+                return result(*attributes_only(task, place, wanted), **uses)
+            if task.check:
                 return result(True, "download", **uses)
-            changes = wanted.missing(found)
-            if changes and not task.check:
-                fd = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.folder)
-                try:
-                    wanted.apply(fd)
-                finally:
-                    os.close(fd)
-            return result(bool(changes), describe(changes), **uses)
+            with place.replacing() as file:
+                size = _download(args, file)
+                wanted.apply_new(file.fileno(), found, 0o666)
+            return result(True, "%d bytes" % size, **uses)
     except safe_paths.MissingFolder:
         if task.check:
             return result(True, "download", **uses)
