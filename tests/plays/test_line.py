@@ -1,15 +1,15 @@
 """The step `line` beside ansible.builtin.lineinfile, whose results are recorded in a table."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ipexctl.core.toml import loads
 from ipexctl.remote.failure import Failure
 from tests.plays.on_host import line
 
-CASES = loads((Path(__file__).parent / "lineinfile.toml").read_text())["case"]
+CASES = json.loads((Path(__file__).parent / "lineinfile.json").read_text())["cases"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -6,6 +6,7 @@ when: {memory: {min: 64}, isa: {not: sse}}
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as Values
 
 from ipexctl.core.facts import isa
@@ -13,24 +14,28 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence
 from ipexctl.core.plays.fact_values import FACTS
 from ipexctl.core.plays.interpolation import Scope, expanded
+from ipexctl.core.plays.step_schema import shape
 
 _TESTS = ("not", "min", "max")
+_ISA = (*isa.LEVELS, *(name for name, _ in isa.ARM))
+_VERSION = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})*(?![0-9a-zA-Z])|[0-9]{1,15}(?:\.[0-9]{1,15})+")
 
 
 def check_condition(node: Node) -> None:
     """Raises InputError for what cannot be a condition."""
     if not isinstance(node, Mapping):
-        what = "when compares facts: {isa: amx, os: [ubuntu, debian]}"
-        raise Bad(what, why="there are no expressions in plays").placed(node.place)
+        what = f"when: expected facts to compare, not {shape(node)}"
+        why, hint = "plays have no expressions", "when: {isa: amx, os: [ubuntu, debian]}"
+        raise Bad(what, why=why, hint=hint).placed(node.place)
     for key, value in node.items:
-        _check_test(value)
-        if key.text.partition(".")[0] not in ("host", *FACTS) and "." in key.text:
-            raise Bad(f"{key.text!r} is not a fact{did_you_mean(key.text, FACTS)}").placed(
-                key.place
-            )
+        _check_test(key.text, value)
+        if "." in key.text:
+            name = key.text.removeprefix("fact.")
+            near = f" (did you mean {name!r}?)" if name in FACTS else did_you_mean(name, FACTS)
+            raise Bad(f"{key.text[:64]!r} is not a fact{near}").placed(key.place)
 
 
-def _check_test(node: Node) -> None:
+def _check_test(name: str, node: Node) -> None:
     if isinstance(node, Mapping):
         for key, value in node.items:
             if key.text not in _TESTS:
@@ -39,17 +44,33 @@ def _check_test(node: Node) -> None:
                     key.place
                 )
             if key.text != "not" and not isinstance(value, Scalar):
-                raise Bad(f"{key.text} takes one value").placed(value.place)
+                raise Bad(f"{key.text} takes one value, not {shape(value)}").placed(value.place)
+            if isinstance(value, Scalar) and key.text != "not" and "${" not in value.text:
+                _check_limit(name, key.text, value)
             if key.text == "not":
                 _check_test_values(value)
     else:
         _check_test_values(node)
 
 
+def _check_limit(name: str, test: str, value: Scalar) -> None:
+    if name == "isa" and value.text not in _ISA:
+        near = did_you_mean(value.text, _ISA)
+        hint = f"one of: {', '.join(_ISA)}"
+        raise Bad(f"{value.text[:64]!r} is not an instruction set{near}", hint=hint).placed(
+            value.place
+        )
+    try:
+        _number(value.text) if name != "isa" else None
+    except ValueError:
+        what = f"{test} compares numbers and versions, not {value.text[:64]!r}"
+        raise Bad(what).placed(value.place) from None
+
+
 def _check_test_values(node: Node) -> None:
     for item in node.items if isinstance(node, Sequence) else (node,):
         if not isinstance(item, Scalar):
-            raise Bad("expected a value or a list of values").placed(item.place)
+            raise Bad(f"expected a value or a list of values, not {shape(item)}").placed(item.place)
 
 
 def check_names(node: Node, variables: Values[str, object]) -> None:
@@ -59,6 +80,14 @@ def check_names(node: Node, variables: Values[str, object]) -> None:
         if key.text not in FACTS and key.text not in variables and key.text != "host":
             near = did_you_mean(key.text, (*FACTS, *variables, "host"))
             raise Bad(f"{key.text!r} is not a fact or a variable{near}").placed(key.place)
+
+
+def check_values(node: Node, scope: Scope) -> None:
+    """Raises InputError for an unknown name in a value."""
+    assert isinstance(node, Mapping)
+    for _, test in node.items:
+        for value in [value for _, value in test.items] if isinstance(test, Mapping) else [test]:
+            _values(value, scope)
 
 
 def needs_facts(node: Node | None) -> bool:
@@ -85,7 +114,7 @@ def _passes(name: str, have: str | None, test: Node, scope: Scope) -> bool:
         if key.text == "not":
             passed = have not in values
         else:
-            passed = have is not None and _ordered(name, have, values[0], key.text, test)
+            passed = have is not None and _ordered(name, have, values[0], key.text, test, scope)
         if not passed:
             return False
     return True
@@ -99,22 +128,26 @@ def _values(node: Node, scope: Scope) -> list[str]:
         try:
             found.append(expanded(item.text, scope) or "")
         except Bad as e:
-            raise e.placed(item.place) from None
+            raise Bad(e.what, why=e.why, hint=e.hint).placed(item.place_at(e.at)) from None
     return found
 
 
-def _ordered(name: str, have: str, limit: str, test: str, node: Node) -> bool:
+def _ordered(name: str, have: str, limit: str, test: str, node: Node, scope: Scope) -> bool:
     if name == "isa":
         return isa.at_least(have, limit) if test == "min" else isa.at_least(limit, have)
     try:
         left, right = _number(have), _number(limit)
     except ValueError:
-        what = f"{test} compares numbers, {name} is {have!r}"
-        raise Bad(what).placed(node.place) from None
+        what = f"{test} compares numbers and versions, and {name} is {have[:64]!r}"
+        raise Bad(scope.masked(what)).placed(node.place) from None
+    size = max(len(left), len(right))  # 5 is 5.0
+    left, right = (number + (0,) * (size - len(number)) for number in (left, right))
     return left >= right if test == "min" else left <= right
 
 
 def _number(text: str) -> tuple[int, ...]:
-    """5, 5.10 and 6.1.0-18-amd64 are ordered as versions."""
-    head = text.split("-")[0].split("+")[0]
-    return tuple(int(part) for part in head.split("."))
+    """5, 5.10 and 6.1.0-18-amd64 are ordered as versions, by the numbers they begin with."""
+    found = _VERSION.match(text)
+    if not found:
+        raise ValueError(text)
+    return tuple(int(part) for part in found[0].split("."))

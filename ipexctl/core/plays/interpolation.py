@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ipexctl.core.inventory.located_errors import Bad, nearest
+from ipexctl.core.plays import shell_contexts
+from ipexctl.core.plays.secret_mask import masked
 
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<name>[^${}\n]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?")
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
+_UNSAFE = re.compile(r"[^A-Za-z0-9]")
+_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 PREFIX = "ipexctl_play_"  # of the variables that a step's shell gets
 KINDS = ("fact", "env", "secret")
 
@@ -25,7 +28,7 @@ class Scope:
 
     values: Mapping[str, str]
     known: tuple[str, ...] = ()
-    pending: frozenset[str] = frozenset()  # names that a host is still to be asked for
+    pending: set[str] = field(default_factory=set)  # names that a host is still to be asked for
     used: set[str] = field(default_factory=set, compare=False)
 
     def lookup(self, name: str, at: int) -> str | None:
@@ -35,7 +38,19 @@ class Scope:
             return self.values[name]
         if name in self.pending:
             return None
+        if name in self.known:
+            what = f"${{{name}}}: {self.values.get('host')} did not report this fact"
+            raise Bad(what, hint="on: HOSTS   # those that report it", at=at)
         raise _unknown(name, (*self.values, *self.known, *self.pending), at)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that no output may have."""
+        names = sorted(name for name in self.used if name.startswith("secret."))
+        return tuple(self.values[name] for name in names if self.values.get(name))
+
+    def masked(self, text: str) -> str:
+        return masked(text, self.secrets)
 
 
 def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
@@ -63,7 +78,7 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
     for found in _REFERENCE.finditer(text):
         if found["escaped"] is None:
             if not found[0].endswith("}"):
-                raise Bad("${ without }", hint="$${ for a literal ${", at=found.start())
+                raise Bad("${ has no closing }", hint="$${ for a literal ${", at=found.start())
             yield found["name"].strip(), found.start()
 
 
@@ -83,7 +98,7 @@ def expanded(text: str, scope: Scope) -> str | None:
 def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
     """Shell text that takes the values from variables, so that no value is read as shell code.
 
-    In single quotes, where a shell expands nothing, the quotes are closed around the variable.
+    A value is one word, as in double quotes, wherever it stands.
     """
     values: dict[str, str] = {}
     for name, at in names_in(text):
@@ -93,33 +108,49 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         values[name] = value
     if not values:
         return text.replace("$${", "${"), {}
-    quote = _quotes(text)
-    names = {name: PREFIX + _UNSAFE.sub("_", name) for name in values}
+    contexts = shell_contexts.ShellContexts(text, _REFERENCE)
 
     def variable(found: re.Match[str]) -> str:
         if found["escaped"]:
             return "${"
-        said = f"${{{names[found['name'].strip()]}}}"
-        return f"'\"{said}\"'" if quote(found.start()) == "'" else said
+        name = found["name"].strip()
+        said = f"${{{_shell_name(name)}}}"
+        around = contexts.at(found.start())
+        if around == shell_contexts.NUMBER and not _NUMBER.fullmatch(values[name]):
+            what = f"${{{name}}} stands in $(( )), and {values[name]!r} is not a whole number"
+            raise Bad(what, at=found.start())
+        if around not in _WRITTEN:
+            raise _no_place_for(name, around, contexts.unclear, found.start())
+        return _WRITTEN[around] % said
 
-    return _REFERENCE.sub(variable, text), {names[n]: value for n, value in values.items()}
+    shell = _REFERENCE.sub(variable, text)
+    return shell, {_shell_name(name): value for name, value in values.items()}
 
 
-def _quotes(text: str) -> Callable[[int], str]:
-    """The kind of quotes around each position: ', ", or "" outside of both."""
-    around, current, comment, escaped = [], "", False, False
-    for i, letter in enumerate(text):
-        around.append("" if comment else current)
-        if comment:
-            comment = letter != "\n"
-        elif escaped:
-            escaped = False
-        elif letter == "\\" and current != "'":
-            escaped = True
-        elif current:
-            current = "" if letter == current else current
-        elif letter in "'\"":
-            current = letter
-        elif letter == "#" and (i == 0 or text[i - 1] in " \t\n;&|("):
-            comment = True
-    return lambda at: around[at]
+_WRITTEN = {
+    shell_contexts.PLAIN: '"%s"',
+    shell_contexts.SINGLE: "'\"%s\"'",
+    shell_contexts.DOUBLE: "%s",
+    shell_contexts.NUMBER: "%s",
+}
+_NO_PLACE = {
+    shell_contexts.BACKTICK: ("in backticks", "$( ) in place of backticks"),
+    shell_contexts.ANSI: ("in $'...'", "'...' in place of $'...'"),
+    shell_contexts.QUOTED_HERE: (
+        "in a here-document with a quoted delimiter, where the shell expands nothing",
+        "<<EOF in place of <<'EOF'",
+    ),
+    shell_contexts.BACKSLASH: ("after a backslash", "$${%s} for the shell's own variable"),
+}
+
+
+def _no_place_for(name: str, around: str, unclear: str, at: int) -> Bad:
+    where, hint = _NO_PLACE.get(
+        around, (f"after {unclear}, which shells read differently", "v=${%s} on a line before; $v")
+    )
+    return Bad(f"${{{name}}} stands {where}", hint=hint.replace("%s", name), at=at)
+
+
+def _shell_name(name: str) -> str:
+    """Two names never become one: _ is __, and what no shell variable can have is its number."""
+    return PREFIX + _UNSAFE.sub(lambda m: "__" if m[0] == "_" else f"_{ord(m[0]):x}_", name)

@@ -14,9 +14,15 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.core.model import Place
 from ipexctl.core.plays.conditions import check_condition
+<<<<<<< HEAD
 from ipexctl.core.plays.play_keywords import PLAY_KEYS, STEP_KEYS
 from ipexctl.core.plays.play_values import Play, PlayStep
 from ipexctl.core.plays.step_schema import Seconds, Step, arguments, scalar_as
+=======
+from ipexctl.core.plays.play import Play, PlayStep
+from ipexctl.core.plays.step_schema import Seconds, scalar_as, shape
+from ipexctl.errors import is_shown
+>>>>>>> h/hostile
 
 Kinds = Values[str, type[Step]]  # by keyword
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -24,13 +30,13 @@ _RESERVED = ("host", "fact", "env", "secret")
 # what Ansible calls it, and what to write here
 HABITS = {
     "tasks": "steps", "become": "sudo", "loop": "a list in the argument", "with_items": "a list in "
-    "the argument", "register": "nothing: write the decision in Python (docs/plays.md)",
+    "the argument", "register": "nothing: write the decision in Python (docs/python.md)",
     "gather_facts": "nothing: facts are asked for when a step needs them", "block": "nothing: one "
-    "list of steps", "roles": "several files: ipexctl play a.yaml b.yaml", "shell": "sh",
+    "list of steps", "roles": "several files (ipexctl play a.yaml b.yaml)", "shell": "sh",
     "command": "sh", "apt": "package", "dnf": "package", "yum": "package", "pip": "install",
     "lineinfile": "line", "systemd": "service", "get_url": "get", "wait_for": "wait",
     "template": "copy, or file with content", "synchronize": "data, or copy", "fail": "assert",
-    "delegate_to": "on", "become_user": "nothing: sudo is for root", "debug": "sh: echo",
+    "delegate_to": "on", "become_user": "nothing: sudo is for root", "debug": "sh with echo",
     "uri": "get", "wait_for_connection": "nothing: reboot waits", "user": "sh with unless",
     "script": "copy, then sh", "git": "sh with creates", "unarchive": "get, then sh with creates",
     "set_fact": "vars", "ignore_unreachable": "ignore_errors", "import_playbook": "several files",
@@ -53,14 +59,15 @@ class _Reader:
     def play(self, root: Node) -> Play:
         root = self._only_one(root)
         if not isinstance(root, Mapping):
-            what = "a play is a mapping with steps"
-            raise Bad(what, hint="hosts: all\nsteps:\n  - sh: hostname").placed(root.place)
+            what = f"expected a play with steps, not {shape(root)}"
+            raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
         for key, _ in root.items:
             self._known(key, PLAY_KEYS, "a play")
         self.sudo = self._flag(root, "sudo")
         steps = root.get("steps")
         if steps is None:
-            raise Bad("this play has no steps", hint="steps:\n  - sh: hostname").placed(root.place)
+            what = "this play has no steps"
+            raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
         return Play(
             self.source,
             tuple(self._steps(steps, "steps")),
@@ -87,24 +94,37 @@ class _Reader:
         found = {}
         for key, value in self._items(node, "vars"):
             if not _NAME.fullmatch(key.text) or key.text in _RESERVED:
-                raise Bad(f"{key.text!r} cannot be the name of a variable").placed(key.place)
+                what = f"{key.text[:64]!r} cannot be the name of a variable"
+                why = f"{', '.join(_RESERVED)} have a meaning of their own"
+                if key.text not in _RESERVED:
+                    why = "a name is letters, digits and _, at most 64"
+                raise Bad(what, why=why).placed(key.place)
             if not isinstance(value, Scalar):
-                what = f"the variable {key.text} is not plain text"
-                raise Bad(what, hint="a list stands in the argument of a step").placed(value.place)
+                what = f"{key.text}: a variable holds text, not {shape(value)}"
+                raise Bad(what, hint="write the list into the argument of a step").placed(
+                    value.place
+                )
             found[key.text] = (value.text, value.place)
         return found
 
     def _handlers(self, node: Node | None) -> dict[str, tuple[PlayStep, ...]]:
         return {
-            key.text: tuple(self._steps(value, f"the handler {key.text}"))
+            self._name(key): tuple(self._steps(value, f"handler {key.text[:64]}"))
             for key, value in self._items(node, "handlers")
         }
+
+    def _name(self, key: Scalar) -> str:
+        try:
+            return _one_line(key.text)
+        except Bad as e:
+            raise e.placed(key.place) from None
 
     # -- a step --
 
     def _steps(self, node: Node, what: str) -> Iterator[PlayStep]:
         if not isinstance(node, Sequence):
-            raise Bad(f"{what} must be a list", hint="- sh: hostname").placed(node.place)
+            said = f"{what}: expected a list of steps, not {shape(node)}"
+            raise Bad(said, hint="- sh: hostname").placed(node.place)
         for item in node.items:
             yield self._step(item)
 
@@ -112,9 +132,9 @@ class _Reader:
         if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
             node = Mapping(((node, Scalar("", node.place, null=True)),), node.place)
         if not isinstance(node, Mapping):
-            raise Bad("a step is a mapping: KEYWORD: ARGUMENTS", hint="- sh: hostname").placed(
-                node.place
-            )
+            known = did_you_mean(node.text, self.kinds) if isinstance(node, Scalar) else ""
+            what = f"expected KEYWORD: ARGUMENTS, not {shape(node)}{known}"
+            raise Bad(what, hint="- sh: hostname").placed(node.place)
         found = [(key, value) for key, value in node.items if key.text in self.kinds]
         beside = self._arguments_beside(found, node)
         for key, _ in node.items:
@@ -123,11 +143,9 @@ class _Reader:
                 self._known(key, STEP_KEYS, "a step", (*STEP_KEYS, *self.kinds, *own))
         if len(found) != 1:
             said = " and ".join(key.text for key, _ in found)
-            what = (
-                f"a step does one thing, this one has {said}" if found else "this step does nothing"
-            )
+            what = f"a step has one keyword, this one has {said}" if found else _NO_KEYWORD
             hint = f"one of: {', '.join(sorted(self.kinds))}"
-            raise Bad(what, hint="" if found else hint).placed(node.place)
+            raise Bad(what, hint="one step for each" if found else hint).placed(node.place)
         key, value = found[0]
         if beside:
             main = Scalar(self.kinds[key.text].main, key.place)
@@ -163,30 +181,37 @@ class _Reader:
         if key.text in known:
             return
         habit = HABITS.get(key.text.rpartition(".")[2])
-        hint = f"in place of Ansible's {key.text}: {habit}" if habit else ""
+        if key.text in self.kinds and known is PLAY_KEYS:
+            raise Bad(f"{key.text} is a step", hint=f"steps:\n  - {key.text}: ...").placed(
+                key.place
+            )
+        hint = f"use {habit} instead of Ansible's {key.text}" if habit else ""
+        if habit and habit.startswith(_NOTHING):
+            hint = f"leave it out: {habit.removeprefix(_NOTHING)}"
         said = "" if habit else did_you_mean(key.text, near or known)
-        raise Bad(f"{what} has no {key.text!r}{said}", hint=hint).placed(key.place)
+        raise Bad(f"{what} has no {key.text[:64]!r}{said}", hint=hint).placed(key.place)
 
     def _items(self, node: Node | None, what: str) -> tuple[tuple[Scalar, Node], ...]:
         if node is None or (isinstance(node, Scalar) and node.null):
             return ()
         if not isinstance(node, Mapping):
-            raise Bad(f"{what} must be a mapping: NAME: VALUE").placed(node.place)
+            said = f"{what}: expected NAME: VALUE, not {shape(node)}"
+            raise Bad(said).placed(node.place)
         return node.items
 
     def _scalar(self, node: Mapping, key: str, read: Callable[[str], object]) -> object:
         found = node.get(key)
-        if found is None:
+        if found is None or (isinstance(found, Scalar) and found.null):
             return read("")
         if not isinstance(found, Scalar):
-            raise Bad(f"{key} must be a plain value").placed(found.place)
+            raise Bad(f"{key}: expected one value, not {shape(found)}").placed(found.place)
         try:
             return read(found.text)
         except Bad as e:
             raise Bad(f"{key}: {e.what}", hint=e.hint).placed(found.place) from None
 
     def _text(self, node: Mapping, key: str) -> str:
-        return str(self._scalar(node, key, str))
+        return str(self._scalar(node, key, _one_line))
 
     def _flag(self, node: Mapping, key: str, *, default: bool = False) -> bool:
         return bool(self._scalar(node, key, lambda t: scalar_as(bool, t) if t else default))
@@ -209,26 +234,43 @@ class _Reader:
         found = node.get(key)
         for item in found.items if isinstance(found, Sequence) else [found] if found else []:
             if not isinstance(item, Scalar) or not item.text:
-                raise Bad(f"{key} are words").placed(item.place)
+                raise Bad(f"{key}: expected names", hint=f"{key}: [a, b]").placed(item.place)
             yield from (w.strip() for w in item.text.split(",")) if key == "tags" else [item.text]
 
     def _pattern(self, node: Node | None) -> str:
-        if node is None:
+        if node is None or (isinstance(node, Scalar) and node.null):
             return ""
         items = node.items if isinstance(node, Sequence) else (node,)
         texts = [item.text for item in items if isinstance(item, Scalar) and item.text]
         if len(texts) != len(items):
-            raise Bad("a host pattern is text").placed(node.place)
+            what = "expected a host pattern"
+            raise Bad(what, hint="node[01-04], @group or all").placed(node.place)
         return ",".join(texts)
 
 
+<<<<<<< HEAD
 def read_play(text: str, source: str, kinds: Kinds) -> Play:
     """`kinds`: the steps there are. Raises InputError with the place."""
+=======
+_NOTHING = "nothing: "
+_NO_KEYWORD = "this step has no keyword that says what it does"
+
+
+def _one_line(text: str) -> str:
+    if not all(map(is_shown, text.strip())):
+        raise Bad("line breaks and control characters cannot stand in a name")
+    return text.strip()
+
+
+def read_play(text: str, source: str, kinds: Collection[str]) -> Play:
+    """`kinds`: the keywords of the steps there are. Raises InputError with the place."""
+>>>>>>> h/hostile
     play = _Reader(source, kinds).play(read_yaml(text, source, "a play"))
     for step in play.all_steps:
         for name in step.notify:
             if name not in play.handlers:
                 near = did_you_mean(name, play.handlers)
-                what = f"there is no handler {name!r}{near}"
-                raise Bad(what, hint="handlers stand beside steps").placed(step.place)
+                what = f"there is no handler {name[:64]!r}{near}"
+                hint = "" if near else f"handlers:\n  {name[:64]}: [...]"
+                raise Bad(what, hint=hint).placed(step.place)
     return play

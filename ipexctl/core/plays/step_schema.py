@@ -17,10 +17,14 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping as MappingNode
 from ipexctl.core.inventory.yaml_nodes import Node, Scalar, Sequence
 from ipexctl.core.plays.interpolation import Scope, expanded, for_shell
+from ipexctl.errors import InputError
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
+
+
+_NUL = "a NUL character cannot stand in a value"
 
 
 class Seconds(float):
@@ -122,9 +126,7 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
         try:
             read = _read(about.kind, value, scope)
         except Bad as e:
-            raise Bad(f"{name}: {e.what}", why=e.why, hint=e.hint, at=e.at).placed(
-                value.place
-            ) from None
+            raise _located(e, f"{name}: ", value, scope) from None
         complete = complete and read is not None
         values[about.field] = read
     missing = [a.name for a in arguments(kind).values() if a.required and a.field not in values]
@@ -137,8 +139,14 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
     try:
         step.check()
     except Bad as e:
-        raise Bad(f"{kind.keyword}: {e.what}", why=e.why, hint=e.hint).placed(node.place) from None
+        raise _located(e, f"{kind.keyword}: ", node, scope) from None
     return step
+
+
+def _located(error: Bad, prefix: str, node: Node, scope: Scope) -> InputError:
+    place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
+    why, hint = scope.masked(error.why), scope.masked(error.hint)
+    return Bad(scope.masked(prefix + error.what), why=why, hint=hint).placed(place)
 
 
 def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
@@ -154,14 +162,16 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
     known = arguments(kind)
     for key, value in node.items:
         if key.text not in known:
-            what = f"{kind.keyword} has no argument {key.text!r}{did_you_mean(key.text, known)}"
+            what = (
+                f"{kind.keyword} has no argument {key.text[:64]!r}{did_you_mean(key.text, known)}"
+            )
             raise Bad(what, hint=f"its arguments: {', '.join(known)}").placed(key.place)
         yield key.text, value
 
 
 def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if node.tag:
-        raise Bad(f"the YAML tag {node.tag[:40]} is not read here")
+        raise Bad(f"unknown YAML tag {node.tag[:40]}", hint="quotes, if this is text")
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _read(next(k for k in inner if k is not type(None)), node, scope)
@@ -170,7 +180,12 @@ def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if origin is dict:
         return _dict(inner[1], node, scope)
     if not isinstance(node, Scalar):
-        raise Bad(f"expected {described(kind)}, not a {_shape(node)}")
+        raise Bad(f"expected {described(kind)}, not {shape(node)}")
+    if node.null:
+        what = f"{node.text} means no value in YAML" if node.text else "the value is missing"
+        home = node.text == "~"
+        hint = "'~' in quotes for the home folder" if home else "'' for an empty text"
+        raise Bad(what, hint=hint)
     if kind is Code:
         return _code(node.text, scope)
     text = expanded(node.text, scope)
@@ -182,23 +197,23 @@ def scalar_as(kind: Any, text: str) -> Any:
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
             near = did_you_mean(text, get_args(kind))
-            raise Bad(f"{text!r} is not one of {', '.join(get_args(kind))}{near}")
+            raise Bad(f"{text[:64]!r} is not one of {', '.join(get_args(kind))}{near}")
         return text
     if kind is bool:
         if text.lower() not in (*_TRUE, *_FALSE):
-            raise Bad(f"{text!r} is not true or false")
+            raise Bad(f"{text[:64]!r} is not true or false")
         return text.lower() in _TRUE
     if kind is Seconds:
         found = _DURATION.fullmatch(text)
         if not found:
-            raise Bad(f"{text!r} is not a duration such as 90, 90s, 10m or 2h")
+            raise Bad(f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 2h")
         return Seconds(float(found[1]) * _UNITS[found[2]])
     if kind is int:
         if not re.fullmatch("-?[0-9]{1,15}", text, re.ASCII):
-            raise Bad(f"{text!r} is not a whole number")
+            raise Bad(f"{text[:64]!r} is not a whole number")
         return int(text)
     if "\0" in text:
-        raise Bad("a NUL character cannot stand here")
+        raise Bad(_NUL)
     return text
 
 
@@ -206,6 +221,8 @@ def _code(text: str, scope: Scope) -> Code | None:
     found = for_shell(text, scope)
     if found is None:
         return None
+    if "\0" in "".join((found[0], *found[1].values())):
+        raise Bad(_NUL)
     code = Code(found[0])
     code.variables = found[1]
     return code
@@ -224,7 +241,7 @@ def _dict(kind: Any, node: Node, scope: Scope) -> Any:
     if isinstance(node, Scalar) and node.null:
         return {}
     if not isinstance(node, MappingNode):
-        raise Bad(f"expected a mapping NAME: VALUE, not a {_shape(node)}")
+        raise Bad(f"expected a mapping NAME: VALUE, not {shape(node)}")
     found = {key.text: _placed(kind, value, scope) for key, value in node.items}
     return None if None in found.values() else found
 
@@ -234,11 +251,13 @@ def _placed(kind: Any, node: Node, scope: Scope) -> Any:
     try:
         return _read(kind, node, scope)
     except Bad as e:
-        raise e.placed(node.place) from None
+        raise _located(e, "", node, scope) from None
 
 
-def _shape(node: Node) -> str:
-    return {"Mapping": "mapping", "Sequence": "list", "Scalar": "value"}[type(node).__name__]
+def shape(node: Node) -> str:
+    if isinstance(node, Scalar):
+        return "an empty value" if node.null else "text"
+    return "a list" if isinstance(node, Sequence) else "a mapping"
 
 
 def described(kind: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ipexctl.core.inventory.located_errors import Bad
@@ -13,7 +14,11 @@ from ipexctl.core.inventory.yaml_nodes import Sequence as SequenceNode
 from ipexctl.core.model import Facts, Host, Place
 from ipexctl.core.plays.fact_values import NAMES, fact_values
 from ipexctl.core.plays.interpolation import Scope, expanded, names_in
+<<<<<<< HEAD
 from ipexctl.core.plays.play_values import Play
+=======
+from ipexctl.core.plays.play import Play
+>>>>>>> h/hostile
 from ipexctl.local.environment import environment
 
 
@@ -22,8 +27,14 @@ def read_names(play: Play) -> set[str]:
     nodes = [node for step in play.all_steps for node in (step.node, step.when) if node]
     conditions = [step.when for step in play.all_steps if isinstance(step.when, MappingNode)]
     texts = [text for node in nodes for text in _texts(node)]
-    found = {name for text in texts if "${" in text for name, _ in names_in(text)}
+    texts += [text for text, _ in play.vars.values()]
+    found = {name for text in texts if "${" in text for name in _names(text)}
     return found | set(play.vars) | {key.text for node in conditions for key, _ in node.items}
+
+
+def _names(text: str) -> Iterator[str]:
+    with suppress(Bad):  # it is said, with its place, when the step is read
+        yield from (name for name, _ in names_in(text))
 
 
 def _texts(node: Node) -> Iterator[str]:
@@ -54,6 +65,7 @@ class PlayScope:
 
     def on(self, host: Host) -> Scope:
         facts = self.facts.get(host.name)
+<<<<<<< HEAD
         given = {**dict(host.vars), **self.extra, "host": host.name}
         values = {**(fact_values(facts) if facts else {}), **given}
         pending = set() if facts else set(NAMES)
@@ -75,19 +87,38 @@ class PlayScope:
             pending.add(name)
         else:
             values[name] = value
+=======
+        own: dict[str, str] = {}
+        values = ChainMap(
+            {"host": host.name},
+            dict(self.extra),
+            dict(host.vars),
+            own,
+            fact_values(facts) if facts else {},
+            self._around,
+        )
+        scope = Scope(values, tuple(NAMES), set() if facts else set(NAMES), self.used)
+        for name, (text, place) in self.play.vars.items():
+            self._set(own, scope, name, text, place)
+        return scope
+
+    def _set(self, own: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:
+        """A variable of the play may use those above it."""
+        try:
+            value = expanded(text, scope)
+        except Bad as e:
+            later = any(f"${{{other}}}" in text for other in self.play.vars if other not in own)
+            why = "a variable may use those above it" if later else e.why
+            raise Bad(f"{name}: {e.what}", why=why, hint=e.hint, at=e.at).placed(place) from None
+        if value is None:
+            scope.pending.add(name)
+        else:
+            own[name] = value
+>>>>>>> h/hostile
 
     def names(self, hosts: Iterable[Host]) -> set[str]:
         """Variables that at least one host has."""
         return {*self.extra, *self.play.vars, *(n for host in hosts for n, _ in host.vars)}
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that no output may have. Longer ones first: one may be a part of another."""
-        names = [name for name in self.used if name.startswith("secret.")]
-        found = {self._around[name] for name in names if self._around.get(name)}
-        return tuple(sorted(found, key=len, reverse=True))
-
     def masked(self, text: str) -> str:
-        for value in self.secrets:
-            text = text.replace(value, "********")
-        return text
+        return Scope(self._around, used=self.used).masked(text)

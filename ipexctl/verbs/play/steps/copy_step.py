@@ -3,10 +3,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.argument_checks import check_mode, check_path
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
@@ -31,15 +33,30 @@ class Copy(HostStep):
     owner: str = arg("Name or number of the owner.", "")
     group: str = arg("Name or number of the group.", "")
 
+    def check(self) -> None:
+        if not self.src:
+            raise Bad("src is empty")
+        check_path("dest", self.dest)
+        check_mode("mode", self.mode)
+        check_mode("directory_mode", self.directory_mode)
+
     def request(self, files: LocalFiles) -> dict[str, Any]:
         path = Path(os.path.expanduser(self.src))  # noqa: PTH111  a Path would drop the last /
+        try:
+            return {**super().request(files), **self._files(path, files)}
+        except OSError as e:
+            raise Bad(f"cannot read {e.filename or self.src}: {e.strerror}") from None
+
+    def _files(self, path: Path, files: LocalFiles) -> dict[str, Any]:
         if not path.exists():
-            raise Bad(f"there is no file {self.src} in {Path.cwd()}")
+            raise Bad(f"src: there is no file {self.src} in {Path.cwd()}")
         if path.is_file():
             found, folders = [_file(files, path, "")], []
+        elif not path.is_dir():
+            raise Bad(f"src: {self.src} is not a file or folder")
         else:
             prefix = "" if self.src.endswith("/") else f"{path.resolve().name}/"
-            inside = sorted(_inside(path))
+            inside = sorted(islice(_inside(path, (path.resolve(),)), _MOST + 1))
             if len(inside) > _MOST:
                 raise Bad(f"{self.src} has more than {_MOST:,} files", hint="data: {push: FOLDER}")
             found = [
@@ -47,17 +64,24 @@ class Copy(HostStep):
             ]
             names = [str(p.relative_to(path)) for p in inside if p.is_dir()]
             folders = [prefix.rstrip("/"), *(prefix + name for name in names)]
-        return {**super().request(files), "files": found, "folders": folders, "base": path.name}
+        return {"files": found, "folders": folders, "base": path.name}
 
 
-def _inside(folder: Path) -> Iterator[Path]:
-    """Files and folders; links are what they lead to, unless they lead out of the folder."""
-    top = folder.resolve()
-    for path in folder.rglob("*"):
-        if path.is_symlink() and top not in path.resolve().parents:
-            raise Bad(f"{path} is a symbolic link that leads out of {folder}")
+def _inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    """Files and folders; links are what they lead to, unless they lead out of the copied folder,
+    which is the first of `above`."""
+    for path in folder.iterdir():
+        real = Path(os.path.realpath(path))
+        if path.is_symlink() and above[0] not in real.parents:
+            raise Bad(f"{path} is a symbolic link that leads out of {above[0]}")
+        if real in above:
+            raise Bad(f"{path} is a symbolic link to a folder that it is in")
+        if path.is_symlink() and not real.exists():
+            raise Bad(f"{path} is a symbolic link to nothing")
         if path.is_file() or path.is_dir():
             yield path
+        if path.is_dir():
+            yield from _inside(path, (*above, real))
 
 
 def _file(files: LocalFiles, path: Path, name: str) -> dict[str, Any]:

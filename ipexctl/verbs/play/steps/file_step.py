@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.argument_checks import check_mode, check_path
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.verbs.play.step_kinds import HostStep
 
@@ -33,7 +34,11 @@ class File(HostStep):
     group: str = arg("Name or number of the group.", "")
 
     def check(self) -> None:
-        if (self.state == "link") != bool(self.src):
-            raise Bad("src and state: link go together")
+        check_path("path", self.path)
+        check_mode("mode", self.mode)
+        if self.state == "link" and not self.src:
+            raise Bad("state: link needs src", hint="src: TARGET of the link")
+        if self.src and self.state != "link":
+            raise Bad("src needs state: link")
         if self.content is not None and self.state != "file":
             raise Bad(f"content does not go with state: {self.state}")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.argument_checks import check_mode, check_path, check_pattern
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.verbs.play.step_kinds import HostStep
 
@@ -28,13 +29,15 @@ class Line(HostStep):
     group: str = arg("Name or number of the group.", "")
 
     def check(self) -> None:
+        check_path("path", self.path)
+        check_mode("mode", self.mode)
+        for name in ("regexp", "insertafter", "insertbefore"):
+            check_pattern(name, getattr(self, name))
         if self.state == "present" and self.line is None:
-            raise Bad("line is needed")
+            raise Bad("state: present needs line")
         if self.line is None and not self.regexp:
             raise Bad("state: absent needs line or regexp")
-        if self.line is not None and "\n" in self.line:
-            raise Bad(
-                "line has more than one line", hint="several line steps, or file: {content: ...}"
-            )
+        if self.line is not None and set(self.line) & {"\n", "\r"}:
+            raise Bad("line has a line break", hint="several line steps, or file: {content: ...}")
         if self.insertafter and self.insertbefore:
-            raise Bad("insertafter and insertbefore contradict each other")
+            raise Bad("insertafter and insertbefore exclude each other")

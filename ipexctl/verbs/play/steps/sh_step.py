@@ -7,6 +7,8 @@ from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.step_schema import Code, Seconds, arg, shell_variables
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
+_MOST = 120 << 10  # what Linux takes as one argument of a program, less what is added to it
+
 
 @dataclass(frozen=True)
 class Sh(HostStep):
@@ -39,6 +41,10 @@ class Sh(HostStep):
     def check(self) -> None:
         if not self.cmd.strip():
             raise Bad("cmd is empty")
+        texts = (self.cmd, self.unless, *self.cmd.variables.values(), *self.env.values())
+        if max(len(text.encode("utf-8", "surrogateescape")) for text in texts) > _MOST:
+            what = f"cmd, or one of its values, is larger than {_MOST >> 10} KiB"
+            raise Bad(what, hint="copy: the file to the hosts first")
 
     def request(self, files: LocalFiles) -> dict[str, Any]:
         variables = shell_variables(self.cmd, self.unless)

@@ -1,0 +1,101 @@
+"""All errors of the parser, whole, in errors.txt: a play, and what is said of it.
+
+python -m tests.plays.test_errors writes the file anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ipexctl.local.play_files import read_play_file
+
+from ipexctl.core.model import Host, Inventory
+from ipexctl.core.plays.play_reader import HABITS, read_play
+from ipexctl.errors import InputError, printable
+from ipexctl.verbs.play.play import validate
+from ipexctl.verbs.play.play_scope import PlayScope
+from ipexctl.verbs.play.steps import all_steps
+from tests.plays.wrong_plays import FILES, TEXTS
+
+GOLDEN = Path(__file__).parent / "errors.txt"
+HEAD = "==== "
+SAYS = "---- says"
+
+
+def _error(path: str) -> str:
+    try:
+        play = read_play(*read_play_file(path), all_steps())
+        hosts = Inventory((Host("node01", vars=(("site", "east"),)),), "hosts")
+        validate(play, hosts, PlayScope(play, {}))
+    except InputError as e:
+        hint = "".join(f"\n  try: {line}" for line in e.hint.splitlines()[:12])
+        return printable(e.what + (f"\n  why: {e.why}" if e.why else "") + hint)
+    return "nothing is wrong"
+
+
+def _cases() -> Iterator[tuple[str, str | bytes]]:
+    yield from TEXTS.items()
+    yield from FILES.items()
+    for word in HABITS:
+        if word not in all_steps() and word != "notify":
+            yield f"Ansible's {word}", f"steps: [{{sh: id, {word}: x}}]"
+    for word in ("tasks", "roles", "gather_facts", "become", "vars_files", "pre_tasks"):
+        yield f"Ansible's {word} in a play", f"{word}: x\nsteps: [sh: id]"
+
+
+CASES = dict(_cases())
+
+
+def _said(name: str, folder: Path) -> str:
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        content = CASES[name]
+        if isinstance(content, bytes) and content.startswith(b"/"):
+            return _error(content.decode())
+        data = content if isinstance(content, bytes) else content.encode()
+        Path("play.yaml").write_bytes(data)
+        return _error("play.yaml")
+    finally:
+        os.chdir(here)
+
+
+def _golden() -> dict[str, str]:
+    parts = re.split(f"^{HEAD}", GOLDEN.read_text(), flags=re.MULTILINE)[1:]
+    return {part.split("\n", 1)[0]: part.split(f"{SAYS}\n", 1)[1].rstrip("\n") for part in parts}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_said_of_a_wrong_play(name: str, tmp_path: Path) -> None:
+    assert _said(name, tmp_path) == _golden()[name]
+
+
+def test_each_error_has_a_place_and_fits_a_screen() -> None:
+    golden = _golden()
+    assert golden.keys() == CASES.keys()
+    for name, said in golden.items():
+        first = said.splitlines()[0]
+        assert said != "nothing is wrong", name
+        assert name in FILES or re.match(r"play\.yaml:[0-9]+:[0-9]+: ", first), (name, first)
+        assert len(first) < 200, name
+
+
+def write(folder: Path) -> None:
+    texts = []
+    for name, content in CASES.items():
+        shown = content if isinstance(content, str) and len(content) < 2000 else ""
+        said = _said(name, folder)
+        texts.append(f"{HEAD}{name}\n{printable(shown)}\n{SAYS}\n{said}\n")
+    GOLDEN.write_text("\n".join(texts))
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as made:
+        write(Path(made))

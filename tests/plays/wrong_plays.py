@@ -1,0 +1,170 @@
+"""Plays that are wrong, by what is wrong with them."""
+
+from __future__ import annotations
+
+
+def _bomb() -> str:
+    lines = ["vars:", "  a: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"  b{n}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]" for n in range(9)]
+    return "\n".join([*lines, "steps: [sh: id]"])
+
+
+def _merge_bomb() -> str:
+    keys = "\n".join(f"  k{n}: x" for n in range(5000))
+    return f"vars: &v\n{keys}\nsteps:\n" + "- <<: *v\n" * 20_000
+
+
+def _step(text: str) -> str:
+    return f"steps:\n  - {text}\n"
+
+
+TEXTS: dict[str, str] = {
+    # -- YAML --
+    "a tab": "steps:\n\t- sh: id\n",
+    "a tab before a key": "steps:\n  - sh:\n\t  cmd: id\n",
+    "no closing bracket": "steps: [sh: id\n",
+    "no closing quote": "steps:\n  - sh: 'id\n",
+    "a colon in a value": "steps:\n  - sh: echo a: b\n",
+    "braces without quotes": "steps:\n  - file: {path: /x, content: {{ var }}}\n",
+    "a percent sign first": "steps:\n  - sh: %s\n",
+    "wrong indentation": "steps:\n  - sh: id\n   name: a\n",
+    "a duplicate key": "hosts: all\nhosts: node01\nsteps: [sh: id]\n",
+    "a duplicate key in a step": "steps:\n  - sh: id\n    name: a\n    name: b\n",
+    "a duplicate argument": _step("file: {path: /x, mode: '1', path: /y}"),
+    "two documents": "steps: [sh: id]\n---\nsteps: [sh: id]\n",
+    "an unknown anchor": "steps: [sh: *a]\n",
+    "an anchor in itself": "steps: &a [*a]\n",
+    "a merge of text": "steps:\n  - sh: id\n    <<: text\n",
+    "a YAML tag": _step("sh: !vault abc"),
+    "a Python tag": _step("sh: !!python/object/apply:os.system [id]"),
+    "a bomb of aliases": _bomb(),
+    "a bomb of merges": _merge_bomb(),
+    "deep nesting": "steps: " + "[" * 5000,
+    "deep nesting of mappings": "steps: " + "{a: " * 5000,
+    "a key that is a list": "? [a, b]\n: c\nsteps: [sh: id]\n",
+    "a control character": 'steps:\n  - sh: id\n    name: "a\x01b"\n',
+    # -- a play --
+    "only text": "hello\n",
+    "a list of two plays": "- steps: [sh: id]\n- steps: [sh: id]\n",
+    "a list of nothing": "[]\n",
+    "a list of steps": "- sh: id\n",
+    "no steps": "hosts: all\n",
+    "steps that are text": "steps: id\n",
+    "steps that are a mapping": "steps: {sh: id}\n",
+    "steps that are nothing": "steps:\nhosts: all\n",
+    "an unknown key": "host: all\nsteps: [sh: id]\n",
+    "a long unknown key": f"{'x' * 900}: all\nsteps: [sh: id]\n",
+    "hosts that are a mapping": "hosts: {a: b}\nsteps: [sh: id]\n",
+    "serial that is a share": "serial: 30%\nsteps: [sh: id]\n",
+    "serial below zero": "serial: -1\nsteps: [sh: id]\n",
+    "sudo that is no flag": "sudo: maybe\nsteps: [sh: id]\n",
+    "a name with a line break": 'name: "a\\nb"\nsteps: [sh: id]\n',
+    "vars that are a list": "vars: [a, b]\nsteps: [sh: id]\n",
+    "a variable that is a list": "vars: {a: [1, 2]}\nsteps: [sh: id]\n",
+    "a variable with a dash": "vars: {my-var: 1}\nsteps: [sh: id]\n",
+    "a variable called env": "vars: {env: 1}\nsteps: [sh: id]\n",
+    "a variable that uses one below": "vars:\n  a: 1${b}\n  b: 2\nsteps: [sh: id]\n",
+    "a variable of itself": "vars: {a: 'x${a}'}\nsteps: [sh: id]\n",
+    "handlers that are a list": "handlers: [sh: id]\nsteps: [sh: id]\n",
+    "a handler that is not there": (
+        "steps:\n  - sh: id\n    notify: restrat\nhandlers:\n  restart: [sh: id]\n"
+    ),
+    "a handler with a line break": 'handlers: {"a\\nb": [sh: id]}\nsteps: [sh: id]\n',
+    # -- a step --
+    "a step that is text": _step("id"),
+    "a step that is nearly a keyword": _step("docter"),
+    "a step that is a list": _step("[sh, id]"),
+    "a step without a keyword": _step("name: a"),
+    "a step with two keywords": _step("{sh: id, file: /x}"),
+    "an unknown keyword": _step("fiel: {path: /x}"),
+    "an unknown key of a step": _step("{sh: id, nmae: x}"),
+    "a name with a control character": _step('{sh: id, name: "a\\e[31mb"}'),
+    "a name that is a list": _step("{sh: id, name: [a]}"),
+    "tags that are a mapping": _step("{sh: id, tags: {a: b}}"),
+    "an empty tag": _step("{sh: id, tags: [a, '']}"),
+    "retries that are a word": _step("{sh: id, retries: many}"),
+    "retries as YAML 1.1 writes octal": _step("{sh: id, retries: 0o17}"),
+    "a delay without a unit that is known": _step("{sh: id, delay: 5w}"),
+    "on that is nothing known": _step("{sh: id, on: [{a: b}]}"),
+    "sudo that is a list": _step("{sh: id, sudo: [true]}"),
+    # -- arguments --
+    "an unknown argument": _step("file: {pth: /x}"),
+    "a missing argument": _step("copy: {src: a}"),
+    "arguments that are a list": _step("file: [/x]"),
+    "an argument that is a list": _step("file: {path: [/x]}"),
+    "an argument that is a mapping": _step("file: {path: {a: b}}"),
+    "a value of none that are known": _step("file: {path: /x, state: presnt}"),
+    "a flag that is none": _step("line: {path: /x, line: a, create: 1}"),
+    "no value": _step("file: {path: /x, content: }"),
+    "null": _step("file: {path: /x, content: null}"),
+    "a tilde without quotes": _step("sh: {cmd: id, chdir: ~}"),
+    "a list that is a mapping": _step("sh: {cmd: id, changes: {a: b}}"),
+    "a mapping that is text": _step("sh: {cmd: id, env: A=b}"),
+    "a duration that is none": _step("sh: {cmd: id, timeout: 1w}"),
+    "a negative duration": _step("sh: {cmd: id, timeout: -1}"),
+    "a NUL": _step('sh: {cmd: "a\\0b"}'),
+    "a NUL in a path": _step('file: {path: "/a\\0b"}'),
+    "an empty sh": _step("sh: ' '"),
+    "a path that is not absolute": _step("file: {path: etc/x}"),
+    "an empty path": _step("file: {path: ''}"),
+    "a mode that is none": _step("file: {path: /x, mode: 0o644}"),
+    "a mode in decimal": _step("file: {path: /x, mode: 420001}"),
+    "a link without src": _step("file: {path: /x, state: link}"),
+    "src without a link": _step("file: {path: /x, src: /y}"),
+    "content of a directory": _step("file: {path: /x, state: directory, content: a}"),
+    "a line of two lines": _step('line: {path: /x, line: "a\\nb"}'),
+    "a line that ends": _step('line: {path: /x, line: "a\\r"}'),
+    "no line": _step("line: {path: /x}"),
+    "nothing to take out": _step("line: {path: /x, state: absent}"),
+    "both sides of a line": _step("line: {path: /x, line: a, insertafter: b, insertbefore: c}"),
+    "a regular expression that is none": _step("line: {path: /x, line: a, regexp: '(b'}"),
+    "an empty src": _step("copy: {src: '', dest: /x}"),
+    "a dest that is not absolute": _step("copy: {src: a, dest: x/y}"),
+    # -- names --
+    "an unknown variable": _step("sh: echo ${lr}"),
+    "an unknown variable, one is near": "vars: {lrate: 1}\nsteps:\n  - sh: echo ${lrat}\n",
+    "a variable of the host, misspelled": _step("sh: echo ${siet}"),
+    "a variable in the third line": "steps:\n  - sh: |\n      a\n      b\n        echo ${lr}\n",
+    "the second of two": "vars: {a: 1}\nsteps:\n  - sh: >\n      ${a}\n      ${b} ${a}\n",
+    "in double quotes": 'steps:\n  - sh: "\\t echo ${lr}"\n',
+    "in a list": "steps:\n  - sh:\n      cmd: id\n      changes: [/a, '/${b}']\n",
+    "in a mapping": _step("sh: {cmd: id, env: {A: '${b}'}}"),
+    "an unknown fact": _step("sh: echo ${fact.ias}"),
+    "a variable of the environment": _step("sh: echo ${env.IPEXCTL_NOT_SET}"),
+    "a secret": _step("sh: echo ${secret.IPEXCTL_NOT_SET}"),
+    "an expression": _step("sh: echo ${lr * 2}"),
+    "a filter": _step("sh: echo ${lr | default(1)}"),
+    "a default of the shell": _step("sh: 'echo ${LR:-1}'"),
+    "a variable of the shell": _step("sh: echo ${HOME}"),
+    "no closing brace": _step("sh: echo ${lr"),
+    "an empty name": _step("sh: echo ${}"),
+    "in backticks": "vars: {a: 1}\n" + _step("sh: echo `echo ${a}`"),
+    "in a quoted here-document": (
+        "vars: {a: 1}\nsteps:\n  - sh: |\n      cat <<'EOF'\n      ${a}\n      EOF\n"
+    ),
+    "not a number in arithmetic": "vars: {a: x}\n" + _step("sh: echo $((${a} + 1))"),
+    # -- when --
+    "when as an expression": _step("{sh: id, when: isa == amx}"),
+    "when as a list": _step("{sh: id, when: [isa]}"),
+    "an unknown fact in when": _step("{sh: id, when: {ias: amx}}"),
+    "fact. in when": _step("{sh: id, when: {fact.isa: amx}}"),
+    "an unknown comparison": _step("{sh: id, when: {memory: {mn: 4}}}"),
+    "a comparison with a list": _step("{sh: id, when: {memory: {min: [4]}}}"),
+    "a comparison with a word": _step("{sh: id, when: {memory: {min: much}}}"),
+    "an isa that is not known": _step("{sh: id, when: {isa: {min: avx1024}}}"),
+    "a value that is a mapping": _step("{sh: id, when: {os: [{a: b}]}}"),
+    "an unknown variable in when": _step("{sh: id, when: {os: '${x}'}}"),
+}
+
+FILES: dict[str, bytes] = {
+    "an empty file": b"",
+    "a file of comments": b"# nothing\n",
+    "UTF-16": "steps: [sh: id]\n".encode("utf-16"),
+    "Latin-1": "steps: [sh: echo \xe9]\n".encode("latin-1"),
+    "a NUL byte": b"steps: [sh: id]\n# \0\n",
+    "2 MB": b"steps: [sh: id]\n# " + b"x" * 2_000_000,
+    "5 MB": b"steps: [sh: id]\n# " + b"x" * 5_000_000,
+    "a directory": b"/proc/self",
+    "a device": b"/dev/zero",
+    "a file that is not there": b"/nonexistent/play.yaml",
+}
