@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ipexctl.local.play_files import read_play_file
 
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.plays.play_reader import HABITS, read_play
 from ipexctl.errors import InputError, printable
+from ipexctl.local.plays.play_files import read_play_file
 from ipexctl.verbs.play.play import validate
 from ipexctl.verbs.play.play_scope import PlayScope
 from ipexctl.verbs.play.steps import all_steps

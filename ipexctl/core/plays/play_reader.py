@@ -14,15 +14,10 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.core.model import Place
 from ipexctl.core.plays.conditions import check_condition
-<<<<<<< HEAD
 from ipexctl.core.plays.play_keywords import PLAY_KEYS, STEP_KEYS
 from ipexctl.core.plays.play_values import Play, PlayStep
-from ipexctl.core.plays.step_schema import Seconds, Step, arguments, scalar_as
-=======
-from ipexctl.core.plays.play import Play, PlayStep
-from ipexctl.core.plays.step_schema import Seconds, scalar_as, shape
+from ipexctl.core.plays.step_schema import Seconds, Step, arguments, scalar_as, shape
 from ipexctl.errors import is_shown
->>>>>>> h/hostile
 
 Kinds = Values[str, type[Step]]  # by keyword
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -248,10 +243,6 @@ class _Reader:
         return ",".join(texts)
 
 
-<<<<<<< HEAD
-def read_play(text: str, source: str, kinds: Kinds) -> Play:
-    """`kinds`: the steps there are. Raises InputError with the place."""
-=======
 _NOTHING = "nothing: "
 _NO_KEYWORD = "this step has no keyword that says what it does"
 
@@ -262,9 +253,8 @@ def _one_line(text: str) -> str:
     return text.strip()
 
 
-def read_play(text: str, source: str, kinds: Collection[str]) -> Play:
-    """`kinds`: the keywords of the steps there are. Raises InputError with the place."""
->>>>>>> h/hostile
+def read_play(text: str, source: str, kinds: Kinds) -> Play:
+    """`kinds`: the steps there are. Raises InputError with the place."""
     play = _Reader(source, kinds).play(read_yaml(text, source, "a play"))
     for step in play.all_steps:
         for name in step.notify:

@@ -7,11 +7,7 @@ import urllib.request
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.plays import safe_paths
 from ipexctl.remote.plays.apply_copy import known
-<<<<<<< HEAD
 from ipexctl.remote.plays.apply_file import PIECE, attributes_only
-=======
-from ipexctl.remote.plays.apply_file import attributes_only
->>>>>>> h/hostile
 from ipexctl.remote.plays.file_attributes import Attributes
 from ipexctl.remote.plays.task import result
 

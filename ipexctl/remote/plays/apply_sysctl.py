@@ -50,11 +50,7 @@ def _write(path, name, value):
 def _in_file(task, name):
     part = _Part(task)
     with safe_paths.place(task.args["sysctl_file"]) as place:
-<<<<<<< HEAD
         old, _ = place.read(MOST)
-=======
-        old = place.read(MOST)[0]
->>>>>>> h/hostile
         lines = (old or b"").decode("utf-8", "surrogateescape").splitlines()
         pattern = re.compile(r"\s*-?\s*%s\s*=" % re.escape(name).replace(r"\.", "[./]"))
         kept = [line for line in lines if not pattern.match(line)]

@@ -11,13 +11,8 @@ from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.check_prediction import Looked, predict
-<<<<<<< HEAD
-from ipexctl.core.plays.conditions import check_names, holds, needs_facts
-from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
-=======
 from ipexctl.core.plays.conditions import check_names, check_values, holds, needs_facts
-from ipexctl.core.plays.play import Play, PlayStep, State, StepOutcome
->>>>>>> h/hostile
+from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.plays.step_schema import Step, bind
 from ipexctl.errors import UNREACHABLE, InputError, IpexctlError
@@ -113,13 +108,9 @@ def validate(play: Play, hosts: Inventory, scope: PlayScope) -> None:
         if step.when is not None:
             check_names(step.when, dict.fromkeys(scope.names(hosts.hosts)))
         for host in _on(step, hosts):
-<<<<<<< HEAD
-            _bound_on(step, scope, host)
-=======
             if step.when is not None:
                 check_values(step.when, scope.on(host))
-            bind(kinds[step.kind], step.node, scope.on(host))
->>>>>>> h/hostile
+            _bound_on(step, scope, host)
 
 
 def _on(step: PlayStep, hosts: Inventory) -> tuple[Host, ...]:

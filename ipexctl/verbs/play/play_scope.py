@@ -14,11 +14,7 @@ from ipexctl.core.inventory.yaml_nodes import Sequence as SequenceNode
 from ipexctl.core.model import Facts, Host, Place
 from ipexctl.core.plays.fact_values import NAMES, fact_values
 from ipexctl.core.plays.interpolation import Scope, expanded, names_in
-<<<<<<< HEAD
 from ipexctl.core.plays.play_values import Play
-=======
-from ipexctl.core.plays.play import Play
->>>>>>> h/hostile
 from ipexctl.local.environment import environment
 
 
@@ -65,29 +61,6 @@ class PlayScope:
 
     def on(self, host: Host) -> Scope:
         facts = self.facts.get(host.name)
-<<<<<<< HEAD
-        given = {**dict(host.vars), **self.extra, "host": host.name}
-        values = {**(fact_values(facts) if facts else {}), **given}
-        pending = set() if facts else set(NAMES)
-        for name, (text, place) in self.play.vars.items():
-            if name not in given:
-                self._add_variable(name, text, place, values, pending)
-        return Scope(ChainMap(values, self._around), tuple(NAMES), frozenset(pending), self.used)
-
-    def _add_variable(
-        self, name: str, text: str, place: Place, values: dict[str, str], pending: set[str]
-    ) -> None:
-        """It may name facts, the environment, and variables that stand before it."""
-        scope = Scope(ChainMap(values, self._around), tuple(NAMES), frozenset(pending), self.used)
-        try:
-            value = expanded(text, scope)
-        except Bad as e:
-            raise e.placed(place) from None
-        if value is None:
-            pending.add(name)
-        else:
-            values[name] = value
-=======
         own: dict[str, str] = {}
         values = ChainMap(
             {"host": host.name},
@@ -114,7 +87,6 @@ class PlayScope:
             scope.pending.add(name)
         else:
             own[name] = value
->>>>>>> h/hostile
 
     def names(self, hosts: Iterable[Host]) -> set[str]:
         """Variables that at least one host has."""
