@@ -1,0 +1,36 @@
+"""`ipexctl play` on this machine, as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).parents[2]
+
+
+def argv(play: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", "ipexctl", "play", play, *words]
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    own = {"PYTHONPATH": str(REPO), "XDG_STATE_HOME": str(folder / "state"), "HOME": str(folder)}
+    return {**os.environ, **own, "XDG_CONFIG_HOME": str(folder / "config"), **more}
+
+
+def run(folder: Path, text: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    (folder / "play.yaml").write_text(text)
+    return subprocess.run(
+        argv("play.yaml", *words), cwd=folder, env=environment(folder, **more), check=False,
+        text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+    )  # fmt: skip
+
+
+def steps(folder: Path, text: str, *words: str, **more: str) -> list[dict[str, Any]]:
+    done = run(folder, text, "--json", *words, **more)
+    assert done.stdout, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["plays"][0]["steps"]
+    return found

@@ -1,0 +1,86 @@
+"""Whatever a play is, it is read or refused with a place; never with a traceback."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipexctl.core.model import Host, Inventory
+from ipexctl.core.plays.play_reader import PLAY_KEYS, STEP_KEYS, read_play
+from ipexctl.errors import InputError
+from ipexctl.verbs.play.play import refuse_unknown, validate
+from ipexctl.verbs.play.play_scope import PlayScope
+from ipexctl.verbs.play.steps import all_steps
+
+HOSTS = Inventory((Host("node01"),), "hosts")
+WORDS = (
+    *PLAY_KEYS, *STEP_KEYS, *all_steps(), "path", "content", "src", "dest", "cmd", "line", "isa",
+    "min", "not", "memory", "<<", "&a", "*a", "*b", "${lr}", "${fact.isa}", "$${x}", "${", "}",
+    "{", "[", "]", ": ", ", ", "- ", "\n", "\n  ", "\n    ", "\t", "'", '"', "|\n", ">-\n", "#",
+    "!!str ", "!x ", "? ", "---", "...", "%", "@", "`", "~", "null", "yes", "0644", "1e9", "90s",
+    "\0", "\x85", "\u2028", "\ufeff", "\ud800", "é", "\U0001f600", "\\u0000", "\\ud800",
+    "<<EOF\n", "$((", "$(",
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def _read(text: str) -> None:
+    try:
+        play = read_play(text, "play.yaml", all_steps())
+        refuse_unknown({}, [play])
+        validate(play, HOSTS, PlayScope(play, {"lr": "1"}))
+    except InputError as e:
+        placed = re.match(r"play\.yaml(:[0-9]+:[0-9]+: | is empty| is larger)", e.what)
+        assert placed or "hosts of" in e.what or ": on" in e.what, e.what
+
+
+@settings(max_examples=250, deadline=2000)
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=20).map("".join))
+def test_any_text(text: str) -> None:
+    _read(text)
+
+
+@settings(max_examples=250, deadline=2000)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(all_steps())), VALUES, st.sampled_from(STEP_KEYS), VALUES),
+        max_size=3,
+    ),
+    st.dictionaries(st.sampled_from(PLAY_KEYS[:3] + PLAY_KEYS[4:]), VALUES, max_size=2),
+)
+def test_any_values(steps: list[tuple[str, object, str, object]], keys: dict[str, object]) -> None:
+    """JSON is YAML."""
+    found = [{kind: value, key: other} for kind, value, key, other in steps]
+    try:
+        text = json.dumps({**keys, "steps": found}, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps({**keys, "steps": found})
+    _read(text)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps: [" + "sh: id, " * 60_000 + "]",
+        "a: &a [x]\nsteps: [" + "*a, " * 190_000 + "]",
+        "steps:\n- &a {sh: id}\n" + "- *a\n" * 60_000,
+        "steps: [{sh: '" + "${lr} " * 100_000 + "'}]",
+        "steps: [{sh: \"" + "$((" * 100_000 + "\"}]",
+        "steps: [{sh: \"" + "<<a " * 100_000 + "\\n${lr}\"}]",
+        "steps: [{sh: '" + "${nope" * 100_000 + "'}]",
+        "vars: {" + ", ".join(f"v{n}: '${{lr}}'" for n in range(20_000)) + "}\nsteps: [sh: id]",
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_long_plays_take_seconds_and_not_minutes(text: str) -> None:
+    _read(text)

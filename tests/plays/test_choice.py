@@ -1,0 +1,91 @@
+"""Which steps are done, and what a check can say of one."""
+
+import pytest
+
+from ipexctl.core.plays.check_prediction import Looked, predict
+from ipexctl.core.plays.play import State
+from ipexctl.core.plays.play_reader import read_play
+from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
+from ipexctl.errors import InputError
+
+PLAY = read_play(
+    "steps:\n"
+    "  - {sh: a, name: one}\n"
+    "  - {sh: b, name: two, tags: [x]}\n"
+    "  - {sh: c, name: three, tags: 'x, y'}\n"
+    "  - {sh: d, name: four, tags: always}\n"
+    "  - {sh: e, name: five, tags: [never, z]}\n"
+    "  - {sh: f, name: '2', tags: [y]}\n",
+    "play.yaml",
+    ("sh",),
+)
+
+
+@pytest.mark.parametrize(
+    ("choice", "numbers"),
+    [
+        (StepChoice(), [1, 2, 3, 4, 6]),
+        (StepChoice(tags=("x",)), [2, 3, 4]),
+        (StepChoice(tags=("x", "z")), [2, 3, 4, 5]),
+        (StepChoice(tags=("all",)), [1, 2, 3, 4, 6]),
+        (StepChoice(tags=("never",)), [4, 5]),
+        (StepChoice(tags=("always",)), [4]),
+        (StepChoice(skip_tags=("x",)), [1, 4, 6]),
+        (StepChoice(skip_tags=("always",)), [1, 2, 3, 6]),
+        (StepChoice(tags=("x",), skip_tags=("y",)), [2, 4]),
+        (StepChoice(tags=("z",), skip_tags=("never",)), [4]),
+        (StepChoice(first="three"), [3, 4, 6]),
+        (StepChoice(first="4"), [4, 6]),
+        (StepChoice(first="2"), [2, 3, 4, 6]),  # the number comes first
+        (StepChoice(first="three", tags=("y",)), [3, 4, 6]),
+    ],
+)
+def test_tags_and_from(choice: StepChoice, numbers: list[int]) -> None:
+    assert [step.number for step in chosen_steps(PLAY, choice)] == numbers
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (StepChoice(tags=("alwyas",)), "--tags alwyas: no step of play.yaml has this tag"),
+        (StepChoice(skip_tags=("q",)), "--skip-tags q: no step of play.yaml has this tag"),
+        (StepChoice(first="thre"), "--from thre: play.yaml has no such step"),
+        (StepChoice(first="0"), "--from 0: play.yaml has no such step"),
+    ],
+)  # fmt: skip
+def test_what_is_not_in_the_play(choice: StepChoice, said: str) -> None:
+    with pytest.raises(InputError) as e:
+        chosen_steps(PLAY, choice)
+    assert e.value.what.startswith(said)
+
+
+X, BELOW, BESIDE = ("path:/x",), ("path:/x/y",), ("path:/xy",)
+
+
+@pytest.mark.parametrize(
+    ("looked", "pending", "state"),
+    [
+        (Looked(False), (), State.OK),
+        (Looked(True), (), State.WOULD_CHANGE),
+        (Looked(None), (), State.CANNOT_KNOW),
+        (Looked(False, failed=True), (), State.FAILED),
+        (Looked(False, reads=X), X, State.CANNOT_KNOW),
+        (Looked(False, reads=BELOW), X, State.CANNOT_KNOW),
+        (Looked(False, reads=X), BELOW, State.CANNOT_KNOW),
+        (Looked(False, reads=BESIDE), X, State.OK),
+        (Looked(False, reads=X), ("path:/",), State.CANNOT_KNOW),
+        (Looked(False, reads=X), ("any",), State.CANNOT_KNOW),
+        (Looked(False, reads=("any",)), ("service:a",), State.CANNOT_KNOW),
+        (Looked(False, reads=("any",)), (), State.OK),
+        (Looked(False), ("any",), State.OK),  # it reads nothing
+        (Looked(False, reads=("service:a",)), ("service:ab",), State.OK),
+        (Looked(True, reads=X), X, State.WOULD_CHANGE),
+        (Looked(False, failed=True, reads=X), X, State.CANNOT_KNOW),
+        (Looked(True, failed=True, reads=X), (), State.FAILED),
+        (Looked(None, failed=True), (), State.FAILED),
+        (Looked(False, failed=True), ("packages",), State.CANNOT_KNOW),
+        (Looked(False, reads=("packages",)), ("packages",), State.CANNOT_KNOW),
+    ],
+)
+def test_what_a_check_says(looked: Looked, pending: tuple[str, ...], state: State) -> None:
+    assert predict(looked, pending) is state

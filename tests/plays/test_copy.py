@@ -1,0 +1,175 @@
+"""`copy` of what is not a plain file or folder, to where other things are."""
+
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.plays import apply_copy
+from ipexctl.remote.plays.task import Task
+from ipexctl.verbs.play.step_kinds import LocalFiles
+from ipexctl.verbs.play.steps.copy_step import Copy
+from tests.plays.on_host import as_root
+
+
+def copy(src: object, dest: object, *, check: bool = False, **more: Any) -> dict[str, Any]:
+    files = LocalFiles()
+    step = Copy(str(src), str(dest), **more)
+    step.check()
+    asked: list[str] = []
+    task = Task(
+        step.request(files), check, True, lambda event: asked.append(event["sha256"]),
+        lambda: ({"last": True}, files.paths[asked[-1]].read_bytes()), [],
+    )  # fmt: skip
+    found: dict[str, Any] = apply_copy.apply(task)
+    return found
+
+
+@pytest.fixture
+def src(tmp_path: Path) -> Path:
+    path = tmp_path / "src"
+    (path / "deep").mkdir(parents=True)
+    (path / "a").write_text("a\n")
+    (path / "deep/b").write_text("b\n")
+    return path
+
+
+def _out(src: Path) -> None:
+    (src / "link").symlink_to("/etc/passwd")
+
+
+def _dots(src: Path) -> None:
+    (src / "link").symlink_to("../../src2")
+
+
+def _folder_out(src: Path) -> None:
+    (src / "deep/link").symlink_to(src.parent)
+
+
+def _loop(src: Path) -> None:
+    (src / "deep/link").symlink_to("../deep")
+
+
+def _self(src: Path) -> None:
+    (src / "link").symlink_to("link")
+
+
+def _nothing(src: Path) -> None:
+    (src / "link").symlink_to("deep/none")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (_out, "is a symbolic link that leads out of"),
+        (_dots, "is a symbolic link that leads out of"),
+        (_folder_out, "is a symbolic link that leads out of"),
+        (_loop, "is a symbolic link to a folder that it is in"),
+        (_self, "is a symbolic link to nothing"),
+        (_nothing, "is a symbolic link to nothing"),
+    ],
+)
+def test_links_in_a_copied_folder(make: Callable[[Path], None], said: str, src: Path) -> None:
+    make(src)
+    with pytest.raises(Bad, match=said):
+        copy(src, src.parent / "there")
+    assert not (src.parent / "there").exists()
+
+
+def test_a_link_to_a_folder_inside_is_copied_with_what_is_in_it(src: Path) -> None:
+    (src / "again").symlink_to("deep")
+    assert copy(f"{src}/", src.parent / "there")["changed"]
+    assert (src.parent / "there/again/b").read_text() == "b\n"
+    assert not (src.parent / "there/again").is_symlink()
+    assert copy(f"{src}/", src.parent / "there")["changed"] is False
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "pipe", "none"])
+def test_a_source_that_is_no_file(path: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(Bad, match="src: "):
+        copy(path, tmp_path / "there")
+    with pytest.raises(Bad, match="src is empty"):
+        copy("", tmp_path / "there")
+
+
+def test_more_files_than_a_copy_takes_are_not_all_listed(tmp_path: Path) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    for n in range(10_001):
+        os.link(many / "0", many / str(n)) if n else (many / "0").touch()
+    with pytest.raises(Bad, match="more than 10,000 files"):
+        copy(many, tmp_path / "there")
+
+
+def test_other_things_in_a_folder_are_left_out(src: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(src)
+    os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind("socket")
+    copy(f"{src}/", src.parent / "there")
+    assert sorted(os.listdir(src.parent / "there")) == ["a", "deep"]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "é", "\x1b[2J", "\udcff", "-rf", "x" * 255])
+def test_names_of_all_kinds(name: str, src: Path) -> None:
+    (src / "deep/b").rename(src / "deep" / name)
+    found = copy(f"{src}/", src.parent / "there")
+    assert (src.parent / "there/deep" / name).read_text() == "b\n"
+    assert found["changed"]
+
+
+@pytest.mark.parametrize("name", ["../x", "deep/../../x", "/x", ".."])
+def test_a_host_takes_no_name_that_leads_out(name: str, tmp_path: Path) -> None:
+    """Also if the controller were another program."""
+    args = {
+        "dest": f"{tmp_path}/there", "mode": "", "owner": "", "group": "", "directory_mode": "",
+        "base": "x", "folders": [""],
+        "files": [{"name": name, "sha256": "0" * 64, "size": 1, "executable": False, "text": "x"}],
+    }  # fmt: skip
+    with pytest.raises(Failure, match="leads out of the folder"):
+        apply_copy.apply(Task(args, False, False, lambda event: None, lambda: None, []))
+    assert os.listdir(tmp_path / "there") == []
+    assert os.listdir(tmp_path) == ["there"]
+
+
+def test_what_is_in_the_way(src: Path) -> None:
+    there = src.parent / "there"
+    (there / "a").mkdir(parents=True)
+    with pytest.raises(Failure, match="there/a is a directory, not a file"):
+        copy(f"{src}/", there)
+    (there / "a").rmdir()
+    os.mkfifo(there / "a")
+    with pytest.raises(Failure, match="there/a is a pipe, not a file"):
+        copy(f"{src}/", there)
+
+
+@as_root
+def test_a_hard_link_is_replaced_and_not_written_through(src: Path) -> None:
+    there, root = src.parent / "there", src.parent / "root"
+    there.mkdir()
+    for content, mode in (("old\n", ""), ("a\n", "0666")):
+        root.write_text(content)
+        root.chmod(0o600)
+        (there / "a").unlink(missing_ok=True)
+        os.link(root, there / "a")
+        copy(src / "a", there / "a", mode=mode)
+        assert root.read_text() == content
+        assert stat.S_IMODE(root.stat().st_mode) == 0o600
+        assert (there / "a").read_text() == "a\n"
+
+
+def test_an_unreadable_source_is_named(src: Path, monkeypatch: Any) -> None:
+    def refuse(self: LocalFiles, path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(LocalFiles, "add", refuse)
+    with pytest.raises(Bad, match=f"cannot read {src}/a: Permission denied"):
+        copy(src / "a", src.parent / "there")
