@@ -36,7 +36,7 @@ PACKAGES = {
     TODAY: "accelerate\ntransformers\ndatasets\n",
     OLD: "accelerate==1.12.0\ntransformers==4.57.3\ndatasets\n",
 }
-PATIENCE = 300.0
+PATIENCE = 600.0  # 16 ranks on two CPUs
 Found = dict[tuple[int, str], dict[str, str]]  # line, mode -> MPI -> what it did
 CONFIG = ".cache/huggingface/accelerate/default_config.yaml"  # where Accelerate looks, at home
 
@@ -121,7 +121,7 @@ def main() -> None:
     text = table(found, lines)
     print(text)
     if asked.write:
-        asked.write.write_text(text + "\n")
+        asked.write.write_text((HERE / "head.md").read_text() + text + "\n")
 
 
 def table(found: Found, lines: list[Line]) -> str:
@@ -210,6 +210,7 @@ def outcome(code: int, said: str) -> str:
 
 def last_words(said: str) -> Iterator[str]:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line for line in lines if "ranks on node" not in line]  # the shell's greeting
     ours = [i for i, line in enumerate(lines) if re.match(r"ipexctl: (?!note:)", line)]
     if ours:
         yield from lines[ours[-1] : ours[-1] + 4]
@@ -218,10 +219,16 @@ def last_words(said: str) -> Iterator[str]:
     yield from causes or lines[-2:]
 
 
+def short(said: str) -> str:
+    """Without paths of this run, and not longer than a cell."""
+    said = re.sub(r"/\S*/envs/\w+", "ENV", said)
+    return said if len(said) <= 400 else f"{said[:200]} ... {said[-180:]}"
+
+
 def row(number: int, mode: str, line: Line, found: dict[str, str], mpis: list[str]) -> str:
     text = " ".join(line.line.replace("\\\n", " ").split())
     where = f"ipexctl run {text}" if mode == "run" else f"in the shell: {text}"
-    cells = [found.get(mpi, "").replace("|", "\\|") for mpi in mpis]
+    cells = [short(found.get(mpi, "")).replace("|", "\\|") for mpi in mpis]
     cells = [cells[0], *("the same" if c == cells[0] else c for c in cells[1:])]
     return f"| {number} | {line.guide} | `{where}` | {line.packages} | {' | '.join(cells)} |"
 
