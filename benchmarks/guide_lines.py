@@ -1,16 +1,19 @@
 """Every command line of the guides on four practice hosts, and what it does today.
 
-    python benchmarks/guide_lines.py [--mpi intel,mpich,openmpi] [--only NUMBER,...] [--write FILE]
+    python benchmarks/guide_lines.py [--mpi intel,mpich,openmpi] [--only NUMBER,...]
+                                     [--results FILE] [--write FILE]
 
 Each line of guide_lines/lines.toml is typed as it is: after `ipexctl run`, and inside
 `ipexctl shell --mpi node01`. "works" means that the script's ranks saw one world of the size in the
-table, and that the command ended with 0. Needs root, for the hosts' namespaces, and installs torch,
+table, and that the command ended with 0. --results keeps what was found, a line for each, and the
+table has all of it. Needs root, for the hosts' namespaces, and installs torch,
 Accelerate and transformers for each MPI. Ranks outnumber the CPUs of these hosts: --force.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -33,7 +36,8 @@ PACKAGES = {
     TODAY: "accelerate\ntransformers\ndatasets\n",
     OLD: "accelerate==1.12.0\ntransformers==4.57.3\ndatasets\n",
 }
-PATIENCE = 300.0
+PATIENCE = 600.0  # 16 ranks on two CPUs
+Found = dict[tuple[int, str], dict[str, str]]  # line, mode -> MPI -> what it did
 CONFIG = ".cache/huggingface/accelerate/default_config.yaml"  # where Accelerate looks, at home
 
 
@@ -84,12 +88,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mpi", default=",".join(MPIS))
     parser.add_argument("--only", default="")
+    parser.add_argument("--results", type=Path)
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     lines = [read(raw) for raw in loads((HERE / "lines.toml").read_text())["lines"]]
     chosen = [int(n) for n in asked.only.split(",") if n] or range(1, len(lines) + 1)
-    rows = ["| | guide | line | with | " + " | ".join(asked.mpi.split(",")) + " |"]
-    found: dict[tuple[int, str], dict[str, str]] = {}
+    results = asked.results or Path(os.devnull)
+    found: Found = {}
+    for text in results.read_text().splitlines() if results.exists() else ():
+        number, mode, mpi, said = json.loads(text)
+        found.setdefault((number, mode), {})[mpi] = said
     with tempfile.TemporaryDirectory(prefix="guide-lines-") as folder:
         hosts = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec(), HostSpec())
         spec = LabSpec(name="guides", hosts=hosts)
@@ -106,14 +114,23 @@ def main() -> None:
                             said = tried(project, lines[number - 1], mode)
                             found.setdefault((number, mode), {})[mpi] = said
                             print(number, mode, mpi, said, flush=True)
+                            with results.open("a") as file:
+                                file.write(json.dumps([number, mode, mpi, said]) + "\n")
         finally:
             lab.down()
-    for (number, mode), of_mpi in sorted(found.items()):
-        rows.append(row(number, mode, lines[number - 1], of_mpi, asked.mpi.split(",")))
-    text = "\n".join([rows[0], "|---|---|---|---|" + "---|" * len(asked.mpi.split(",")), *rows[1:]])
+    text = table(found, lines)
     print(text)
     if asked.write:
-        asked.write.write_text(text + "\n")
+        asked.write.write_text((HERE / "head.md").read_text() + text + "\n")
+
+
+def table(found: Found, lines: list[Line]) -> str:
+    mpis = [mpi for mpi in MPIS if any(mpi in of_mpi for of_mpi in found.values())]
+    rows = ["| | guide | line | with | " + " | ".join(mpis) + " |"]
+    rows.append("|---|---|---|---|" + "---|" * len(mpis))
+    for (number, mode), of_mpi in sorted(found.items()):
+        rows.append(row(number, mode, lines[number - 1], of_mpi, mpis))
+    return "\n".join(rows)
 
 
 def read(raw: dict[str, str]) -> Line:
@@ -151,6 +168,8 @@ def tried(project: Project, line: Line, mode: str) -> str:
     at_home = ""
     if line.config:
         text = (HERE / line.config).read_text().replace("/home/user/hostfile", "hostfile")
+        node0 = next(iter(project.lab.hosts.values()))
+        text = text.replace("36.112.23.24", node0.address)  # the guide's own main_process_ip
         config.write_text(text)
         at_home = f"mkdir -p ~/{Path(CONFIG).parent}; printf %s '{quoted(text)}' > ~/{CONFIG}\n"
     if mode == "run":
@@ -191,6 +210,7 @@ def outcome(code: int, said: str) -> str:
 
 def last_words(said: str) -> Iterator[str]:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line for line in lines if "ranks on node" not in line]  # the shell's greeting
     ours = [i for i, line in enumerate(lines) if re.match(r"ipexctl: (?!note:)", line)]
     if ours:
         yield from lines[ours[-1] : ours[-1] + 4]
@@ -199,10 +219,16 @@ def last_words(said: str) -> Iterator[str]:
     yield from causes or lines[-2:]
 
 
+def short(said: str) -> str:
+    """Without paths of this run, and not longer than a cell."""
+    said = re.sub(r"/\S*/envs/\w+", "ENV", said)
+    return said if len(said) <= 400 else f"{said[:200]} ... {said[-180:]}"
+
+
 def row(number: int, mode: str, line: Line, found: dict[str, str], mpis: list[str]) -> str:
     text = " ".join(line.line.replace("\\\n", " ").split())
     where = f"ipexctl run {text}" if mode == "run" else f"in the shell: {text}"
-    cells = [found.get(mpi, "").replace("|", "\\|") for mpi in mpis]
+    cells = [short(found.get(mpi, "")).replace("|", "\\|") for mpi in mpis]
     cells = [cells[0], *("the same" if c == cells[0] else c for c in cells[1:])]
     return f"| {number} | {line.guide} | `{where}` | {line.packages} | {' | '.join(cells)} |"
 

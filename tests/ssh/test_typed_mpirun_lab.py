@@ -121,12 +121,14 @@ def test_nothing_is_left_when_the_command_is_killed(typed):
         env={**os.environ, "PYTHONPATH": str(REPO)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    deadline = time.monotonic() + 90
-    while len([p for p in typed.processes(f"sleep {mark}") if "mpi" not in p]) < 3:
-        assert time.monotonic() < deadline, typed.processes(mark)
-        time.sleep(0.5)
-    process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    try:
+        deadline = time.monotonic() + 90
+        while len([p for p in typed.processes(f"sleep {mark}") if "mpi" not in p]) < 3:
+            assert time.monotonic() < deadline, typed.processes(mark)
+            time.sleep(0.5)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
     deadline = time.monotonic() + 30
     while left := typed.processes(f"sleep {mark}") + typed.processes("hydra|prted"):
         assert time.monotonic() < deadline, left
