@@ -467,7 +467,7 @@ def test_a_failure_of_ours_is_told_with_its_lines(agent):
     with pytest.raises(HostFailed) as caught:
         agent.call("facts.probe.nothing")
     assert 'File "ipexctl/remote/main.py", line ' in caught.value.why
-    assert 'getattr(sys.modules[module], "op_" + op)' in caught.value.why
+    assert "getattr(sys.modules[module], prefix + op)" in caught.value.why
 
 
 # --- what hosts read and say ---------------------------------------------------------------------

@@ -3,10 +3,11 @@
 import pytest
 
 from ipexctl.core.plays.check_prediction import Looked, predict
-from ipexctl.core.plays.play import State
 from ipexctl.core.plays.play_reader import read_play
+from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.errors import InputError
+from ipexctl.verbs.play.steps import all_steps
 
 PLAY = read_play(
     "steps:\n"
@@ -17,7 +18,7 @@ PLAY = read_play(
     "  - {sh: e, name: five, tags: [never, z]}\n"
     "  - {sh: f, name: '2', tags: [y]}\n",
     "play.yaml",
-    ("sh",),
+    all_steps(),
 )
 
 

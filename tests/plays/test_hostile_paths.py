@@ -84,7 +84,9 @@ STEPS = {
 def test_a_name_that_its_user_swaps_in_a_loop(step: str, theirs: Path, outside: Path) -> None:
     done = refused = 0
     with another_user(lambda: _swap(theirs / "x", outside / "secret")):
-        for n in range(ROUNDS):
+        for n in range(50 * ROUNDS):  # on a busy machine a file is seldom met
+            if n >= ROUNDS and done:
+                break
             try:
                 STEPS[step](theirs / "x", n)
                 done += 1
@@ -93,7 +95,7 @@ def test_a_name_that_its_user_swaps_in_a_loop(step: str, theirs: Path, outside: 
             if n % 50 == 0:
                 assert _as_it_was(outside)
     assert _as_it_was(outside)
-    assert done + refused == ROUNDS
+    assert done + refused >= ROUNDS
     assert done
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.plays.secret_mask import MASK, masked
-from tests.plays.playing import argv, environment, run
+from tests.plays.play_here import argv, environment, run
 
 SECRET = "hunter2 'q' \\ \"z\" $(id)"
 PEM = "-----BEGIN KEY-----\nMIIBOwIBAAJBAK\nqrstuvwxyz0123\n-----END KEY-----\n"

@@ -26,8 +26,18 @@ def test_what_is_not_compared() -> None:
 
 
 @pytest.mark.timeout(20)
+@pytest.mark.parametrize("lines", [199, 1500, 40_000])
 @pytest.mark.parametrize("kinds", [1, 2, 99, 150, 1000, 100_000])
-def test_many_equal_lines_take_no_minutes(kinds: int) -> None:
-    old = "".join(f"{i % kinds}\n" for i in range(40_000)).encode()
-    new = "".join(f"{i * 7 % kinds}\n" for i in range(40_000)).encode()
-    assert text_diff("/x", old, new).count("\n") == 1 or kinds in (1, 2, 99, 100_000)
+def test_lines_that_differ_take_no_minutes(kinds: int, lines: int) -> None:
+    old = "".join(f"{i % kinds}\n" for i in range(lines))
+    new = "".join(f"{(i * 7 + 1) % kinds}\n" for i in range(lines))
+    said = text_diff("/x", old.encode(), new.encode())
+    assert ("too many lines differ" in said) == (lines == 40_000 and kinds > 1)
+    assert (said == "") == (kinds == 1)
+
+
+def test_one_line_of_many() -> None:
+    old = "".join(f"{i}\n" for i in range(40_000))
+    said = text_diff("/x", old.encode(), old.replace("\n20000\n", "\nchanged\n").encode())
+    assert "-20000\n+changed\n" in said
+    assert said.count("\n") == 11

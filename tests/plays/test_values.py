@@ -9,11 +9,12 @@ from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.inventory.yaml_nodes import read_yaml
 from ipexctl.core.model import Host, Place
 from ipexctl.core.plays.interpolation import Scope, expanded
-from ipexctl.core.plays.play import Play
 from ipexctl.core.plays.play_reader import read_play
+from ipexctl.core.plays.play_values import Play
 from ipexctl.core.plays.step_schema import Code, Seconds, Step, arg, bind
 from ipexctl.errors import InputError
 from ipexctl.verbs.play.play_scope import PlayScope, read_names
+from ipexctl.verbs.play.steps import all_steps
 
 SCOPE = Scope({"a": "1", "b": "x y", "host": "node01"}, ("fact.nic",), {"fact.isa"})
 
@@ -136,7 +137,7 @@ def test_a_value_is_not_read_again() -> None:
 
 
 def _play(text: str) -> Play:
-    return read_play(text, "play.yaml", ("sh",))
+    return read_play(text, "play.yaml", all_steps())
 
 
 def test_the_order_of_variables() -> None:

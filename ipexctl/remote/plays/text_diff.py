@@ -1,7 +1,7 @@
 """What --diff shows of a file."""
 
 MOST = 1 << 18
-MOST_PAIRS = 1000000  # of equal lines: difflib's time grows with them
+MOST_CHANGED = 1500  # lines: difflib's time grows with their square
 
 
 def text_diff(path, old, new):
@@ -14,20 +14,23 @@ def text_diff(path, old, new):
         return "%s: %d -> %d bytes, binary\n" % (path, len(old), len(new))
     import difflib  # a millisecond, for --diff alone
 
-    if _pairs(before, after) > MOST_PAIRS:
-        return "%s: %d -> %d bytes, too many equal lines for a diff\n" % (path, len(old), len(new))
+    if max(_changed(before, after)) > MOST_CHANGED:
+        return "%s: %d -> %d bytes, too many lines differ for a diff\n" % (path, len(old), len(new))
     shown = path.replace("\n", "\\n")
     lines = difflib.unified_diff(_lines(before), _lines(after), shown, shown)
     return "".join(lines)
 
 
-def _pairs(before, after):
-    """Of the lines that difflib compares: it leaves out those that are more than 1 % of all."""
-    from collections import Counter
-
-    old, new = Counter(before.split("\n")), Counter(after.split("\n"))
-    popular = sum(new.values()) // 100 + 1 if sum(new.values()) >= 200 else 200
-    return sum(n * old[line] for line, n in new.items() if n <= popular)
+def _changed(before, after):
+    """How many lines of each stand between what is equal at the start and at the end."""
+    old, new = before.split("\n"), after.split("\n")
+    start, most = 0, min(len(old), len(new))
+    while start < most and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < most - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    return len(old) - start - end, len(new) - start - end
 
 
 def _lines(text):
