@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
+from ipexctl import api
 from ipexctl.core.checks import catalogue
 from ipexctl.core.doctor.fix_play import fix_play
 from ipexctl.core.plays.interpolation import Scope
@@ -134,3 +135,7 @@ def _steps(text):
 
 def _values(step):
     return f"{step.kind} {step.node}".replace(str(step.place), "")
+
+
+def test_every_step_is_in_the_python_api() -> None:
+    assert {kind.__name__ for kind in all_steps().values()} <= set(api.__all__)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ipexctl.lab import Lab
 
 REPO = Path(__file__).parents[2]
+HOSTS = ("node01", "node02", "node03", "node04")
 SUDOERS = "/etc/sudoers.d/trainer"
 
 
@@ -24,9 +29,12 @@ class Playing:
     folder: Path
 
     def argv(self, text: str, *words: str) -> list[str]:
-        (self.folder / "play.yaml").write_text(text)
+        """Of a play's text, or of a shipped play's name."""
+        if "\n" in text:
+            (self.folder / "play.yaml").write_text(text)
+            text = "play.yaml"
         reach = ["-f", str(self.lab.hostfile), "-F", str(self.lab.ssh_config)]
-        return [sys.executable, "-m", "ipexctl", "play", "play.yaml", *reach, *words]
+        return [sys.executable, "-m", "ipexctl", "play", text, *reach, *words]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -44,6 +52,22 @@ class Playing:
         assert done.stdout, done.stderr
         steps = json.loads(done.stdout)["plays"][0]["steps"]
         return done.returncode, {(s["step"], s["host"]): s["state"] for s in steps}
+
+    def predicted_and_done(self, text: str, *words: str) -> dict[tuple[int, str], str]:
+        """What --check says of each step and host; then the play's changes are within that."""
+        before = {host: self.on(host, "cat", "/proc/sys/net/core/somaxconn") for host in HOSTS}
+        code, predicted = self.states(text, "--check", *words)
+        assert code == 10
+        assert before == {h: self.on(h, "cat", "/proc/sys/net/core/somaxconn") for h in HOSTS}
+        code, done = self.states(text, *words)
+        assert code == 0
+        allowed = {
+            "ok": {"ok"}, "would change": {"changed"}, "cannot know": {"ok", "changed"},
+            "skipped": {"skipped"},
+        }  # fmt: skip
+        wrong = {k: (v, predicted[k]) for k, v in done.items() if v not in allowed[predicted[k]]}
+        assert not wrong
+        return predicted
 
     def start(self, text: str, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -70,3 +94,15 @@ class Playing:
 def interrupt(process: subprocess.Popen[str]) -> str:
     process.send_signal(signal.SIGINT)
     return process.communicate(timeout=30)[0]
+
+
+def needs_sudo() -> None:
+    if not shutil.which("sudo"):
+        pytest.skip("sudo is not installed on this machine")
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
