@@ -21,9 +21,8 @@ def cluster(hosts: Playing) -> Iterator[Cluster]:
 
 
 def test_steps_facts_and_results(cluster: Cluster, hosts: Playing):
-    assert {name: facts.cpu.isa for name, facts in cluster.facts().items()} == {
-        "node01": "amx", "node02": "avx2", "node03": "amx", "node04": "avx2",
-    }  # fmt: skip
+    amx = {name: "amx_tile" in found.cpu.flags for name, found in cluster.facts().items()}
+    assert amx == {"node01": True, "node02": False, "node03": True, "node04": False}
     step = File("~/of-python", content="threads=4\n")
     states = [{h: o.state for h, o in cluster.do(step, check=c).items()} for c in (True, False)]
     assert states == [dict.fromkeys(HOSTS, s) for s in (State.WOULD_CHANGE, State.CHANGED)]
@@ -37,12 +36,12 @@ def test_steps_facts_and_results(cluster: Cluster, hosts: Playing):
 def test_fabric_connections_to_verified_hosts(cluster: Cluster):
     names = {}
     for name, connection in cluster.connections().items():
-        names[name] = connection.run("cat > /dev/null; hostname", hide=True, in_stream=False).stdout
+        names[name] = connection.run("hostname", hide=True, in_stream=False).stdout
     assert names == {name: f"{name}\n" for name in HOSTS}
 
 
 def test_a_play_and_the_example(cluster: Cluster, hosts: Playing):
-    (hosts.folder / "two.yaml").write_text("steps: [sh: echo ${word}]\n")
+    (hosts.folder / "two.yaml").write_text("steps:\n  - sh: echo ${word}\n")
     report = cluster.play(hosts.folder / "two.yaml", variables={"word": "hi"})
     assert report.exit_code == 0 and len(report.outcomes) == len(HOSTS)
     done = subprocess.run(
