@@ -8,6 +8,8 @@ from importlib.resources import files
 from ipexctl.core.known_failures.causes import Cause, parse
 from ipexctl.core.migrate import rules
 from ipexctl.core.migrate.launcher_command import Tables
+from ipexctl.core.output.metric_lines import Formats
+from ipexctl.core.output.metric_lines import parse as parse_formats
 from ipexctl.core.pasted.accelerate_config import Keys, parse_keys
 from ipexctl.core.pasted.launcher_table import Launchers
 from ipexctl.core.pasted.launcher_table import parse as parse_launchers
@@ -33,6 +35,11 @@ def launchers() -> Launchers:
 @cache
 def accelerate_keys() -> Keys:
     return parse_keys(_text("core/pasted/accelerate_keys.toml"))
+
+
+@cache
+def metric_formats() -> Formats:
+    return parse_formats(_text("core/output/metric_formats.toml"))
 
 
 @cache

@@ -9,10 +9,11 @@ import shlex
 import pytest
 
 from ipexctl.core.model import Inventory
+from ipexctl.core.output.merge_lines import WINDOW, Fold, ranges
+from ipexctl.core.output.training_state import Progress
 from ipexctl.core.run import line_filter
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.core.run.line_filter import Wanted
-from ipexctl.core.run.merge_lines import WINDOW, Fold, ranges
 from ipexctl.core.run.outcome import Load, Tally
 from ipexctl.errors import InputError
 from ipexctl.ui.run.panes import Pane, Panes, layout
@@ -174,7 +175,7 @@ def test_the_status_line_says_what_there_is_room_for(width, line):
         ("node01", Load(0.5, 8_000_000_000, 16_000_000_000)),
         ("node02", Load(1.0, 16_000_000_000, 20_000_000_000)),
     )
-    assert status(Tally(4, 3, 1, 0, 12.3, loads), bare=True, width=width) == line
+    assert status(Tally(4, 3, 1, 0, 12.3, loads), Progress(), bare=True, width=width) == line
 
 
 def panes(count=3):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.run.merge_lines import ranges
+from ipexctl.core.output.merge_lines import ranges
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.sizes import short
 

@@ -20,27 +20,27 @@ def check(kind: str) -> None:
         raise InputError(f"--ui {kind}: there is no such view", hint=f"--ui {'|'.join(KINDS)}")
 
 
-def view(kind: str = "auto", *, aside: bool = False) -> View:
+def view(
+    kind: str = "auto", *, aside: bool = False, fold: bool = True, verbose: bool = False
+) -> View:
     """What `--ui` asks for; `auto` is a stream in a terminal, and plain in a pipe or in CI.
 
     A terminal that knows no escape codes is shown none. `aside`: nothing of it is for stdout, if
-    that is no terminal.
+    that is no terminal. `fold`, `verbose`: as for TerminalView.
     """
     check(kind)
     if kind == "json":
         return JsonView()
     out = stdout_console()
+    stream = TerminalView(out, fold=fold, verbose=verbose)
     if kind == "tui":
-        return _panes() or view("auto", aside=aside)
-    wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
-    return TerminalView(out) if wanted and not is_dumb() else PlainView(aside=aside)
+        from ipexctl.ui.run.screen import why_no_screen
 
+        if not (why := why_no_screen()):
+            from ipexctl.ui.run.tui import PanesView
 
-def _panes() -> View | None:
-    from ipexctl.ui.run.screen import why_no_screen
-    from ipexctl.ui.run.tui import PanesView
-
-    if why := why_no_screen():
+            return PanesView(stream)
         stderr_console().print(f"--ui tui: {why}; showing a stream", soft_wrap=True)
-        return None
-    return PanesView()
+        kind = "auto"
+    wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
+    return stream if wanted and not is_dumb() else PlainView(aside=aside)

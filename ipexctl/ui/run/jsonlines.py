@@ -60,6 +60,9 @@ class JsonView:
     def close(self) -> None:
         return None
 
+    def failed(self, rank: int) -> None:
+        return None
+
     def result(self, result: RunResult) -> None:
         from ipexctl.local.shipped_tables import failures
 

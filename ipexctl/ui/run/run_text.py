@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
+from ipexctl.core.output.merge_lines import Group, ranges
+from ipexctl.core.output.training_state import Progress
 from ipexctl.core.run import mpi
-from ipexctl.core.run.merge_lines import Group, ranges
 from ipexctl.core.run.outcome import Load, Tally
 from ipexctl.core.sizes import short
 
@@ -81,8 +82,12 @@ def headline(run_id: str, plan: LaunchPlan) -> str:
     )
 
 
-def status(tally: Tally, *, bare: bool, width: int) -> str:
-    parts = [(f" {clock(tally.seconds)}  {tally.alive} of {tally.ranks} ranks up", 1)]
+def status(tally: Tally, progress: Progress, *, bare: bool, width: int) -> str:
+    """Where the training is, how many ranks are up, how busy the hosts are: what there is room for."""
+    known = "  ".join(progress_words(progress))
+    ranks = f"{tally.alive} of {tally.ranks} ranks up"
+    parts = [(f" {clock(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
+    parts += [(ranks if known else f" {clock(tally.seconds)}  {ranks}", 1)]
     parts += [(f"  {tally.done} done", 32)] if tally.done else []
     parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
     room = width - sum(len(part) for part, _ in parts)
@@ -91,6 +96,32 @@ def status(tally: Tally, *, bare: bool, width: int) -> str:
     if bare or len(text) > width:
         return text[:width]
     return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+
+
+def progress_words(progress: Progress) -> Iterator[str]:
+    """step 340/1000, loss 0.071, 3.4 it/s, eta 3 min 12 s"""
+    if progress.step is not None:
+        yield f"step {progress.step}" + (f"/{progress.total}" if progress.total else "")
+    elif progress.epoch is not None:
+        yield f"epoch {progress.epoch:.4g}" + (f"/{progress.epochs}" if progress.epochs else "")
+    if progress.loss is not None:
+        yield f"loss {progress.loss:.4g}"
+    if progress.rate:
+        rate = progress.rate
+        yield f"{rate:.3g} it/s" if rate >= 1 else f"{1 / rate:.3g} s/it"
+    if progress.eta is not None and progress.eta < 86400 * 365:
+        yield f"eta {duration(progress.eta)}"
+
+
+def duration(seconds: float) -> str:
+    """12 s, 3 min 20 s, 2 h 5 min"""
+    whole = int(seconds + 0.5)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def clock(seconds: float) -> str:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.run.merge_lines import Fold, Group
+from ipexctl.core.output.merge_lines import Fold, Group
+from ipexctl.core.output.short_paths import shortened
+from ipexctl.core.output.training_state import Training
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
+from ipexctl.local.shipped_tables import metric_formats
 from ipexctl.ui.console import print_lines, print_text, stderr_console
 from ipexctl.ui.run.run_text import (
     RESET,
@@ -72,6 +75,10 @@ class PlainView:
     def close(self) -> None:
         return None
 
+    def failed(self, rank: int) -> None:
+        """The rank whose failure ends the run."""
+        return
+
     def result(self, result: RunResult) -> None:
         for line in ending(result):
             if line.plain.startswith(OUTPUT):
@@ -81,22 +88,28 @@ class PlainView:
 
 
 class TerminalView(PlainView):
-    """A terminal: the same lines in colour, equal ones of many ranks as one, and a status line.
+    """A terminal: lines in colour, those of many ranks that differ only in numbers as one, and a
+    status line with the progress of the training.
 
+    When a rank has failed, what the others print is counted and not shown: it is about that failure.
     Lines are written by our own few escape codes: Rich would need a millisecond for each.
     """
 
     lossy = True
 
-    def __init__(self, out: Console) -> None:
+    def __init__(self, out: Console, *, fold: bool = True, verbose: bool = False) -> None:
         super().__init__()
         self.console = out
         self._colour = not out.no_color
+        self._folds, self._verbose = fold, verbose
         self._status = ""
         self._drawn = 0.0
+        self._first: int | None = None
+        self._held_back = 0
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self._fold = Fold(plan.world_size)
+        self._fold = Fold(plan.world_size if self._folds else 1)
+        self.training = Training(metric_formats())
         super().planned(run_id, plan)
 
     def note(self, text: str) -> None:
@@ -105,8 +118,21 @@ class TerminalView(PlainView):
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         now = time.monotonic()
+        self.training.lines(rank, texts, now)
+        if self._first is not None and rank != self._first:
+            self._held_back += len(texts)
+            return
         self._fold.add(rank, texts, now)
         self._show(self._fold.due(now))
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        """In the status line, where its numbers are."""
+        self.training.lines(rank, [text], time.monotonic())
+
+    def failed(self, rank: int) -> None:
+        if self._first is None and not self._verbose:
+            self._held_back += self._fold.without(rank)
+            self._first = rank
 
     def dropped(self, lines: int) -> None:
         self._show(self._fold.rest())
@@ -117,13 +143,19 @@ class TerminalView(PlainView):
         self._show(self._fold.due(now))
         if now - self._drawn > 0.2:
             self._drawn = now
-            text = status(tally, bare=not self._colour, width=self.console.width - 1)
+            progress = self.training.progress(now)
+            text = status(tally, progress, bare=not self._colour, width=self.console.width - 1)
             write((ERASE if self._status else "") + text)
             self._status = text
 
     def result(self, result: RunResult) -> None:
         self._show(self._fold.rest())
         self._clear()
+        if self._held_back:
+            lines = count(self._held_back, "line")
+            self.note(
+                f"... {lines} that other ranks printed after the failure: see the logs (or -v)"
+            )
         super().result(result)
 
     def _show(self, groups: Iterable[Group]) -> None:
@@ -133,10 +165,11 @@ class TerminalView(PlainView):
 
     def _line(self, group: Group) -> str:
         prefix = f"{self.prefix.of_group(group)} |"
+        text = shortened(group.text)
         if not self._colour:
-            return f"{prefix} {without_colour(group.text)}\n"
+            return f"{prefix} {without_colour(text)}\n"
         code = 1 if len(group.ranks) > 1 else colour_of(group.ranks[0])
-        return f"\x1b[{code}m{prefix}{RESET} {closed(group.text)}\n"
+        return f"\x1b[{code}m{prefix}{RESET} {closed(text)}\n"
 
     def _clear(self) -> None:
         if self._status:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ipexctl.core.inventory import fold
-from ipexctl.core.run.merge_lines import ranges
+from ipexctl.core.output.merge_lines import ranges
 from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.run.rank_exchange import TRAINED_ALONE, Verdict, sentence
 from ipexctl.core.run.run_state import RankEnd, without_colour

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
-from ipexctl.ui.console import stdout_console
 from ipexctl.ui.run.panes import Pane, Panes
 from ipexctl.ui.run.run_text import Prefixes, count, status
 from ipexctl.ui.run.screen import Screen
@@ -25,8 +24,8 @@ NOTE_STAYS = 8.0
 class PanesView:
     lossy = True
 
-    def __init__(self) -> None:
-        self.stream = TerminalView(stdout_console())
+    def __init__(self, stream: TerminalView) -> None:
+        self.stream = stream
         self.screen = Screen()
         self.panes: Panes | None = None
         self._notes: list[str] = []
@@ -40,6 +39,7 @@ class PanesView:
         self.panes = Panes([Pane(h, r, prefix(h, r)) for h, r in sorted(places, key=_by_rank)])
         self._by_rank = {pane.rank: pane for pane in self.panes.panes}
         self._run_id = run_id
+        self._training = self.stream.training
         self.screen.enter()
 
     def note(self, text: str) -> None:
@@ -54,6 +54,7 @@ class PanesView:
         if self.panes is None:
             self.stream.lines(host, rank, texts)
             return
+        self._training.lines(rank, texts, time.monotonic())
         pane = self._by_rank[rank]
         pane.bar = ""
         pane.lines.extend(map(without_colour, texts))
@@ -63,6 +64,7 @@ class PanesView:
         if self.panes is None:
             self.stream.bar(host, rank, text)
         else:
+            self._training.lines(rank, [text], time.monotonic())
             self._by_rank[rank].bar = without_colour(text)
 
     def dropped(self, lines: int) -> None:
@@ -79,6 +81,9 @@ class PanesView:
         for rank, code in tally.codes:
             self._by_rank[rank].code = code
         self._draw()
+
+    def failed(self, rank: int) -> None:
+        self.stream.failed(rank)
 
     def result(self, result: RunResult) -> None:
         self.close()
@@ -112,7 +117,10 @@ class PanesView:
             if self._notes and now - self._noted < NOTE_STAYS
             else ""
         )
-        line = status(self._tally, bare=True, width=width) if self._tally else f" {self._run_id}"
+        line = f" {self._run_id}"
+        if self._tally:
+            progress = self._training.progress(now)
+            line = status(self._tally, progress, bare=True, width=width)
         self.screen.draw(self.panes.rows(width, height, line, note and f" {note}"))
 
 

@@ -12,8 +12,8 @@ from ipexctl.hosts.suggested_commands import spelled
 from ipexctl.hosts.target import Target
 from ipexctl.verbs.run.run_watchers import Painter
 
-BARS_EVERY = 10.0
-MOST_BARS = 8  # at once
+BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds: where they are lines, and where they are redrawn
+MOST_BARS, MOST_REDRAWN = 8, 256  # at once
 STRAGGLE = 30.0  # ranks that go on so long after others have ended are told of
 LOGS_AFTER = 3.0  # the rest of the logs takes so long: say how much there is
 LOGS_EVERY = 10.0
@@ -30,10 +30,12 @@ class Teller:
     def bars(self, now: float) -> None:
         """Progress bars without an end, now and then."""
         self._bars = self._bars or now
-        if now - self._bars > BARS_EVERY:
+        drawn = self.painter.view.lossy
+        if now - self._bars > (BARS_REDRAWN if drawn else BARS_EVERY):
             self._bars = now
             of = self.state.plan.host_of
-            shown = self.state.bars(lambda r, text: self.painter.shows(of(r), r, text), MOST_BARS)
+            most = MOST_REDRAWN if drawn else MOST_BARS
+            shown = self.state.bars(lambda r, text: self.painter.shows(of(r), r, text), most)
             for rank, text in shown:
                 self.painter.bar(of(rank), rank, text)
 

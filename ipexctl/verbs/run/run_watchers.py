@@ -85,6 +85,7 @@ class View(Protocol):
     def bar(self, host: str, rank: int, text: str) -> None: ...
     def dropped(self, lines: int) -> None: ...
     def tick(self, tally: Tally) -> None: ...
+    def failed(self, rank: int) -> None: ...  # first; what others print then is about that
     def result(self, result: RunResult) -> None: ...
     def close(self) -> None: ...  # gives the terminal back; nothing is drawn any more
 
@@ -115,6 +116,9 @@ class Chosen:
 
     def tick(self, tally: Tally) -> None:
         self.inner.tick(tally)
+
+    def failed(self, rank: int) -> None:
+        self.inner.failed(rank)
 
     def result(self, result: RunResult) -> None:
         self.inner.result(result)
@@ -229,6 +233,9 @@ class Painter:
     def tick(self, tally: Tally) -> None:
         if self._todo.empty():
             self._todo.put(lambda: self.view.tick(tally))
+
+    def failed(self, rank: int) -> None:
+        self._todo.put(lambda: self.view.failed(rank))
 
     def result(self, result: RunResult) -> None:
         with self._lock:

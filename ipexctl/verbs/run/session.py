@@ -368,6 +368,8 @@ class Session:
                     self.all_up()
             case run_events.RankEnded(end):
                 self.state.rank_ended(end)
+                if self.state.first is end:
+                    self.painter.failed(end.rank)
                 self.health.ended(end.rank)
                 self.teller.last_end = self.now
             case run_events.RankRefused(why):

@@ -1,0 +1,196 @@
+"""A line of a training -> step, loss and rate in it; the formats are in metric_formats.toml.
+
+What is not surely one of these values is left out: no value is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ipexctl.core import toml
+
+MAX_LINE = 1000
+_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
+_END = r"(?![\w.]*\w)"
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_PREFIX = re.compile(r"^(?:\[rank\d+\]:? |\[\d+,\d+\]<std(?:out|err)>: ?|\d+: (?=\S))")
+_BAR = re.compile(
+    r"(?:(?P<title>[^|]{0,80}?):? +)?(?P<percent>\d{1,3})%\|[^|]{0,400}\| "
+    r"(?P<step>\d[\d.]*[kMGT]?)/(?P<total>\d[\d.]*[kMGT]?) "
+    r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)(?:, +(?P<rate>[\d.?]+[kM]?)(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
+)
+_RATES = (
+    re.compile(
+        r"(?<![\w.])(?P<rate>\d[\d.]*) ?(?:it|iters?|iterations?|steps?|batch(?:es)?)/s(?:ec)?\b"
+    ),
+    re.compile(r"(?<![\w.])(?P<seconds>\d[\d.]*) ?s(?:ec)?/(?:it|iter|iteration|step|batch)\b"),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one line says. `rate`: steps per second."""
+
+    step: int | None = None
+    total: int | None = None
+    epoch: float | None = None
+    epochs: int | None = None
+    loss: float | None = None
+    eval_loss: float | None = None
+    lr: float | None = None
+    rate: float | None = None
+
+    @property
+    def says(self) -> dict[str, float]:
+        """The values that are there."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+_KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
+
+
+@dataclass(frozen=True)
+class Format:
+    name: str
+    pattern: re.Pattern[str]
+    example: str
+    gives: dict[str, float]
+    alone: bool = False  # nothing else in such a line is read
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The table."""
+
+    named: re.Pattern[str]  # a name and its number
+    keys: dict[str, str]  # name -> field
+    needed: tuple[str, ...]
+    not_after: re.Pattern[str]
+    not_with: tuple[str, ...]
+    titles: tuple[str, ...]
+    units: frozenset[str]
+    formats: tuple[Format, ...]
+
+    def point(self, text: str) -> Point | None:
+        """What a line, or the state of a bar, says of the training."""
+        text = _PREFIX.sub("", _COLOUR.sub("", text[:MAX_LINE]).strip())
+        low = text.lower()
+        if text.startswith("::metric "):
+            return _point(self._named(text.removeprefix("::metric "), explicit=True))
+        if "%|" in text and (bar := _BAR.search(text)):
+            return _point(self._bar(bar, text))
+        if not any(word in low for word in self.needed):
+            return None
+        if any(word in low for word in self.not_with):
+            return None
+        found: dict[str, str] = {}
+        for form in self.formats:
+            if match := form.pattern.search(text):
+                found = {k: v for k, v in match.groupdict().items() if v} | found
+                if form.alone:
+                    return _point(found.items())
+        special = bool(found)
+        for name, value in self._named(text):
+            found.setdefault(name, value)
+        if not special and not _is_metric(found):
+            return None
+        return _point((found | _rate(text)).items())
+
+    def _named(self, text: str, *, explicit: bool = False) -> Iterator[tuple[str, str]]:
+        seen = set()
+        for match in self.named.finditer(text):
+            key = self.keys[match["key"].lower()]
+            if not explicit and self.not_after.search(text[: match.start()].lower()):
+                continue
+            if key not in seen:
+                seen.add(key)
+                yield key, match["value"]
+
+    def _bar(self, bar: re.Match[str], text: str) -> Iterator[tuple[str, str]]:
+        title = (bar["title"] or "").strip().lower()
+        unit, per = bar["unit"] or "", bar["per"] or ""
+        counted = per if unit == "s" and per != "s" else unit
+        if counted.lower() not in self.units or any(map(title.startswith, self.titles)):
+            return
+        yield "step", _whole(bar["step"])
+        yield "total", _whole(bar["total"])
+        if bar["rate"] and "?" not in bar["rate"]:
+            value = float(_whole(bar["rate"]))
+            if unit != "s":
+                yield "rate", str(value)
+            elif value:
+                yield "rate", str(1 / value)
+        for key, value in self._named(f"{bar['title'] or ''} ; {text[bar.end() :]}"):
+            if key != "step":
+                yield key, value
+
+
+def _whole(text: str) -> str:
+    """12k -> 12000"""
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1])
+    return f"{float(text[:-1]) * scale:.0f}" if scale else text
+
+
+def _is_metric(found: dict[str, str]) -> bool:
+    """A loss, or a counter with something beside it."""
+    if "loss" in found or "eval_loss" in found:
+        return True
+    return "step" in found and len(found) > 1
+
+
+def _rate(text: str) -> dict[str, str]:
+    if match := _RATES[0].search(text):
+        return {"rate": match["rate"]}
+    if (match := _RATES[1].search(text)) and float(match["seconds"]):
+        return {"rate": str(1 / float(match["seconds"]))}
+    return {}
+
+
+def _point(found: Any) -> Point | None:
+    values: dict[str, float] = {}
+    for name, text in found:
+        kind = _KINDS.get(name, float)
+        try:
+            values[name] = kind(float(text.replace(",", "")))
+        except (ValueError, OverflowError):
+            continue
+    return Point(**values) if values else None  # type: ignore[arg-type]
+
+
+def parse(text: str) -> Formats:
+    raw = toml.loads(text)
+    keys = {name: key for key, names in raw["names"].items() for name in names}
+    spelled = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
+    named = (
+        rf"(?<![\w./\-])(?P<quote>[\"']?)(?P<key>{spelled})(?P=quote)"
+        rf"(?:\s*[:=]\s*|\s+|\s*(?=\[))[\[\"'(]?\s*(?P<value>{_NUMBER}){_END}"
+    )
+    words = raw["words"]
+    before = "|".join(map(re.escape, words["not_after"]))
+    return Formats(
+        re.compile(named, re.IGNORECASE),
+        keys,
+        tuple(words["needed"]),
+        re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
+        tuple(words["not_with"]),
+        tuple(raw["bars"]["titles"]),
+        frozenset(raw["bars"]["units"]),
+        tuple(map(_format, raw["format"])),
+    )
+
+
+def _format(raw: dict[str, Any]) -> Format:
+    pattern = raw["pattern"].replace("NUMBER", _NUMBER)
+    return Format(
+        raw["name"], re.compile(pattern), raw["example"], raw["gives"], raw.get("alone", False)
+    )
+
+
+def points(formats: Formats, texts: Sequence[str]) -> Iterator[Point]:
+    for text in texts:
+        if point := formats.point(text):
+            yield point

@@ -1,0 +1,102 @@
+"""Where the ranks are in their training, from what they print. No clock here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ipexctl.core.output.metric_lines import Formats, Point
+
+STALE = 60.0  # seconds after which a bar or a rate that did not move is not shown
+READ_EVERY = 0.2  # seconds, of each rank: reading all lines of a flood would cost more than drawing
+READ = 8  # of its last lines
+SPAN = 20  # of the last steps, from which a rate is computed
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a status line says. None: unknown."""
+
+    step: int | None = None
+    total: int | None = None
+    epoch: float | None = None
+    epochs: int | None = None
+    loss: float | None = None
+    rate: float | None = None  # steps per second
+    eta: float | None = None  # seconds
+
+
+@dataclass
+class _Rank:
+    last: Point = field(default_factory=Point)
+    seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=SPAN))
+    rated: float | None = None  # when a rate was printed
+    rate: float | None = None
+    read: float = float("-inf")  # when its lines were last read
+
+
+@dataclass
+class Training:
+    """Fed with the lines and bars of each rank; asked now and then."""
+
+    formats: Formats
+    ranks: dict[int, _Rank] = field(default_factory=dict)
+
+    def lines(self, rank: int, texts: Sequence[str], now: float) -> None:
+        known = self.ranks.get(rank)
+        if known is not None and now - known.read < READ_EVERY:
+            return
+        for text in texts[-READ:]:
+            if point := self.formats.point(text):
+                self.add(rank, point, now)
+        if rank in self.ranks:
+            self.ranks[rank].read = now
+
+    def add(self, rank: int, point: Point, now: float) -> None:
+        known = self.ranks.setdefault(rank, _Rank())
+        before = known.last
+        if point.step is not None:
+            restarted = before.step is not None and point.step < before.step
+            if restarted or (point.total and before.total and point.total != before.total):
+                known.seen.clear()
+            if not known.seen or known.seen[-1][1] != point.step:
+                known.seen.append((now, point.step))
+        if point.rate is not None:
+            known.rate, known.rated = point.rate, now
+        fresh = {name: value for name, value in vars(point).items() if value is not None}
+        known.last = replace(before, **fresh)
+
+    def progress(self, now: float) -> Progress:
+        """Of the first rank that prints its steps; else of the first that prints anything."""
+        found = sorted(self.ranks.items())
+        if not found:
+            return Progress()
+        known = next((one for _, one in found if one.last.step is not None), found[0][1])
+        last, rate = known.last, _rate(known, now)
+        left = last.total - last.step if last.total and last.step is not None else None
+        return Progress(
+            last.step, last.total, last.epoch, last.epochs, _mean_loss(known, found), rate,
+            left / rate if left is not None and left >= 0 and rate else None,
+        )  # fmt: skip
+
+
+def _mean_loss(known: _Rank, found: list[tuple[int, _Rank]]) -> float | None:
+    """Of all ranks that are at the same step."""
+    if known.last.loss is None:
+        return next((one.last.loss for _, one in found if one.last.loss is not None), None)
+    same = [
+        one.last.loss
+        for _, one in found
+        if one.last.step == known.last.step and one.last.loss is not None
+    ]
+    return sum(same) / len(same)
+
+
+def _rate(known: _Rank, now: float) -> float | None:
+    if known.rated is not None:
+        return known.rate if now - known.rated < STALE else None
+    if len(known.seen) < 2 or now - known.seen[-1][0] > STALE:
+        return None
+    (first, low), (last, high) = known.seen[0], known.seen[-1]
+    return (high - low) / (last - first) if last > first and high > low else None
