@@ -19,7 +19,8 @@ class Fetch(FleetStep):
     """Bring files that the ranks of a run wrote to this machine.
 
     Without dest, files go to a new folder below .ipexctl/runs; with dest, only files that differ
-    are replaced there. Files of hosts other than rank 0's lie in folders @HOST, unless merge is set.
+    are replaced there. Files of hosts other than rank 0's lie in folders @HOST, unless merge is
+    set.
     """
 
     keyword = "fetch"
