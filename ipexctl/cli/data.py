@@ -31,7 +31,7 @@ def push(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Put a folder on every host, for `run --data NAME`. What a host has is not sent again."""
+    """Put a folder on every host, for `run --data NAME`. Only missing files are sent."""
     from ipexctl.hosts.suggested_commands import command
     from ipexctl.ui.data import pushed_document, show_pushed
     from ipexctl.ui.install import View

@@ -38,9 +38,11 @@ def play(
         typer.Option("-e", "--extra", metavar="NAME=VALUE", help="Set a variable (repeatable)."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Show what would change, and change nothing.")
+        bool, typer.Option("-C", "--check", help="Show what would change, and change nothing.")
     ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Show changed lines of files.")] = False,
+    diff: Annotated[
+        bool, typer.Option("-D", "--diff", help="Show changed lines of files.")
+    ] = False,
     first: Annotated[
         str, typer.Option("--from", metavar="STEP", help="Start at this step: its name or number.")
     ] = "",
@@ -48,7 +50,8 @@ def play(
         bool, typer.Option("--resume", help="Skip sh steps that the last run of the play has done.")
     ] = False,
     ask_sudo_pass: Annotated[
-        bool, typer.Option("--ask-sudo-pass", help="Ask once for the sudo password of all hosts.")
+        bool,
+        typer.Option("-K", "--ask-sudo-pass", help="Ask once for the sudo password of all hosts."),
     ] = False,
     list_steps: Annotated[bool, typer.Option("--list-steps", help="List the steps.")] = False,
     list_modules: Annotated[
@@ -74,14 +77,14 @@ def play(
     if not plays:
         raise InputError("no play is named", hint="ipexctl play FILE")
     found = [read_play(*read_play_file(word), all_steps()) for word in plays]
+    choice = StepChoice(_words(tags), _words(skip_tags), first)
     if list_steps:
-        print("\n".join(line for one in found for line in ui.step_lines(one)))
+        print("\n".join(line for one in found for line in ui.step_lines(one, choice)))
         return
     pairs = dict(map(_pair, extra or ()))
     refuse_unknown(pairs, found)
     options = PlayOptions(
-        root, check, diff, StepChoice(_words(tags), _words(skip_tags), first),
-        pairs, _password() if ask_sudo_pass else "",
+        root, check, diff, choice, pairs, _password() if ask_sudo_pass else "",
         resume,
     )  # fmt: skip
     console = stdout_console()
@@ -95,7 +98,8 @@ def play(
         masks.append(screen.masked)
         reports.append(report)
         if not json:
-            ui.show_recap(report, console, quote(("ipexctl", *sys.argv[1:])))
+            typed = [word for word in sys.argv[1:] if word != "--resume"]
+            ui.show_recap(report, console, quote(("ipexctl", *typed)))
         if report.failures:
             break
     if json:
@@ -113,6 +117,13 @@ def _words(given: list[str] | None) -> tuple[str, ...]:
 
 def _pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
+    if text.startswith("@"):
+        why = "files of variables are not read"
+        raise InputError(
+            f"-e {text}: not NAME=VALUE",
+            why=why,
+            hint="vars of the play, or host variables in the inventory",
+        )
     if not sign or not name.isidentifier():
         raise InputError(f"-e {text}: not NAME=VALUE", hint="-e lr=0.1")
     return name, value

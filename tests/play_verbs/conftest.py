@@ -7,15 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ipexctl.lab import Lab
-from tests.practice_hosts import Installed
+from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.lab.rungs import FLAT
+from tests.practice_hosts import Homes, Installed, LabRoot, start_lab
 
 REPO = Path(__file__).parents[2]
 HOSTS = ("node01", "node02")
@@ -74,7 +75,21 @@ class Player:
         return [played.code, *(states.pop() for states in found)]
 
 
+@pytest.fixture(scope="module")
+def play_lab(installed: Installed, homes: Homes, lab_root: LabRoot) -> Iterator[Lab]:
+    """Hosts of these tests alone: plays change which environments they have."""
+    shapes = (HostSpec(),) * 2 if lab_root.rung == FLAT else (HostSpec(), HostSpec(nics=("ens3",)))
+    lab = start_lab(LabSpec(name="play-verbs", hosts=shapes), lab_root)
+    try:
+        with homes.of("intel") as home:
+            for host in lab.hosts.values():
+                home.lay_into(Path(host.files))
+        yield lab
+    finally:
+        lab.down()
+
+
 @pytest.fixture
-def player(installed: Installed, tmp_path: Path) -> Player:
+def player(play_lab: Lab, installed: Installed, tmp_path: Path) -> Player:
     shutil.copy(installed.folder / "ipexctl.lock", tmp_path)
-    return Player(installed.lab, tmp_path)
+    return Player(play_lab, tmp_path)

@@ -11,6 +11,7 @@ from ipexctl.core.model import Host, Inventory
 from ipexctl.core.plays.play_reader import PLAY_KEYS, STEP_KEYS, read_play
 from ipexctl.errors import InputError
 from ipexctl.verbs.play.play import refuse_unknown, validate
+from ipexctl.verbs.play.play_hosts import of_inventory
 from ipexctl.verbs.play.play_scope import PlayScope
 from ipexctl.verbs.play.steps import all_steps
 
@@ -38,10 +39,10 @@ def _read(text: str) -> None:
     try:
         play = read_play(text, "play.yaml", all_steps())
         refuse_unknown({}, [play])
-        validate(play, HOSTS, PlayScope(play, {"lr": "1"}))
+        validate(play, of_inventory(play, HOSTS, HOSTS), PlayScope(play, {"lr": "1"}))
     except InputError as e:
         placed = re.match(r"play\.yaml(:[0-9]+:[0-9]+: | is empty| is larger)", e.what)
-        assert placed or "hosts of" in e.what or ": on" in e.what, e.what
+        assert placed or "no host or group in hosts matches" in e.what or ": on" in e.what, e.what
 
 
 @settings(max_examples=250, deadline=2000)

@@ -17,6 +17,7 @@ from ipexctl.core.plays.play_reader import HABITS, read_play
 from ipexctl.errors import InputError, printable
 from ipexctl.local.plays.play_files import read_play_file
 from ipexctl.verbs.play.play import validate
+from ipexctl.verbs.play.play_hosts import of_inventory
 from ipexctl.verbs.play.play_scope import PlayScope
 from ipexctl.verbs.play.steps import all_steps
 from tests.plays.wrong_plays import FILES, TEXTS
@@ -30,7 +31,7 @@ def _error(path: str) -> str:
     try:
         play = read_play(*read_play_file(path), all_steps())
         hosts = Inventory((Host("node01", vars=(("site", "east"),)),), "hosts")
-        validate(play, hosts, PlayScope(play, {}))
+        validate(play, of_inventory(play, hosts, hosts), PlayScope(play, {}))
     except InputError as e:
         hint = "".join(f"\n  try: {line}" for line in e.hint.splitlines()[:12])
         return printable(e.what + (f"\n  why: {e.why}" if e.why else "") + hint)

@@ -2,9 +2,10 @@
 
 import itertools
 import os
+import shutil
 import stat
-import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ pytestmark = as_root
 @pytest.fixture
 def theirs(tmp_path: Path) -> Iterator[Path]:
     """A folder of the other user, who can reach it."""
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o001 == 0:
+            folder.chmod(0o755)
     path = tmp_path / "theirs"
     path.mkdir()
     os.chown(path, OTHER, OTHER)
@@ -48,7 +50,10 @@ def _as_it_was(outside: Path) -> bool:
 
 
 def _clear(*paths: Path) -> None:
-    subprocess.run(["rm", "-rf", *paths], check=False, capture_output=True)
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 def _swap(path: Path, target: Path) -> None:

@@ -19,6 +19,17 @@ def _step(text: str) -> str:
 
 
 TEXTS: dict[str, str] = {
+    "Jinja": "steps:\n  - file: {path: ~/x, content: 'a={{ lr }}'}\n",
+    "Jinja in sh": "steps:\n  - sh: echo {{ inventory_hostname | upper }}\n",
+    "Ansible's name of a host": "steps:\n  - sh: echo ${inventory_hostname}\n",
+    "a loop variable of the shell": "steps:\n  - sh: for i in 1 2; do echo ${i}; done\n",
+    "Ansible's full names": "steps:\n  - ansible.builtin.copy: {src: a, dest: ~/b}\n",
+    "arguments that are not indented": "steps:\n  - file:\n    path: ~/x\n",
+    "an argument beside a mapping": "steps:\n  - sh: {cmd: id}\n    creates: x\n",
+    "an instruction set that does not exist": "steps:\n  - sh: id\n    when: {isa: amx2}\n",
+    "a size with a unit": "steps:\n  - sh: id\n    when: {memory: {min: 1GiB}}\n",
+    "Ansible's facts": "steps:\n  - sh: id\n    when: {ansible_memtotal_mb: {min: 1}}\n",
+    "a comparison of Ansible": "steps:\n  - sh: id\n    when: ansible_os_family == 'Debian'\n",
     # -- YAML --
     "a tab": "steps:\n\t- sh: id\n",
     "a tab before a key": "steps:\n  - sh:\n\t  cmd: id\n",

@@ -148,6 +148,54 @@ def test_ctrl_c_ends_what_runs_on_the_hosts(hosts):
     wait_for(lambda: not any(hosts.on(h, "pgrep", "-f", "sleep 987") for h in HOSTS))
 
 
+def test_handlers_of_a_play_that_was_stopped_run_the_next_time(hosts):
+    text = """\
+steps:
+  - file: {path: ~/pending.conf, content: "1\\n"}
+    notify: reload
+  - sh: touch ~/at-work; sleep ${seconds}
+vars: {seconds: "986"}
+handlers:
+  reload: [{sh: touch ~/reloaded-late}]
+"""
+    process = hosts.start(text)
+    wait_for(lambda: all(Path(hosts.home(h), "at-work").exists() for h in HOSTS))
+    said = interrupt(process)
+    assert "unreachable" not in said and "failed" not in said
+    again = hosts.run(text, "-e", "seconds=0", "-l", "node0[1-3]")
+    assert "reload: notified on node[01-03] by a run that did not end" in again.stdout
+    late = [Path(hosts.home(h), "reloaded-late").exists() for h in HOSTS]
+    assert late == [True, True, True, False]
+    assert (
+        "by a run that did not end" not in hosts.run(text, "-e", "seconds=0", "-l", HOSTS[0]).stdout
+    )
+    assert Path(hosts.home("node04"), "at-work").exists()
+    assert "notified on node04" in hosts.run(text, "-e", "seconds=0").stdout
+
+
+def test_a_check_as_a_user_without_rights_foresees_the_failure(hosts):
+    text = """\
+steps:
+  - file: {path: /etc/of-root, content: x}
+  - file: {path: /etc, state: directory, mode: '0700'}
+"""
+    code, states = hosts.states(text, "--check")
+    assert code == 1
+    assert {states[n, host] for n in (1, 2) for host in HOSTS} == {"failed"}
+    shown = hosts.run(text, "--check").stdout
+    assert "cannot write /etc/of-root: Permission denied" in shown and "try: sudo: true" in shown
+    assert "cannot change /etc: it belongs to another user" in shown
+
+
+def test_steps_on_hosts_that_limit_leaves_out_are_skipped(hosts):
+    text = "steps:\n  - sh: touch ~/one\n    on: node01\n  - sh: touch ~/two\n"
+    code, states = hosts.states(text, "-l", "node02")
+    assert (code, states) == (0, {(2, "node02"): "changed"})
+    wrong = hosts.run("steps:\n  - copy: {src: nowhere, dest: ~/x}\n")
+    assert wrong.returncode == 2
+    assert "play.yaml:2:5: copy: src: there is no nowhere in" in wrong.stderr
+
+
 def test_a_host_that_dies_is_unreachable_and_the_others_go_on(make_lab: MakeLab, tmp_path):
     lab = make_lab(LabSpec.plain(2, name="dying"))
     hosts = Playing(lab, tmp_path)

@@ -12,8 +12,9 @@ ANY, PACKAGES = "any", "packages"
 
 @dataclass(frozen=True)
 class Looked:
-    """What a host found. `changed` None: it cannot know. `reads` and `writes` are `path:/x`,
-    `service:x`, `packages` or `any`."""
+    """What a host found. `changed` None: it cannot know. `failed`: the step would fail on the host
+    as it is now; if it has `changed`, too, not once an earlier step has made what it reads.
+    `reads` and `writes` are `path:/x`, `service:x`, `packages` or `any`."""
 
     changed: bool | None
     failed: bool = False
@@ -25,15 +26,13 @@ def predict(looked: Looked, pending: Iterable[str]) -> State:
     """`pending`: what earlier steps would write, or may. A change that is due stays due; what looks
     unchanged or fails now may be different by then."""
     pending = set(pending)
-    if looked.changed and not looked.failed:
+    later = any(_overlap(mine, theirs) for mine in looked.reads for theirs in pending)
+    if looked.failed and not later and PACKAGES not in pending:
+        return State.FAILED
+    if looked.changed:
         return State.WOULD_CHANGE
-    if looked.changed is None and not looked.failed:
-        return State.CANNOT_KNOW
-    if any(_overlap(mine, theirs) for mine in looked.reads for theirs in pending):
-        return State.CANNOT_KNOW
-    if looked.failed:
-        return State.CANNOT_KNOW if PACKAGES in pending else State.FAILED
-    return State.OK
+    unknown = looked.changed is None or looked.failed or later
+    return State.CANNOT_KNOW if unknown else State.OK
 
 
 def _overlap(mine: str, theirs: str) -> bool:

@@ -13,11 +13,13 @@ from ipexctl.core.facts import isa
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence
 from ipexctl.core.plays.fact_values import FACTS
-from ipexctl.core.plays.interpolation import Scope, expanded
+from ipexctl.core.plays.interpolation import Scope, ansible_name, expanded
 from ipexctl.core.plays.step_schema import shape
 
 _TESTS = ("not", "min", "max")
 _ISA = (*isa.LEVELS, *(name for name, _ in isa.ARM))
+_EQUAL = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(==|!=)\s*[\"']?([^\"'\s{}]+)[\"']?\s*")
+_GIB = re.compile(r"([0-9.]+)\s*(?:[Gg]i?[Bb]?)")
 _VERSION = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})*(?![0-9a-zA-Z])|[0-9]{1,15}(?:\.[0-9]{1,15})+")
 
 
@@ -25,7 +27,7 @@ def check_condition(node: Node) -> None:
     """Raises InputError for what cannot be a condition."""
     if not isinstance(node, Mapping):
         what = f"when: expected facts to compare, not {shape(node)}"
-        why, hint = "plays have no expressions", "when: {isa: amx, os: [ubuntu, debian]}"
+        why, hint = "plays have no expressions", _suggested(node)
         raise Bad(what, why=why, hint=hint).placed(node.place)
     for key, value in node.items:
         _check_test(key.text, value)
@@ -33,6 +35,20 @@ def check_condition(node: Node) -> None:
             name = key.text.removeprefix("fact.")
             near = f" (did you mean {name!r}?)" if name in FACTS else did_you_mean(name, FACTS)
             raise Bad(f"{key.text[:64]!r} is not a fact{near}").placed(key.place)
+
+
+def _suggested(node: Node) -> str:
+    """`x == "y"` -> when: {x: y}; a list is an "or" of conditions."""
+    if isinstance(node, Sequence):
+        return "a step for each: all facts of one when must hold"
+    text = node.text if isinstance(node, Scalar) else ""
+    found = _EQUAL.fullmatch(text)
+    if not found:
+        return "when: {isa: amx, os: [ubuntu, debian]}"
+    name = ansible_name(found[1]).removeprefix("fact.") or found[1]
+    text = found[3].lower() if name in ("os", "os_family") else found[3]
+    value = f"{{not: {text}}}" if found[2] == "!=" else text
+    return f"when: {{{name}: {value}}}"
 
 
 def _check_test(name: str, node: Node) -> None:
@@ -48,18 +64,18 @@ def _check_test(name: str, node: Node) -> None:
             if isinstance(value, Scalar) and key.text != "not" and "${" not in value.text:
                 _check_limit(name, key.text, value)
             if key.text == "not":
-                _check_test_values(value)
+                _check_test_values(name, value)
     else:
-        _check_test_values(node)
+        _check_test_values(name, node)
 
 
 def _check_limit(name: str, test: str, value: Scalar) -> None:
-    if name == "isa" and value.text not in _ISA:
-        near = did_you_mean(value.text, _ISA)
-        hint = f"one of: {', '.join(_ISA)}"
-        raise Bad(f"{value.text[:64]!r} is not an instruction set{near}", hint=hint).placed(
-            value.place
-        )
+    if name == "isa":
+        _check_isa(value)
+    if name == "memory" and not value.text.replace(".", "").isdigit():
+        size = _GIB.fullmatch(value.text)
+        what = f"memory is a number of GiB, not {value.text[:64]!r}"
+        raise Bad(what, hint=f"{test}: {size[1]}" if size else "").placed(value.place)
     try:
         _number(value.text) if name != "isa" else None
     except ValueError:
@@ -67,10 +83,21 @@ def _check_limit(name: str, test: str, value: Scalar) -> None:
         raise Bad(what).placed(value.place) from None
 
 
-def _check_test_values(node: Node) -> None:
+def _check_isa(value: Scalar) -> None:
+    if value.text not in _ISA and "${" not in value.text:
+        near = did_you_mean(value.text, _ISA)
+        hint = f"one of: {', '.join(_ISA)}"
+        raise Bad(f"{value.text[:64]!r} is not an instruction set{near}", hint=hint).placed(
+            value.place
+        )
+
+
+def _check_test_values(name: str, node: Node) -> None:
     for item in node.items if isinstance(node, Sequence) else (node,):
         if not isinstance(item, Scalar):
             raise Bad(f"expected a value or a list of values, not {shape(item)}").placed(item.place)
+        if name == "isa":
+            _check_isa(item)
 
 
 def check_names(node: Node, variables: Values[str, object]) -> None:
@@ -78,8 +105,13 @@ def check_names(node: Node, variables: Values[str, object]) -> None:
     assert isinstance(node, Mapping)
     for key, _ in node.items:
         if key.text not in FACTS and key.text not in variables and key.text != "host":
+            own = ansible_name(key.text).removeprefix("fact.")
             near = did_you_mean(key.text, (*FACTS, *variables, "host"))
-            raise Bad(f"{key.text!r} is not a fact or a variable{near}").placed(key.place)
+            near = f" (did you mean {own!r}?)" if own else near
+            hint = "" if near else f"facts: {', '.join(FACTS)}"
+            raise Bad(f"{key.text!r} is not a fact or a variable{near}", hint=hint).placed(
+                key.place
+            )
 
 
 def check_values(node: Node, scope: Scope) -> None:

@@ -15,9 +15,19 @@ from ipexctl.core.plays.secret_mask import masked
 
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<name>[^${}\n]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?")
+_JINJA = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)\s*(?:\|[^{}\n]*)?\}\}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]")
 _NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 PREFIX = "ipexctl_play_"  # of the variables that a step's shell gets
+# what Ansible calls it
+_ANSIBLE = {
+    "inventory_hostname": "host", "ansible_hostname": "fact.hostname",
+    "ansible_memtotal_mb": "fact.memory", "ansible_processor_vcpus": "fact.cpus",
+    "ansible_processor_cores": "fact.cores", "ansible_distribution": "fact.os",
+    "ansible_os_family": "fact.os_family", "ansible_kernel": "fact.kernel",
+    "ansible_architecture": "fact.arch", "ansible_user_id": "fact.user",
+    "ansible_user_dir": "fact.home", "ansible_user": "fact.user",
+}  # fmt: skip
 KINDS = ("fact", "env", "secret")
 
 
@@ -66,15 +76,24 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
         return Bad(
             what, why="plays have no expressions or filters", hint="$${ for a literal ${", at=at
         )
-    near = nearest(name, known)
+    near = ansible_name(name) or nearest(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
-    shell = name.isupper() and "." not in name
+    shell = "." not in name and (name.isupper() or not near)
     hint = f"${name} or $${{{name}}} for the shell's variable" if shell else ""
     return Bad(f"unknown variable {name!r}{said}", hint=hint, at=at)
 
 
+def ansible_name(name: str) -> str:
+    """What a variable or fact of Ansible is called here; "" if it has no name here."""
+    return _ANSIBLE.get(name, "")
+
+
 def names_in(text: str) -> Iterator[tuple[str, int]]:
-    """The names, and where they stand."""
+    """The names, and where they stand. Raises Bad, also for Jinja."""
+    if "{{" in text and (jinja := _JINJA.search(text)):
+        name = ansible_name(jinja[1]) or jinja[1]
+        what = f"{jinja[0][:64]} is Jinja, which plays do not have"
+        raise Bad(what, hint=f"${{{name}}}", at=jinja.start())
     for found in _REFERENCE.finditer(text):
         if found["escaped"] is None:
             if not found[0].endswith("}"):
@@ -84,7 +103,7 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
 
 def expanded(text: str, scope: Scope) -> str | None:
     """The text with values for names; None where one is not known yet."""
-    if "$" not in text:
+    if "$" not in text and "{{" not in text:
         return text
     values = {name: scope.lookup(name, at) for name, at in names_in(text)}
     if None in values.values():

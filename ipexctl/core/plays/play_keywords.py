@@ -26,7 +26,7 @@ PLAY_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
     "name": ("A title for outputs.", _TEXT),
     "hosts": ("Host pattern over the hosts of -f, -H or the settings. Default: all.", _WORDS),
     "vars": (
-        "Variables. -e and the variables of hosts and groups go before them.",
+        "Default values of variables. -e and the variables of hosts and groups override them.",
         {"type": "object", "additionalProperties": _VALUE},
     ),
     "steps": ("What to do, in this order.", _STEPS),

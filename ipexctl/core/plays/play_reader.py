@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Values
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
@@ -24,21 +24,34 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _RESERVED = ("host", "fact", "env", "secret")
 # what Ansible calls it, and what to write here
 HABITS = {
-    "tasks": "steps", "become": "sudo", "loop": "a list in the argument", "with_items": "a list in "
-    "the argument", "register": "nothing: write the decision in Python (docs/python.md)",
-    "gather_facts": "nothing: facts are asked for when a step needs them", "block": "nothing: one "
-    "list of steps", "roles": "several files (ipexctl play a.yaml b.yaml)", "shell": "sh",
-    "command": "sh", "apt": "package", "dnf": "package", "yum": "package", "pip": "install",
-    "lineinfile": "line", "systemd": "service", "get_url": "get", "wait_for": "wait",
-    "template": "copy, or file with content", "synchronize": "data, or copy", "fail": "assert",
-    "delegate_to": "on", "become_user": "nothing: sudo is for root", "debug": "sh with echo",
-    "uri": "get", "wait_for_connection": "nothing: reboot waits", "user": "sh with unless",
+    "tasks": "steps", "become": "sudo", "loop": "a list in the argument",
+    "with_items": "a list in the argument",
+    "register": "nothing: write the decision in Python (docs/python.md)",
+    "gather_facts": "nothing: facts are asked for when a step needs them",
+    "block": "nothing: one list of steps", "roles": "several files (ipexctl play a.yaml b.yaml)",
+    "shell": "sh", "command": "sh", "raw": "sh", "apt": "package", "dnf": "package",
+    "yum": "package", "pip": "install", "lineinfile": "line", "systemd": "service",
+    "get_url": "get", "wait_for": "wait",
+    "template": "file with content (copy sends files as they are)",
+    "synchronize": "data, or copy", "fail": "assert", "delegate_to": "on",
+    "become_user": "nothing: sudo is for root", "debug": "sh with echo", "uri": "get",
+    "wait_for_connection": "nothing: reboot waits", "user": "sh with unless",
     "script": "copy, then sh", "git": "sh with creates", "unarchive": "get, then sh with creates",
     "set_fact": "vars", "ignore_unreachable": "ignore_errors", "import_playbook": "several files",
     "environment": "env of a sh step", "pre_tasks": "steps", "post_tasks": "steps",
     "remote_user": "user@ in the hostfile, or ssh_config", "vars_files": "vars, or -e NAME=VALUE",
-    "until": "retries and delay", "changed_when": "changes of a sh step", "notify": "notify",
+    "until": "retries and delay", "changed_when": "changes of a sh step",
     "failed_when": "unless, or assert", "max_fail_percentage": "any_errors_fatal",
+    "no_log": "nothing: ${secret.NAME} is masked in all output", "run_once": "on: HOST",
+    "local_action": "nothing: it would be Python (docs/python.md)",
+    "args": "arguments below the keyword", "with_dict": "a step for each",
+    "with_fileglob": "copy of a folder",
+    "strategy": "nothing: hosts wait for each other only where they must",
+    "become_method": "nothing: it is sudo", "include_tasks": "several files",
+    "import_tasks": "several files", "import_role": "several files",
+    "include_role": "several files", "vars_prompt": "-e NAME=VALUE, or ${secret.NAME}",
+    "connection": "nothing: no -f and no -H is this machine",
+    "async": "nothing: run detaches with detach: true",
 }  # fmt: skip
 
 
@@ -48,6 +61,8 @@ class _Reader:
     kinds: Kinds
     sudo: bool = False
     number: int = 0
+    handler: str = ""  # whose steps are read
+    notified: list[Scalar] = field(default_factory=list)
 
     # -- a play --
 
@@ -103,10 +118,11 @@ class _Reader:
         return found
 
     def _handlers(self, node: Node | None) -> dict[str, tuple[PlayStep, ...]]:
-        return {
-            self._name(key): tuple(self._steps(value, f"handler {key.text[:64]}"))
-            for key, value in self._items(node, "handlers")
-        }
+        found = {}
+        for key, value in self._items(node, "handlers"):
+            self.handler = self._name(key)
+            found[self.handler] = tuple(self._steps(value, f"handler {key.text[:64]}"))
+        return found
 
     def _name(self, key: Scalar) -> str:
         try:
@@ -132,10 +148,11 @@ class _Reader:
             raise Bad(what, hint="- sh: hostname").placed(node.place)
         found = [(key, value) for key, value in node.items if key.text in self.kinds]
         beside = self._arguments_beside(found, node)
+        found = [entry for entry in found if entry[0] not in beside]
         for key, _ in node.items:
-            if key.text not in self.kinds and key not in beside:
-                own = [a for k, _ in found for a in arguments(self.kinds[k.text])]
-                self._known(key, STEP_KEYS, "a step", (*STEP_KEYS, *self.kinds, *own))
+            if key.text not in (*self.kinds, *STEP_KEYS) and key not in beside:
+                self._refuse_outside(key, found)
+                self._known(key, STEP_KEYS, "a step", (*STEP_KEYS, *self.kinds))
         if len(found) != 1:
             said = " and ".join(key.text for key, _ in found)
             what = f"a step has one keyword, this one has {said}" if found else _NO_KEYWORD
@@ -149,24 +166,42 @@ class _Reader:
         when = node.get("when")
         if when is not None:
             check_condition(when)
+        told = node.get("notify")
+        names = told.items if isinstance(told, Sequence) else (told,)
+        self.notified += [name for name in names if isinstance(name, Scalar)]
         return PlayStep(
             self.number, key.text, value, key.place,
             self._text(node, "name"), frozenset(self._words(node, "tags")), when,
             self._pattern(node.get("on")),
             self._flag(node, "sudo", default=self.sudo), tuple(self._words(node, "notify")),
             self._flag(node, "ignore_errors"), self._count(node, "retries"),
-            self._delay(node),
+            self._delay(node), handler=self.handler,
         )  # fmt: skip
 
     def _arguments_beside(
         self, found: list[tuple[Scalar, Node]], node: Mapping
     ) -> dict[Scalar, Node]:
-        """`sh: make` with `creates: ...` beside it, where the value alone is the main argument."""
-        if len(found) != 1 or isinstance(found[0][1], Mapping):
-            return {}
-        kind = self.kinds[found[0][0].text]
-        own = set(arguments(kind)) - {kind.main} - set(STEP_KEYS) if kind.main else set()
-        return {key: value for key, value in node.items if key.text in own}
+        """`sh: make` with `creates: ...` beside it, where the value alone is the main argument.
+
+        An argument may be called as a keyword is: `env`.
+        """
+        for key, value in found:
+            kind = self.kinds[key.text]
+            own = set(arguments(kind)) - {kind.main} - set(STEP_KEYS) if kind.main else set()
+            if isinstance(value, Mapping) or not all(k is key or k.text in own for k, _ in found):
+                continue
+            return {k: v for k, v in node.items if k is not key and k.text in own}
+        return {}
+
+    def _refuse_outside(self, key: Scalar, found: list[tuple[Scalar, Node]]) -> None:
+        for keyword, value in found:
+            if key.text not in arguments(self.kinds[keyword.text]):
+                continue
+            what = f"{key.text} is an argument of {keyword.text}, and stands beside it"
+            hint = f"{keyword.text}:\n    {key.text}: ...   # indented below {keyword.text}"
+            if isinstance(value, Mapping):
+                hint = f"{key.text}: ... with the other arguments of {keyword.text}"
+            raise Bad(what, hint=hint).placed(key.place)
 
     # -- values --
 
@@ -175,7 +210,10 @@ class _Reader:
     ) -> None:
         if key.text in known:
             return
-        habit = HABITS.get(key.text.rpartition(".")[2])
+        base = key.text.rpartition(".")[2]
+        habit = HABITS.get(base)
+        if base != key.text and base in self.kinds and not habit:
+            habit = base
         if key.text in self.kinds and known is PLAY_KEYS:
             raise Bad(f"{key.text} is a step", hint=f"steps:\n  - {key.text}: ...").placed(
                 key.place
@@ -255,12 +293,12 @@ def _one_line(text: str) -> str:
 
 def read_play(text: str, source: str, kinds: Kinds) -> Play:
     """`kinds`: the steps there are. Raises InputError with the place."""
-    play = _Reader(source, kinds).play(read_yaml(text, source, "a play"))
-    for step in play.all_steps:
-        for name in step.notify:
-            if name not in play.handlers:
-                near = did_you_mean(name, play.handlers)
-                what = f"there is no handler {name[:64]!r}{near}"
-                hint = "" if near else f"handlers:\n  {name[:64]}: [...]"
-                raise Bad(what, hint=hint).placed(step.place)
+    reader = _Reader(source, kinds)
+    play = reader.play(read_yaml(text, source, "a play"))
+    for name in reader.notified:
+        if name.text not in play.handlers:
+            near = did_you_mean(name.text, play.handlers)
+            what = f"there is no handler {name.text[:64]!r}{near}"
+            hint = "" if near else f"handlers:\n  {name.text[:64]}: [...]"
+            raise Bad(what, hint=hint).placed(name.place)
     return play

@@ -61,11 +61,13 @@ class PlayStep:
     ignore_errors: bool = False
     retries: int = 0
     delay: float = 5.0
+    handler: str = ""  # of which it is a step
     ready: Any = None  # a step with its values, of a program that uses the API; `node` is not read
 
     @property
     def title(self) -> str:
-        return self.name or self.kind
+        title = self.name or self.kind
+        return f"{self.handler}: {title}" if self.handler else title
 
 
 @dataclass(frozen=True)

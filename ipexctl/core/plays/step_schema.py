@@ -60,6 +60,11 @@ class Step:
     def check(self) -> None:
         """Raises Bad where arguments contradict each other."""
 
+    @property
+    def local_files(self) -> Mapping[str, str]:
+        """Argument -> file or folder of this machine that it needs."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -197,7 +202,9 @@ def scalar_as(kind: Any, text: str) -> Any:
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
             near = did_you_mean(text, get_args(kind))
-            raise Bad(f"{text[:64]!r} is not one of {', '.join(get_args(kind))}{near}")
+            raise Bad(
+                f"{text[:64]!r} is not one of {', '.join(filter(None, get_args(kind)))}{near}"
+            )
         return text
     if kind is bool:
         if text.lower() not in (*_TRUE, *_FALSE):

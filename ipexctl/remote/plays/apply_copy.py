@@ -16,6 +16,7 @@ def apply(task):
     """args: files [{name, sha256, size, executable}]; `name` is relative to dest, "" is dest."""
     dest = safe_paths.absolute(task.args["dest"])
     changes, diffs = [], []
+    missing = []  # type: list[Failure]
     for folder in task.args.get("folders", []):
         path = _below(dest, folder)
         args = task.args
@@ -27,13 +28,14 @@ def apply(task):
             changes.append("%s/" % (folder or dest))
     for file in task.args["files"]:
         path = _below(_into(dest, task.args, file), file["name"])
-        detail, diff = _copy(task, path, file)
+        detail, diff = _copy(task, path, file, missing)
         if detail:
             changes.append("%s: %s" % (file["name"], detail) if file["name"] else detail)
             diffs.append(diff)
     uses = safe_paths.uses(dest)
     shown = "; ".join(changes[:3]) + ("; %d more" % (len(changes) - 3) if changes[3:] else "")
-    return result(bool(changes), shown, "".join(diffs), uses, uses)
+    failure = missing[0] if missing and not task.args.get("folders") else None
+    return result(bool(changes), shown, "".join(diffs), uses, uses, failure)
 
 
 class _Part:
@@ -58,14 +60,16 @@ def _below(top, name):
     return os.path.join(top, name) if name else top
 
 
-def _copy(task, path, file):
-    """("", "") where it is there already."""
+def _copy(task, path, file, missing):
+    """("", "") where it is there already. A check adds to `missing` what is not there yet."""
     try:
         with safe_paths.place(path) as place:
             return _copy_to(task, place, file)
-    except safe_paths.MissingFolder:
+    except safe_paths.MissingFolder as e:
         if task.check:
-            return "create", ""
+            missing.append(e)
+            small = task.diff and file["size"] <= DIFF_MOST
+            return "create", text_diff(path, b"", _content(task, file)) if small else ""
         raise
 
 
@@ -78,7 +82,9 @@ def _copy_to(task, place, file):
     diff = ""
     if task.diff and max(file["size"], found.st_size if found else 0) <= DIFF_MOST:
         diff = text_diff(place.path, place.read(MOST)[0] or b"", _content(task, file))
-    if not task.check:
+    if task.check:
+        place.require_writable()
+    else:
         with place.replacing() as new:
             _fill(task, file, new)
             wanted.apply_new(new.fileno(), found, 0o777 if file["executable"] else 0o666)

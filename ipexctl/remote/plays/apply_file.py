@@ -5,7 +5,7 @@ import stat
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.plays import safe_paths
-from ipexctl.remote.plays.file_attributes import Attributes, describe
+from ipexctl.remote.plays.file_attributes import Attributes, describe, require_owner
 from ipexctl.remote.plays.task import result
 from ipexctl.remote.plays.text_diff import text_diff
 
@@ -24,13 +24,15 @@ def apply(task):
     if state == "directory":
         return result(*_directory(task, path), **uses)
     if state == "link":
-        return result(*_link(task, path), **uses)
+        return _link(task, path, uses)
     try:
         with safe_paths.place(path) as place:
             return result(*_file(task, place, state), **uses)
-    except safe_paths.MissingFolder:
+    except safe_paths.MissingFolder as e:
         if task.check:
-            return result(True, "create (its folder is not there yet)", **uses)
+            new = (args.get("content") or "").encode("utf-8")
+            diff = text_diff(path, b"", new) if task.diff else ""
+            return result(True, "create", diff, failure=e, **uses)
         raise
 
 
@@ -56,7 +58,9 @@ def write_file(task, place, new):
     if old == new:
         return attributes_only(task, place, wanted)
     changes = wanted.missing(found)
-    if not task.check:
+    if task.check:
+        place.require_writable()
+    else:
         with place.replacing() as file:
             file.write(new)
             wanted.apply_new(file.fileno(), found, 0o666)
@@ -72,9 +76,11 @@ def attributes_only(task, place, wanted):
         raise Failure("%s was removed meanwhile" % place.path)
     with os.fdopen(fd, "rb") as file:
         changes = wanted.missing(found)
-        if changes and not task.check:
+        if changes and task.check:
+            require_owner(found, place.path)
+        elif changes:
             if wanted.fits_in_place(found):
-                wanted.apply(fd)
+                wanted.apply(fd, place.path)
             else:
                 with place.replacing() as new:
                     for piece in iter(lambda: file.read(PIECE), b""):
@@ -91,7 +97,9 @@ def _absent(task, path):
                 return False, "", ""
             if place.name == ".":
                 raise Failure("%s is %s, which is not removed" % (path, place.path))
-            if not task.check:
+            if task.check:
+                place.require_writable()
+            else:
                 _remove(place.folder, place.name)
             return True, "remove %s" % safe_paths.shape(found), ""
     except safe_paths.MissingFolder:
@@ -120,6 +128,8 @@ def _directory(task, path):
     wanted = Attributes(task.args)
     missing = _missing_folders(path)
     if missing and task.check:
+        with safe_paths.place(missing[0]) as place:
+            place.require_writable()
         return True, "create directory", ""
     for each in missing:
         with safe_paths.place(each) as place:
@@ -136,10 +146,12 @@ def _directory(task, path):
         if not stat.S_ISDIR(found.st_mode):
             raise Failure("%s is %s, not a directory" % (path, safe_paths.shape(found)))
         changes = wanted.missing(found)
-        if changes and not task.check:
+        if changes and task.check:
+            require_owner(found, path)
+        elif changes:
             fd = os.open(place.name, safe_paths._FOLDER, dir_fd=place.folder)
             try:
-                wanted.apply(fd)
+                wanted.apply(fd, path)
             finally:
                 os.close(fd)
     return bool(missing or changes), "create directory" if missing else describe(changes), ""
@@ -159,14 +171,14 @@ def _missing_folders(path):
     return missing[::-1]
 
 
-def _link(task, path):
+def _link(task, path, uses):
     target = task.args["src"]
     try:
         with safe_paths.place(path, follow=False) as place:
-            return _link_at(task, place, target)
-    except safe_paths.MissingFolder:
+            return result(*_link_at(task, place, target), **uses)
+    except safe_paths.MissingFolder as e:
         if task.check:
-            return True, "link to %s" % target, ""
+            return result(True, "link to %s" % target, failure=e, **uses)
         raise
 
 
@@ -179,7 +191,9 @@ def _link_at(task, place, target):
         )
     if found is not None and os.readlink(place.name, dir_fd=place.folder) == target:
         return False, "", ""
-    if not task.check:
+    if task.check:
+        place.require_writable()
+    else:
         name = safe_paths.NEW % place.name[: safe_paths.MOST_OF_NAME]
         safe_paths.remove_left(place.folder, name)
         os.symlink(target, name, dir_fd=place.folder)

@@ -29,7 +29,7 @@ def apply(task):
             return result(*write_file(task, place, new), **uses)
     except safe_paths.MissingFolder as e:
         if task.check:
-            return result(None, e.what, **uses)
+            return result(None, "", failure=e, **uses)
         raise
 
 

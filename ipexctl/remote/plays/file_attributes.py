@@ -41,8 +41,14 @@ class Attributes:
             changes.append(("group", str(found.st_gid), str(self.group)))
         return changes
 
-    def apply(self, fd):
+    def apply(self, fd, path=""):
         """On an open file or folder. First the owner: chown takes setuid bits away."""
+        try:
+            self._apply(fd)
+        except PermissionError:
+            raise _not_permitted(path) from None
+
+    def _apply(self, fd):
         self.own(fd)
         found = os.fstat(fd)
         if self.mode:
@@ -82,6 +88,17 @@ class Attributes:
         else:
             os.fchmod(fd, default & ~_umask())
         self.apply(fd)
+
+
+def require_owner(found, path):
+    """For a check: only its owner and root may change a file's attributes."""
+    if os.geteuid() not in (0, found.st_uid):
+        raise _not_permitted(path)
+
+
+def _not_permitted(path):
+    what = "cannot change %s: it belongs to another user" % (path or "the attributes")
+    return Failure(what, hint="sudo: true")
 
 
 def _umask():

@@ -69,6 +69,11 @@ class Place:
                 hint="a step before: file: {path: %s, state: absent}" % self.path,
             )
 
+    def require_writable(self):
+        """For a check: may a file here be made, replaced or removed?"""
+        if not os.access("/proc/self/fd/%d" % self.folder, os.W_OK | os.X_OK):
+            raise _not_written(self.path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+
     @contextmanager
     def replacing(self):
         """A new file that takes the place of the old one when all of it is on the disk."""

@@ -164,7 +164,7 @@ def _refused(said, password):
 
     user = getpass.getuser()
     if password:
-        return Failure("sudo refused the password", said, slug="sudo")
+        return Failure("sudo refused the password of %s" % user, slug="sudo")
     line = "%s ALL=(root) NOPASSWD: ALL" % user
     return Failure(
         "sudo asks %s for a password" % user,

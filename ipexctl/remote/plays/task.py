@@ -99,16 +99,20 @@ def _feed(pipe, data):
         pass
 
 
-def result(changed, detail="", diff="", reads=(), writes=()):
+def result(changed, detail="", diff="", reads=(), writes=(), failure=None):
     """`changed` None: it cannot be known. `reads`, `writes`: `path:/x`, `packages`, `service:x` or
-    `any`; by these the controller judges what a later step of a check can know."""
-    return {
+    `any`; by these the controller judges what a later step of a check can know. `failure`: of a
+    check, what fails unless an earlier step changes that."""
+    found = {
         "changed": changed,
         "detail": detail,
         "diff": diff[:DIFF_LIMIT],
         "reads": list(reads),
         "writes": list(writes),
     }
+    if failure is not None:
+        found["failure"] = document(failure)
+    return found
 
 
 def outcome(module, task):

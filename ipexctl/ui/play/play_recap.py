@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ipexctl.core.plays.play_values import Play, State, StepOutcome
+from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.sizes import duration
 from ipexctl.ui.console import print_lines, print_text
 from ipexctl.ui.play.play_screen import COLOURS
@@ -24,6 +25,9 @@ def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
         for state in _columns(report):
             n = counts[state]
             line += Text(f"{state.value}={n:<4}", COLOURS[state] if n else "dim")
+        line.rstrip()
+        if not counts:
+            line += Text("  not started", "dim")
         print_lines(console, [line])
     print_text(console, _last_line(report))
     if report.failures and again and not report.check:
@@ -38,7 +42,7 @@ def _columns(report: PlayReport) -> list[State]:
 
 
 def _last_line(report: PlayReport) -> str:
-    took = f"in {duration(report.seconds)}"
+    took = f"in {report.seconds:.1f} s" if report.seconds < 10 else f"in {duration(report.seconds)}"
     if not report.check:
         return took
     return f"nothing was changed (--check), {took}"
@@ -75,10 +79,14 @@ def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, A
     return found | {key: mask(text) for key, text in texts.items() if text}
 
 
-def step_lines(play: Play) -> list[str]:
+def step_lines(play: Play, choice: StepChoice) -> list[str]:
     """For --list-steps."""
     lines = [f"{play.source}: {play.name}" if play.name else play.source]
-    for step in play.all_steps:
+    handler = ""
+    for step in (*chosen_steps(play, choice), *play.all_steps[len(play.steps) :]):
+        if step.handler != handler:
+            handler = step.handler
+            lines.append(f"handler {handler}:")
         tags = f"  [{', '.join(sorted(step.tags))}]" if step.tags else ""
         sudo = "  sudo" if step.sudo else ""
         lines.append(f"{step.number:>3}  {step.kind:<10} {step.name}{tags}{sudo}".rstrip())

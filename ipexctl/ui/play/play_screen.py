@@ -135,9 +135,11 @@ class PlayScreen:
 
     def _print_step(self, number: int) -> None:
         self._printed.add(number)
-        outcomes = self._found[number]
+        assert self._start
+        order = {host: i for i, host in enumerate(self._start.hosts)}
+        outcomes = sorted(self._found[number], key=lambda o: order.get(o.host, 0))
         step = outcomes[0].step
-        title = Text(f"{number:>3} ", "dim") + Text(f"{step.title:<32} ")
+        title = Text(f"{number:>3} ", "dim") + Text(f"{step.title:<32}  ")
         counts = Counter(o.state for o in outcomes)
         words = Text(", ").join(
             Text(f"{n} {state.value}", COLOURS[state]) for state, n in counts.items()
@@ -169,7 +171,7 @@ class PlayScreen:
         head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
         said = (outcome.step.number, outcome.detail, outcome.why)
         if said in self._told:
-            return [Text(head, style) + Text("as above", "dim")]
+            return [Text(head, style) + Text("(for the same reason)", "dim")]
         self._told.add(said)
         lines = [Text(head, style) + Text(f"({place.source}:{place.line})", "dim")]
         lines += [Text(f"  {line}") for line in self.masked(outcome.detail).splitlines()]

@@ -150,6 +150,10 @@ class _Batch:
         if self._of.check:
             pending = self._of.pending.setdefault(self._host.name, set())
             state = predict(looked, pending)
+            if looked.failed and state is State.WOULD_CHANGE:
+                detail, why, hint = plain(said.get("detail")), "", ""
+            elif state is State.CANNOT_KNOW and (looked.failed or looked.changed is False):
+                detail, why, hint = "an earlier step may change this", "", ""
             if state in (State.WOULD_CHANGE, State.CANNOT_KNOW):
                 pending.update(looked.writes)
         if state is State.FAILED and step.ignore_errors:

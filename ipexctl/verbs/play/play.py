@@ -5,24 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from ipexctl.core.inventory.host_patterns import select
+from ipexctl.core.inventory import fold
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.check_prediction import Looked, predict
 from ipexctl.core.plays.conditions import check_names, check_values, holds, needs_facts
+from ipexctl.core.plays.fact_values import FACTS
 from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.plays.step_schema import Step, bind
 from ipexctl.errors import UNREACHABLE, InputError, IpexctlError
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
-from ipexctl.hosts.target import ROOT, Target, inventory
-from ipexctl.local.last_outcome import last_states
+from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.plays.play_journal import PlayJournal, open_journal
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
+from ipexctl.verbs.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.verbs.play.play_report import PlayReport
 from ipexctl.verbs.play.play_scope import PlayScope, read_names
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, HostStep, Result
@@ -61,44 +63,48 @@ def run_play(
     """Raises InputError before any host is asked, where the play cannot be right."""
     began = time.monotonic()
     steps = chosen_steps(play, options.choice)
-    hosts = hosts_of(play, target)
+    hosts = play_hosts(play, target)
     scope = PlayScope(play, options.extra)
     validate(play, hosts, scope)
-    on = {step.number: frozenset(h.name for h in _on(step, hosts)) for step in steps}
-    started(PlayStart(play, steps, tuple(h.name for h in hosts.hosts), on, scope.masked))
+    names = tuple(host.name for host in hosts.inventory.hosts)
+    on = {step.number: hosts.on[step.number] for step in steps}
+    started(PlayStart(play, steps, names, on, scope.masked))
     journal = None if options.check else open_journal(play.source, resume=options.resume)
     outcomes: list[StepOutcome] = []
-    for part in _parts(hosts, play.serial):
+    for part in _parts(hosts.inventory, play.serial):
         with Fleet(target, options.root, part) as fleet:
-            run = _PlayRun(play, steps, fleet, options, scope, listener, journal)
-            run.all()
+            here = PlayHosts(part, hosts.on)
+            run = _PlayRun(play, steps, here, fleet, options, scope, listener, journal)
+            try:
+                run.all()
+            except KeyboardInterrupt:
+                run.interrupted = True
+                raise
         outcomes += run.outcomes
         if run.fatal:
             break
-    names = tuple(host.name for host in hosts.hosts)
     return PlayReport(play, names, tuple(outcomes), options.check, time.monotonic() - began)
 
 
 def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
     """Raises InputError for a variable that no play reads: it may be misspelled."""
-    read = {name for play in plays for name in read_names(play)}
-    for name in extra:
-        if name not in read:
-            near = did_you_mean(name, read)
-            own = ", ".join(sorted(n for n in read if "." not in n and n != "host"))
-            raise InputError(
-                f"-e {name}: no play reads this variable{near}", hint=f"variables: {own}"
-            )
+    read = {name for play in plays for name in read_names(play)} - {"host", *FACTS}
+    variables = sorted(name for name in read if "." not in name)
+    for name, value in extra.items():
+        if name in FACTS or name == "host":
+            why = "hosts report facts; a variable cannot replace one"
+            raise InputError(f"-e {name}: {name} is a fact", why=why)
+        if name not in variables:
+            near = did_you_mean(name, variables)
+            hint = f"variables: {', '.join(variables)}" if variables else ""
+            raise InputError(f"-e {name}: no play reads this variable{near}", hint=hint)
+        pairs = (word for word in value.split()[1:] if "=" in word)
+        if second := next((w for w in pairs if w.split("=")[0] in variables), ""):
+            what = f"-e sets one variable, and {second.split('=')[0]} would be a part of {name}"
+            raise InputError(what, hint=f"-e {name}=... -e {second}")
 
 
-def hosts_of(play: Play, target: Target) -> Inventory:
-    hosts = inventory(target)
-    if not play.hosts:
-        return hosts
-    return select(hosts, (play.hosts,), (), last_states(hosts), option=f"hosts of {play.source}")
-
-
-def validate(play: Play, hosts: Inventory, scope: PlayScope) -> None:
+def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
     """Every step with the values that are known without asking a host. Raises InputError."""
     kinds = all_steps()
     for step in play.all_steps:
@@ -106,18 +112,24 @@ def validate(play: Play, hosts: Inventory, scope: PlayScope) -> None:
             step_sudo = f"{step.place}: {step.kind} does not go with sudo"
             raise InputError(step_sudo, why="it works in the user's own folder")
         if step.when is not None:
-            check_names(step.when, dict.fromkeys(scope.names(hosts.hosts)))
-        for host in _on(step, hosts):
+            check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
+        for host in hosts.of(step):
             if step.when is not None:
                 check_values(step.when, scope.on(host))
-            _bound_on(step, scope, host)
+            bound = _bound_on(step, scope, host)
+            made_on_the_way = host.local and isinstance(bound, FleetStep)
+            if bound is not None and not made_on_the_way:
+                _check_files(step, bound, scope)
 
 
-def _on(step: PlayStep, hosts: Inventory) -> tuple[Host, ...]:
-    if not step.on:
-        return hosts.hosts
-    known = last_states(hosts)
-    return select(hosts, (step.on,), (), known, option=f"{step.place}: on").hosts
+def _check_files(step: PlayStep, bound: Step, scope: PlayScope) -> None:
+    """What a step sends is there before the first one begins."""
+    for name, path in bound.local_files.items():
+        if not Path(path).expanduser().exists():
+            folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
+            what = f"{step.place}: {step.kind}: {name}: there is no {path}{folder}"
+            why = "paths on this machine are relative to the current directory" if folder else ""
+            raise InputError(scope.masked(what), why=why)
 
 
 def _parts(hosts: Inventory, serial: int) -> Iterator[Inventory]:
@@ -130,10 +142,11 @@ class _PlayRun:
     """The steps on some of the hosts."""
 
     def __init__(
-        self, play: Play, steps: Sequence[PlayStep], fleet: Fleet, options: PlayOptions,
-        scope: PlayScope, listener: Listener, journal: PlayJournal | None,
+        self, play: Play, steps: Sequence[PlayStep], hosts: PlayHosts, fleet: Fleet,
+        options: PlayOptions, scope: PlayScope, listener: Listener, journal: PlayJournal | None,
     ) -> None:  # fmt: skip
-        self._journal = journal
+        self.interrupted = False
+        self._hosts, self._journal = hosts, journal
         self._unseen: dict[tuple[str, int], str] = {}
         self._play, self._steps, self._fleet = play, steps, fleet
         self._options, self._scope = options, scope
@@ -157,12 +170,25 @@ class _PlayRun:
                 break
             self._segment(segment, self._left())
         for name, steps in self._play.handlers.items():
-            hosts = self._notified.get(name, set())
+            hosts = self._notified.get(name, set()) | self._pending(name, steps)
             self._failed_before, self._failed = self._failed, set()
             for segment in self._segments(steps):
                 there = [h for h in self._fleet.alive if h.name in hosts]
                 self._segment(segment, [h for h in there if h.name not in self._failed])
+            if self._journal:
+                alive = {host.name for host in self._fleet.alive}
+                self._journal.handled((hosts & alive) - self._failed, name)
             self._failed |= self._failed_before
+
+    def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
+        """Hosts on which the last run of the play was stopped before this handler."""
+        before = self._journal.pending.get(handler, ()) if self._journal else ()
+        left = {host.name for host in self._fleet.alive} & set(before)
+        left -= self._notified.get(handler, set())
+        if left and steps:
+            text = f"{handler}: notified on {fold(sorted(left))} by a run that did not end"
+            self._listener.line("", steps[0], text)
+        return left
 
     def _segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
         """Host steps that follow each other; alone, what needs all hosts."""
@@ -200,11 +226,13 @@ class _PlayRun:
 
         self._fleet.each(one)
         if any(self._wants_sudo(step) for step in self._may_run):
-            hosts = [h for h in self._fleet.alive if self._sudo_steps(h)]
+            hosts = [h for h in self._fleet.alive if self._sudo_step(h)]
             self._fleet.each(self._batches.require_sudo, hosts)
+        by_name = {host.name: host for host in self._fleet.hosts.hosts}
         for down in self._fleet.failures:
-            if first:
-                self._add(_of_down(first, down))
+            refused = self._sudo_step(by_name[down.host]) if down.slug == "sudo" else None
+            if step := refused or first:
+                self._add(_of_down(step, down))
 
     def _needs_facts(self) -> bool:
         steps = self._play.all_steps
@@ -214,12 +242,11 @@ class _PlayRun:
     def _wants_sudo(self, step: PlayStep) -> bool:
         return step.sudo and issubclass(all_steps()[step.kind], HostStep)
 
-    def _sudo_steps(self, host: Host) -> bool:
-        there = self._fleet.hosts
-        return any(
-            self._wants_sudo(step) and host in _on(step, there) and self._applies(step, host)
-            for step in self._may_run
-        )
+    def _sudo_step(self, host: Host) -> PlayStep | None:
+        """The first step of this host that needs it."""
+        mine = (step for step in self._may_run if host.name in self._hosts.on[step.number])
+        wanted = (step for step in mine if self._wants_sudo(step) and self._applies(step, host))
+        return next(wanted, None)
 
     @property
     def _may_run(self) -> tuple[PlayStep, ...]:
@@ -239,9 +266,9 @@ class _PlayRun:
         if issubclass(kind, FleetStep):
             self._together(segment[0], kind, hosts)
             return
-        on = {step.number: set(_on(step, self._fleet.hosts)) for step in segment}
+        on = self._hosts.on
         work = {
-            host: [self._bound(step, host) for step in segment if host in on[step.number]]
+            host: [self._bound(step, host) for step in segment if host.name in on[step.number]]
             for host in hosts
         }
         done = self._fleet.each(lambda host: self._batches.run(host, work[host]), hosts)
@@ -267,13 +294,18 @@ class _PlayRun:
 
     def _heard(self, outcome: StepOutcome) -> None:
         """Called from the hosts' threads, as soon as a step has ended."""
+        if self.interrupted:  # by us, and not by a host that was lost
+            return
         what = self._unseen.get((outcome.host, outcome.step.number))
         if self._journal and what and outcome.state in (State.OK, State.CHANGED):
             self._journal.record(outcome.host, what)
+        if self._journal and outcome.state is State.CHANGED:
+            for handler in outcome.step.notify:
+                self._journal.notified(outcome.host, handler)
         self._tell(outcome)
 
     def _together(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
-        hosts = [host for host in hosts if host in _on(step, self._fleet.hosts)]
+        hosts = [host for host in hosts if host.name in self._hosts.on[step.number]]
         wanted = [host for host in hosts if self._applies(step, host)]
         for host in hosts:
             if host not in wanted:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -39,6 +39,10 @@ class Copy(HostStep):
         check_path("dest", self.dest)
         check_mode("mode", self.mode)
         check_mode("directory_mode", self.directory_mode)
+
+    @property
+    def local_files(self) -> Mapping[str, str]:
+        return {"src": self.src}
 
     def request(self, files: LocalFiles) -> dict[str, Any]:
         path = Path(os.path.expanduser(self.src))  # noqa: PTH111  a Path would drop the last /

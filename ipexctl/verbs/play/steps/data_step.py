@@ -16,7 +16,7 @@ from ipexctl.verbs.play.verb_calls import progress_of, results_of, target_of
 class Data(FleetStep):
     """Put a folder of this machine on every host, for `data` of a run step, or remove it there.
 
-    What a host has is not sent again. Data that a run is using is not removed.
+    Files that a host already has are not sent. Data in use by a run is not removed.
     """
 
     keyword = "data"

@@ -18,8 +18,9 @@ from ipexctl.verbs.play.verb_calls import results_of, target_of
 class Fetch(FleetStep):
     """Bring files that the ranks of a run wrote to this machine.
 
-    Without dest they go to a new folder below .ipexctl/runs; with dest only files that differ are
-    replaced there. Files of hosts other than rank 0's lie in folders @HOST, unless merge is set.
+    Without dest, files go to a new folder below .ipexctl/runs; with dest, only files that differ
+    are replaced there. Files of hosts other than rank 0's lie in folders @HOST, unless merge is
+    set.
     """
 
     keyword = "fetch"

@@ -45,6 +45,11 @@ class Install(FleetStep):
     python_from: str = arg("A CPython to carry: archive, folder or URL.", "")
     allow_cuda: bool = arg("Take a CUDA build if there is no CPU build.", False)
 
+    @property
+    def local_files(self) -> Mapping[str, str]:
+        named = [("bundle", self.bundle), *(("requirements", path) for path in self.requirements)]
+        return {name: path for name, path in named if path}
+
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.verbs.install.install import install
 

@@ -59,6 +59,11 @@ class Run(FleetStep):
             why = "files are fetched when a run ends, and detach does not wait for that"
             raise Bad("detach does not go with outputs or fetch", why=why, hint="a fetch step")
 
+    @property
+    def local_files(self) -> Mapping[str, str]:
+        named = {"script": "" if self.module else self.script, "accelerate": self.accelerate}
+        return {name: path for name, path in named.items() if path}
+
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.verbs.play.run_lines import RunLines, ranks_of, run_results
         from ipexctl.verbs.run.explain_plan import planned

@@ -1,0 +1,57 @@
+"""Which hosts a play is for, and which of them each step is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ipexctl.core.inventory.host_patterns import Known, select
+from ipexctl.core.model import Host, Inventory
+from ipexctl.core.plays.play_values import Play, PlayStep
+from ipexctl.errors import InputError
+from ipexctl.hosts.target import Target, all_hosts, inventory
+from ipexctl.local.last_outcome import last_states
+
+
+@dataclass(frozen=True)
+class PlayHosts:
+    """`on`: by the number of a step, the names of its hosts."""
+
+    inventory: Inventory
+    on: Mapping[int, frozenset[str]]
+
+    def of(self, step: PlayStep) -> tuple[Host, ...]:
+        names = self.on[step.number]
+        return tuple(host for host in self.inventory.hosts if host.name in names)
+
+
+def play_hosts(play: Play, target: Target) -> PlayHosts:
+    """Raises InputError."""
+    return of_inventory(play, inventory(target), all_hosts(target))
+
+
+def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHosts:
+    """Patterns of the play mean hosts of the whole inventory; --limit and -x choose from those."""
+    known = last_states(everyone)
+    hosts = wanted
+    if play.hosts:
+        meant = _names(everyone, play.hosts, known, f"hosts of {play.source}")
+        hosts = replace(wanted, hosts=tuple(h for h in wanted.hosts if h.name in meant))
+    if not hosts.hosts:
+        raise InputError(
+            f"{play.source}: --limit and -x leave no host of this play",
+            why=f"hosts: {play.hosts}",
+        )
+    all_names = frozenset(host.name for host in hosts.hosts)
+    on = {
+        step.number: all_names & _names(everyone, step.on, known, f"{step.place}: on")
+        if step.on
+        else all_names
+        for step in play.all_steps
+    }
+    return PlayHosts(hosts, on)
+
+
+def _names(everyone: Inventory, pattern: str, known: Known, option: str) -> frozenset[str]:
+    found = select(everyone, (pattern,), (), known, option=option)
+    return frozenset(host.name for host in found.hosts)

@@ -1,0 +1,74 @@
+"""What is typed after `ipexctl play`, on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.plays.play_here import run, steps
+
+TWO = """\
+vars: {batch: '1', threads: '2'}
+steps:
+  - sh: echo ${batch} ${threads}
+    when: {isa: [sse, avx, avx2, avx512, avx512-bf16, amx, neon, sve]}
+handlers:
+  restart app: [{sh: echo restarted}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("bacth=1", "no play reads this variable (did you mean 'batch'?)"),
+        ("isa=amx", "-e isa: isa is a fact"),
+        ("host=x", "-e host: host is a fact"),
+        ("batch=1 threads=2", "try: -e batch=... -e threads=2"),
+        ("@vars.yaml", "files of variables are not read"),
+    ],
+)
+def test_variables_that_would_change_nothing_are_refused(tmp_path: Path, typed: str, said: str):
+    done = run(tmp_path, TWO, "-e", typed)
+    assert done.returncode == 2 and not done.stdout
+    assert said in done.stderr
+
+
+def test_a_value_may_have_spaces_and_equal_signs(tmp_path: Path):
+    assert steps(tmp_path, TWO, "-e", "batch=a b=c")[0]["state"] == "changed"
+
+
+def test_list_steps_names_handlers_and_follows_the_tags(tmp_path: Path):
+    text = "steps:\n  - {sh: a, tags: x}\n  - {sh: b, tags: y}\nhandlers: {again: [{sh: c}]}\n"
+    done = run(tmp_path, text, "--list-steps", "-t", "y")
+    assert done.stdout.splitlines()[1:] == ["  2  sh           [y]", "handler again:", "  3  sh"]
+
+
+def test_short_options_as_ansible_has_them(tmp_path: Path):
+    text = "steps: [{file: {path: ~/x, content: 'new'}}]\n"
+    done = run(tmp_path, text, "-CD")
+    assert done.returncode == 10 and "+new" in done.stdout
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_file_that_is_not_there_is_an_error_before_anything_is_done(tmp_path: Path):
+    text = "steps:\n  - sh: echo done > ~/done\n  - copy: {src: nowhere, dest: ~/copied}\n"
+    done = run(tmp_path, text)
+    assert done.returncode == 2
+    assert "play.yaml:3:5: copy: src: there is no nowhere in" in done.stderr
+    assert not (tmp_path / "done").exists()
+
+
+def test_a_check_foresees_files_that_may_not_be_written(tmp_path: Path):
+    (tmp_path / "closed").mkdir(mode=0o555)
+    text = """\
+steps:
+  - file: {path: ~/new, state: directory}
+  - file: {path: ~/new/a, content: "x\\n"}
+  - line: {path: ~/new/a, line: y}
+  - file: {path: ~/nowhere/a, content: x}
+"""
+    found = steps(tmp_path, text, "--check", "--diff")
+    states = [step["state"] for step in found]
+    assert states == ["would change", "would change", "cannot know", "failed"]
+    assert "+x" in found[1]["diff"]
+    assert found[2]["detail"] == "an earlier step may change this"
+    assert "there is no folder" in found[3]["detail"]
