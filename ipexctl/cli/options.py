@@ -96,6 +96,12 @@ Merge = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
+NoFold = Annotated[
+    bool, typer.Option("--no-fold", help="Show the lines of each rank, also where they are alike.")
+]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Also show other ranks' lines after a failure.")
+]
 Root = Annotated[str, typer.Option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]
 
 

@@ -13,7 +13,9 @@ from ipexctl.cli.options import (
     Json,
     JsonLines,
     Merge,
+    NoFold,
     Root,
+    Verbose,
     Yes,
     end,
     on_hosts,
@@ -51,6 +53,8 @@ def attach(
     ui: Annotated[
         str, typer.Option("--ui", metavar="NAME", help="auto, stream, plain, json, or tui.")
     ] = "auto",
+    no_fold: NoFold = False,
+    verbose: Verbose = False,
     json: JsonLines = False,
 ) -> None:
     r"""Watch a run as the command that started it does: all its output, then its summary.
@@ -65,7 +69,7 @@ def attach(
     from ipexctl.verbs.run.attach import attach as verb
     from ipexctl.verbs.run.run_watchers import counted_interrupts
 
-    shown = view("json" if json else ui)
+    shown = view("json" if json else ui, fold=not no_fold, verbose=verbose)
     with counted_interrupts(partial(leave, shown), lives_on=True) as interrupts:
         interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
         result = verb(target, run, shown, interrupts, root)

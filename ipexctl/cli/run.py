@@ -25,9 +25,11 @@ from ipexctl.cli.options import (
     HostList,
     Limit,
     Merge,
+    NoFold,
     Root,
     SshConfig,
     TransportName,
+    Verbose,
     Yes,
     make_target,
     target_of,
@@ -111,6 +113,8 @@ def run(
     ui: Annotated[
         str, typer.Option("--ui", metavar="NAME", help="auto, stream, plain, json, or tui.")
     ] = "auto",
+    no_fold: NoFold = False,
+    verbose: Verbose = False,
     ranks: Annotated[
         str | None, typer.Option("--ranks", metavar="RANKS", help="Show only these ranks: 0,4-7.")
     ] = None,
@@ -282,7 +286,7 @@ def run(
 
         show(planned(target, options), as_json=ui == "json")
         return
-    shown = view(ui, aside=detach)
+    shown = view(ui, aside=detach, fold=not no_fold, verbose=verbose)
     with counted_interrupts(partial(leave, shown), lives_on=options.lives_on) as interrupts:
         result = verb(target, options, shown, interrupts)
     if isinstance(result, Left) and ui == "json":

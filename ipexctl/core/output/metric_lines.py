@@ -20,13 +20,13 @@ _PREFIX = re.compile(r"^(?:\[rank\d+\]:? |\[\d+,\d+\]<std(?:out|err)>: ?|\d+: (?
 _BAR = re.compile(
     r"(?:(?P<title>[^|]{0,80}?):? +)?(?P<percent>\d{1,3})%\|[^|]{0,400}\| "
     r"(?P<step>\d[\d.]*[kMGT]?)/(?P<total>\d[\d.]*[kMGT]?) "
-    r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)(?:, +(?P<rate>[\d.?]+[kM]?)(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
+    r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)"
+    r"(?:, +(?P<rate>[\d.?]+[kM]?)(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
 )
+_STEPS = r"(?:it|iters?|iterations?|steps?|batch(?:es)?)"
 _RATES = (
-    re.compile(
-        r"(?<![\w.])(?P<rate>\d[\d.]*) ?(?:it|iters?|iterations?|steps?|batch(?:es)?)/s(?:ec)?\b"
-    ),
-    re.compile(r"(?<![\w.])(?P<seconds>\d[\d.]*) ?s(?:ec)?/(?:it|iter|iteration|step|batch)\b"),
+    re.compile(rf"(?<![\w.])(?P<rate>\d[\d.]*) ?{_STEPS}/s(?:ec)?\b"),
+    re.compile(rf"(?<![\w.])(?P<seconds>\d[\d.]*) ?s(?:ec)?/{_STEPS}\b"),
 )
 
 
@@ -119,11 +119,11 @@ class Formats:
         yield "step", _whole(bar["step"])
         yield "total", _whole(bar["total"])
         if bar["rate"] and "?" not in bar["rate"]:
-            value = float(_whole(bar["rate"]))
+            number = float(_whole(bar["rate"]))
             if unit != "s":
-                yield "rate", str(value)
-            elif value:
-                yield "rate", str(1 / value)
+                yield "rate", str(number)
+            elif number:
+                yield "rate", str(1 / number)
         for key, value in self._named(f"{bar['title'] or ''} ; {text[bar.end() :]}"):
             if key != "step":
                 yield key, value

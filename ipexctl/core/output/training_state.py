@@ -35,6 +35,11 @@ class _Rank:
     rate: float | None = None
     read: float = float("-inf")  # when its lines were last read
 
+    @property
+    def progress(self) -> Progress:
+        """Where this rank is, without what is the same for all."""
+        return Progress(self.last.step, None, self.last.epoch, None, self.last.loss)
+
 
 @dataclass
 class Training:

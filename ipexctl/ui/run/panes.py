@@ -24,6 +24,7 @@ class Pane:
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
     bar: str = ""
     code: int | None = None
+    progress: str = ""  # step and loss
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Panes:
     filter: str = ""
     scroll: int = 0  # lines up from the end, when zoomed
     page: int = 1  # lines that a page has
+    fits: int = 1  # panes that fit on the screen
 
     def key(self, key: str) -> None:
         if self.typing:
@@ -54,6 +56,9 @@ class Panes:
             self.paused = not self.paused
         elif key == "/":
             self.typing = True
+        elif key in ("page-up", "page-down") and not self.zoomed:
+            step = self.fits if key == "page-down" else -self.fits
+            self.selected = min(max(0, self.selected + step), len(self.panes) - 1)
         elif key in ("up", "k", "page-up"):
             self.scroll += self.page if key == "page-up" else 1
         elif key in ("down", "j", "page-down"):
@@ -82,6 +87,10 @@ class Panes:
         text = note or " arrows choose  Enter zoom  / filter  p pause  q stream  Ctrl-C stop"
         text = f" [filter {self.filter}]{text}" if self.filter else text
         text = f" [paused]{text}" if self.paused else text
+        if self.fits < len(self.panes) and not self.zoomed:
+            first = self.selected // self.fits * self.fits
+            last = min(first + self.fits, len(self.panes))
+            text = f" panes {first + 1}-{last} of {len(self.panes)}  PgDn PgUp{text}"
         return f"\x1b[2m{set_cell_size(text, width)}"
 
     def _zoom(self, width: int, height: int) -> list[str]:
@@ -99,8 +108,9 @@ class Panes:
 
     def _grid(self, width: int, height: int) -> list[str]:
         columns, rows = layout(len(self.panes), width, height)
-        at = self.selected // (columns * rows) * (columns * rows)
-        panes = self.panes[at : at + columns * rows]
+        self.fits = columns * rows
+        at = self.selected // self.fits * self.fits
+        panes = self.panes[at : at + self.fits]
         high, wide = height // rows, width // columns
         out = []
         for first in range(0, len(panes), columns):
@@ -127,7 +137,8 @@ class Panes:
 
     def _title(self, pane: Pane, width: int, more: str, *, chosen: bool) -> str:
         state = "" if pane.code is None else " done" if pane.code == 0 else f" exit {pane.code}"
-        name = f" {pane.title}{state}{more} "
+        known = f"  {pane.progress}" if pane.progress and pane.code is None else ""
+        name = f" {pane.title}{state}{known}{more} "
         text = set_cell_size(f"--{name}{'-' * width}", width)
         colour = 31 if pane.code else colour_of(pane.rank)
         return f"\x1b[{'7;' if chosen else ''}{colour}m{text}\x1b[0m"

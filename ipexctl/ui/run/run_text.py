@@ -13,7 +13,7 @@ from ipexctl.core.output.merge_lines import Group, ranges
 from ipexctl.core.output.training_state import Progress
 from ipexctl.core.run import mpi
 from ipexctl.core.run.outcome import Load, Tally
-from ipexctl.core.sizes import short
+from ipexctl.core.sizes import duration, short
 
 COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal numbers them
 RESET = "\x1b[0m"
@@ -83,7 +83,7 @@ def headline(run_id: str, plan: LaunchPlan) -> str:
 
 
 def status(tally: Tally, progress: Progress, *, bare: bool, width: int) -> str:
-    """Where the training is, how many ranks are up, how busy the hosts are: what there is room for."""
+    """Progress, ranks and load of the hosts, as far as they fit."""
     known = "  ".join(progress_words(progress))
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
     parts = [(f" {clock(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
@@ -111,17 +111,6 @@ def progress_words(progress: Progress) -> Iterator[str]:
         yield f"{rate:.3g} it/s" if rate >= 1 else f"{1 / rate:.3g} s/it"
     if progress.eta is not None and progress.eta < 86400 * 365:
         yield f"eta {duration(progress.eta)}"
-
-
-def duration(seconds: float) -> str:
-    """12 s, 3 min 20 s, 2 h 5 min"""
-    whole = int(seconds + 0.5)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def clock(seconds: float) -> str:

@@ -91,7 +91,7 @@ class TerminalView(PlainView):
     """A terminal: lines in colour, those of many ranks that differ only in numbers as one, and a
     status line with the progress of the training.
 
-    When a rank has failed, what the others print is counted and not shown: it is about that failure.
+    After the first rank that failed, what the others print is counted and not shown.
     Lines are written by our own few escape codes: Rich would need a millisecond for each.
     """
 

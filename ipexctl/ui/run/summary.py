@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.output.merge_lines import ranges
+from ipexctl.core.output.short_paths import is_own_frame, shortened
 from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.run.rank_exchange import TRAINED_ALONE, Verdict, sentence
 from ipexctl.core.run.run_state import RankEnd, without_colour
@@ -29,7 +30,7 @@ def _box(result: RunResult) -> list[Text]:
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow")]
     lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
-    lines += [Text(f"{OUTPUT}{without_colour(t)}") for t in result.last_words]
+    lines += [_last_word(without_colour(text)) for text in result.last_words]
     lines += _known(result)
     if result.same:
         who = count(len(result.same), "more rank")
@@ -40,6 +41,11 @@ def _box(result: RunResult) -> list[Text]:
     if result.again:
         lines.append(Text(f"  again: {result.again}"))
     return lines
+
+
+def _last_word(text: str) -> Text:
+    """The frames of a traceback that are in the user's own files stand out."""
+    return Text(f"{OUTPUT}{shortened(text)}", "bold" if is_own_frame(text) else "")
 
 
 def _known(result: RunResult) -> list[Text]:

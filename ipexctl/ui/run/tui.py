@@ -10,7 +10,7 @@ from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
 from ipexctl.ui.run.panes import Pane, Panes
-from ipexctl.ui.run.run_text import Prefixes, count, status
+from ipexctl.ui.run.run_text import RESET, Prefixes, count, progress_words, status, write
 from ipexctl.ui.run.screen import Screen
 from ipexctl.ui.run.stream import TerminalView
 
@@ -29,6 +29,7 @@ class PanesView:
         self.screen = Screen()
         self.panes: Panes | None = None
         self._notes: list[str] = []
+        self._rows: list[str] = []  # as they were drawn last
         self._noted = self._drawn = 0.0
         self._tally: Tally | None = None
 
@@ -94,6 +95,8 @@ class PanesView:
         if self.panes is not None:
             self.panes = None
             self.screen.leave()
+            for row in self._rows[:-1]:  # the last one is about keys
+                write(f"{row.rstrip()}{RESET}\n")
             for text in self._notes:
                 self.stream.note(text)
 
@@ -121,7 +124,10 @@ class PanesView:
         if self._tally:
             progress = self._training.progress(now)
             line = status(self._tally, progress, bare=True, width=width)
-        self.screen.draw(self.panes.rows(width, height, line, note and f" {note}"))
+        for rank, known in self.stream.training.ranks.items():
+            self._by_rank[rank].progress = "  ".join(progress_words(known.progress))
+        self._rows = self.panes.rows(width, height, line, note and f" {note}")
+        self.screen.draw(self._rows)
 
 
 def _by_rank(place: tuple[str, int]) -> int:

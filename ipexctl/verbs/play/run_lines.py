@@ -45,6 +45,9 @@ class RunLines:
     def tick(self, tally: Tally) -> None:
         return None
 
+    def failed(self, rank: int) -> None:
+        return None
+
     def result(self, result: RunResult) -> None:
         if result.exchange and result.exchange.alarming:
             self.note(f"warning: {sentence(result.exchange, result.plan.world_size)}")

@@ -1,0 +1,82 @@
+"""What a line says of a training: each format of the table, and lines that say nothing."""
+
+import math
+
+import pytest
+
+from ipexctl.core.output.metric_lines import Format
+from ipexctl.core.output.training_state import Training
+from ipexctl.local.shipped_tables import metric_formats
+
+FORMATS = metric_formats()
+
+
+@pytest.mark.parametrize("form", FORMATS.formats, ids=lambda form: form.name)
+def test_each_format_has_an_example(form: Format):
+    assert form.pattern.search(form.example)
+    point = FORMATS.point(form.example)
+    assert point is not None and point.says == form.gives
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("::metric step=3 loss=0.1 lr=1e-3", {"step": 3, "loss": 0.1, "lr": 0.001}),
+        ("[rank0]: step 15  loss 0.0628", {"step": 15, "loss": 0.0628}),
+        ("\x1b[32mstep 15\x1b[0m loss=\x1b[1m0.5\x1b[0m", {"step": 15, "loss": 0.5}),
+        ("{'loss': 0.5, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}",
+         {"loss": 0.5, "lr": 5e-5, "epoch": 0.1}),
+        ("{'loss': '0.5', 'learning_rate': '5e-05', 'epoch': '0.1'}",
+         {"loss": 0.5, "lr": 5e-5, "epoch": 0.1}),
+        (" 34%|###4      | 340/1000 [01:40<03:12,  3.40it/s]",
+         {"step": 340, "total": 1000, "rate": 3.4}),
+        (" 12%|#| 3/25 [00:30<03:40, 10.0s/it, loss=0.3]",
+         {"step": 3, "total": 25, "rate": 0.1, "loss": 0.3}),
+        ("step 250: train loss 2.1, val loss 2.2", {"step": 250, "loss": 2.1, "eval_loss": 2.2}),
+    ],
+)  # fmt: skip
+def test_a_line(line: str, says: dict[str, float]):
+    point = FORMATS.point(line)
+    assert point is not None and point.says == pytest.approx(says)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "", "hello", "num_train_epochs: 3", "Total optimization steps = 1,000", "loss: mse",
+        "Map: 100%|###| 100/100 [00:00<00:00, 1234 examples/s]", "torch 2.13.0", "step size 0.1",
+        "Downloading: 10%|#| 1.0M/10.0M [00:01<00:09, 1.00MB/s]", "batch size 32",
+        "max_steps=100", "Loading checkpoint shards: 50%|##| 1/2 [00:01<00:01, 1.0s/it]",
+        "loss_scale: 1024", "in step 3.5.1 of the docs",
+    ],
+)  # fmt: skip
+def test_lines_that_say_nothing(line: str):
+    assert FORMATS.point(line) is None
+
+
+def test_a_loss_that_is_not_a_number():
+    point = FORMATS.point("step 3 loss nan")
+    assert point is not None and point.loss is not None and math.isnan(point.loss)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "piece", ["1", "a ", "loss ", "step 1/", "[rank0]: ", "%|", "|", "'", "1,"]
+)
+def test_any_long_line_is_read_quickly(piece: str):
+    for _ in range(200):
+        FORMATS.point(piece * 20_000)
+        FORMATS.point("loss step 10%|" + piece * 900)
+
+
+def test_progress_of_ranks():
+    training = Training(FORMATS)
+    for step in range(1, 11):
+        for rank in range(4):
+            now = step * 0.5 + rank * 0.001
+            training.lines(rank, [f"step {step}/100  loss {rank}.0"], now)
+    found = training.progress(5.1)
+    assert (found.step, found.total, found.loss) == (10, 100, 1.5)
+    assert found.rate == pytest.approx(2.0)
+    assert found.eta == pytest.approx(45.0)
+    assert training.progress(500.0).rate is None
