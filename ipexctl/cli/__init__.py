@@ -60,6 +60,7 @@ class Root(LazyGroup):
         ),
         "ps": Entry("ps:ps", "List the runs on these hosts."),
         "attach": Entry("ps:attach", "Watch a run that is running, from any machine."),
+        "metrics": Entry("metrics:metrics", "Show steps, losses and rates from a run's output."),
         "logs": Entry("ps:logs", "Show the output of a run's ranks."),
         "fetch": Entry("ps:fetch", "Bring back files that a run's ranks wrote."),
         "stop": Entry("ps:stop", "Stop a run."),

@@ -46,6 +46,7 @@ INTERRUPTED = {
     ("stop",): "interrupted; the run may still be stopping: ipexctl ps",
     ("wait",): "interrupted; the run continues",
     ("logs",): "interrupted; the run is not affected",
+    ("metrics",): "interrupted; the run is not affected",
     ("data", "rm"): f"interrupted; data that is not removed yet is whole; {_AGAIN}",
 }
 

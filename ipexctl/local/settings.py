@@ -31,8 +31,8 @@ VARIABLES = {
 _MOST = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _COMMANDS = (
-    "attach", "doctor", "fetch", "hosts", "init", "install", "logs", "play", "prune", "ps",
-    "remove", "rm", "run", "shell", "stop", "trust", "wait",
+    "attach", "doctor", "fetch", "hosts", "init", "install", "logs", "metrics", "play", "prune",
+    "ps", "remove", "rm", "run", "shell", "stop", "trust", "wait",
 )  # fmt: skip
 _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 

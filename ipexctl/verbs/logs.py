@@ -28,6 +28,7 @@ class Wanted:
     lines: int | None = None  # of each rank the last ones; None: all
     since: float | None = None  # only what was written in so many seconds
     follow: bool = False
+    bars: bool = False  # each state of a progress bar is a line, and not only the last one
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _read(
         rank = frame.header.get("key")
         if type(rank) is not int:
             raise HostFailed(f"{host.name}: what it sends of the logs is not readable")
-        stream = streams.setdefault(rank, Lines())
+        stream = streams.setdefault(rank, Lines(bars=wanted.bars))
         texts = stream.end() if frame.header.get("end") is True else stream.feed(frame.body)
         if texts:
             shown(rank, texts)

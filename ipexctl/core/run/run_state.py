@@ -69,13 +69,19 @@ def without_rank_prefix(text: str) -> str:
 
 
 class Lines:
-    """One stream of bytes -> whole lines. Of a progress bar (`\\r`) only the last state is kept."""
+    """One stream of bytes -> whole lines. Of a progress bar (`\\r`) only the last state is kept.
 
-    def __init__(self) -> None:
+    `bars`: each state is a line.
+    """
+
+    def __init__(self, *, bars: bool = False) -> None:
         self._rest = b""
         self._bar = ""
+        self._bars = bars
 
     def feed(self, data: bytes) -> list[str]:
+        if self._bars:
+            data = data.replace(b"\r", b"\n")
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
         lines = _texts(whole) if newline else []
         rest = _last_state(rest)

@@ -1,0 +1,32 @@
+"""metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Json, Root, end, on_hosts
+from ipexctl.cli.ps import RunName
+
+
+@on_hosts(names=False)
+def metrics(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    ranks: Annotated[
+        str, typer.Option("--ranks", "--rank", metavar="RANKS", help="Only these ranks: 0,4-7.")
+    ] = "",
+    csv: Annotated[bool, typer.Option("--csv", help="One line per step, as CSV.")] = False,
+    json: Json = False,
+) -> None:
+    """Show steps, losses and rates from a run's output."""
+    from ipexctl.core.run.line_filter import rank_set
+    from ipexctl.ui.run.metrics import metrics_document, show_metrics, write_csv
+    from ipexctl.verbs.metrics import metrics as verb
+
+    chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
+    found = verb(target, run, chosen, root)
+    end(found, metrics_document, write_csv if csv else show_metrics, json=json)

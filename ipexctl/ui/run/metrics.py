@@ -1,0 +1,65 @@
+"""What `metrics` shows: a line for each rank, CSV, or JSON."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import groupby
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.core.output.metric_lines import Point
+from ipexctl.ui.console import print_lines, stderr_console, stdout_console
+from ipexctl.ui.install import not_shown
+from ipexctl.verbs.metrics import Metrics, RankPoint
+
+VALUES = tuple(field.name for field in fields(Point))
+
+
+def show_metrics(found: Metrics) -> None:
+    console = stdout_console()
+    if not found.points:
+        print_lines(console, [Text("the output of this run has no steps or losses")])
+    for rank, points in groupby(found.points, key=lambda p: p.rank):
+        print_lines(console, [_rank_line(rank, tuple(points))])
+    print_lines(stderr_console(), not_shown(found.recaps, found.answered))
+
+
+def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
+    losses = [p.point.loss for p in points if p.point.loss is not None]
+    steps = [p.point.step for p in points if p.point.step is not None]
+    rates = sorted(p.point.rate for p in points if p.point.rate is not None)
+    parts = [f"{points[0].host} r{rank:02d}"]
+    parts += [f"step {steps[0]} to {steps[-1]}"] if steps else []
+    parts += [f"loss {losses[0]:.4g} -> {losses[-1]:.4g}"] if losses else []
+    parts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
+    return Text("  ".join([*parts, f"{len(points)} lines"]))
+
+
+def write_csv(found: Metrics) -> None:
+    """Values that a line does not have are empty."""
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(("rank", "host", "line", *VALUES))
+    for p in found.points:
+        rows.writerow((p.rank, p.host, p.line, *(getattr(p.point, name) for name in VALUES)))
+
+
+def metrics_document(found: Metrics) -> dict[str, Any]:
+    """JSON has no nan and inf: they are text."""
+    return {
+        "schema_version": 1,
+        "run_id": found.run.id,
+        "points": [
+            {"rank": p.rank, "host": p.host, "line": p.line, **_values(p.point)}
+            for p in found.points
+        ],
+        "command_exit_code": found.exit_code,
+    }
+
+
+def _values(point: Point) -> dict[str, float | str]:
+    return {n: v if math.isfinite(v) else str(v) for n, v in point.says.items()}

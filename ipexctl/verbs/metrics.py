@@ -1,0 +1,53 @@
+"""metrics: steps, losses and rates, as they stand in the output of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ipexctl.core.model import HostRecap, PerHost
+from ipexctl.core.output.metric_lines import Point
+from ipexctl.core.run.listed_runs import Run
+from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.shipped_tables import metric_formats
+from ipexctl.verbs.logs import Wanted, logs
+
+
+@dataclass(frozen=True)
+class RankPoint:
+    """`line` counts the rank's lines from 1; each state of a progress bar is one."""
+
+    host: str
+    rank: int
+    line: int
+    point: Point
+
+
+@dataclass(frozen=True)
+class Metrics(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+    points: tuple[RankPoint, ...]
+
+
+@dataclass
+class _Reader:
+    points: list[RankPoint] = field(default_factory=list)
+    _lines: dict[int, int] = field(default_factory=dict)
+
+    def show(self, run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
+        formats = metric_formats()
+        at = self._lines.get(rank, 0)
+        for number, text in enumerate(texts, at + 1):
+            if point := formats.point(text):
+                self.points.append(RankPoint(host, rank, number, point))
+        self._lines[rank] = at + len(texts)
+
+
+def metrics(target: Target, run: str, ranks: tuple[int, ...] = (), root: str = ROOT) -> Metrics:
+    """The output stays on the hosts; this reads it there, during the run or after it."""
+    reader = _Reader()
+    read = logs(target, Wanted(run, ranks, bars=True), reader.show, root)
+    found = sorted(reader.points, key=lambda p: (p.rank, p.line))
+    return Metrics(read.run, read.recaps, read.answered, tuple(found))

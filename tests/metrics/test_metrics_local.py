@@ -1,0 +1,50 @@
+"""`ipexctl metrics` of a real run on this machine."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.run.test_ps_local import Here
+
+TRAIN = """\
+import os, sys, torch
+rank = int(os.environ["RANK"])
+for step in range(1, 6):
+    print(f"step {step}/5 loss {1 / step + rank:.2f}", flush=True)
+    if rank == 0:
+        sys.stderr.write(f"\\r{step * 20}%|##| {step}/5 [00:0{step}<00:01, 2.50it/s]")
+print("loss nan")
+"""
+
+
+@pytest.mark.timeout(120)
+def test_metrics_of_a_run(tmp_path: Path):
+    here = Here(tmp_path)
+    (here.code / "train.py").write_text(TRAIN)
+    done = here.call("run", "-n", "2", "--force", "train.py")
+    assert done.returncode == 0, done.stderr
+    (run,) = here.listed("-a")
+
+    shown = here.call("metrics", run["run_id"])
+    assert shown.returncode == 0, shown.stderr
+    first, second = shown.stdout.splitlines()
+    assert "r00  step 1 to 5" in first and "2.5 it/s" in first
+    assert "r01  step 1 to 5  loss 2 -> nan  6 lines" in second
+
+    rows = list(csv.DictReader(io.StringIO(here.call("metrics", "@last", "--csv").stdout)))
+    losses = [(row["step"], row["loss"]) for row in rows if row["rank"] == "1"]
+    wanted = [("1", "2.0"), ("2", "1.5"), ("3", "1.33"), ("4", "1.25"), ("5", "1.2"), ("", "nan")]
+    assert losses == wanted
+    assert {row["rate"] for row in rows if row["rank"] == "0"} == {"", "2.5"}
+
+    document = json.loads(here.call("metrics", run["run_id"], "--json", "--ranks", "1").stdout)
+    assert [p["rank"] for p in document["points"]] == [1] * 6
+    assert document["points"][-1]["loss"] == "nan"
+    assert document["points"][0] | {"host": ""} == {
+        "rank": 1, "host": "", "line": 1, "step": 1, "total": 5, "loss": 2.0,
+    }  # fmt: skip
