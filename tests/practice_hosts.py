@@ -93,6 +93,11 @@ class Home:
         return found
 
     @property
+    def left(self) -> list[str]:
+        """What was in the home of each host right after its install."""
+        return (self.folder / "left").read_text().split("\n")
+
+    @property
     def is_made(self) -> bool:
         return (self.folder / "report").exists()
 
@@ -166,6 +171,7 @@ def _install_all(lab: Lab, home: Home) -> None:
     first, *others = (Path(host.files) for host in lab.hosts.values())
     for other in others:
         assert _top(other) == _top(first)  # so that one stands for all
+    (home.folder / "left").write_text("\n".join(_top(first)))
     home.keep(first, ROOTS["intel"], report)
 
 
