@@ -99,6 +99,8 @@ def test_every_word_of_a_host_is_understood(header, body, event):
         ({"event": "load", "used": -1}, "no amount in 'used'"),
         ({"event": "load", "stopped": [3]}, "stopped ranks without seconds"),
         ({"event": "load", "stopped": {"0": 1}}, "stopped ranks that are not on this host"),
+        ({"event": "load", "ranks": {"0": 1}}, "CPUs of ranks that are not on this host"),
+        ({"event": "load", "ranks": {"3": float("nan")}}, "no amount in '3'"),
         ({"event": "load", "stopped": {"3": float("nan")}}, "no amount in '3'"),
         ({"event": "rank", "rank": 2, "ended": {**OK_END, "usage": {}}}, "no amount in 'seconds'"),
         ({"event": "lease", "seconds": "9"}, "a lease without seconds"),

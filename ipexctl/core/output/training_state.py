@@ -48,15 +48,17 @@ class Training:
     formats: Formats
     ranks: dict[int, _Rank] = field(default_factory=dict)
 
-    def lines(self, rank: int, texts: Sequence[str], now: float) -> None:
+    def lines(self, rank: int, texts: Sequence[str], now: float) -> bool:
+        """Whether they say anything, or were too many to look."""
         known = self.ranks.get(rank)
         if known is not None and now - known.read < READ_EVERY:
-            return
-        for text in texts[-READ:]:
-            if point := self.formats.point(text):
-                self.add(rank, point, now)
+            return True
+        points = [point for text in texts[-READ:] if (point := self.formats.point(text))]
+        for point in points:
+            self.add(rank, point, now)
         if rank in self.ranks:
             self.ranks[rank].read = now
+        return bool(points)
 
     def add(self, rank: int, point: Point, now: float) -> None:
         known = self.ranks.setdefault(rank, _Rank())

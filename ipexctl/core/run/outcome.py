@@ -10,6 +10,7 @@ from typing import Any
 from ipexctl.core.known_failures import causes
 from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.model import LaunchPlan
+from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.rank_exchange import Exchange
 from ipexctl.core.run.run_state import RankEnd, RunState, without_colour, without_rank_prefix
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
@@ -124,6 +125,7 @@ class Tally:
     seconds: float
     loads: tuple[tuple[str, Load], ...] = ()
     codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
+    slow: Slow | None = None  # ranks that the others wait for
 
 
 # --- how it ended --------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ class Sample:
 
     load: Load
     stopped: tuple[tuple[int, float], ...] = ()  # ranks all of whose threads stand still: seconds
+    busy: tuple[tuple[int, float], ...] = ()  # ranks: CPUs that their processes kept busy
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,14 @@ def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
         None if used is None else int(used),
         None if total is None else int(total),
     )
-    return Sample(load, tuple((known[k], _amount(stopped, k)) for k in stopped))
+    busy = header.get("ranks", {})
+    if not isinstance(busy, dict) or not busy.keys() <= known.keys():
+        raise BadEvent("CPUs of ranks that are not on this host")
+    return Sample(
+        load,
+        tuple((known[k], _amount(stopped, k)) for k in stopped),
+        tuple((known[k], _amount(busy, k)) for k in busy),
+    )
 
 
 def _traffic(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:

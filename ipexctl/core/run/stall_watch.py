@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ipexctl.core.model import LaunchPlan
+from ipexctl.core.output.slow_rank import RankLoads
 from ipexctl.core.run.outcome import Load
 from ipexctl.core.run.run_events import Sample
 
@@ -20,6 +21,7 @@ class Health:
     host_timeout: float
     stall: float | None = None
     loads: dict[str, Load] = field(default_factory=dict)  # the last word of each host
+    rank_loads: RankLoads = field(default_factory=RankLoads)
     _cpu: dict[str, tuple[float, int]] = field(default_factory=dict)  # their sum and number
     _peak: dict[str, int] = field(default_factory=dict)
     _stopped: dict[int, float] = field(default_factory=dict)
@@ -30,6 +32,7 @@ class Health:
 
     def sample(self, host: str, sample: Sample) -> None:
         self.loads[host] = sample.load
+        self.rank_loads.add((r, cpus) for r, cpus in sample.busy if r not in self._ended)
         if sample.load.cpu is not None:
             total, count = self._cpu.get(host, (0.0, 0))
             self._cpu[host] = total + sample.load.cpu, count + 1
@@ -51,6 +54,7 @@ class Health:
 
     def ended(self, rank: int) -> None:
         self._ended.add(rank)
+        self.rank_loads.ended(rank)
         for known in (self._stopped, self._spoke):
             known.pop(rank, None)
 

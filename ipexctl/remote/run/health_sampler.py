@@ -9,6 +9,7 @@ import threading
 import time
 
 EVERY = 2.5
+TICKS = float(os.sysconf("SC_CLK_TCK"))
 OWN_GROUPS, GROUPS = "/proc/self/cgroup", "/sys/fs/cgroup"
 UNLIMITED = 1 << 60  # version 1 writes a huge number where version 2 writes "max"
 
@@ -22,6 +23,7 @@ class Sampler:
         self.pids = {}  # rank -> its process and its wrapper's
         self.since = {}  # rank -> when it was first seen standing still
         self.busy = cpu_times()
+        self.took = {}  # rank -> (when, CPU seconds of its process until then)
 
     def add(self, rank, *pids):
         """Without its wrapper the rank's end is not known."""
@@ -51,6 +53,20 @@ class Sampler:
             "used": used,
             "total": total,
             "stopped": self.stopped(),
+            "ranks": self.rank_cpus(),
+        }
+
+    def rank_cpus(self):
+        """{rank: CPUs that its process kept busy since the last sample}"""
+        with self.lock:
+            pids = {rank: pids[0] for rank, pids in self.pids.items()}
+        before, now = self.took, time.monotonic()
+        seconds = {rank: cpu_seconds(pid) for rank, pid in pids.items()}
+        self.took = {rank: (now, s) for rank, s in seconds.items() if s is not None}
+        return {
+            str(rank): max(0.0, (s - before[rank][1]) / (now - before[rank][0]))
+            for rank, (_, s) in self.took.items()
+            if rank in before and now > before[rank][0]
         }
 
     def stopped(self):
@@ -77,6 +93,16 @@ def state(folder):
             return f.read().rsplit(b")", 1)[1].split()[0].decode()
     except (OSError, IndexError):
         return ""
+
+
+def cpu_seconds(pid):
+    """Of all its threads, in user and kernel mode."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as f:
+            words = f.read().rsplit(b")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / TICKS
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def cpu_times():

@@ -90,7 +90,7 @@ class Panes:
         if self.fits < len(self.panes) and not self.zoomed:
             first = self.selected // self.fits * self.fits
             last = min(first + self.fits, len(self.panes))
-            text = f" panes {first + 1}-{last} of {len(self.panes)}  PgDn PgUp{text}"
+            text = f" panes {first + 1}-{last} of {len(self.panes)}  PgDn PgUp {text}"
         return f"\x1b[2m{set_cell_size(text, width)}"
 
     def _zoom(self, width: int, height: int) -> list[str]:

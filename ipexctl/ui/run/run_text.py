@@ -10,6 +10,7 @@ from typing import TextIO
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.output.merge_lines import Group, ranges
+from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.output.training_state import Progress
 from ipexctl.core.run import mpi
 from ipexctl.core.run.outcome import Load, Tally
@@ -82,20 +83,26 @@ def headline(run_id: str, plan: LaunchPlan) -> str:
     )
 
 
-def status(tally: Tally, progress: Progress, *, bare: bool, width: int) -> str:
+def status(tally: Tally, progress: Progress, bar: str = "", *, bare: bool, width: int) -> str:
     """Progress, ranks and load of the hosts, as far as they fit."""
-    known = "  ".join(progress_words(progress))
+    known = "  ".join(progress_words(progress)) or bar[: width // 2]
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
     parts = [(f" {clock(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
     parts += [(ranks if known else f" {clock(tally.seconds)}  {ranks}", 1)]
     parts += [(f"  {tally.done} done", 32)] if tally.done else []
     parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
+    parts += [(slow, 33)] if tally.slow and (slow := _slow(tally.slow)) else []
     room = width - sum(len(part) for part, _ in parts)
     parts += [(loads, 2)] if (loads := _loads(tally, room)) else []
     text = "".join(part for part, _ in parts)
     if bare or len(text) > width:
         return text[:width]
     return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+
+
+def _slow(slow: Slow) -> str:
+    names = f"r{ranges(slow.ranks)}"
+    return f"  {names} slow: the others wait {slow.waits:.0%} of the time"
 
 
 def progress_words(progress: Progress) -> Iterator[str]:

@@ -106,6 +106,7 @@ class TerminalView(PlainView):
         self._drawn = 0.0
         self._first: int | None = None
         self._held_back = 0
+        self._bar = ""
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self._fold = Fold(plan.world_size if self._folds else 1)
@@ -126,8 +127,9 @@ class TerminalView(PlainView):
         self._show(self._fold.due(now))
 
     def bar(self, host: str, rank: int, text: str) -> None:
-        """In the status line, where its numbers are."""
-        self.training.lines(rank, [text], time.monotonic())
+        """In the status line: its numbers, or the bar itself where it is not of a training."""
+        if not self.training.lines(rank, [text], time.monotonic()):
+            self._bar = f"{self.prefix(host, rank)} {without_colour(text).strip()}"
 
     def failed(self, rank: int) -> None:
         if self._first is None and not self._verbose:
@@ -144,7 +146,9 @@ class TerminalView(PlainView):
         if now - self._drawn > 0.2:
             self._drawn = now
             progress = self.training.progress(now)
-            text = status(tally, progress, bare=not self._colour, width=self.console.width - 1)
+            text = status(
+                tally, progress, self._bar, bare=not self._colour, width=self.console.width - 1
+            )
             write((ERASE if self._status else "") + text)
             self._status = text
 
@@ -153,9 +157,7 @@ class TerminalView(PlainView):
         self._clear()
         if self._held_back:
             lines = count(self._held_back, "line")
-            self.note(
-                f"... {lines} that other ranks printed after the failure: see the logs (or -v)"
-            )
+            self.note(f"... {lines} from other ranks after the failure not shown (-v shows them)")
         super().result(result)
 
     def _show(self, groups: Iterable[Group]) -> None:

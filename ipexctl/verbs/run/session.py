@@ -286,6 +286,7 @@ class Session:
             self.now - self.began,
             tuple((h.host, loads[h.host]) for h in self.plan.hosts if h.host in loads),
             tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
+            self.health.rank_loads.slow(),
         )
 
     # -- from the hosts --

@@ -1,0 +1,51 @@
+"""Which rank the others wait for, by how busy the processes of all are.
+
+A rank that waits in a collective of gloo sleeps; one that computes does not. Backends that spin
+while they wait (oneCCL, MPI) keep all ranks equally busy: then nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+SMOOTH = 0.25  # weight of the newest sample: some 10 s count
+LEAST = 4  # samples of each rank
+FEW = 0.25  # share of the ranks that may be slow
+APART = 1.5  # times as busy as the others
+
+
+@dataclass(frozen=True)
+class Slow:
+    """`waits`: the share of their time that the other ranks wait for these."""
+
+    ranks: tuple[int, ...]
+    waits: float
+
+
+@dataclass
+class RankLoads:
+    """Fed with the samples of all hosts."""
+
+    _busy: dict[int, float] = field(default_factory=dict)
+    _seen: dict[int, int] = field(default_factory=dict)
+
+    def add(self, busy: Iterable[tuple[int, float]]) -> None:
+        for rank, cpus in busy:
+            before = self._busy.get(rank, cpus)
+            self._busy[rank] = before + SMOOTH * (cpus - before)
+            self._seen[rank] = self._seen.get(rank, 0) + 1
+
+    def ended(self, rank: int) -> None:
+        self._busy.pop(rank, None)
+
+    def slow(self) -> Slow | None:
+        if len(self._busy) < 2 or any(self._seen[rank] < LEAST for rank in self._busy):
+            return None
+        most = max(self._busy.values())
+        slow = sorted(rank for rank, cpus in self._busy.items() if cpus * APART > most)
+        others = [cpus for cpus in self._busy.values() if cpus * APART <= most]
+        if not slow or not others or len(slow) > max(1, FEW * len(self._busy)):
+            return None
+        return Slow(tuple(slow), 1 - median(others) / most)
