@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import median
 
 SMOOTH = 0.25  # weight of the newest sample: some 10 s count
 LEAST = 4  # samples of each rank
@@ -48,4 +47,4 @@ class RankLoads:
         others = [cpus for cpus in self._busy.values() if cpus * APART <= most]
         if not slow or not others or len(slow) > max(1, FEW * len(self._busy)):
             return None
-        return Slow(tuple(slow), 1 - median(others) / most)
+        return Slow(tuple(slow), 1 - sorted(others)[len(others) // 2] / most)
