@@ -1,8 +1,13 @@
 """Which rank the others wait for."""
 
+import os
+import subprocess
+import time
+
 import pytest
 
 from ipexctl.core.output.slow_rank import RankLoads, Slow
+from ipexctl.remote.run.health_sampler import Sampler
 
 
 def loads(*busy: float, samples: int = 6) -> RankLoads:
@@ -36,3 +41,21 @@ def test_nothing_is_said_of_a_few_samples_or_of_ranks_that_have_ended():
     some = loads(0.4, 1.0, 0.4)
     some.ended(1)
     assert some.slow() is None
+
+
+def test_the_cpus_of_ranks_are_those_of_their_processes():
+    sampler = Sampler(None)
+    idle = subprocess.Popen(["sleep", "60"])
+    try:
+        sampler.add(0, os.getpid())
+        sampler.add(1, idle.pid)
+        assert sampler.rank_cpus() == {}  # nothing to compare with yet
+        until = time.process_time() + 0.3
+        while time.process_time() < until:
+            pass
+        busy = sampler.rank_cpus()
+    finally:
+        idle.kill()
+        idle.wait()
+    assert busy["1"] < 0.1 < busy["0"]
+    assert set(sampler.rank_cpus()) == {"0"}

@@ -26,9 +26,13 @@ class Group:
     ranks: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
 
+    numbers: list[tuple[str, ...]] = field(default_factory=list)
+
     @property
     def text(self) -> str:
-        return merged(self.texts)
+        if len(set(self.texts)) == 1:
+            return self.texts[0]
+        return merged(self.key, self.numbers)
 
 
 class Fold:
@@ -43,10 +47,11 @@ class Fold:
 
     def add(self, rank: int, texts: Sequence[str], now: float) -> None:
         for text in texts:
-            key = _template(text) if self._all > 1 else text
+            key, numbers = _template(text) if self._all > 1 else (text, ())
             group = self._joinable(key, text, self._last.get(rank, -1)) or self._new(key, now)
             group.ranks.append(rank)
             group.texts.append(text)
+            group.numbers.append(numbers)
             self._last[rank] = group.number
 
     def due(self, now: float) -> Iterator[Group]:

@@ -10,38 +10,36 @@ _RANK = re.compile(r"\[rank\d+\]:? ")  # torch puts it before each line of a tra
 # Numbers inside of words (fp16, node01) are text. A number after `step` or before `/` counts the
 # training: ranks that are at different ones are not folded. Colours are skipped.
 _NUMBER = re.compile(
-    r"(?P<text>\x1b\[[0-9;:]*m"
-    r"|(?<![A-Za-z])(?:[Ss]tep|[Ee]p(?:och)?|[Ii]t(?:er(?:ation)?)?|[Bb]atch|[Uu]pdate)s?\W{1,4}\d+(?![\d.]))"
-    r"|(?<![\w.])(?:(?P<of>\d+\s?/\s?\d+)|0x[0-9a-fA-F]+"
-    r"|[-+]?\d[\d,]*(?:\.\d+)*\.?(?:[eE][-+]?\d+)?)"
+    r"(\x1b\[[0-9;:]*m"
+    r"|(?<![A-Za-z])(?:[Ss]tep|[Ee]p(?:och)?|[Ii]t(?:er(?:ation)?)?|[Bb]atch|[Uu]pdate)s?"
+    r"\W{1,4}\d+(?![\d.])"
+    r"|(?<![\w.])\d+\s?/\s?\d+)"
+    r"|(?<![\w.])(0x[0-9a-fA-F]+|[-+]?\d[\d,]*(?:\.\d+)*\.?(?:[eE][-+]?\d+)?)"
 )
 
 
-def template(text: str) -> str:
-    """Equal for lines that may be folded into one."""
+def template(text: str) -> tuple[str, tuple[str, ...]]:
+    """(what is equal for lines that may be folded into one, the numbers in this one)"""
     if text.startswith("[rank"):
         text = _RANK.sub("", text, count=1)
-    return _NUMBER.sub(_masked, text)
+    pieces = _NUMBER.split(text)  # text, what is kept, number, text...
+    if len(pieces) == 1:
+        return text, ()
+    kept, numbers = pieces[1::3], pieces[2::3]
+    rest = ((SLOT if k is None else k) + t for k, t in zip(kept, pieces[3::3], strict=True))
+    return pieces[0] + "".join(rest), tuple(n for n in numbers if n is not None)
 
 
-def _masked(match: re.Match[str]) -> str:
-    return match[0] if match.lastgroup else SLOT
-
-
-def merged(texts: Sequence[str]) -> str:
+def merged(key: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Lines of one template: what is equal once, numbers that differ as `low..high`."""
-    if len(set(texts)) == 1:
-        return texts[0]
-    texts = list(dict.fromkeys(_RANK.sub("", text, count=1) for text in texts))
-    rows = [[m for m in _NUMBER.finditer(text) if not m.lastgroup] for text in texts]
-    parts, at = [], 0
-    for column in zip(*rows, strict=True):
-        parts += [texts[0][at : column[0].start()], _range([m[0] for m in column])]
-        at = column[0].end()
-    return "".join(parts) + texts[0][at:]
+    texts = key.split(SLOT)
+    ranges = map(_range, zip(*rows, strict=True))
+    return texts[0] + "".join(r + text for r, text in zip(ranges, texts[1:], strict=True))
 
 
 def _range(numbers: Sequence[str]) -> str:
+    if len(set(numbers)) == 1:
+        return numbers[0]
     found = sorted(dict.fromkeys(numbers), key=_size)
     return found[0] if _size(found[0]) == _size(found[-1]) else f"{found[0]}..{found[-1]}"
 

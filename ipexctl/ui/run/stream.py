@@ -105,7 +105,7 @@ class TerminalView(PlainView):
         self._status = ""
         self._drawn = 0.0
         self._first: int | None = None
-        self._held_back = 0
+        self.held_back = 0
         self._bar = ""
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
@@ -121,7 +121,7 @@ class TerminalView(PlainView):
         now = time.monotonic()
         self.training.lines(rank, texts, now)
         if self._first is not None and rank != self._first:
-            self._held_back += len(texts)
+            self.held_back += len(texts)
             return
         self._fold.add(rank, texts, now)
         self._show(self._fold.due(now))
@@ -133,7 +133,7 @@ class TerminalView(PlainView):
 
     def failed(self, rank: int) -> None:
         if self._first is None and not self._verbose:
-            self._held_back += self._fold.without(rank)
+            self.held_back += self._fold.without(rank)
             self._first = rank
 
     def dropped(self, lines: int) -> None:
@@ -155,8 +155,8 @@ class TerminalView(PlainView):
     def result(self, result: RunResult) -> None:
         self._show(self._fold.rest())
         self._clear()
-        if self._held_back:
-            lines = count(self._held_back, "line")
+        if self.held_back:
+            lines = count(self.held_back, "line")
             self.note(f"... {lines} from other ranks after the failure not shown (-v shows them)")
         super().result(result)
 

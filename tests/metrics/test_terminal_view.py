@@ -1,0 +1,97 @@
+"""What a terminal is shown while ranks print, fail, and draw progress bars."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.console import Console
+
+from ipexctl.core.run.outcome import Tally
+from ipexctl.ui.run.panes import Pane, Panes
+from ipexctl.ui.run.stream import ERASE, TerminalView
+from tests.run.test_output_pure import made_plan
+
+TALLY = Tally(4, 4, 0, 0, 12.0)
+RUN = "/home/me/.ipexctl/runs/20261123-101010-ab12/work"
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]):
+    """A view of four ranks, and what it has written since the last call."""
+
+    def make(**how: bool):
+        view = TerminalView(Console(width=120, no_color=True, force_terminal=True), **how)
+        view.planned("r1", made_plan())
+        capsys.readouterr()
+
+        def read() -> list[str]:
+            text = capsys.readouterr().out.replace(ERASE, "")
+            return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
+
+        return view, read
+
+    return make
+
+
+def tick(view: TerminalView) -> None:
+    view._drawn = 0.0
+    view.tick(TALLY)
+
+
+def test_numbers_fold_and_the_status_line_has_the_progress(shown):
+    view, read = shown()
+    for rank in range(4):
+        view.lines("node01", rank, [f"step 3/10 loss 0.{rank}5"])
+    tick(view)
+    folded, status = read()
+    assert folded == "all    x4  | step 3/10 loss 0.05..0.35"
+    assert "step 3/10  loss 0.2  |  4 of 4 ranks up" in status
+
+
+def test_without_folding_each_line_is_shown_at_once(shown):
+    view, read = shown(fold=False)
+    for rank in range(2):
+        view.lines("node01", rank, ["same"])
+    assert read() == ["node01 r00 | same", "node01 r01 | same"]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_after_a_failure_the_others_are_counted(shown, verbose: bool):
+    view, read = shown(verbose=verbose, fold=False)
+    view.failed(2)
+    view.lines("node01", 1, ["Connection closed by peer"] * 3)
+    view.lines("node02", 2, [f'  File "{RUN}/train.py", line 61, in step', "ValueError"])
+    lines = read()
+    assert lines[-2:] == [
+        'node02 r02 |   File "train.py", line 61, in step',
+        "node02 r02 | ValueError",
+    ]
+    assert len(lines) == (5 if verbose else 2)
+    assert view.held_back == (0 if verbose else 3)
+
+
+def test_bars_are_in_the_status_line_and_no_lines(shown):
+    view, read = shown()
+    view.bar("node01", 0, "Downloading:  34%|###   | 340/1000 [00:10<00:20, 34.0MB/s]")
+    tick(view)
+    assert "node01 r00 Downloading:  34%" in " ".join(read())
+    view.bar("node01", 0, " 34%|###   | 340/1000 [01:40<03:12,  3.40it/s, loss=0.5]")
+    tick(view)
+    (status,) = read()
+    assert "step 340/1000  loss 0.5  3.4 it/s  eta 3 min 14 s" in status
+
+
+def test_panes_that_do_not_fit_have_pages():
+    panes = Panes([Pane("n", rank, f"r{rank:02d}") for rank in range(32)])
+    first = panes.rows(100, 22, "S", "")
+    assert "panes 1-15 of 32" in first[-1]
+    assert panes.fits == 15 and "r14" in "".join(first) and "r15" not in "".join(first)
+    panes.key("page-down")
+    assert "panes 16-30 of 32" in panes.rows(100, 22, "S", "")[-1]
+    panes.key("page-down")
+    panes.key("page-down")
+    last = panes.rows(100, 22, "S", "")
+    assert "panes 31-32 of 32" in last[-1] and "r31" in "".join(last)
+    panes.key("page-up")
+    assert "panes 16-30 of 32" in panes.rows(100, 22, "S", "")[-1]
