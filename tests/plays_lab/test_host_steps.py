@@ -6,15 +6,13 @@ import hashlib
 import http.server
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays import apply_get, apply_package, apply_service, apply_wait
+from ipexctl.remote.plays import apply_get, apply_service, apply_wait
 from ipexctl.remote.plays.task import Task
 
 CONTENT = b"model\n" * 100_000
@@ -110,102 +108,3 @@ def test_a_service_where_there_is_no_systemd_is_refused():
     args = {"name": "chronyd", "state": "started", "enabled": None, "daemon_reload": False}
     with pytest.raises(Failure, match="systemd does not run on this host"):
         apply_service.apply(task(**args))
-
-
-# --- packages: apt in a root of its own -----------------------------------------------------------
-
-SERVES = """
-import json, sys
-sys.path.insert(0, "/src")
-from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays import apply_package
-from ipexctl.remote.plays.task import Task
-for line in sys.stdin:
-    asked = json.loads(line)
-    task = Task(asked["args"], asked["check"], False, lambda e: None, lambda: None, [])
-    try:
-        found = apply_package.apply(task)
-    except Failure as e:
-        found = {"failed": [e.what, e.why]}
-    print(json.dumps(found), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def apt_root(tmp_path_factory) -> Iterator[Path]:
-    """A Debian made by debootstrap, whose only source is a repository of this test's packages."""
-    import shutil
-
-    if os.geteuid() != 0 or not shutil.which("debootstrap"):
-        pytest.skip("needs root and debootstrap")
-    top = tmp_path_factory.mktemp("apt")
-    root = top / "root"
-    made = subprocess.run(
-        ["debootstrap", "--variant=minbase", "--include=python3", "stable", str(root)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"debootstrap: {made.stdout.splitlines()[-1:]}")
-    repository = root / "repo"
-    repository.mkdir()
-    for name, version in (
-        ("practice-a", "1.0-1"),
-        ("practice-a", "2.0-1"),
-        ("practice-b", "1.0-1"),
-    ):
-        build(repository, name, version)
-    shutil.rmtree(root / "etc/apt/sources.list.d", ignore_errors=True)
-    (root / "etc/apt/sources.list").write_text("deb [trusted=yes] file:/repo ./\n")
-    source = Path(apply_package.__file__).parents[2]
-    shutil.copytree(source / "remote", root / "src/ipexctl/remote")
-    yield root
-    shutil.rmtree(top)
-
-
-def build(repository: Path, name: str, version: str) -> None:
-    folder = repository / f"{name}-{version}"
-    (folder / "DEBIAN").mkdir(parents=True)
-    (folder / "DEBIAN/control").write_text(
-        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: none <a@b.c>\n"
-        f"Description: practice\n"
-    )
-    package = repository / f"{name}_{version}_all.deb"
-    subprocess.run(["dpkg-deb", "-b", str(folder), str(package)], check=True, capture_output=True)
-    data = package.read_bytes()
-    with (repository / "Packages").open("a") as file:
-        file.write(
-            f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: none <a@b.c>\n"
-            f"Filename: ./{package.name}\nSize: {len(data)}\n"
-            f"SHA256: {hashlib.sha256(data).hexdigest()}\nDescription: practice\n\n"
-        )
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-def test_packages_by_the_real_apt(apt_root):
-    import json
-
-    def package(*names: str, check: bool = False, **more: object) -> dict[str, object]:
-        args = {"name": names, "state": "present", "update_cache": False, "use": "auto", **more}
-        asked = json.dumps({"args": args, "check": check})
-        done = subprocess.run(
-            ["chroot", str(apt_root), "python3", "-c", SERVES], input=asked, text=True,
-            capture_output=True, check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
-
-    assert package("practice-a=1.0-1", check=True)["changed"] is True
-    first = package("practice-a=1.0-1", "practice-b")  # it updates the lists by itself
-    assert first["changed"] is True and first["detail"] == "practice-a 1.0-1, practice-b 1.0-1"
-    assert package("practice-a", "practice-b")["changed"] is False
-    assert package("practice-a", check=True)["changed"] is False
-    assert package("practice-a", state="latest", check=True)["changed"] is True
-    newer = package("practice-a", state="latest")
-    assert newer["detail"] == "practice-a 1.0-1 -> 2.0-1"
-    assert package("practice-a", state="latest")["changed"] is False
-    what, why = package("no-such-package")["failed"]  # type: ignore[misc]
-    assert what == "apt failed (exit 100)" and "Unable to locate package no-such-package" in why
-    assert package("practice-b", state="absent")["detail"] == "practice-b removed"
-    assert package("practice-b", state="absent")["changed"] is False

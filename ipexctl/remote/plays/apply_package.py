@@ -152,6 +152,8 @@ def _change(task, manager, state, names, updated):
 
 
 def _do(task, manager, command, names):
+    if manager.name == "dnf":  # numactl=2.0 is numactl-2.0 there
+        names = [name.replace("=", "-", 1) for name in names]
     code, out = task.program(command + list(names), variables())
     if code:
         words = " ".join(command + list(names))
