@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ipexctl.core.model import HostRecap, PerHost
-from ipexctl.core.output.metric_lines import Point
+from ipexctl.core.output.metric_lines import LineReader, Point
 from ipexctl.core.run.listed_runs import Run
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.shipped_tables import metric_formats
@@ -35,12 +35,13 @@ class Metrics(PerHost):
 class _Reader:
     points: list[RankPoint] = field(default_factory=list)
     _lines: dict[int, int] = field(default_factory=dict)
+    _readers: dict[int, LineReader] = field(default_factory=dict)
 
     def show(self, run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
-        formats = metric_formats()
+        reader = self._readers.setdefault(rank, LineReader(metric_formats()))
         at = self._lines.get(rank, 0)
         for number, text in enumerate(texts, at + 1):
-            if point := formats.point(text):
+            if point := reader.point(text):
                 self.points.append(RankPoint(host, rank, number, point))
         self._lines[rank] = at + len(texts)
 

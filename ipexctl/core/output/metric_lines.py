@@ -6,8 +6,8 @@ What is not surely one of these values is left out: no value is better than a wr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ipexctl.core import toml
@@ -21,7 +21,7 @@ _BAR = re.compile(
     r"(?:(?P<title>[^|]{0,80}?):? +)?(?P<percent>\d{1,3})%\|[^|]{0,400}\| "
     r"(?P<step>\d[\d.]*[kMGT]?)/(?P<total>\d[\d.]*[kMGT]?) "
     r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)"
-    r"(?:, +(?P<rate>[\d.?]+[kM]?)(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
+    r"(?:, +(?P<rate>[\d.?]+[kM]?) ?(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
 )
 _STEPS = r"(?:it|iters?|iterations?|steps?|batch(?:es)?)"
 _RATES = (
@@ -46,10 +46,12 @@ class Point:
     @property
     def says(self) -> dict[str, float]:
         """The values that are there."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
 
+_WHOLE = re.compile(r"\d[\d,]*")
+_TOTALS = {"step": "total", "epoch": "epochs"}
 _KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
 
 
@@ -71,7 +73,8 @@ class Formats:
     needed: tuple[str, ...]
     not_after: re.Pattern[str]
     not_with: tuple[str, ...]
-    titles: tuple[str, ...]
+    evaluation: re.Pattern[str]
+    titles: re.Pattern[str]
     units: frozenset[str]
     formats: tuple[Format, ...]
 
@@ -96,6 +99,9 @@ class Formats:
         special = bool(found)
         for name, value in self._named(text):
             found.setdefault(name, value)
+        if self.evaluation.match(text):
+            loss = found.get("eval_loss", found.get("loss"))
+            return _point([("eval_loss", loss)] if loss else [])
         if not special and not _is_metric(found):
             return None
         return _point((found | _rate(text)).items())
@@ -103,18 +109,21 @@ class Formats:
     def _named(self, text: str, *, explicit: bool = False) -> Iterator[tuple[str, str]]:
         seen = set()
         for match in self.named.finditer(text):
-            key = self.keys[match["key"].lower()]
+            key, value = self.keys[match["key"].lower()], match["value"]
             if not explicit and self.not_after.search(text[: match.start()].lower()):
                 continue
-            if key not in seen:
-                seen.add(key)
-                yield key, match["value"]
+            if key in seen or (key == "step" and not _WHOLE.fullmatch(value)):
+                continue
+            seen.add(key)
+            yield key, value
+            if match["of"] and key in _TOTALS:
+                yield _TOTALS[key], match["of"]
 
     def _bar(self, bar: re.Match[str], text: str) -> Iterator[tuple[str, str]]:
-        title = (bar["title"] or "").strip().lower()
+        title = bar["title"] or ""
         unit, per = bar["unit"] or "", bar["per"] or ""
         counted = per if unit == "s" and per != "s" else unit
-        if counted.lower() not in self.units or any(map(title.startswith, self.titles)):
+        if counted.lower() not in self.units or self.titles.search(title):
             return
         yield "step", _whole(bar["step"])
         yield "total", _whole(bar["total"])
@@ -167,7 +176,8 @@ def parse(text: str) -> Formats:
     spelled = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
     named = (
         rf"(?<![\w./\-])(?P<quote>[\"']?)(?P<key>{spelled})(?P=quote)"
-        rf"(?:\s*[:=]\s*|\s+|\s*(?=\[))[\[\"'(]?\s*(?P<value>{_NUMBER}){_END}"
+        rf"(?:\s*[:=：→]\s*|\s+|\s*(?=\[))[\[\"'(]?\s*(?P<value>{_NUMBER})"
+        rf"(?:\s?/\s*(?P<of>\d[\d,]*))?{_END}"
     )
     words = raw["words"]
     before = "|".join(map(re.escape, words["not_after"]))
@@ -177,7 +187,8 @@ def parse(text: str) -> Formats:
         tuple(words["needed"]),
         re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
         tuple(words["not_with"]),
-        tuple(raw["bars"]["titles"]),
+        re.compile(rf"\W*(?:{'|'.join(words['evaluation'])})\b", re.IGNORECASE),
+        re.compile(rf"\b(?:{'|'.join(raw['bars']['titles'])})", re.IGNORECASE),
         frozenset(raw["bars"]["units"]),
         tuple(map(_format, raw["format"])),
     )
@@ -190,7 +201,43 @@ def _format(raw: dict[str, Any]) -> Format:
     )
 
 
-def points(formats: Formats, texts: Sequence[str]) -> Iterator[Point]:
-    for text in texts:
-        if point := formats.point(text):
-            yield point
+@dataclass
+class LineReader:
+    """The lines of one rank, in their order: what a line means may stand in one before it."""
+
+    formats: Formats
+    _columns: list[str] = field(default_factory=list)  # of a table or CSV
+    _most: int = 0  # total of the largest bar without a title
+
+    def point(self, text: str) -> Point | None:
+        if "%|" in text:
+            return self._bar(text)
+        parts = [part.strip().strip("\"'") for part in text.split("," if "," in text else None)]
+        if len(parts) > 2:
+            named = [self.formats.keys.get(part.lower(), "") for part in parts]
+            if (
+                "loss" in named
+                and {"step", "epoch"} & set(named)
+                and not any(map(_CELL.fullmatch, parts))
+            ):
+                self._columns = named
+                return None
+            if len(parts) == len(self._columns) and all(map(_CELL.fullmatch, parts)):
+                pairs = zip(self._columns, parts, strict=True)
+                return _point((name, value) for name, value in pairs if name and value)
+        return self.formats.point(text)
+
+    def _bar(self, text: str) -> Point | None:
+        """A bar without a title that is shorter than one before it counts something else: mostly
+        an evaluation."""
+        point = self.formats.point(text)
+        if point is None or point.total is None:
+            return point
+        bar = _BAR.search(text)
+        if bar is None or (bar["title"] or "").strip():
+            return point
+        self._most = max(self._most, point.total)
+        return point if point.total == self._most else None
+
+
+_CELL = re.compile(rf"(?:{_NUMBER}|[\d:]+|)")

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ipexctl.core.output.metric_lines import Formats, Point
+from ipexctl.core.output.metric_lines import Formats, LineReader, Point
 
 STALE = 60.0  # seconds after which a bar or a rate that did not move is not shown
 READ_EVERY = 0.2  # seconds, of each rank: reading all lines of a flood would cost more than drawing
@@ -47,13 +47,15 @@ class Training:
 
     formats: Formats
     ranks: dict[int, _Rank] = field(default_factory=dict)
+    _readers: dict[int, LineReader] = field(default_factory=dict)
 
     def lines(self, rank: int, texts: Sequence[str], now: float) -> bool:
         """Whether they say anything, or were too many to look."""
         known = self.ranks.get(rank)
         if known is not None and now - known.read < READ_EVERY:
             return True
-        points = [point for text in texts[-READ:] if (point := self.formats.point(text))]
+        reader = self._readers.setdefault(rank, LineReader(self.formats))
+        points = [point for text in texts[-READ:] if (point := reader.point(text))]
         for point in points:
             self.add(rank, point, now)
         if rank in self.ranks:
