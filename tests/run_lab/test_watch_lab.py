@@ -194,7 +194,7 @@ def test_panes_obey_keys_and_give_the_terminal_back(runner):
     terminal.until("\x1b[?1049h")
     terminal.until("step 3 of 2")
     terminal.press("\x1b[C\r")  # the second rank, zoomed
-    terminal.until("-- node02 r01  step ")
+    terminal.until("-- node02 r01 " + "-" * 66)
     terminal.press("/of 1\r")
     terminal.until("[filter of 1]")
     terminal.press("p")
