@@ -87,6 +87,7 @@ class _Reader:
             self._handlers(root.get("handlers")),
             self._flag(root, "any_errors_fatal"),
             self._count(root, "serial"),
+            node.place if (node := root.get("hosts")) else None,
         )
 
     def _only_one(self, root: Node) -> Node:

@@ -80,6 +80,7 @@ class Play:
     handlers: Mapping[str, tuple[PlayStep, ...]] = field(default_factory=dict, hash=False)
     any_errors_fatal: bool = False
     serial: int = 0  # hosts at a time; 0: all
+    hosts_place: Place | None = None
 
     @property
     def all_steps(self) -> tuple[PlayStep, ...]:

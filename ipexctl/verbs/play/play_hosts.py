@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ipexctl.core.inventory.host_patterns import Known, select
-from ipexctl.core.model import Host, Inventory
+from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.model import Host, Inventory, Place
 from ipexctl.core.plays.play_values import Play, PlayStep
 from ipexctl.errors import InputError
 from ipexctl.hosts.target import Target, all_hosts, inventory
@@ -35,7 +36,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
     known = last_states(everyone)
     hosts = wanted
     if play.hosts:
-        meant = _names(everyone, play.hosts, known, f"hosts of {play.source}")
+        meant = _names(everyone, play.hosts, known, "hosts", play.hosts_place)
         hosts = replace(wanted, hosts=tuple(h for h in wanted.hosts if h.name in meant))
     if not hosts.hosts:
         raise InputError(
@@ -44,7 +45,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
         )
     all_names = frozenset(host.name for host in hosts.hosts)
     on = {
-        step.number: all_names & _names(everyone, step.on, known, f"{step.place}: on")
+        step.number: all_names & _names(everyone, step.on, known, "on", step.place)
         if step.on
         else all_names
         for step in play.all_steps
@@ -52,6 +53,11 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
     return PlayHosts(hosts, on)
 
 
-def _names(everyone: Inventory, pattern: str, known: Known, option: str) -> frozenset[str]:
-    found = select(everyone, (pattern,), (), known, option=option)
+def _names(
+    everyone: Inventory, pattern: str, known: Known, key: str, place: Place | None
+) -> frozenset[str]:
+    try:
+        found = select(everyone, (pattern,), (), known, option=key)
+    except InputError as e:
+        raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(place) from None
     return frozenset(host.name for host in found.hosts)
