@@ -54,6 +54,7 @@ class IpexctlError(Exception):
         self.what = printable(what)
         self.why = printable(why)
         self.hint = printable(hint)
+        self.others: tuple[IpexctlError, ...] = ()  # more of them, found in the same pass
         super().__init__(self.what)
 
 

@@ -213,3 +213,5 @@ def _print_error(e: IpexctlError) -> None:
         for i, line in enumerate(text.splitlines()):
             lines += streams.fitted(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
     print("\n".join(lines), file=sys.stderr)
+    for other in e.others:
+        _print_error(other)

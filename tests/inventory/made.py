@@ -11,6 +11,9 @@ NAMES = st.one_of(
     st.sampled_from(["yes", "null", "n", "1e3x", "0x1g", "10.0.0.1", "10.0.0.2", "a-b.c_d"]),
 )
 V6 = st.sampled_from(["::1", "fe80::1", "fe80::2%eth0", "2001:db8::a:1"])
+VARS = st.sampled_from(
+    [(), (), (("site", "east"),), (("rack", "07"), ("note", "it's a b"), ("q", 'say "x" # no'))]
+)
 GROUPS = st.sets(st.sampled_from(["web", "db", "g1", "no", "a-b"]), max_size=3)
 
 
@@ -26,6 +29,7 @@ def _host(name: str, groups: bool) -> st.SearchStrategy[Host]:
         nic=st.sampled_from(["", "", "ib0", "eth0.100"]),
         root=st.sampled_from(["", "", "~/x", "/scratch/a,b=c:d"]),
         groups=GROUPS.map(sorted).map(tuple) if groups else st.just(()),
+        vars=VARS if groups else st.just(()),
     )
 
 

@@ -114,6 +114,12 @@ def test_what_is_written_in_full_reads_the_same(form, hosts):
     assert plain(parse_hostfile(render(hosts, form).text, name)) == hosts.hosts
 
 
+def test_variables_are_lost_where_a_format_has_none():
+    hosts = Inventory((Host("a", vars=(("site", "east"),)),), "hf")
+    assert render(hosts, "hostfile").notes == ("lost in this format: variables",)
+    assert render(hosts, "ansible").notes == ()
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(inventories(groups=False))
 def test_a_hostfile_reads_the_same(hosts):

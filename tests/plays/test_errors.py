@@ -14,7 +14,7 @@ import pytest
 
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.plays.play_reader import HABITS, read_play
-from ipexctl.errors import InputError, printable
+from ipexctl.errors import InputError, IpexctlError, printable
 from ipexctl.local.plays.play_files import read_play_file
 from ipexctl.verbs.play.play import validate
 from ipexctl.verbs.play.play_hosts import of_inventory
@@ -30,12 +30,16 @@ SAYS = "---- says"
 def _error(path: str) -> str:
     try:
         play = read_play(*read_play_file(path), all_steps())
-        hosts = Inventory((Host("node01", vars=(("site", "east"),)),), "hosts")
-        validate(play, of_inventory(play, hosts, hosts), PlayScope(play, {}))
+        hosts = Inventory((Host("node01", vars=(("site", "east"),)), Host("node02")), "hosts")
+        validate(play, of_inventory(play, hosts, hosts), PlayScope(play, {}, hosts=hosts.hosts))
     except InputError as e:
-        hint = "".join(f"\n  try: {line}" for line in e.hint.splitlines()[:12])
-        return printable(e.what + (f"\n  why: {e.why}" if e.why else "") + hint)
+        return "\n".join(map(_said_of, (e, *e.others)))
     return "nothing is wrong"
+
+
+def _said_of(e: IpexctlError) -> str:
+    hint = "".join(f"\n  try: {line}" for line in e.hint.splitlines()[:12])
+    return printable(e.what + (f"\n  why: {e.why}" if e.why else "") + hint)
 
 
 def _cases() -> Iterator[tuple[str, str | bytes]]:

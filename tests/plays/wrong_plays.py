@@ -30,6 +30,14 @@ TEXTS: dict[str, str] = {
     "a size with a unit": "steps:\n  - sh: id\n    when: {memory: {min: 1GiB}}\n",
     "Ansible's facts": "steps:\n  - sh: id\n    when: {ansible_memtotal_mb: {min: 1}}\n",
     "a comparison of Ansible": "steps:\n  - sh: id\n    when: ansible_os_family == 'Debian'\n",
+    "a variable that one host of two has": "steps:\n  - sh: echo ${site}\n",
+    "errors in several steps": (
+        "become: true\nsteps:\n  - sh: id\n    regster: x\n  - fil: {path: x}\n"
+        "  - sh: id\n    notify: nobody\n"
+    ),
+    "wrong values in several steps": (
+        "steps:\n  - sh: echo ${lr}\n  - file: {path: x, mod: 1}\n  - sh: {cmd: id, craetes: x}\n"
+    ),
     # -- YAML --
     "a tab": "steps:\n\t- sh: id\n",
     "a tab before a key": "steps:\n  - sh:\n\t  cmd: id\n",

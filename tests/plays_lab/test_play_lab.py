@@ -111,6 +111,8 @@ handlers:
     assert [Path(hosts.home(h), "reloaded").exists() for h in HOSTS] == [True] * 4
     shown = hosts.run(text).stdout
     assert "node02: failed: refuse node02 (play.yaml:4)" in shown
+    _, states = hosts.states("steps: [{sh: id}]\n", "-l", "@last-failed")
+    assert {host for _, host in states} == {"node02"}
 
 
 def test_any_errors_fatal_serial_retries_ignored_errors_conditions_and_patterns(hosts):

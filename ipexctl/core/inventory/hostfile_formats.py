@@ -6,6 +6,7 @@ MPI's hostfiles have no user, port or python: what is lost is said in notes.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -96,15 +97,15 @@ def _ansible_yaml(inventory: Inventory) -> str:
 
 
 def _ansible_ini(inventory: Inventory) -> str:
-    lines = [" ".join((h.name, *_words(h, _ANSIBLE))) for h in inventory.hosts]
+    lines = [" ".join((h.name, *_words(h, _ANSIBLE), *_own(h))) for h in inventory.hosts]
     for group, names in members(inventory).items():
         lines += ["", f"[{group}]", *names]
     return "\n".join(lines) + "\n"
 
 
 _FORMS: dict[str, tuple[Callable[[Inventory], str], tuple[str, ...]]] = {
-    "ansible": (_ansible_ini, (*_FIELDS, "groups")),
-    "ansible-yaml": (_ansible_yaml, (*_FIELDS, "groups")),
+    "ansible": (_ansible_ini, (*_FIELDS, "groups", "vars")),
+    "ansible-yaml": (_ansible_yaml, (*_FIELDS, "groups", "vars")),
     "deepspeed": (_deepspeed, ("address", "slots")),
     "hostfile": (_hostfile, _FIELDS),
     "intelmpi": (_hydra, ("address", "slots")),
@@ -112,7 +113,7 @@ _FORMS: dict[str, tuple[Callable[[Inventory], str], tuple[str, ...]]] = {
     "mpich": (_hydra, ("address", "slots")),
     "openmpi": (_openmpi, ("address", "slots")),
     "slurm": (_slurm, ()),
-    "yaml": (_yaml, (*_FIELDS, "groups")),
+    "yaml": (_yaml, (*_FIELDS, "groups", "vars")),
 }
 FORMS = tuple(_FORMS)
 
@@ -140,10 +141,18 @@ def _words(host: Host, names: dict[str, str]) -> Iterator[str]:
         yield "ansible_connection=local"
 
 
+def _own(host: Host) -> Iterator[str]:
+    """The host's variables for plays, on a line of an INI inventory."""
+    return (f"{name}={shlex.quote(value)}" for name, value in host.vars)
+
+
 def _yaml_hosts(hosts: tuple[Host, ...], names: dict[str, str], indent: str) -> Iterator[str]:
     for host in hosts:
         values = [word.partition("=") for word in _words(host, names)]
-        inside = ", ".join(f"{key}: {_scalar(value)}" for key, _, value in values)
+        inside = ", ".join(
+            [f"{key}: {_scalar(value)}" for key, _, value in values]
+            + [f"{name}: {json.dumps(value)}" for name, value in host.vars]
+        )
         yield f"{indent}{_quoted(host.name)}:" + (f" {{{inside}}}" if inside else "")
 
 
@@ -164,16 +173,19 @@ _YAML_WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 def _notes(inventory: Inventory, form: str, keeps: tuple[str, ...]) -> Iterator[str]:
     lost = {
         field: [h.name for h in inventory.hosts if getattr(h, field)]
-        for field in (*_FIELDS, "groups")
+        for field in (*_FIELDS, "groups", "vars")
         if field not in keeps
     }
     ssh = [name for name in ("user", "port", "address") if lost.get(name)]
     if ssh:
         names = dict.fromkeys(name for field in ssh for name in lost[field])
         yield f"{' and '.join(ssh)} of {fold(names)} are lost: put them into ssh_config"
-    others = [name for name in ("python", "slots", "nic", "root", "groups") if lost.get(name)]
+    others = [
+        name for name in ("python", "slots", "nic", "root", "groups", "vars") if lost.get(name)
+    ]
     if others:
-        yield f"lost in this format: {', '.join(others)}"
+        said = ", ".join(others).replace("vars", "variables")
+        yield f"lost in this format: {said}"
     bare = [h.name for h in inventory.hosts if not h.slots]
     if form == "deepspeed" and bare:
         yield f"no number of slots for {fold(bare)}: written as slots=1"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from ipexctl.core.model import Place
 from ipexctl.errors import InputError
@@ -22,6 +23,27 @@ class Bad(Exception):
             return InputError(f"on the command line: {self.what}", why=self.why, hint=self.hint)
         where = Place(start.source, start.line, start.column + self.at)
         return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint)
+
+
+class FoundErrors:
+    """The errors of a file, so that all of them are shown at once."""
+
+    def __init__(self) -> None:
+        self._found: list[InputError] = []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as e:
+            if e not in self._found:
+                self._found.append(e)
+
+    def raise_all(self) -> None:
+        if self._found:
+            first, *others = self._found
+            first.others = tuple(others)
+            raise first
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

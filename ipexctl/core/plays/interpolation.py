@@ -40,6 +40,9 @@ class Scope:
     known: tuple[str, ...] = ()
     pending: set[str] = field(default_factory=set)  # names that a host is still to be asked for
     used: set[str] = field(default_factory=set, compare=False)
+    elsewhere: Mapping[str, str] = field(
+        default_factory=dict
+    )  # variables of other hosts: a pattern
 
     def lookup(self, name: str, at: int) -> str | None:
         """None: known by its name, and not by its value yet."""
@@ -51,6 +54,10 @@ class Scope:
         if name in self.known:
             what = f"${{{name}}}: {self.values.get('host')} did not report this fact"
             raise Bad(what, hint="on: HOSTS   # those that report it", at=at)
+        if name in self.elsewhere:
+            what = f"{self.values.get('host')} has no variable {name!r}"
+            hint = f"vars: {{{name}: ...}}   # for hosts that set no other value"
+            raise Bad(what, why=f"set only on {self.elsewhere[name]}", hint=hint, at=at)
         raise _unknown(name, (*self.values, *self.known, *self.pending), at)
 
     @property

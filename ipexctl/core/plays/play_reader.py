@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Values
 from dataclasses import dataclass, field
 
-from ipexctl.core.inventory.located_errors import Bad, did_you_mean
+from ipexctl.core.inventory.located_errors import Bad, FoundErrors, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.core.model import Place
 from ipexctl.core.plays.conditions import check_condition
@@ -63,6 +63,7 @@ class _Reader:
     number: int = 0
     handler: str = ""  # whose steps are read
     notified: list[Scalar] = field(default_factory=list)
+    errors: FoundErrors = field(default_factory=FoundErrors)
 
     # -- a play --
 
@@ -72,10 +73,12 @@ class _Reader:
             what = f"expected a play with steps, not {shape(root)}"
             raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
         for key, _ in root.items:
-            self._known(key, PLAY_KEYS, "a play")
+            with self.errors.kept():
+                self._known(key, PLAY_KEYS, "a play")
         self.sudo = self._flag(root, "sudo")
         steps = root.get("steps")
         if steps is None:
+            self.errors.raise_all()  # they may be called otherwise
             what = "this play has no steps"
             raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
         return Play(
@@ -138,7 +141,8 @@ class _Reader:
             said = f"{what}: expected a list of steps, not {shape(node)}"
             raise Bad(said, hint="- sh: hostname").placed(node.place)
         for item in node.items:
-            yield self._step(item)
+            with self.errors.kept():
+                yield self._step(item)
 
     def _step(self, node: Node) -> PlayStep:
         if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
@@ -203,6 +207,15 @@ class _Reader:
             if isinstance(value, Mapping):
                 hint = f"{key.text}: ... with the other arguments of {keyword.text}"
             raise Bad(what, hint=hint).placed(key.place)
+
+    def check_notified(self, play: Play) -> None:
+        for name in self.notified:
+            if name.text not in play.handlers:
+                near = did_you_mean(name.text, play.handlers)
+                what = f"there is no handler {name.text[:64]!r}{near}"
+                hint = "" if near else f"handlers:\n  {name.text[:64]}: [...]"
+                with self.errors.kept():
+                    raise Bad(what, hint=hint).placed(name.place)
 
     # -- values --
 
@@ -295,11 +308,9 @@ def _one_line(text: str) -> str:
 def read_play(text: str, source: str, kinds: Kinds) -> Play:
     """`kinds`: the steps there are. Raises InputError with the place."""
     reader = _Reader(source, kinds)
-    play = reader.play(read_yaml(text, source, "a play"))
-    for name in reader.notified:
-        if name.text not in play.handlers:
-            near = did_you_mean(name.text, play.handlers)
-            what = f"there is no handler {name.text[:64]!r}{near}"
-            hint = "" if near else f"handlers:\n  {name.text[:64]}: [...]"
-            raise Bad(what, hint=hint).placed(name.place)
+    root = read_yaml(text, source, "a play")
+    with reader.errors.kept():
+        play = reader.play(root)
+        reader.check_notified(play)
+    reader.errors.raise_all()
     return play

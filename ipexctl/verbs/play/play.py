@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.core.inventory import fold
-from ipexctl.core.inventory.located_errors import did_you_mean
+from ipexctl.core.inventory.located_errors import FoundErrors, did_you_mean
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.check_prediction import Looked, predict
 from ipexctl.core.plays.conditions import check_names, check_values, holds, needs_facts
@@ -21,6 +21,7 @@ from ipexctl.errors import UNREACHABLE, InputError, IpexctlError
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local import last_outcome
 from ipexctl.local.plays.play_journal import PlayJournal, open_journal
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
@@ -64,7 +65,7 @@ def run_play(
     began = time.monotonic()
     steps = chosen_steps(play, options.choice)
     hosts = play_hosts(play, target)
-    scope = PlayScope(play, options.extra)
+    scope = PlayScope(play, options.extra, hosts=hosts.inventory.hosts)
     validate(play, hosts, scope)
     names = tuple(host.name for host in hosts.inventory.hosts)
     on = {step.number: hosts.on[step.number] for step in steps}
@@ -83,7 +84,10 @@ def run_play(
         outcomes += run.outcomes
         if run.fatal:
             break
-    return PlayReport(play, names, tuple(outcomes), options.check, time.monotonic() - began)
+    report = PlayReport(play, names, tuple(outcomes), options.check, time.monotonic() - began)
+    if not options.check:
+        last_outcome.remember(hosts.inventory, report.states, "play")
+    return report
 
 
 def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
@@ -106,20 +110,26 @@ def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
 
 def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
     """Every step with the values that are known without asking a host. Raises InputError."""
-    kinds = all_steps()
+    errors = FoundErrors()
     for step in play.all_steps:
-        if step.sudo and issubclass(kinds[step.kind], FleetStep):
-            step_sudo = f"{step.place}: {step.kind} does not go with sudo"
-            raise InputError(step_sudo, why="it works in the user's own folder")
+        with errors.kept():
+            _validate_step(step, hosts, scope)
+    errors.raise_all()
+
+
+def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
+    if step.sudo and issubclass(all_steps()[step.kind], FleetStep):
+        step_sudo = f"{step.place}: {step.kind} does not go with sudo"
+        raise InputError(step_sudo, why="it works in the user's own folder")
+    if step.when is not None:
+        check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
+    for host in hosts.of(step):
         if step.when is not None:
-            check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
-        for host in hosts.of(step):
-            if step.when is not None:
-                check_values(step.when, scope.on(host))
-            bound = _bound_on(step, scope, host)
-            made_on_the_way = host.local and isinstance(bound, FleetStep)
-            if bound is not None and not made_on_the_way:
-                _check_files(step, bound, scope)
+            check_values(step.when, scope.on(host))
+        bound = _bound_on(step, scope, host)
+        made_on_the_way = host.local and isinstance(bound, FleetStep)
+        if bound is not None and not made_on_the_way:
+            _check_files(step, bound, scope)
 
 
 def _check_files(step: PlayStep, bound: Step, scope: PlayScope) -> None:

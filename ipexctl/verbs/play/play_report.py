@@ -33,6 +33,11 @@ class PlayReport:
         return tuple(o for o in self.outcomes if o.state.stops)
 
     @property
+    def states(self) -> dict[str, str]:
+        """Host -> failed or unreachable, or ok."""
+        return dict.fromkeys(self.hosts, "ok") | {o.host: o.state.value for o in self.failures}
+
+    @property
     def exit_code(self) -> int:
         codes = {outcome.state.exit_code for outcome in self.outcomes}
         return next((code for code in _WORST if code in codes), EXIT_OK)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ipexctl.core.inventory import fold
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.inventory.yaml_nodes import Mapping as MappingNode
 from ipexctl.core.inventory.yaml_nodes import Node, Scalar
@@ -52,6 +53,7 @@ class PlayScope:
     extra: Mapping[str, str]
     facts: dict[str, Facts] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    hosts: tuple[Host, ...] = ()  # of the play, to say which of them has a variable
 
     def __post_init__(self) -> None:
         here = environment()
@@ -70,7 +72,9 @@ class PlayScope:
             fact_values(facts) if facts else {},
             self._around,
         )
-        scope = Scope(values, tuple(NAMES), set() if facts else set(NAMES), self.used)
+        scope = Scope(
+            values, tuple(NAMES), set() if facts else set(NAMES), self.used, self._owners()
+        )
         for name, (text, place) in self.play.vars.items():
             self._set(own, scope, name, text, place)
         return scope
@@ -87,6 +91,10 @@ class PlayScope:
             scope.pending.add(name)
         else:
             own[name] = value
+
+    def _owners(self) -> dict[str, str]:
+        names = {name for host in self.hosts for name, _ in host.vars}
+        return {n: fold(h.name for h in self.hosts if n in dict(h.vars)) for n in names}
 
     def names(self, hosts: Iterable[Host]) -> set[str]:
         """Variables that at least one host has."""
