@@ -108,18 +108,29 @@ def logs(
             help="Only what was printed in the last 90s, 10m, 2h, 1d.",
         ),
     ] = None,
+    no_fold: NoFold = False,
     json: JsonLines = False,
 ) -> None:
-    """Show the output of a run's ranks, during the run or after it."""
+    """Show the output of a run's ranks, during the run or after it.
+
+    With --follow in a terminal, equal lines fold and a status line shows the progress, as in `run`.
+    """
     from ipexctl.core.run.line_filter import rank_set
-    from ipexctl.ui.run.logs import json_lines, show_missing
+    from ipexctl.ui.console import is_dumb, stdout_console
+    from ipexctl.ui.run.logs import FollowView, json_lines, show_missing
     from ipexctl.ui.run.logs import lines as plain_lines
     from ipexctl.verbs.logs import Wanted
     from ipexctl.verbs.logs import logs as verb
 
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
-    show = json_lines if json else plain_lines(alone=len(chosen) == 1)
-    read = verb(target, Wanted(run, chosen, lines, since, follow), show, root)
+    wanted = Wanted(run, chosen, lines, since, follow)
+    if follow and not json and len(chosen) != 1 and stdout_console().is_terminal and not is_dumb():
+        view = FollowView(fold=not no_fold, ranks=len(chosen))
+        with view.live():
+            read = verb(target, wanted, view.show, root, view.show_bar)
+    else:
+        show = json_lines if json else plain_lines(alone=len(chosen) == 1)
+        read = verb(target, wanted, show, root)
     show_missing(read)
     raise typer.Exit(read.exit_code)
 

@@ -19,6 +19,7 @@ LARGEST = 1 << 60  # bytes of logs, and so long it may take
 WINDOW = 1 << 20  # bytes that a host may send ahead
 
 Show = Callable[[Run, str, int, Sequence[str]], None]
+ShowBar = Callable[[Run, str, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,13 @@ class Read(PerHost):
     answered: int  # hosts
 
 
-def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
-    """Host after host and rank after rank; with `follow` all at once, as it comes."""
+def logs(
+    target: Target, wanted: Wanted, show: Show, root: str = ROOT, bar: ShowBar | None = None
+) -> Read:
+    """Host after host and rank after rank; with `follow` all at once, as it comes.
+
+    `bar` is told the state of a progress bar whose line has no end yet.
+    """
     one_at_a_time = threading.Lock()
     with Fleet(target, root) as fleet:
         run = find(fleet, wanted.run)
@@ -51,9 +57,12 @@ def logs(target: Target, wanted: Wanted, show: Show, root: str = ROOT) -> Read:
             )
 
         def read(host: Host) -> None:
-            def shown(rank: int, texts: Sequence[str]) -> None:
+            def shown(rank: int, texts: Sequence[str], state: str) -> None:
                 with one_at_a_time:
-                    show(run, names[host], rank, texts)
+                    if texts:
+                        show(run, names[host], rank, texts)
+                    if state and bar:
+                        bar(run, names[host], rank, state)
 
             _read(fleet, host, names[host], run.id, wanted, shown)
 
@@ -91,7 +100,7 @@ def _kept_elsewhere(
 
 def _read(
     fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
-    shown: Callable[[int, Sequence[str]], None],
+    shown: Callable[[int, Sequence[str], str], None],
 ) -> None:  # fmt: skip
     agent, streams = fleet.agents[host], dict[int, Lines]()
     asked = {
@@ -108,6 +117,8 @@ def _read(
             raise HostFailed(f"{host.name}: what it sends of the logs is not readable")
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))
         texts = stream.end() if frame.header.get("end") is True else stream.feed(frame.body)
-        if texts:
-            shown(rank, texts)
+        if state := stream.bar():
+            stream.told(state)
+        if texts or state:
+            shown(rank, texts, state)
         agent.feed(number, {"shown": len(frame.body)})

@@ -17,7 +17,7 @@ from ipexctl.core.run.line_filter import Wanted
 from ipexctl.core.run.outcome import Load, Tally
 from ipexctl.errors import InputError
 from ipexctl.ui.run.panes import Pane, Panes, layout
-from ipexctl.ui.run.run_text import Prefixes, status
+from ipexctl.ui.run.run_text import prefixes, status
 from tests.made import facts, host, prepared
 
 
@@ -84,7 +84,7 @@ def test_a_flood_does_not_wait_in_memory():
 
 
 def test_who_wrote_a_line_is_told_as_short_as_it_can_be():
-    prefix = Prefixes(made_plan(4, 2))
+    prefix = prefixes(made_plan(4, 2))
     fold = Fold(4)
     for ranks, text in (((0, 1, 2, 3), "a"), ((0, 1), "b"), ((1, 2), "c"), ((3,), "d")):
         for rank in ranks:

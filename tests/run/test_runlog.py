@@ -60,6 +60,14 @@ def test_of_a_progress_bar_the_last_state_is_kept():
     assert Lines().feed(b" 10%\r 50%\r100%\r\nnext\n") == ["100%", "next"]
 
 
+def test_what_is_printed_while_a_bar_stands_is_a_line_of_its_own():
+    bar = " 45%|##  | 9/20 [00:03<00:04, 2.6it/s, loss=0.4]"
+    glued = f"\r 40%|##  | 8/20 [00:03<00:04]\r{bar}step 9 loss 0.3\n\r100%|####| 20/20 [00:07]\n"
+    assert Lines().feed(glued.encode()) == ["step 9 loss 0.3", "100%|####| 20/20 [00:07]"]
+    states = Lines(bars=True).feed(glued.encode())
+    assert [s for s in states if s][1:3] == [bar, "step 9 loss 0.3"]
+
+
 def test_a_line_without_end_does_not_grow_for_ever():
     lines = Lines()
     out = lines.feed(b"x" * 200_000)

@@ -11,6 +11,7 @@ from ipexctl.core.output.metric_lines import Formats, LineReader, Point
 STALE = 60.0  # seconds after which a bar or a rate that did not move is not shown
 READ_EVERY = 0.2  # seconds, of each rank: reading all lines of a flood would cost more than drawing
 READ = 8  # of its last lines
+SETTLE = 2.0  # seconds in which lines of the past may come all at once: no rate is made of them
 SPAN = 20  # of the last steps, from which a rate is computed
 
 
@@ -48,6 +49,7 @@ class Training:
     formats: Formats
     ranks: dict[int, _Rank] = field(default_factory=dict)
     _readers: dict[int, LineReader] = field(default_factory=dict)
+    _began: float | None = None
 
     def lines(self, rank: int, texts: Sequence[str], now: float) -> bool:
         """Whether they say anything, or were too many to look."""
@@ -65,11 +67,13 @@ class Training:
     def add(self, rank: int, point: Point, now: float) -> None:
         known = self.ranks.setdefault(rank, _Rank())
         before = known.last
+        self._began = now if self._began is None else self._began
         if point.step is not None:
             restarted = before.step is not None and point.step < before.step
             if restarted or (point.total and before.total and point.total != before.total):
                 known.seen.clear()
-            if not known.seen or known.seen[-1][1] != point.step:
+            moved = not known.seen or known.seen[-1][1] != point.step
+            if moved and now - self._began >= SETTLE:
                 known.seen.append((now, point.step))
         if point.rate is not None:
             known.rate, known.rated = point.rate, now

@@ -53,6 +53,10 @@ _NOISE_WORDS = (
 )
 
 
+# a bar of tqdm, and what something else printed while the cursor stood behind it
+_GLUED = re.compile(r"([^|]{0,200}\d%\|[^|]{0,400}\| *[^\s\[]+ \[[^\]]*\])([^\s\x1b].*)")
+
+
 def clean(text: str) -> str:
     """What a terminal may be shown of it."""
     return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
@@ -71,7 +75,7 @@ def without_rank_prefix(text: str) -> str:
 class Lines:
     """One stream of bytes -> whole lines. Of a progress bar (`\\r`) only the last state is kept.
 
-    `bars`: each state is a line.
+    `bars`: each state is a line. What is printed while a bar stands has a line of its own.
     """
 
     def __init__(self, *, bars: bool = False) -> None:
@@ -83,11 +87,11 @@ class Lines:
         if self._bars:
             data = data.replace(b"\r", b"\n")
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
-        lines = _texts(whole) if newline else []
+        lines = _texts(whole, self._bars) if newline else []
         rest = _last_state(rest)
         while len(rest) > MAX_LINE:
             cut = _cut(rest)
-            lines += _texts(rest[:cut])
+            lines += _texts(rest[:cut], self._bars)
             rest = rest[cut:]
         self._rest = rest
         return lines
@@ -114,7 +118,7 @@ class Lines:
 
     def end(self) -> list[str]:
         rest, self._rest = self._rest, b""
-        return _texts(rest) if rest else []
+        return _texts(rest, self._bars) if rest else []
 
 
 def _last_state(rest: bytes) -> bytes:
@@ -123,15 +127,24 @@ def _last_state(rest: bytes) -> bytes:
     return rest[cut:] if cut > 0 else rest
 
 
-def _texts(block: bytes) -> list[str]:
+def _texts(block: bytes, bars: bool) -> list[str]:
     """Lines without their ends -> what may be shown. Almost always nothing has to be changed."""
     text = block.decode("utf-8", "replace")
     lines = text.split("\n")
     if not _is_plain(block) and _UNPLAIN.search(text):
         lines = [_text(line) for line in lines]
+    if "%|" in text:
+        lines = [piece for line in lines for piece in _without_bar(line, bars)]
     if max(map(len, lines)) > MAX_LINE:
         lines = [piece for line in lines for piece in _pieces(line)]
     return lines
+
+
+def _without_bar(line: str, bars: bool) -> list[str]:
+    """`45%|####    | 9/20 [00:03<00:04, 2.6it/s]step 9 loss 0.3` -> what was printed behind it."""
+    if "]" not in line or not (glued := _GLUED.match(line)):
+        return [line]
+    return [glued[1], glued[2]] if bars else [glued[2]]
 
 
 def _is_plain(block: bytes) -> bool:

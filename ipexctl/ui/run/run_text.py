@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
@@ -47,11 +48,17 @@ def closed(text: str) -> str:
 class Prefixes:
     """`node02 r05` for a rank; `node02 x4`, `all x16` or `r0-3,9 x5` for several, as wide."""
 
-    def __init__(self, plan: LaunchPlan) -> None:
-        self._wide = max(3, *(len(h.host) for h in plan.hosts))
-        self._digits = max(2, len(str(plan.world_size - 1)))
-        self._host = {p.rank: h.host for h in plan.hosts for p in h.ranks}
-        self._ranks = {h.host: len(h.ranks) for h in plan.hosts}
+    def __init__(self, hosts: Sequence[str], ranks: int) -> None:
+        self._wide = max(3, *map(len, hosts))
+        self._digits = max(2, len(str(ranks - 1)))
+        self._many = ranks
+        self._host: dict[int, str] = {}
+        self._ranks: Counter[str] = Counter()
+
+    def place(self, rank: int, host: str) -> None:
+        if rank not in self._host:
+            self._host[rank] = host
+            self._ranks[host] += 1
 
     def __call__(self, host: str, rank: int) -> str:
         return f"{host:{self._wide}} r{rank:0{self._digits}d}"
@@ -64,7 +71,7 @@ class Prefixes:
         return f"{self._who(group.ranks):{self._wide}} {many:{self._digits + 1}}"
 
     def _who(self, ranks: Sequence[int]) -> str:
-        if len(ranks) == len(self._host):
+        if len(ranks) == self._many:
             return "all"
         hosts = {self._host[rank] for rank in ranks}
         if len(hosts) == 1 and len(ranks) == self._ranks[host := hosts.pop()]:
@@ -83,9 +90,28 @@ def headline(run_id: str, plan: LaunchPlan) -> str:
     )
 
 
-def status(tally: Tally, progress: Progress, bar: str = "", *, bare: bool, width: int) -> str:
-    """Progress, ranks and load of the hosts, as far as they fit."""
+def prefixes(plan: LaunchPlan) -> Prefixes:
+    found = Prefixes([h.host for h in plan.hosts], plan.world_size)
+    for host in plan.hosts:
+        for placed in host.ranks:
+            found.place(placed.rank, host.host)
+    return found
+
+
+def status(
+    tally: Tally | None, progress: Progress, bar: str = "", *, bare: bool, width: int
+) -> str:
+    """Progress, ranks and load of the hosts, as far as they fit. No tally: from the logs alone."""
     known = "  ".join(progress_words(progress)) or bar[: width // 2]
+    parts = _parts(tally, known, width) if tally else [(f" {known}", 1)] * bool(known)
+    text = "".join(part for part, _ in parts)
+    if bare or len(text) > width:
+        return text[:width]
+    return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+
+
+def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, int]]:
+    """With their colours."""
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
     parts = [(f" {clock(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
     parts += [(ranks if known else f" {clock(tally.seconds)}  {ranks}", 1)]
@@ -93,11 +119,7 @@ def status(tally: Tally, progress: Progress, bar: str = "", *, bare: bool, width
     parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
     parts += [(slow, 33)] if tally.slow and (slow := _slow(tally.slow)) else []
     room = width - sum(len(part) for part, _ in parts)
-    parts += [(loads, 2)] if (loads := _loads(tally, room)) else []
-    text = "".join(part for part, _ in parts)
-    if bare or len(text) > width:
-        return text[:width]
-    return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+    return parts + ([(loads, 2)] if (loads := _loads(tally, room)) else [])
 
 
 def _slow(slow: Slow) -> str:

@@ -19,11 +19,11 @@ from ipexctl.local.shipped_tables import metric_formats
 from ipexctl.ui.console import print_lines, print_text, stderr_console
 from ipexctl.ui.run.run_text import (
     RESET,
-    Prefixes,
     closed,
     colour_of,
     count,
     headline,
+    prefixes,
     status,
     write,
 )
@@ -51,7 +51,7 @@ class PlainView:
         print_text(self.console, printable(text))
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self.prefix = Prefixes(plan)
+        self.prefix = prefixes(plan)
         print_text(self.console, headline(run_id, plan))
         if plan.environment:
             print_text(self.console, str(plan.environment))
@@ -109,9 +109,12 @@ class TerminalView(PlainView):
         self._bar = ""
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self._fold = Fold(plan.world_size if self._folds else 1)
-        self.training = Training(metric_formats())
+        self.fold(plan.world_size)
         super().planned(run_id, plan)
+
+    def fold(self, ranks: int) -> None:
+        self._fold = Fold(ranks if self._folds else 1)
+        self.training = Training(metric_formats())
 
     def note(self, text: str) -> None:
         self._clear()
@@ -140,7 +143,7 @@ class TerminalView(PlainView):
         self._show(self._fold.rest())
         self.note(f"... {count(lines, 'line')} came too fast for this terminal: see the logs")
 
-    def tick(self, tally: Tally) -> None:
+    def tick(self, tally: Tally | None) -> None:
         now = time.monotonic()
         self._show(self._fold.due(now))
         if now - self._drawn > 0.2:
@@ -152,9 +155,13 @@ class TerminalView(PlainView):
             write((ERASE if self._status else "") + text)
             self._status = text
 
-    def result(self, result: RunResult) -> None:
+    def rest(self) -> None:
+        """Lines that still wait for their equals."""
         self._show(self._fold.rest())
         self._clear()
+
+    def result(self, result: RunResult) -> None:
+        self.rest()
         if self.held_back:
             lines = count(self.held_back, "line")
             self.note(f"... {lines} from other ranks after the failure not shown (-v shows them)")

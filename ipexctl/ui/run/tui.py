@@ -10,7 +10,7 @@ from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import printable
 from ipexctl.ui.run.panes import Pane, Panes
-from ipexctl.ui.run.run_text import RESET, Prefixes, count, progress_words, status, write
+from ipexctl.ui.run.run_text import RESET, count, prefixes, progress_words, status, write
 from ipexctl.ui.run.screen import Screen
 from ipexctl.ui.run.stream import TerminalView
 
@@ -35,7 +35,7 @@ class PanesView:
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.stream.planned(run_id, plan)
-        prefix = Prefixes(plan)
+        prefix = prefixes(plan)
         places = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
         self.panes = Panes([Pane(h, r, prefix(h, r)) for h, r in sorted(places, key=_by_rank)])
         self._by_rank = {pane.rank: pane for pane in self.panes.panes}
