@@ -23,6 +23,14 @@ def short(number: float) -> str:
     return f"{number:.1f} GB" if number < 100 else f"{number:.0f} GB"
 
 
+def bits(rate: float) -> str:
+    """Bytes per second as a network's speed: 1.2 Gb/s."""
+    for unit, one in (("Gb/s", 1e9), ("Mb/s", 1e6)):
+        if (number := rate * 8 / one) >= 1:
+            return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
+    return f"{rate * 8 / 1e3:.0f} kb/s"
+
+
 def duration(seconds: float) -> str:
     """`12 s`, `3 min 20 s`, `2 h 5 min`: two units at most."""
     left, said = max(0, int(seconds)), list[str]()

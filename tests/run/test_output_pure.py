@@ -163,19 +163,20 @@ def test_ranks_that_the_run_does_not_have_are_refused():
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (79, " 12 s  3 of 4 ranks up  1 done  node01 50% 8.0 GB  node02 100% 16.0 GB"),
-        (69, " 12 s  3 of 4 ranks up  1 done  cpu 50%..100%  mem 50%..80% (node02)"),
-        (60, " 12 s  3 of 4 ranks up  1 done  cpu 50%..100%  mem 50%..80%"),
+        (86, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gb/s  mem 50..80 % (node02)"),
+        (79, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gb/s  mem 50..80 %"),
+        (60, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gb/s"),
         (40, " 12 s  3 of 4 ranks up  1 done"),
         (12, " 12 s  3 of "),
     ],
 )
 def test_the_status_line_says_what_there_is_room_for(width, line):
     loads = (
-        ("node01", Load(0.5, 8_000_000_000, 16_000_000_000)),
-        ("node02", Load(1.0, 16_000_000_000, 20_000_000_000)),
+        ("node01", Load(0.2, 8_000_000_000, 16_000_000_000, 1e6)),
+        ("node02", Load(0.3, 16_000_000_000, 20_000_000_000, 150e6)),
     )
-    assert status(Tally(4, 3, 1, 0, 12.3, loads), Progress(), bare=True, width=width) == line
+    tally = Tally(4, 3, 1, 0, 12.3, loads, busy=(0.5, 1.0))
+    assert status(tally, Progress(), bare=True, width=width) == line
 
 
 def panes(count=3):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,23 @@ def test_cpus_and_memory_are_those_that_the_kernel_tells():
     assert health_sampler.cpu_share(None, (10, 100)) is None
     busy, whole = health_sampler.cpu_times()
     assert 0 < busy < whole
+
+
+def test_the_network_is_that_of_the_busiest_interface(monkeypatch):
+    before, after = {"eth0": (1000, 0), "ib0": (0, 0)}, {"eth0": (3000, 9000), "ib0": (500, 0)}
+    counts = iter([before, after, {}])
+    monkeypatch.setattr(health_sampler, "interface_bytes", lambda: next(counts))
+    times = iter([10.0, 12.0, 14.0])
+    monkeypatch.setattr(health_sampler.time, "monotonic", lambda: next(times))
+    sampler = health_sampler.Sampler(None)
+    assert sampler.network() == 4500.0
+    assert sampler.network() is None
+
+
+def test_interfaces_are_those_of_the_kernel_without_loopback():
+    names = {path.name for path in Path("/sys/class/net").iterdir()} - {"lo"}
+    assert set(health_sampler.interface_bytes()) <= names
+    assert all(len(counts) == 2 for counts in health_sampler.interface_bytes().values())
 
 
 def made_groups(monkeypatch, folder, lines, files):

@@ -36,6 +36,11 @@ class RankLoads:
             self._busy[rank] = before + SMOOTH * (cpus - before)
             self._seen[rank] = self._seen.get(rank, 0) + 1
 
+    def busy(self, ranks: Iterable[int]) -> float | None:
+        """CPUs that they use together; None: no sample yet of any of them."""
+        known = [self._busy[rank] for rank in ranks if rank in self._busy]
+        return sum(known) if known else None
+
     def ended(self, rank: int) -> None:
         self._busy.pop(rank, None)
 

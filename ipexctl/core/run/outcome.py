@@ -32,6 +32,7 @@ class Load:
     cpu: float | None = None  # share of its CPUs, 0 to 1
     used: int | None = None  # bytes of memory
     total: int | None = None  # memory, or its control group's limit
+    net: float | None = None  # bytes per second, of its busiest network interface
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class Tally:
     loads: tuple[tuple[str, Load], ...] = ()
     codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
     slow: Slow | None = None  # ranks that the others wait for
+    busy: tuple[float, ...] = ()  # of each host: the share of their CPUs that its ranks use
 
 
 # --- how it ended --------------------------------------------------------------------------------

@@ -270,8 +270,9 @@ def _usage(ended: Mapping[str, Any]) -> Usage | None:
 
 
 def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    cpu, used, total = (
-        None if header.get(k) is None else _amount(header, k) for k in ("cpu", "used", "total")
+    cpu, used, total, net = (
+        None if header.get(k) is None else _amount(header, k)
+        for k in ("cpu", "used", "total", "net")
     )
     stopped = header.get("stopped", {})
     if not isinstance(stopped, dict):
@@ -283,6 +284,7 @@ def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
         None if cpu is None else min(cpu, 1.0),
         None if used is None else int(used),
         None if total is None else int(total),
+        net,
     )
     busy = header.get("ranks", {})
     if not isinstance(busy, dict) or not busy.keys() <= known.keys():

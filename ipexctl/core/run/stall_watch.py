@@ -63,6 +63,15 @@ class Health:
         last, (total, count) = self.loads.get(host, Load()), self._cpu.get(host, (0.0, 0))
         return Load(total / count if count else None, self._peak.get(host), last.total)
 
+    def busy(self) -> tuple[float, ...]:
+        """Of each host with known CPUs: the share of them that its ranks use."""
+        shares = []
+        for host in self.plan.hosts:
+            cpus = self.rank_loads.busy(place.rank for place in host.ranks)
+            if cpus is not None and host.threads:
+                shares.append(cpus / (host.threads * len(host.ranks)))
+        return tuple(shares)
+
     def news(self, now: float, heard: Mapping[str, float]) -> list[str]:
         """What is to be told now. `heard`: when each host was last heard."""
         quiet = {host: now - at for host, at in heard.items() if now - at >= SHOWN_AFTER}

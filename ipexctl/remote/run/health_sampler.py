@@ -23,6 +23,7 @@ class Sampler:
         self.pids = {}  # rank -> its process and its wrapper's
         self.since = {}  # rank -> when it was first seen standing still
         self.busy = cpu_times()
+        self.moved = (time.monotonic(), interface_bytes())
         self.took = {}  # rank -> (when, CPU seconds of its process until then)
 
     def add(self, rank, *pids):
@@ -52,9 +53,23 @@ class Sampler:
             "cpu": cpu_share(busy, self.busy),
             "used": used,
             "total": total,
+            "net": self.network(),
             "stopped": self.stopped(),
             "ranks": self.rank_cpus(),
         }
+
+    def network(self):
+        """Bytes per second, of the busiest interface in its busier direction; None: not known."""
+        before, now = self.moved, (time.monotonic(), interface_bytes())
+        self.moved = now
+        seconds = now[0] - before[0]
+        if seconds <= 0 or not now[1]:
+            return None
+        rates = [0.0]
+        for name, counts in now[1].items():
+            old = before[1].get(name, counts)
+            rates += [(counts[i] - old[i]) / seconds for i in (0, 1)]
+        return max(rates)
 
     def rank_cpus(self):
         """{rank: CPUs that its process kept busy since the last sample}"""
@@ -113,6 +128,21 @@ def cpu_times():
         return sum(fields) - fields[3] - fields[4], sum(fields)
     except (OSError, ValueError, IndexError):
         return None
+
+
+def interface_bytes():
+    """{interface: (received, sent)}, all but loopback."""
+    found = {}
+    try:
+        with open("/proc/net/dev") as f:
+            for line in f.readlines()[2:]:
+                name, _, counts = line.partition(":")
+                words = counts.split()
+                if name.strip() != "lo":
+                    found[name.strip()] = (int(words[0]), int(words[8]))
+    except (OSError, ValueError, IndexError):
+        pass
+    return found
 
 
 def cpu_share(before, after):

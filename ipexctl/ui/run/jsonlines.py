@@ -51,7 +51,13 @@ class JsonView:
         if tally.loads and tally.seconds - self._told >= STATUS_EVERY:
             self._told = tally.seconds
             hosts = [
-                {"name": host, "cpu": load.cpu, "memory_used": load.used, "memory": load.total}
+                {
+                    "name": host,
+                    "cpu": load.cpu,
+                    "memory_used": load.used,
+                    "memory": load.total,
+                    "network": load.net,
+                }
                 for host, load in tally.loads
             ]
             ranks = {"up": tally.alive, "done": tally.done, "failed": tally.failed}

@@ -15,7 +15,7 @@ from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.output.training_state import Progress
 from ipexctl.core.run import mpi
 from ipexctl.core.run.outcome import Load, Tally
-from ipexctl.core.sizes import duration, short
+from ipexctl.core.sizes import bits, duration
 
 COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal numbers them
 RESET = "\x1b[0m"
@@ -124,7 +124,7 @@ def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, int]]:
 
 def _slow(slow: Slow) -> str:
     names = f"r{ranges(slow.ranks)}"
-    return f"  {names} slow: the others wait {slow.waits:.0%} of the time"
+    return f"  {names} slow: the others wait {slow.waits * 100:.0f} % of the time"
 
 
 def progress_words(progress: Progress) -> Iterator[str]:
@@ -153,26 +153,21 @@ def clock(seconds: float) -> str:
 
 
 def _loads(tally: Tally, room: int) -> str:
-    """Each host's CPU and memory; where they do not fit, the least and the most."""
-    each = "".join(f"  {host} {_load(load)}" for host, load in tally.loads)
-    if len(each) <= room:
-        return each
-    cpus = sorted(load.cpu for _, load in tally.loads if load.cpu is not None)
+    """The ranks' CPUs, the busiest network interface, memory: as much as fits."""
     mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
-    text = f"  cpu {_span(cpus[0], cpus[-1])}" if cpus else ""
-    text += f"  mem {_span(mems[0][0], mems[-1][0])}" if mems else ""
-    most = f" ({mems[-1][1]})" if mems else ""
-    return text + most if len(text + most) <= room else text if len(text) <= room else ""
+    nets = [load.net for _, load in tally.loads if load.net is not None]
+    parts = [f"  cpu {_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []
+    parts += [f"  net {bits(max(nets))}"] if nets else []
+    parts += [f"  mem {_span(mems[0][0], mems[-1][0])}"] if mems else []
+    parts += [f" ({mems[-1][1]})"] if len(mems) > 1 else []
+    while parts and sum(map(len, parts)) > room:
+        parts.pop()
+    return "".join(parts)
 
 
 def _span(low: float, high: float) -> str:
-    a, b = f"{low:.0%}", f"{high:.0%}"
-    return a if a == b else f"{a}..{b}"
-
-
-def _load(load: Load) -> str:
-    cpu = "?" if load.cpu is None else f"{load.cpu:.0%}"
-    return f"{cpu} {short(load.used)}" if load.used is not None else cpu
+    a, b = f"{low * 100:.0f}", f"{high * 100:.0f}"
+    return f"{a} %" if a == b else f"{a}..{b} %"
 
 
 def _memory(load: Load) -> float | None:

@@ -287,6 +287,7 @@ class Session:
             tuple((h.host, loads[h.host]) for h in self.plan.hosts if h.host in loads),
             tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
             self.health.rank_loads.slow(),
+            self.health.busy(),
         )
 
     # -- from the hosts --
