@@ -21,6 +21,7 @@ def loads(*busy: float, samples: int = 6) -> RankLoads:
     ("busy", "slow"),
     [
         ((0.4, 0.4, 1.0, 0.4), Slow((2,), 0.6)),
+        ((0.04, 0.2, 0.04), None),  # all sleep: they may wait for a disk of one of them
         ((2.0, 4.0, 2.0, 2.0, 4.0, 2.0, 2.0, 2.0), Slow((1, 4), 0.5)),
         ((1.0, 0.9, 1.0, 0.95), None),  # all compute, or wait by spinning
         ((1.0, 1.0, 0.3, 0.3), None),  # half of them: not the exception
@@ -34,6 +35,15 @@ def test_slow(busy: tuple[float, ...], slow: Slow | None):
     assert (found and found.ranks) == (slow and slow.ranks)
     if slow and found:
         assert found.waits == pytest.approx(slow.waits)
+
+
+def test_who_was_slow_most_of_the_time():
+    mostly = loads(0.4, 1.0, 0.4).mostly()
+    assert mostly and mostly.ranks == (1,) and mostly.waits == pytest.approx(0.6)
+    changed = loads(0.4, 1.0, 0.4)
+    for _ in range(30):
+        changed.add(enumerate((1.0, 1.0, 1.0)))
+    assert changed.mostly() is None
 
 
 def test_nothing_is_said_of_a_few_samples_or_of_ranks_that_have_ended():

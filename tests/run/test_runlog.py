@@ -63,9 +63,30 @@ def test_of_a_progress_bar_the_last_state_is_kept():
 def test_what_is_printed_while_a_bar_stands_is_a_line_of_its_own():
     bar = " 45%|##  | 9/20 [00:03<00:04, 2.6it/s, loss=0.4]"
     glued = f"\r 40%|##  | 8/20 [00:03<00:04]\r{bar}step 9 loss 0.3\n\r100%|####| 20/20 [00:07]\n"
-    assert Lines().feed(glued.encode()) == ["step 9 loss 0.3", "100%|####| 20/20 [00:07]"]
+    lines = Lines()
+    assert lines.feed(glued.encode()) + lines.end() == [
+        "step 9 loss 0.3",
+        "100%|####| 20/20 [00:07]",
+    ]
     states = Lines(bars=True).feed(glued.encode())
     assert [s for s in states if s][1:3] == [bar, "step 9 loss 0.3"]
+
+
+NESTED = (  # what tqdm 4.70 writes: a newline before an inner bar, and the cursor up behind it
+    "\rEpoch 0:  33%|###  | 1/3 [00:00<00:01]\n\rEval:   0%|   | 0/2\x1b[A\n\rEval:  50%|#  | 1/2"
+    "\x1b[A\rEpoch 0:  66%|####  | 2/3 [00:01<00:01]\n\r          \x1b[Ahello\n"
+    "\rEpoch 0: 100%|######| 3/3 [00:01<00:00]\n\rEpoch 1:   0%|   | 0/3 [00:00<?]"
+)
+
+
+@pytest.mark.parametrize("step", [1, 3, 10, 1000])
+def test_nested_bars_are_no_lines(step: int):
+    lines, out, data = Lines(), list[str](), NESTED.encode()
+    for at in range(0, len(data), step):
+        out += lines.feed(data[at : at + step])
+    assert out + lines.end() == [
+        "hello", "Epoch 0: 100%|######| 3/3 [00:01<00:00]", "Epoch 1:   0%|   | 0/3 [00:00<?]",
+    ]  # fmt: skip
 
 
 def test_a_line_without_end_does_not_grow_for_ever():
@@ -189,9 +210,9 @@ def test_a_ranks_end_gives_the_code_a_shell_would(end, code, words):
 
 def test_the_last_lines_of_each_rank_are_remembered():
     run = state()
-    run.output(1, b"".join(b"%d\n" % i for i in range(50)) + b"half")
+    run.output(1, b"".join(b"%d\n" % i for i in range(70)) + b"half")
     run.output_end(1)
-    assert run.tails[1] == [str(i) for i in range(31, 50)] + ["half"]
+    assert run.tails[1] == [str(i) for i in range(31, 70)] + ["half"]
 
 
 def test_harmless_warnings_are_counted_and_not_shown():
@@ -270,7 +291,7 @@ def test_lines_that_nobody_can_draw_are_counted_and_the_last_ones_remembered():
     run.output(1, b"begun ")
     data = b"".join(b"%d\n" % i for i in range(1000))
     assert run.skim(1, data) == 1000
-    assert run.tails[1] == [str(i) for i in range(980, 1000)]
+    assert run.tails[1] == [str(i) for i in range(960, 1000)]
     assert run.skim(1, b"few\nlines") == 1
     assert run.output_end(1) == ["lines"]
 

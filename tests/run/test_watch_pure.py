@@ -159,6 +159,8 @@ def test_the_slowest_rank_is_measured_by_its_own_clock():
     ends = [RankEnd(r, "n0", 0, usage=Usage(s, 1.0, 1)) for r, s in ((0, 5.0), (1, 9.0), (2, 1.0))]
     assert slowest([*ends, RankEnd(3, "n0", 0)]) == (ends[1], ends[2])
     assert slowest(ends[:1]) is None
+    alike = [RankEnd(r, "n0", 0, usage=Usage(s, 1.0, 1)) for r, s in ((0, 45.0), (1, 45.1))]
+    assert slowest(alike) is None
 
 
 def result(**more):

@@ -1,11 +1,13 @@
 """Which rank the others wait for, by how busy the processes of all are.
 
 A rank that waits in a collective of gloo sleeps; one that computes does not. Backends that spin
-while they wait (oneCCL, MPI) keep all ranks equally busy: then nothing is said.
+while they wait (oneCCL, MPI) keep all ranks equally busy: then nothing is said. Nor is it where the
+busiest rank sleeps, too: it may wait for another one that waits for a disk.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,6 +15,8 @@ SMOOTH = 0.25  # weight of the newest sample: some 10 s count
 LEAST = 4  # samples of each rank
 FEW = 0.25  # share of the ranks that may be slow
 APART = 1.5  # times as busy as the others
+COMPUTES = 0.8  # CPUs that a rank uses which waits for nothing
+OFTEN = 0.5  # share of the samples in which a rank was slow that is slow in the summary
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,18 @@ class RankLoads:
 
     _busy: dict[int, float] = field(default_factory=dict)
     _seen: dict[int, int] = field(default_factory=dict)
+    _found: Counter[tuple[int, ...]] = field(default_factory=Counter)  # () is nobody
+    _waits: Counter[tuple[int, ...]] = field(default_factory=Counter)  # their sums, in thousandths
 
     def add(self, busy: Iterable[tuple[int, float]]) -> None:
         for rank, cpus in busy:
             before = self._busy.get(rank, cpus)
             self._busy[rank] = before + SMOOTH * (cpus - before)
             self._seen[rank] = self._seen.get(rank, 0) + 1
+        if self._judged():
+            slow = self.slow() or Slow((), 0.0)
+            self._found[slow.ranks] += 1
+            self._waits[slow.ranks] += round(1000 * slow.waits)
 
     def busy(self, ranks: Iterable[int]) -> float | None:
         """CPUs that they use together; None: no sample yet of any of them."""
@@ -44,10 +54,24 @@ class RankLoads:
     def ended(self, rank: int) -> None:
         self._busy.pop(rank, None)
 
+    def _judged(self) -> bool:
+        return len(self._busy) > 1 and all(self._seen[rank] >= LEAST for rank in self._busy)
+
+    def mostly(self) -> Slow | None:
+        """Ranks that were slow most of the time."""
+        if not self._found:
+            return None
+        ranks, count = self._found.most_common(1)[0]
+        if not ranks or count < OFTEN * self._found.total():
+            return None
+        return Slow(ranks, self._waits[ranks] / count / 1000)
+
     def slow(self) -> Slow | None:
-        if len(self._busy) < 2 or any(self._seen[rank] < LEAST for rank in self._busy):
+        if not self._judged():
             return None
         most = max(self._busy.values())
+        if most < COMPUTES:
+            return None
         slow = sorted(rank for rank, cpus in self._busy.items() if cpus * APART > most)
         others = [cpus for cpus in self._busy.values() if cpus * APART <= most]
         if not slow or not others or len(slow) > max(1, FEW * len(self._busy)):

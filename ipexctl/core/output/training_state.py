@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from ipexctl.core.output.metric_lines import Formats, LineReader, Point
 
@@ -26,6 +27,8 @@ class Progress:
     loss: float | None = None
     rate: float | None = None  # steps per second
     eta: float | None = None  # seconds
+    of_epoch: bool = False  # the step, its total and the time left are those of this epoch
+    nan: tuple[int, ...] = ()  # ranks whose loss is none, while others have one
 
 
 @dataclass
@@ -35,6 +38,9 @@ class _Rank:
     rated: float | None = None  # when a rate was printed
     rate: float | None = None
     read: float = float("-inf")  # when its lines were last read
+    unread: tuple[str, ...] = ()
+    unread_at: float = 0.0
+    of_epoch: bool = False
 
     @property
     def progress(self) -> Progress:
@@ -55,13 +61,19 @@ class Training:
         """Whether they say anything, or were too many to look."""
         known = self.ranks.get(rank)
         if known is not None and now - known.read < READ_EVERY:
+            known.unread, known.unread_at = (*known.unread, *texts[-READ:])[-READ:], now
             return True
+        if known is not None and known.unread:
+            self._read(rank, known.unread, known.unread_at)
+        return self._read(rank, texts, now)
+
+    def _read(self, rank: int, texts: Sequence[str], now: float) -> bool:
         reader = self._readers.setdefault(rank, LineReader(self.formats))
         points = [point for text in texts[-READ:] if (point := reader.point(text))]
         for point in points:
             self.add(rank, point, now)
         if rank in self.ranks:
-            self.ranks[rank].read = now
+            self.ranks[rank].read, self.ranks[rank].unread = now, ()
         return bool(points)
 
     def add(self, rank: int, point: Point, now: float) -> None:
@@ -77,33 +89,39 @@ class Training:
                 known.seen.append((now, point.step))
         if point.rate is not None:
             known.rate, known.rated = point.rate, now
+        if point.total is not None and point.step is not None:
+            known.of_epoch = point.epoch is not None and point.epoch == int(point.epoch)
         fresh = {name: value for name, value in vars(point).items() if value is not None}
         known.last = replace(before, **fresh)
 
     def progress(self, now: float) -> Progress:
         """Of the first rank that prints its steps; else of the first that prints anything."""
+        for rank, one in self.ranks.items():
+            if one.unread and now - one.read >= READ_EVERY:
+                self._read(rank, one.unread, one.unread_at)
         found = sorted(self.ranks.items())
         if not found:
             return Progress()
         known = next((one for _, one in found if one.last.step is not None), found[0][1])
         last, rate = known.last, _rate(known, now)
         left = last.total - last.step if last.total and last.step is not None else None
+        losses = [one.last.loss for _, one in found if one.last.loss is not None]
+        bad = [rank for rank, one in found if one.last.loss and not isfinite(one.last.loss)]
         return Progress(
             last.step, last.total, last.epoch, last.epochs, _mean_loss(known, found), rate,
             left / rate if left is not None and left >= 0 and rate else None,
+            known.of_epoch, tuple(bad) if len(bad) < len(losses) else (),
         )  # fmt: skip
 
 
 def _mean_loss(known: _Rank, found: list[tuple[int, _Rank]]) -> float | None:
-    """Of all ranks that are at the same step."""
-    if known.last.loss is None:
-        return next((one.last.loss for _, one in found if one.last.loss is not None), None)
-    same = [
-        one.last.loss
-        for _, one in found
-        if one.last.step == known.last.step and one.last.loss is not None
-    ]
-    return sum(same) / len(same)
+    """Of all ranks that are at the same step; without a step, of one rank."""
+    losses = [(one.last.step, one.last.loss) for _, one in found if one.last.loss is not None]
+    if known.last.loss is None or known.last.step is None:
+        return next((loss for _, loss in losses), None)
+    same = [loss for step, loss in losses if step == known.last.step]
+    good = [loss for loss in same if isfinite(loss)] or same
+    return sum(good) / len(good)
 
 
 def _rate(known: _Rank, now: float) -> float | None:

@@ -84,6 +84,7 @@ class RunResult:
     exchange: Exchange | None = None  # None: one rank
     again: str = ""  # the command that starts it again
     left_out: LeftOut | None = None
+    slow: Slow | None = None  # ranks that the others waited for, most of the time
 
     @property
     def lost(self) -> frozenset[str]:
@@ -95,8 +96,7 @@ class RunResult:
     def last_words(self) -> tuple[str, ...]:
         """Of the rank that failed first: from Python's traceback on, where there is one."""
         tail = tuple(without_rank_prefix(text) for text in self.tail)
-        start = next((i for i, text in enumerate(tail) if text.startswith(_TRACEBACK)), 0)
-        return tail[start:]
+        return tail[traceback_start(tail) :]
 
     def reachable(self, host: str) -> bool:
         """Did the host say its last word of the run, so that it can be asked for more?"""
@@ -187,6 +187,17 @@ def _only_tells_of_a_peer(tail: Sequence[str], known: tuple[Cause, ...]) -> bool
     return found is not None and found.cause.slug == PEER_GONE
 
 
+def traceback_start(lines: Sequence[str]) -> int:
+    """Where the last traceback begins, with those that led to it; 0 if there is none."""
+    starts = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
+    while len(starts) > 1 and any(map(_LED_TO.match, lines[starts[-2] : starts[-1]])):
+        starts.pop()
+    return starts[-1] if starts else 0
+
+
+_LED_TO = re.compile(r"During handling of the above|The above exception was the direct cause")
+
+
 def same_endings(
     first: RankEnd, ends: Iterable[RankEnd], tails: Mapping[int, Sequence[str]]
 ) -> tuple[RankEnd, ...]:
@@ -214,7 +225,7 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
         return None
     lines = [*map(without_rank_prefix, map(without_colour, result.tail)), result.cause]
-    start = next((i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)), 0)
+    start = traceback_start(lines)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())
     found = causes.match(lines[start:], known) or causes.match(earlier, known)
     if (left := result.left_out) and (found is None or found.cause.slug == FILE_MISSING):
@@ -260,12 +271,12 @@ def _with_its_host(cause: Cause, result: RunResult) -> Cause:
 
 
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:
-    """The ranks that took longest and shortest, each measured by its own host's clock."""
-    timed = [e for e in ends if e.usage]
-    if len(timed) < 2:
+    """The ranks that took longest and shortest, each measured by its own host's clock; None if
+    they differ by nothing that matters: all begin and end with the first and the last step."""
+    timed = sorted((e.usage.seconds, e.rank, e) for e in ends if e.usage)
+    if len(timed) < 2 or timed[-1][0] - timed[0][0] < max(2.0, 0.1 * timed[-1][0]):
         return None
-    timed.sort(key=lambda e: e.usage.seconds if e.usage else 0.0)
-    return timed[-1], timed[0]
+    return timed[-1][2], timed[0][2]
 
 
 # --- documents -----------------------------------------------------------------------------------

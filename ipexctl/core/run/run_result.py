@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ipexctl.core.known_failures.causes import Cause
+from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.outcome import (
     EXIT_NOT_TOGETHER,
     HostEnd,
@@ -30,6 +31,7 @@ class Ending:
     mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
     exchange: Exchange | None = None
     require_together: bool = False
+    slow: Slow | None = None
 
 
 def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunResult:
@@ -63,4 +65,5 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
         aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
         ends=tuple(state.ends.values()),
         exchange=ending.exchange,
+        slow=ending.slow,
     )

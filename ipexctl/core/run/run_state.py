@@ -10,7 +10,7 @@ from itertools import islice
 from ipexctl.core.model import LaunchPlan, without_host
 
 MAX_LINE = 64 * 1024
-TAIL = 20  # lines of each rank that are remembered
+TAIL = 40  # lines of each rank that are remembered
 # colour passes; every other escape sequence and control character of a rank's output does not
 _ESCAPE = re.compile(
     r"\x1b\[[0-9;:]{0,64}m"  # kept below
@@ -53,6 +53,7 @@ _NOISE_WORDS = (
 )
 
 
+_UP = b"\x1b[A"
 # a bar of tqdm, and what something else printed while the cursor stood behind it
 _GLUED = re.compile(r"([^|]{0,200}\d%\|[^|]{0,400}\| *[^\s\[]+ \[[^\]]*\])([^\s\x1b].*)")
 
@@ -82,12 +83,18 @@ class Lines:
         self._rest = b""
         self._bar = ""
         self._bars = bars
+        self._held: list[bytes] = []  # a bar with its newline: the cursor may come back to it
 
     def feed(self, data: bytes) -> list[str]:
         if self._bars:
             data = data.replace(b"\r", b"\n")
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
+        if newline and not self._bars and (self._held or b"%|" in whole):
+            left = self._without_moves(whole.split(b"\n"), rest)
+            whole, newline = b"\n".join(left), b"\n" if left else b""
         lines = _texts(whole, self._bars) if newline else []
+        if self._held and _UP in rest:
+            self._held = []
         rest = _last_state(rest)
         while len(rest) > MAX_LINE:
             cut = _cut(rest)
@@ -95,6 +102,23 @@ class Lines:
             rest = rest[cut:]
         self._rest = rest
         return lines
+
+    def _without_moves(self, lines: list[bytes], rest: bytes) -> list[bytes]:
+        """Nested bars of tqdm: a newline, the inner bar, and the cursor up again. No line ends."""
+        left: list[bytes] = []
+        for i, line in enumerate(lines):
+            if _UP in line:
+                self._held = []
+            elif self._held and line:
+                left += self._held
+                self._held = []
+            following = lines[i + 1] if i + 1 < len(lines) else rest
+            returns = not following or following.startswith(b"\r")
+            if (b"%|" in line and returns) or (self._held and not line):
+                self._held.append(line)
+            else:
+                left.append(line)
+        return left
 
     def skim(self, data: bytes) -> tuple[int, list[str]]:
         """Like `feed`, for when nobody can look: the last lines, and how many were passed over."""
@@ -117,7 +141,10 @@ class Lines:
         self._bar = bar
 
     def end(self) -> list[str]:
+        held, self._held = self._held, []
         rest, self._rest = self._rest, b""
+        if held and _UP not in rest:
+            rest = b"\n".join([*held, rest]) if rest else b"\n".join(held)
         return _texts(rest, self._bars) if rest else []
 
 
@@ -175,7 +202,8 @@ def _pieces(line: str) -> list[str]:
 
 
 def _text(line: str) -> str:
-    return clean(line.rstrip("\r").rsplit("\r", 1)[-1].replace("\t", "    "))
+    state, up, behind = line.rstrip("\r").rsplit("\r", 1)[-1].rpartition("\x1b[A")
+    return clean((behind if up and behind else state + behind).replace("\t", "    "))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
     rates = sorted(p.point.rate for p in points if p.point.rate is not None)
     parts = [f"{points[0].host} r{rank:02d}"]
     parts += [f"step {steps[0]} to {steps[-1]}"] if steps else []
+    epochs = [p.point.epoch for p in points if p.point.epoch is not None]
+    parts += [f"epoch {epochs[0]:.4g} to {epochs[-1]:.4g}"] if epochs and not steps else []
     parts += [f"loss {losses[0]:.4g} -> {losses[-1]:.4g}"] if losses else []
     parts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
     return Text("  ".join([*parts, f"{len(points)} lines"]))

@@ -117,29 +117,35 @@ def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, int]]:
     parts += [(ranks if known else f" {clock(tally.seconds)}  {ranks}", 1)]
     parts += [(f"  {tally.done} done", 32)] if tally.done else []
     parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
-    parts += [(slow, 33)] if tally.slow and (slow := _slow(tally.slow)) else []
+    room = width - sum(len(part) for part, _ in parts)
+    parts += [(_slow(tally.slow, room), 33)] if tally.slow else []
     room = width - sum(len(part) for part, _ in parts)
     return parts + ([(loads, 2)] if (loads := _loads(tally, room)) else [])
 
 
-def _slow(slow: Slow) -> str:
-    names = f"r{ranges(slow.ranks)}"
-    return f"  {names} slow: the others wait {slow.waits * 100:.0f} % of the time"
+def _slow(slow: Slow, room: int) -> str:
+    short = f"  r{ranges(slow.ranks)} slow"
+    text = f"{short}: the others wait {slow.waits * 100:.0f} % of the time"
+    return text if len(text) <= room else short
 
 
 def progress_words(progress: Progress) -> Iterator[str]:
     """step 340/1000, loss 0.071, 3.4 it/s, eta 3 min 12 s"""
+    if progress.step is not None and progress.of_epoch:
+        yield f"epoch {progress.epoch:.0f}" + (f"/{progress.epochs}" if progress.epochs else "")
     if progress.step is not None:
         yield f"step {progress.step}" + (f"/{progress.total}" if progress.total else "")
     elif progress.epoch is not None:
         yield f"epoch {progress.epoch:.4g}" + (f"/{progress.epochs}" if progress.epochs else "")
     if progress.loss is not None:
         yield f"loss {progress.loss:.4g}"
+    if progress.nan:
+        yield f"loss nan on r{ranges(progress.nan)}"
     if progress.rate:
         rate = progress.rate
         yield f"{rate:.3g} it/s" if rate >= 1 else f"{1 / rate:.3g} s/it"
     if progress.eta is not None and progress.eta < 86400 * 365:
-        yield f"eta {duration(progress.eta)}"
+        yield f"eta {duration(progress.eta)}{' (epoch)' if progress.of_epoch else ''}"
 
 
 def clock(seconds: float) -> str:

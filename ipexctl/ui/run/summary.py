@@ -10,6 +10,7 @@ from rich.text import Text
 from ipexctl.core.inventory import fold
 from ipexctl.core.output.merge_lines import ranges
 from ipexctl.core.output.short_paths import is_own_frame, shortened
+from ipexctl.core.output.short_traceback import short_traceback
 from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.run.rank_exchange import TRAINED_ALONE, Verdict, sentence
 from ipexctl.core.run.run_state import RankEnd, without_colour
@@ -30,7 +31,8 @@ def _box(result: RunResult) -> list[Text]:
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow")]
     lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
-    lines += [_last_word(without_colour(text)) for text in result.last_words]
+    said = [without_colour(text) for text in result.last_words]
+    lines += [_last_word(text) for text in short_traceback(said)]
     lines += _known(result)
     if result.same:
         who = count(len(result.same), "more rank")
@@ -70,6 +72,7 @@ def _names(ends: Sequence[RankEnd]) -> str:
 def _card(result: RunResult) -> list[Text]:
     good = result.exit_code == 0
     word = "done" if good else f"exit code {result.exit_code}"
+    word += f": rank {result.first.rank} failed" if result.first else ""
     lines = [
         Text(""),
         Text(
@@ -89,7 +92,7 @@ def _card(result: RunResult) -> list[Text]:
         )
     lines += _exchange(result)
     lines += [Text(f"  {text}") for text in _loads(result.hosts)]
-    lines += _slowest(result)
+    lines += _slow(result) or _slowest(result)
     return lines + _left(result)
 
 
@@ -140,6 +143,14 @@ def _load(host: HostEnd) -> str:
     return ", ".join(parts)
 
 
+def _slow(result: RunResult) -> list[Text]:
+    if result.slow is None:
+        return []
+    names = _names([e for e in result.ends if e.rank in result.slow.ranks])
+    text = f"  slow: {names}; the other ranks waited {result.slow.waits * 100:.0f} % of the time"
+    return [Text(text, "yellow")]
+
+
 def _slowest(result: RunResult) -> list[Text]:
     pair = slowest(result.ends)
     if result.exit_code or pair is None or pair[0].usage is None or pair[1].usage is None:
@@ -148,8 +159,8 @@ def _slowest(result: RunResult) -> list[Text]:
     slow, fast = pair[0].usage.seconds, pair[1].usage.seconds
     return [
         Text(
-            f"  slowest: rank {last.rank} ({last.host}) {_time(slow)}; "
-            f"fastest: rank {quick.rank} ({quick.host}) {_time(fast)}"
+            f"  longest: rank {last.rank} ({last.host}) {_time(slow)}; "
+            f"shortest: rank {quick.rank} ({quick.host}) {_time(fast)}"
         )
     ]
 

@@ -490,6 +490,7 @@ class Session:
             mpi_tail=tuple(self.mpi_words.tail),
             exchange=None if self.attached else self.exchange.judge(completed=self.state.all_ok),
             require_together=self.require_together,
+            slow=self.health.rank_loads.mostly(),
         )
         return result_of(self.state, ending, failures())
 
