@@ -11,7 +11,7 @@ import pytest
 from ipexctl.local.plays.play_files import shipped_plays
 from tests.cli import ipexctl
 
-PLAYS = Path(__file__).parents[2] / "playbooks"
+PLAYS = Path(__file__).parents[2] / "ipexctl/playbooks"
 Played = tuple[int, list[dict]]
 
 
@@ -107,8 +107,8 @@ def test_every_shipped_play_is_right_and_found_by_its_name(tmp_path):
     assert plays == sorted(shipped_plays())
     done = ipexctl("play", *plays, "--list-steps", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    table = (PLAYS / "README.md").read_text()
-    assert [name for name in plays if f"({name}.yaml)" not in table] == []
+    table = (PLAYS.parents[1] / "docs/shipped-plays.md").read_text()
+    assert [name for name in plays if f"/{name}.yaml)" not in table] == []
 
 
 def test_variables_of_a_shipped_play_are_set_on_the_command_line(tmp_path):
