@@ -70,6 +70,7 @@ class Root(LazyGroup):
         "data": Entry("data:data_app", "Folders that stay on the hosts: data sets, hub caches."),
         "prune": Entry("remove:prune", "Remove old runs, project copies and caches."),
         "remove": Entry("remove:remove", "Remove everything that ipexctl put on the hosts."),
+        "support": Entry("support:support", "Write a redacted support bundle into this folder."),
         "lab": Entry("lab:lab_app", "Practice with real SSH hosts on this machine (Linux)."),
     }
 

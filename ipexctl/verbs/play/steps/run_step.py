@@ -27,7 +27,7 @@ class Run(FleetStep):
     keyword = "run"
     main = "script"
     example = 'run: {n: 16, ppn: 4, script: train.py, args: ["--lr", "0.1"], outputs: out}'
-    reads: ClassVar = (ANY,)
+    reads: ClassVar[tuple[str, ...]] = (ANY,)
 
     script: str = arg("Python script on this machine; with module, a module.")
     args: tuple[str, ...] = arg("Arguments of the script.", ())
