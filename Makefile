@@ -32,8 +32,9 @@ test-ipex: setup ## The real IPEX on two practice hosts (root; up to 4 GB to fet
 	@echo "take 11 GB each while they are up. What is in the cache is not fetched again."
 	$(PY) -m pytest -s tests/ipex
 
-docs: setup ## Write the generated tables of docs/ again
+docs: setup ## Write the generated tables of docs/ again, build the site in build/site
 	$(PY) tools/gen_docs.py
+	$(PY) tools/build_site.py
 
 lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
 	$(PY) -m ruff check .
