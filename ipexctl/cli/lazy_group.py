@@ -39,18 +39,18 @@ class Entry:
 
 
 _AGAIN = "run the same command again"
-_PUSHED = f"interrupted; the hosts keep the data they had; {_AGAIN}: it goes on where it stopped"
+_PUSHED = f"interrupted; the hosts keep the data they had; {_AGAIN}: it continues where it stopped"
 # what Ctrl-C leaves behind, by the first words of the command
 INTERRUPTED = {
     ("install",): f"interrupted; the hosts keep the environment they had; {_AGAIN}",
-    ("env", "rm"): f"interrupted; environments that are not removed yet are whole; {_AGAIN}",
+    ("env", "rm"): f"interrupted; environments that are not removed yet are intact; {_AGAIN}",
     ("data", "push"): _PUSHED,
     ("play",): f"interrupted; what ran on the hosts has ended; {_AGAIN}",
     ("stop",): "interrupted; the run may still be stopping: ipexctl ps",
     ("wait",): "interrupted; the run continues",
     ("logs",): "interrupted; the run is not affected",
     ("metrics",): "interrupted; the run is not affected",
-    ("data", "rm"): f"interrupted; data that is not removed yet is whole; {_AGAIN}",
+    ("data", "rm"): f"interrupted; datasets that are not removed yet are intact; {_AGAIN}",
 }
 
 

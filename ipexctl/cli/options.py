@@ -135,6 +135,7 @@ def make_target(
     """
     from ipexctl.core.run.retry_command import Typed
     from ipexctl.hosts.target import Target
+    from ipexctl.local.settings import short_path
 
     _refuse_hostfiles(names or ())
     named = (*(names or ()), *(hosts or ()))
@@ -144,10 +145,10 @@ def make_target(
     }  # fmt: skip
     configured = _configured(given)
     if "hostfile" in configured:
-        hostfile = Path(configured["hostfile"].value)
+        hostfile = Path(short_path(configured["hostfile"].value))
     if "hosts" in configured:
         named = (configured["hosts"].value,)
-    config = Path(ssh_config) if ssh_config else None
+    config = Path(short_path(ssh_config)) if ssh_config else None
     return Target(
         hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
         typed=Typed(tuple(sys.argv[1:])), note=note, **more,
@@ -181,7 +182,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     from ipexctl.hosts.target import ROOT
     from ipexctl.local.accepted_settings import is_accepted, proposal, refusal
     from ipexctl.local.ownership import untrusted_above, untrusted_reason
-    from ipexctl.local.settings import load
+    from ipexctl.local.settings import load, short_path
 
     settings = load()
     defaults = {"hostfile": False, "hosts": False, "ssh_config": None, "root": ROOT}
@@ -207,11 +208,11 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
                 hint=f"{closes}; or name another one: -f FILE, -F FILE",
             )
     what = {
-        "hostfile": "the hosts are from {}, by",
-        "hosts": "the hosts are {}, from",
-        "ssh_config": "SSH settings are from {}, by",
+        "hostfile": "hosts from {}",
+        "hosts": "hosts {}",
+        "ssh_config": "SSH settings from {}",
     }
-    told = [f"{what[key].format(s.value)} {s.origin}" for key, s in used.items()]
+    told = [f"{what[key].format(short_path(s.value))} ({s.origin})" for key, s in used.items()]
     if told:
         note("; ".join(told))
     return used

@@ -425,9 +425,7 @@ def leave(shown: View) -> None:
 
     def last_words() -> None:
         shown.close()
-        print(
-            "\nipexctl: left; hosts that hear nothing end their part by themselves", file=sys.stderr
-        )
+        print("\nipexctl: detached; the hosts end the run when they lose contact", file=sys.stderr)
 
     thread = threading.Thread(target=last_words, daemon=True)
     thread.start()

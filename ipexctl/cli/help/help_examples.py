@@ -70,7 +70,7 @@ EXAMPLES = {
     ),
     "support": (
         "ipexctl support",
-        "ipexctl support bert --logs              # with a run and the end of its output",
+            "ipexctl support bert --logs              # add a run and its last lines",
     ),
     "fetch": (
         "ipexctl fetch bert 'out/*.pt'",

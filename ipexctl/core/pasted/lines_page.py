@@ -16,12 +16,12 @@ _HEAD = """\
 decide it, `launchers.toml` and `accelerate_keys.toml` in `ipexctl/core/pasted`; `ipexctl migrate`
 reads lines in files by them, too.
 
-- An option that is not listed is refused by name. What is ignored stands in the note, with the
+- An option that is not listed is refused by name. The note names what is ignored, with the
   reason.
 - Options of `ipexctl run` before the launcher win over the line, and the line wins over its
   Accelerate config. The counts of ranks (`-n`, `-ppn`) are taken together, of nested launchers
   from the outer one, and so are the hosts (`-f`, `-H`). Variables are taken one by one, from the
-  inner launcher. What gives way stands in the note.
+  inner launcher. The note says which value is dropped.
 - Two different values of one option of one launcher are refused, and so is a hostfile beside a
   list of hosts.
 - Lines of several programs (`mpirun a : b`) are refused.
