@@ -148,7 +148,9 @@ def make_target(
         hostfile = Path(short_path(configured["hostfile"].value))
     if "hosts" in configured:
         named = (configured["hosts"].value,)
-    config = Path(short_path(ssh_config)) if ssh_config else None
+    if "ssh_config" in configured:
+        ssh_config = short_path(configured["ssh_config"].value)
+    config = Path(ssh_config) if ssh_config else None
     return Target(
         hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
         typed=Typed(tuple(sys.argv[1:])), note=note, **more,

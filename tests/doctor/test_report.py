@@ -197,7 +197,7 @@ SLOW = "1 warning"
 
 
 @pytest.mark.parametrize(
-    ("width", "end"), [(80, " · 0.5 s"), (40, SLOW), (None, " · 0.5 s")], ids=str
+    ("width", "end"), [(80, " · 0.5 s"), (36, SLOW), (None, " · 0.5 s")], ids=str
 )
 def test_the_verdict_is_one_line_on_any_terminal(width, end):
     warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do("mend it"))
