@@ -321,7 +321,7 @@ def test_a_folder_that_is_gone_is_told_of(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(argv, cwd=gone, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("ipexctl: the folder you stand in is gone")
+    assert done.stderr.startswith("ipexctl: the current folder no longer exists")
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_that_folder(tmp_path):

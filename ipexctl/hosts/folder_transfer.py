@@ -194,7 +194,7 @@ def _fill(
     for done in answers:
         if done is not None:
             return done
-    raise HostFailed(f"{agent.host.name}: it ended before it had all files")
+    raise HostFailed(f"{agent.host.name}: the agent ended before it had all files")
 
 
 def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer | None]:

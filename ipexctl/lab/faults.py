@@ -213,7 +213,7 @@ def _wait(condition: Callable[[], bool], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise HostFailed("the host did not do what it was told in time")
+            raise HostFailed("the host did not carry out the order in time")
         time.sleep(0.005)
 
 

@@ -70,7 +70,7 @@ class LabSpec:
         names = [h.name for h in hosts]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise InputError(f"host name '{twice[0]}' stands twice")
+            raise InputError(f"host name '{twice[0]}' is listed twice")
         return replace(self, hosts=hosts)
 
     def _checked_flat(self) -> LabSpec:

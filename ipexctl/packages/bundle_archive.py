@@ -90,7 +90,7 @@ class _opened:
         self._file.close()
         if isinstance(error, BadBundle | OSError):
             raise InputError(
-                f"{self._path} is not a whole bundle",
+                f"{self._path} is not a complete bundle",
                 why=str(error),
                 hint="copy it again, or make it again: ipexctl bundle",
             ) from None

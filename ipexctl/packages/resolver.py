@@ -390,7 +390,7 @@ def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> Inp
     why = "\n".join(why for asked, why in reasons if asked == found.way.text)
     hint = "change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
     return InputError(
-        f"what -r asks for does not go with {stack.title} on Python {stack.python_text}",
+        f"the requirements given with -r do not fit {stack.title} on Python {stack.python_text}",
         why=why,
         hint=index_failure.hint(why) or hint + "then --find-links FOLDER",
     )
@@ -448,7 +448,7 @@ def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str])
     names = {f.package.name for f in there.values()}
     others = [p for p in lock.files if p.sha256 not in there and p.name in names]
     if not others:
-        what = "what ipexctl.lock names cannot be had from your indexes"
+        what = "your indexes do not have what ipexctl.lock names"
         why = "\n".join(dict.fromkeys(reasons))
         return InputError(what, why=why, hint=index_failure.hint(why) or hint)
     return InputError(

@@ -73,7 +73,7 @@ def _unknown(what: str, error: OSError) -> InputError:
         return InputError(f"there is no check {what}", hint=hint)
     if "/" in what or os.path.lexists(what):
         return InputError(f"cannot read {what}", why=error.strerror or str(error), hint=hint)
-    return InputError(f"{what} is not a check, a known failure, or a file here", hint=hint)
+    return InputError(f"{what} is not a check, a known failure, or an existing file", hint=hint)
 
 
 def _near(what: str) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
         ("say({'event': 'log', 'key': 1}, b'x' * (100 << 20))", "invalid reply"),
         ("say({'event': 'log', 'key': 1}, b'x' * 300000)", "300000 bytes of output at once"),
         ("say({'done': 7})", "done without content"),
-        ("sys.exit(0)", "its connection ended"),
+        ("sys.exit(0)", "the connection ended"),
     ],
 )
 def test_what_no_host_of_ours_sends_ends_the_run_and_names_the_host(tmp_path, says, why):
@@ -72,7 +72,7 @@ def test_what_only_the_hub_may_say_is_passed_over_from_another(tmp_path):
         "for i in range(3): wait_for('ping')\n"
     )
     result = drive(tmp_path, [GOOD, evil], host_timeout=2.0)
-    assert result.cause == "n1 was lost: its connection ended"
+    assert result.cause == "n1 was lost: the connection ended"
 
 
 def test_a_host_that_says_nothing_is_lost_after_the_timeout(tmp_path):

@@ -46,11 +46,11 @@ LOST = {
     ),
     "gives its exit code as text": (
         "say({'event': 'rank', 'rank': 1, 'ended': {'code': '0', 'signal': None, 'lost': False}})",
-        "it sent what no host",
+        "the host sent an invalid message",
     ),
     "says whose connections with a list": (
         "say({'event': 'traffic', 'links': [], 'sharing': [], 'joined': [[1]]})",
-        "it sent what no host",
+        "the host sent an invalid message",
     ),
     "says a number of many digits": (
         "raw(head.pack(400, 0) + b'{\"id\": ' + b'9' * 392 + b'}')", "invalid reply",

@@ -102,7 +102,7 @@ def test_programs_with_needs_of_their_own_are_told_of():
 
 @pytest.mark.parametrize("form", ["intelmpi", "mpich"])
 def test_an_ipv6_address_is_refused_where_a_colon_means_slots(form):
-    with pytest.raises(InputError, match="fe80::1 cannot stand in a hostfile of Intel"):
+    with pytest.raises(InputError, match="fe80::1 cannot be written to a hostfile of Intel"):
         render(parse_hosts(("a", "fe80::1")), form)
 
 

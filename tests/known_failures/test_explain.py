@@ -73,7 +73,7 @@ def test_a_failure_can_be_asked_for_by_its_name():
         ("gloo-loopbak", "ipexctl explain gloo-loopback   # "),
         ("out of memory", "ipexctl explain out-of-memory   # the host ran out of memory"),
         ("SHM", "ipexctl explain SHM-001   # /dev/shm is small"),
-        ("foo", "foo is not a check, a known failure, or a file here"),
+        ("foo", "foo is not a check, a known failure, or an existing file"),
         ("/nowhere/log.txt", "No such file or directory"),
         ("/", "cannot read /"),
     ],

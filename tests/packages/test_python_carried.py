@@ -381,5 +381,5 @@ def test_hosts_unpack_folders_files_and_links_as_they_are(tmp_path: Path) -> Non
 def test_hosts_refuse_half_an_archive(tmp_path: Path, archive: Path) -> None:
     half = tmp_path / "half.tar.gz"
     half.write_bytes(archive.read_bytes()[:200_000])
-    with pytest.raises(Failure, match="is not a whole tar.gz"):
+    with pytest.raises(Failure, match="is not a complete tar.gz"):
         standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(half))

@@ -80,5 +80,5 @@ def test_a_file_that_is_nowhere_is_told_with_uvs_words(world: World, name: str) 
     page(default(world, name))
     with pytest.raises(InputError) as refused:
         asked(world, found.stack, found.lock)
-    assert refused.value.what == "what ipexctl.lock names cannot be had from your indexes"
+    assert refused.value.what == "your indexes do not have what ipexctl.lock names"
     assert f"there is no version of {name}==" in refused.value.why

@@ -89,7 +89,9 @@ def test_what_does_not_go_with_the_stack_is_refused(
     with pytest.raises(InputError) as refused:
         resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"), world.indexes(),
                 narrow, extra)  # fmt: skip
-    assert refused.value.what.startswith("what -r asks for does not go with torch 2.7.0 + IPEX")
+    assert refused.value.what.startswith(
+        "the requirements given with -r do not fit torch 2.7.0 + IPEX"
+    )
     assert why in refused.value.why
     assert "pip wheel" in refused.value.hint
 

@@ -146,7 +146,7 @@ def test_the_note_names_what_died(capsys: pytest.CaptureFixture[str]) -> None:
         ("tpu_env: [A]", "1:10: tpu_env: ... cannot be taken over"),
         ("mixed_precision: fp8", "1:18: mixed_precision: fp8 cannot be taken over"),
         ("num_process: 2", "1:14: unknown key num_process (did you mean 'num_processes'?)"),
-        ("num_processes: many", "1:16: num_processes: many: a whole number from 1 is needed"),
+        ("num_processes: many", "1:16: num_processes: many: expected a whole number of at least 1"),
         ("use_cpu: perhaps", "1:10: use_cpu: perhaps: this value is not known"),
         ("- a", "1:1: this is not an Accelerate config"),
         ("num_processes: 5\nnum_machines: 2", "c.yaml: 5 ranks cannot be shared evenly by 2 hosts"),

@@ -39,7 +39,7 @@ COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(ipexctl(?: .*)?)$")
 LEFT_OUT = ("[...]", "...", "…")
 PROSE = re.compile(r"\s{2,}(?=[A-Za-z(])")  # in a second column
 PLACEHOLDER = re.compile(r"^[A-Z][A-Z_|.]*(?:\.\.\.)?$")
-MISSING = re.compile(r"no such file|there is no|or a file here", re.IGNORECASE)
+MISSING = re.compile(r"no such file|there is no|or an existing file", re.IGNORECASE)
 # they end by themselves, ask no host and change nothing but the folder they are run in
 HERE = {"stacks", "explain", "migrate", "config", "hosts"}
 

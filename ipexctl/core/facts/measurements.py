@@ -63,7 +63,7 @@ class Measured:
 
 
 def rounds(names: Sequence[str]) -> list[list[Pair]]:
-    """The pairs to measure: in one round no host stands twice, and there are few pairs.
+    """The pairs to measure: in one round no host is listed twice, and there are few pairs.
 
     A ring up to 32 hosts, so that each one sends once and receives once. Above that each host is
     in one pair at most: with the host half the cluster away, which is likely another switch.

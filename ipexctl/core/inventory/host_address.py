@@ -88,7 +88,7 @@ def _refuse_odd(text: str, body: str, start: int) -> None:
     odd = _ODD.search(plain)
     if odd:
         raise Bad(
-            f"{text!r} is not a host: {odd.group()!r} cannot stand in a name",
+            f"{text!r} is not a host: {odd.group()!r} is not allowed in a name",
             hint="a host is node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
             at=start + odd.start(),
         )
@@ -136,7 +136,10 @@ def _check_name(name: str) -> None:
             why="a name has letters, digits, '.', '_' and '-', and starts with a letter or digit",
         )
     elif _PLACEHOLDER.fullmatch(name):
-        raise Bad(f"{name!r} stands for an address in a guide", hint="write your own address here")
+        raise Bad(
+            f"{name!r} is a placeholder from a guide, not an address",
+            hint="write your own address here",
+        )
     elif _NUMERIC.fullmatch(name):
         _check_v4(name)
 

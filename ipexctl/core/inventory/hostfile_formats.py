@@ -45,7 +45,7 @@ def _hydra_host(host: Host) -> str:
     where = _where(host)
     if ":" in where:
         raise InputError(
-            f"{where} cannot stand in a hostfile of Intel MPI or MPICH",
+            f"{where} cannot be written to a hostfile of Intel MPI or MPICH",
             why="they read what follows the first colon as a number of slots",
             hint="give the host a name in /etc/hosts and use the name",
         )

@@ -117,7 +117,7 @@ def _read(line: Line) -> Iterator[_Named]:
     values = options(line)
     for key, value in values:
         if getattr(hosts[0], field_of(key) or "local"):
-            raise Bad(f"{field_of(key)} stands twice: in {text} and in {key}").placed(value.place)
+            raise Bad(f"{field_of(key)} is given twice: in {text} and in {key}").placed(value.place)
     for host in hosts:
         full, _ = apply(replace(host, place=line.place(column)), values, strict=True)
         yield _Named(full, alone=len(hosts) == 1)

@@ -117,7 +117,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
                 what = f"{name}: {value or 'a list or mapping'} cannot be taken over"
                 raise Bad(what, why=key.why, hint=key.type)
             if key.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
-                raise Bad(f"{key.key}: {value}: a whole number from 1 is needed")
+                raise Bad(f"{key.key}: {value}: expected a whole number of at least 1")
             return [(key, value)]
     raise Bad(f"{name}: {value}: this value is not known")
 

@@ -287,8 +287,8 @@ class _Options:
             return error, flag.why
         known = is_fixed(value)
         if flag.becomes in _NUMBERS and known and not re.fullmatch("[1-9][0-9]{0,8}", value):
-            error = InputError(f"{self.name} {typed}: a whole number from 1 is needed")
-            return error, "a whole number from 1 is needed"
+            error = InputError(f"{self.name} {typed}: expected a whole number of at least 1")
+            return error, "expected a whole number of at least 1"
         for other, before, text in self.found:
             if _same(flag, other, value, before) and value != before:
                 first, second = _shown(other, before, text), _shown(flag, value, typed)

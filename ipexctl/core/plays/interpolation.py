@@ -185,7 +185,7 @@ def _no_place_for(name: str, around: str, unclear: str, at: int) -> Bad:
     where, hint = _NO_PLACE.get(
         around, (f"after {unclear}, which shells read differently", "v=${%s} on a line before; $v")
     )
-    return Bad(f"${{{name}}} stands {where}", hint=hint.replace("%s", name), at=at)
+    return Bad(f"${{{name}}} is used {where}", hint=hint.replace("%s", name), at=at)
 
 
 def _shell_name(name: str) -> str:

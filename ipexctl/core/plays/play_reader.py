@@ -203,7 +203,7 @@ class _Reader:
         for keyword, value in found:
             if key.text not in arguments(self.kinds[keyword.text]):
                 continue
-            what = f"{key.text} is an argument of {keyword.text}, and stands beside it"
+            what = f"{key.text} is an argument of {keyword.text}, and must be indented below it"
             hint = f"{keyword.text}:\n    {key.text}: ...   # indented below {keyword.text}"
             if isinstance(value, Mapping):
                 hint = f"{key.text}: ... with the other arguments of {keyword.text}"
@@ -302,7 +302,7 @@ _NO_KEYWORD = "this step has no keyword that says what it does"
 
 def _one_line(text: str) -> str:
     if not all(map(is_shown, text.strip())):
-        raise Bad("line breaks and control characters cannot stand in a name")
+        raise Bad("line breaks and control characters are not allowed in a name")
     return text.strip()
 
 

@@ -24,7 +24,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
 
 
-_NUL = "a NUL character cannot stand in a value"
+_NUL = "a value cannot contain a NUL character"
 
 
 class Seconds(float):

@@ -174,7 +174,7 @@ def _edits(first: HostPlan, host: HostPlan, row: mpi.Flavour) -> Iterator[str]:
     for own, other in ((first.prefix, host.prefix), (first.nic, host.nic)):
         if not (_PLAIN.match(own) and _PLAIN.match(other)):
             raise InputError(
-                f"{own!r} or {other!r} cannot stand in a shell script that is made here",
+                f"{own!r} or {other!r} is not allowed in a generated shell script",
                 hint="ipexctl run, without --print-cmd",
             )
     if first.prefix != host.prefix:

@@ -12,7 +12,7 @@ from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.hub import host_reports, judge
 from ipexctl.remote.own_process import start_thread
 
-CUT = "its connection ended"
+CUT = "the connection ended"
 LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events that are taken before what follows is passed on
 STOP_WAIT = 8.0  # for the other hosts' last words

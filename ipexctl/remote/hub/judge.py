@@ -51,7 +51,7 @@ class Judge:
         try:
             getattr(self, "on_%s" % event.get("event"))(host, event, now)
         except Exception:  # whatever it sends, it is that host which is lost
-            self.host_lost(host, "it sent what no host of ours sends", now)
+            self.host_lost(host, "the host sent an invalid message", now)
 
     def tick(self, now):
         limit = self.run["timeout"]

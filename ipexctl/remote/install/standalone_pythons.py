@@ -102,7 +102,7 @@ class Unpacking:
                         self.call.emit({"event": "alive"})
                     self.one(archive, member)
         except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as e:
-            raise Failure("the carried Python is not a whole tar.gz", str(e)) from None
+            raise Failure("the carried Python is not a complete tar.gz", str(e)) from None
         except OSError as e:
             raise Failure("cannot unpack the carried Python", e.strerror or str(e)) from None
         for name, target in self.links:

@@ -87,7 +87,7 @@ def use_env(target: Target, asked: UseEnv, progress: Progress) -> Borrowed:
 def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
     progress.step(Step(host.name, "connecting"))
     if fleet.connect(host).hello.kind != "python":
-        raise HostFailed(f"{host.name}: no Python 3.6 or newer there", hint="ipexctl doctor")
+        raise HostFailed(f"{host.name}: no Python 3.6 or newer on this host", hint="ipexctl doctor")
     progress.step(Step(host.name, "looking"))
     done = fleet.call(host, "install.existing_env.inspect", path=path)
     with reading(host.name, "its environment"):

@@ -36,5 +36,5 @@ def config_options(
         elif name in numbers and value.isdigit():
             numbers[name] = int(value)
         else:
-            raise InputError(f"{path}: {name} {value} cannot stand in a play")
+            raise InputError(f"{path}: {name} {value} cannot be written into a play")
     return ConfigOptions(numbers["-n"], numbers["-ppn"], added)

@@ -251,7 +251,9 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
         nonlocal left
         left -= len(frame.body)
         if left < 0:
-            raise HostFailed(f"{agent.host.name}: it sent more of {target.name} than there is")
+            raise HostFailed(
+                f"{agent.host.name}: the host sent more of {target.name} than its size"
+            )
         view = memoryview(frame.body)
         while view:
             view = view[os.write(fd, view) :]

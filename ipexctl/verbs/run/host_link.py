@@ -136,7 +136,7 @@ class HostLinks:
     def _listen(self, link: Link) -> None:
         """One thread per host. What it reads is checked here, and waits here while we are busy."""
         name = link.name
-        last: IpexctlError | None = Cut("its connection ended")
+        last: IpexctlError | None = Cut("the connection ended")
         try:
             for frame in link.agent.frames():
                 link.heard = time.monotonic()
@@ -149,13 +149,13 @@ class HostLinks:
                     if isinstance(event, run_events.Done):
                         return  # what comes now answers other questions
         except BadEvent as e:
-            last = RunFailed(f"it sent what no host of ours sends: {e}")
+            last = RunFailed(f"the host sent an invalid message: {e}")
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:
             last = e
         except Exception as e:  # whatever it sends, it is this host that is lost
-            last = RunFailed(f"it sent what no host of ours sends: {type(e).__name__}")
+            last = RunFailed(f"the host sent an invalid message: {type(e).__name__}")
         self.inbox.put((link, name, last, 0))
 
     def _reach(self, name: str, reach: Callable[[str], Agent]) -> None:

@@ -42,7 +42,7 @@ def prepare_on(
     ahead = replace(question(root, listen=False, env=env), fork="run.guardian.stand_by")
     agent = fleet.connect(host, ahead=ahead)
     if agent.hello.kind != "python":
-        raise _not_ready(f"{host.name}: no Python 3.6 or newer there", "ipexctl doctor")
+        raise _not_ready(f"{host.name}: no Python 3.6 or newer on this host", "ipexctl doctor")
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
