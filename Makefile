@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # tests wait, too: more processes than CPUs
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
-.PHONY: help demo check test soak docs test-ipex lint types bench setup clean
+.PHONY: help demo check test soak docs test-ipex lint types bench dist setup clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,8 +32,9 @@ test-ipex: setup ## The real IPEX on two practice hosts (root; up to 4 GB to fet
 	@echo "take 11 GB each while they are up. What is in the cache is not fetched again."
 	$(PY) -m pytest -s tests/ipex
 
-docs: setup ## Write the generated tables of docs/ again
+docs: setup ## Write the generated tables of docs/ again, build the site in build/site
 	$(PY) tools/gen_docs.py
+	$(PY) tools/build_site.py
 
 lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
 	$(PY) -m ruff check .
@@ -45,6 +46,11 @@ types: setup ## mypy --strict
 
 bench: setup ## How long `ipexctl --help` takes
 	$(PY) benchmarks/startup.py
+
+dist: setup ## Build the wheel and the sdist in dist/, and try the wheel on every Python here
+	rm -rf dist
+	$(PY) -m build
+	$(PY) tools/try_wheels.py
 
 setup: ## Install what is missing here, build .venv (quick when nothing changed)
 	@tools/bootstrap.sh

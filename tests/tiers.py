@@ -22,7 +22,7 @@ TIERS = {
     "pure": "pure tests",
 }
 LONGEST = "tests/run_lab/test_mpi_lab.py"  # makes the homes that other files wait for
-INSTALLS = frozenset({"shop", "builder", "world", "here"})
+INSTALLS = frozenset({"shop", "builder", "world", "here", "dist"})
 STARTS = frozenset({"agent", "sshd", "site", "port", "server"})
 STARTERS = {"subprocess", "LocalTransport", "PipeChannel"}  # names in the test's module
 LEFT_OUT: Counter[str] = Counter()  # deselected, by tier

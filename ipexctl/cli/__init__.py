@@ -89,6 +89,7 @@ class Root(LazyGroup):
             keeps_rest=True,
         ),
         "config": Entry("hosts:config", "Show the settings and where each one comes from."),
+        "support": Entry("support:support", "Write a redacted support bundle into this folder."),
     }  # fmt: skip
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -48,7 +48,13 @@ def play(
         bool, typer.Option("-D", "--diff", help="Show the changed lines of files.")
     ] = False,
     first: Annotated[
-        str, typer.Option("--from", metavar="STEP", help="Start at this step (name or number).")
+        str,
+        typer.Option(
+            "--from",
+            "--start-at-task",
+            metavar="STEP",
+            help="Start at this step (name or number).",
+        ),
     ] = "",
     resume: Annotated[
         bool,
@@ -56,10 +62,21 @@ def play(
     ] = False,
     ask_sudo_pass: Annotated[
         bool,
-        typer.Option("-K", "--ask-sudo-pass", help="Ask once for the sudo password of all hosts."),
+        typer.Option(
+            "-K",
+            "--ask-sudo-pass",
+            "--ask-become-pass",
+            help="Ask once for the sudo password of all hosts.",
+        ),
     ] = False,
     list_steps: Annotated[
-        bool, typer.Option("--list-steps", help="List the steps and exit.")
+        bool,
+        typer.Option(
+            "--list-steps",
+            "--list-tasks",
+            "--syntax-check",
+            help="Read the play and list its steps.",
+        ),
     ] = False,
     list_modules: Annotated[
         bool, typer.Option("--list-modules", help="List the kinds of steps and exit.")
@@ -98,7 +115,7 @@ def play(
     reports: list[PlayReport] = []
     masks: list[Callable[[str], str]] = []
     for one in found:
-        screen = PlayScreen(console, diff, quiet=json)
+        screen = PlayScreen(console, diff, quiet=json, check=check)
         with screen.live():
             report = run_play(one, target, options, screen.listener, screen.started)
         screen.finish()
@@ -132,7 +149,8 @@ def _pair(text: str) -> tuple[str, str]:
             hint="vars of the play, or host variables in the inventory",
         )
     if not sign or not name.isidentifier():
-        raise InputError(f"-e {text}: not NAME=VALUE", hint="-e lr=0.1")
+        why = "JSON is not read" if text.startswith("{") else ""
+        raise InputError(f"-e {text}: not NAME=VALUE", why=why, hint="-e lr=0.1 -e n=16")
     return name, value
 
 

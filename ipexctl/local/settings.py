@@ -32,7 +32,7 @@ _MOST = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _COMMANDS = (
     "attach", "doctor", "fetch", "hosts", "init", "install", "logs", "metrics", "play", "prune",
-    "ps", "remove", "rm", "run", "shell", "stop", "trust", "wait",
+    "ps", "remove", "rm", "run", "shell", "stop", "support", "trust", "wait",
 )  # fmt: skip
 _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 

@@ -20,10 +20,20 @@ from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import host_programs, mpirun_bootstrap, rank_wrapper, run_folders
 
 OUTPUT = 64 << 10  # bytes of a daemon's last words
+PYTHON = """\
+#!/bin/sh
+rank=${PMI_RANK:-$OMPI_COMM_WORLD_RANK}
+if [ -n "$rank" ] && [ -z "$RANK" ]; then
+    export RANK="$rank" WORLD_SIZE="${PMI_SIZE:-$OMPI_COMM_WORLD_SIZE}"
+    export LOCAL_RANK="${MPI_LOCALRANKID:-$OMPI_COMM_WORLD_LOCAL_RANK}"
+    export LOCAL_WORLD_SIZE="${MPI_LOCALNRANKS:-$OMPI_COMM_WORLD_LOCAL_SIZE}"
+fi
+exec %s "$@"
+"""
 
 
 def op_serve(call, header):
-    """{root, run_id, env, daemons, run, hostfile}; it lasts as long as the agent.
+    """{root, run_id, env, daemons, run, hostfile, python}; it lasts as long as the agent.
 
     Events: "ready", "launch", "gone", "ended". Orders: {"spawn", "argv"}, {"kill"}, {"answer"}.
     """
@@ -45,6 +55,9 @@ class Serving:
         self.daemons = header["daemons"]
         self.run = header["run"]  # None: the shell is on another host
         self.hostfile = header["hostfile"]
+        self.python = header["python"]
+        self.bin = os.path.join(self.dir, "bin")
+        self.env["PATH"] = self.bin + ":" + self.env.get("PATH", os.defpath)
         self.scratch = host_programs.scratch_folder()
         self.env["TMPDIR"] = self.scratch
         self.children = {}  # key -> Popen
@@ -54,10 +67,11 @@ class Serving:
         run_folders.hold(self.dir)
         rank_wrapper.set_subreaper()
         self.call.agent.at_end.append(self.end)
+        self.write_python()
         if self.run:
             self.write_hostfile()
             start_thread(self.accept, self.listener())
-        self.call.emit({"event": "ready", "bootstrap": self.program()})
+        self.call.emit({"event": "ready", "bootstrap": self.program(), "bin": self.bin})
         while True:
             frame = self.call.recv()
             if frame is None:
@@ -71,6 +85,14 @@ class Serving:
             self.kill(order["kill"])
         elif "answer" in order:
             self.answer(order["answer"], order["says"])
+
+    def write_python(self):
+        """The environment's Python, for ranks that mpirun starts: torch reads RANK, MPI sets its
+        own names."""
+        os.makedirs(self.bin, 0o700, exist_ok=True)
+        for name in ("python", "python3"):
+            text = PYTHON % shlex.quote(self.python)
+            host_programs.write_file(os.path.join(self.bin, name), text, 0o700)
 
     # -- what mpirun starts instead of ssh --
 

@@ -62,9 +62,9 @@ def attend(
         target.note(snapshot.told(sum(one.bytes for one in sent.values())))
         cwd = _same("works", {host.name: one.cwd for host, one in sent.items()})
         exchange = _Exchange(fleet, prepared.plan, here)
-        bootstrap = exchange.begin(prepared.run_id, cwd)
+        bootstrap, programs = exchange.begin(prepared.run_id, cwd)
         target.note(_told(prepared.plan))
-        env = prepared.env(here, bootstrap, f"{cwd}/{HOSTFILE}")
+        env = prepared.env(here, bootstrap, f"{cwd}/{HOSTFILE}", programs)
         return shell.at_host(fleet, here, shell.remote_line(env, command, cwd))
 
 
@@ -102,13 +102,14 @@ class _Prepared:
         env = {host.name: node.prepared.command_env for host, node in nodes.items()}
         return cls(run_id, plan, env)
 
-    def env(self, here: Host, bootstrap: str, hosts: str) -> shell.Env:
+    def env(self, here: Host, bootstrap: str, hosts: str, programs: str) -> shell.Env:
         """Of the shell. What differs on each host comes from there, where mpirun passes on all that
         it has; Open MPI's own ranks have no other."""
         host = next(h for h in self.plan.hosts if h.host == here.name)
         set_here = dict(self.command_env[here.name])
         own = _of_host(self.plan, host) if self.plan.mpi.startswith("openmpi") else {}
         more = {**_master(self.plan), **own}
+        set_here["PATH"] = ":".join(filter(None, (programs, set_here.get("PATH", ""))))
         return (
             (MARK, self.run_id),
             *set_here.items(),
@@ -149,8 +150,8 @@ class _Exchange:
     targets: dict[int, Host] = field(default_factory=dict)  # of each launch
     came: queue.Queue[tuple[Host, Mapping[str, Any]]] = field(default_factory=queue.Queue)
 
-    def begin(self, run_id: str, cwd: str) -> str:
-        """Returns the program that mpirun starts instead of ssh."""
+    def begin(self, run_id: str, cwd: str) -> tuple[str, str]:
+        """Returns the program that mpirun starts instead of ssh, and the folder of our Python."""
         row = mpi.FLAVOURS[self.plan.mpi]
         for host, agent in self.fleet.agents.items():
             plan = next(p for p in self.plan.hosts if p.host == host.name)
@@ -161,6 +162,7 @@ class _Exchange:
                 "daemons": [f"{plan.mpi_bin}/{name}" for name in sorted(row.daemons)],
                 "run": self._run() if host == self.here else None,
                 "hostfile": f"{cwd}/{HOSTFILE}",
+                "python": f"{plan.prefix}/bin/python3",
             }
             self.numbers[host] = agent.start("typed_mpirun.serve", asked)
             threading.Thread(target=self._read, args=(host,), daemon=True).start()
@@ -168,14 +170,14 @@ class _Exchange:
         threading.Thread(target=self._pass_on, daemon=True).start()
         return ready[self.here.name]
 
-    def _ready(self) -> tuple[str, str]:
+    def _ready(self) -> tuple[str, tuple[str, str]]:
         try:
             host, event = self.came.get(timeout=READY)
         except queue.Empty:
             raise Unreachable(f"no word from some host for {READY:.0f} s") from None
         if event.get("event") != "ready":
             raise RunFailed(f"{host.name}: {event.get('why', 'it said something else')}")
-        return host.name, str(event.get("bootstrap"))
+        return host.name, (str(event.get("bootstrap")), str(event.get("bin")))
 
     def _read(self, host: Host) -> None:
         why = "the connection ended"

@@ -17,6 +17,7 @@ from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import project_of
 from ipexctl.local.shipped_tables import failures
+from ipexctl.verbs.run import run_format
 
 EVERY = 0.5  # seconds between two looks
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
@@ -62,7 +63,10 @@ def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Ru
     """The run that `text` names. Raises Unreachable where a host that was not asked may have it."""
     runs = look(fleet, newest=newest, sizes=sizes)
     try:
-        return listed_runs.chosen(runs, text)
+        run = listed_runs.chosen(runs, text)
+        if told := run_format.note(run):
+            fleet.target.note(told)
+        return run
     except InputError as e:
         _note_of_this_machine(fleet)
         if not fleet.failures:
@@ -85,6 +89,8 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     with Fleet(target, root) as fleet:
         found = look(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in found if every or not run.over)
+        for told in filter(None, map(run_format.note, runs)):
+            target.note(told)
         others = _other_users(fleet)
         if not runs:
             _note_of_this_machine(fleet)

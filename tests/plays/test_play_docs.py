@@ -139,3 +139,14 @@ def _values(step):
 
 def test_every_step_is_in_the_python_api() -> None:
     assert {kind.__name__ for kind in all_steps().values()} <= set(api.__all__)
+
+
+def test_annotations_of_steps_are_those_that_python_3_10_can_evaluate() -> None:
+    bare = [
+        f"{base.__name__}.{name}"
+        for kind in all_steps().values()
+        for base in kind.__mro__
+        for name, hint in vars(base).get("__annotations__", {}).items()
+        if hint == "ClassVar"
+    ]
+    assert bare == []

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -159,21 +157,6 @@ def test_no_text_of_an_error_lacks_its_f() -> None:
 )
 def test_a_forgotten_f_is_found(source: str, lines: list[str]) -> None:
     assert _forgotten_f(source) == lines
-
-
-def test_an_installed_package_has_every_file(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in (
-        name for name in _tracked() if name.startswith(("ipexctl/", "pyproject", "README"))
-    ):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, source / name)
-    pip = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--wheel-dir", tmp_path]
-    subprocess.run([*pip, source], check=True, stdin=subprocess.DEVNULL)
-    (wheel,) = tmp_path.glob("*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("ipexctl/")}
-    assert packed == {name for name in _tracked() if name.startswith("ipexctl/")}
 
 
 def test_version_is_said_once_and_everywhere_the_same() -> None:

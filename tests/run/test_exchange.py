@@ -230,6 +230,22 @@ def test_connections_that_closed_before_their_owner_was_known_are_not_called_not
     assert (seen.verdict, "too soon" in seen.reason) == (Verdict.UNKNOWN, True)
 
 
+def test_a_short_exchange_of_which_one_end_was_seen_too_late(watch):
+    """all_reduce of one number, and destroy_process_group at once: one rank on each host."""
+    found = watch(2, code("import torch\ndist.all_reduce(t)"))
+    here, there = ("10.0.0.1", 43217), ("10.0.0.2", 34620)
+    store = ("10.0.0.2", 41290, "10.0.0.1", found.plan.master_port)
+    found.add("n1", Report(((0, (*here, *there), 149, 157),), joined=(0,)))
+    found.add("n2", Report(((1, store, 49, 640),), strays=(((*there, *here), 158, 149),)))
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.bytes) == (Verdict.TOGETHER, 306)
+
+    alone = watch(2, code("import torch"))
+    alone.add("n1", Report(strays=(((*here, *there), 9000, 9000),)))  # MPI's own programs
+    alone.add("n2", Report(strays=(((*there, *here), 9000, 9000), (store, 9000, 9000))))
+    assert alone.judge(completed=True).verdict is Verdict.ALONE
+
+
 def test_preprocessing_of_ten_minutes_gets_no_warning(watch):
     found = watch()
     for host in found.plan.hosts:

@@ -61,6 +61,8 @@ def test_of_a_progress_bar_the_last_state_is_kept():
 
 
 def test_what_is_printed_while_a_bar_stands_is_a_line_of_its_own():
+    red = Lines().feed(b"\r 5%|#  | 1/20 [00:03<00:04]\x1b[31mstep\x1b[0m 1\n")
+    assert red == ["\x1b[31mstep\x1b[0m 1"]
     bar = " 45%|##  | 9/20 [00:03<00:04, 2.6it/s, loss=0.4]"
     glued = f"\r 40%|##  | 8/20 [00:03<00:04]\r{bar}step 9 loss 0.3\n\r100%|####| 20/20 [00:07]\n"
     lines = Lines()
@@ -73,8 +75,9 @@ def test_what_is_printed_while_a_bar_stands_is_a_line_of_its_own():
 
 
 NESTED = (  # what tqdm 4.70 writes: a newline before an inner bar, and the cursor up behind it
-    "\rEpoch 0:  33%|###  | 1/3 [00:00<00:01]\n\rEval:   0%|   | 0/2\x1b[A\n\rEval:  50%|#  | 1/2"
-    "\x1b[A\rEpoch 0:  66%|####  | 2/3 [00:01<00:01]\n\r          \x1b[Ahello\n"
+    "\rEpoch 0:  33%|###  | 1/3 [00:00<00:01]\n\rEval:   0%|   | 0/2 [00:00<?]"
+    "\x1b[A\n\rEval:  50%|#  | 1/2 [00:01<00:01]\x1b[A\rEpoch 0:  66%|####  | 2/3 [00:01<00:01]"
+    "\n\r          \x1b[Ahello\n"
     "\rEpoch 0: 100%|######| 3/3 [00:01<00:00]\n\rEpoch 1:   0%|   | 0/3 [00:00<?]"
 )
 

@@ -21,9 +21,8 @@ from tests.run_lab.conftest import REPO
 
 TRAIN = """
 import os, socket, sys, torch
-names = "PMI_" if "PMI_RANK" in os.environ else "OMPI_COMM_WORLD_"
-rank, size = os.environ[names + "RANK"], os.environ[names + "SIZE"]
-os.environ.update(RANK=rank, WORLD_SIZE=size)
+rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+assert int(os.environ["LOCAL_RANK"]) < int(os.environ["LOCAL_WORLD_SIZE"])
 torch.distributed.init_process_group("gloo")
 total = torch.tensor([float(rank)])
 torch.distributed.all_reduce(total)

@@ -142,6 +142,10 @@ EXAMPLES = {
         "ipexctl config --show-origin",
         "ipexctl config --accept",
     ),
+    "support": (
+        "ipexctl support -f hosts",
+        "ipexctl support @last --logs",
+    ),
     "lab": (
         "ipexctl lab up -n 2",
         "ipexctl lab fault node02 unplug",

@@ -14,7 +14,8 @@ ANY, PACKAGES = "any", "packages"
 class Looked:
     """What a host found. `changed` None: it cannot know. `failed`: the step would fail on the host
     as it is now; if it has `changed`, too, not once an earlier step has made what it reads.
-    `reads` and `writes` are `path:/x`, `service:x`, `packages` or `any`."""
+    `reads` and `writes` are `path:/x`, `service:x`, `packages` or `any`. Whether the step acts at
+    all is decided by a read `exists:/x`, or `any`."""
 
     changed: bool | None
     failed: bool = False
@@ -29,13 +30,23 @@ def predict(looked: Looked, pending: Iterable[str]) -> State:
     later = any(_overlap(mine, theirs) for mine in looked.reads for theirs in pending)
     if looked.failed and not later and PACKAGES not in pending:
         return State.FAILED
-    if looked.changed:
+    if looked.changed and not _decided(looked.reads, pending):
         return State.WOULD_CHANGE
-    unknown = looked.changed is None or looked.failed or later
+    unknown = looked.changed is None or looked.failed or looked.changed or later
     return State.CANNOT_KNOW if unknown else State.OK
 
 
+def _decided(reads: Iterable[str], pending: Iterable[str]) -> bool:
+    """Does an earlier step decide whether this one acts at all?"""
+    deciding = [mine for mine in reads if mine == ANY or mine.startswith(_EXISTS)]
+    return any(_overlap(mine, theirs) for mine in deciding for theirs in pending)
+
+
+_EXISTS = "exists:"
+
+
 def _overlap(mine: str, theirs: str) -> bool:
+    mine = f"path:{mine.removeprefix(_EXISTS)}" if mine.startswith(_EXISTS) else mine
     if ANY in (mine, theirs) or mine == theirs:
         return True
     if not (mine.startswith("path:") and theirs.startswith("path:")):

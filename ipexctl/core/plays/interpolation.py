@@ -19,6 +19,8 @@ _JINJA = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)\s*(?:\|[^{}\n]*)?\}\}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]")
 _NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 PREFIX = "ipexctl_play_"  # of the variables that a step's shell gets
+_PASSED = re.compile(rf'"?\$\{{{PREFIX}(\w+)\}}"?')
+_PASSED_PART = re.compile(r"__|_([0-9a-f]+)_")
 # what Ansible calls it
 _ANSIBLE = {
     "inventory_hostname": "host", "ansible_hostname": "fact.hostname",
@@ -93,6 +95,15 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
 def ansible_name(name: str) -> str:
     """What a variable or fact of Ansible is called here; "" if it has no name here."""
     return _ANSIBLE.get(name, "")
+
+
+def as_written(text: str) -> str:
+    """Shell code, or what a shell says of it, with the names of the play."""
+    return _PASSED.sub(lambda m: "${" + _PASSED_PART.sub(_letter, m[1]) + "}", text)
+
+
+def _letter(part: re.Match[str]) -> str:
+    return chr(int(part[1], 16)) if part[1] else "_"
 
 
 def names_in(text: str) -> Iterator[tuple[str, int]]:

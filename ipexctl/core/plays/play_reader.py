@@ -157,7 +157,8 @@ class _Reader:
         for key, _ in node.items:
             if key.text not in (*self.kinds, *STEP_KEYS) and key not in beside:
                 self._refuse_outside(key, found)
-                self._known(key, STEP_KEYS, "a step", (*STEP_KEYS, *self.kinds))
+                own = [name for word, _ in found for name in arguments(self.kinds[word.text])]
+                self._known(key, STEP_KEYS, "a step", (*own, *STEP_KEYS, *self.kinds))
         if len(found) != 1:
             said = " and ".join(key.text for key, _ in found)
             what = f"a step has one keyword, this one has {said}" if found else _NO_KEYWORD

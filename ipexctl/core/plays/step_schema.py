@@ -54,8 +54,11 @@ class Step:
     keyword: ClassVar[str] = ""
     main: ClassVar[str] = ""
     example: ClassVar[str] = ""
-    # whether it was done cannot be looked up on the host: --resume goes by the journal
-    unseen: ClassVar[bool] = False
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it was done cannot be looked up on the host: --resume goes by the journal."""
+        return False
 
     def check(self) -> None:
         """Raises Bad where arguments contradict each other."""

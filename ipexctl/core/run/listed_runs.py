@@ -24,6 +24,7 @@ from ipexctl.core.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 
 LAST = "@last"
+FORMAT = 1  # of journals that this version writes and understands
 RANK_FAILED = "rank-failed"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _HUGE = 1 << 60
@@ -48,6 +49,7 @@ class About:
     by: str = ""  # user@machine
     folder: str = ""
     cwd: str = ""  # where ranks started, below the top of what was sent
+    version: str = ""  # of ipexctl
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class OnHost:
     fact: Result | None = None  # what the hub says of its end
     last: tuple[int, str] | None = None  # the last line of that rank
     bytes: int | None = None
+    format: int | None = None  # of its journal
+    unreadable: bool = False  # not a single record
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,10 @@ class Run:
     @property
     def over(self) -> bool:
         return self.state not in (State.RUNNING, State.STOPPING)
+
+    @property
+    def unreadable(self) -> bool:
+        return all(part.unreadable for part in self.seen)
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -147,6 +155,8 @@ def read_on_host(
         if isinstance(last, list) and len(last) == 2 and type(last[0]) is int
         else None,
         count_or_none(raw.get("bytes")),
+        count_or_none(raw.get("format")),
+        raw.get("unreadable") is True,
     )
 
 
@@ -162,7 +172,8 @@ def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
 
 
 def _was_there(part: OnHost) -> bool:
-    return part.alive or part.begun or part.started > 0 or part.result is not None
+    known = part.begun or part.started > 0 or part.result is not None
+    return known or part.alive or part.unreadable or part.format not in (None, FORMAT)
 
 
 def _run(seen: Sequence[OnHost]) -> Run:
@@ -212,6 +223,8 @@ def _cause(
     if asked:
         return f"asked to end: {asked}"
     if state is State.LOST:
+        if any(part.unreadable or part.format not in (None, FORMAT) for part in seen):
+            return "how it ended cannot be read from its record"
         part = next((p for p in seen if p.over), None)
         silent = f"{seen[0].host} was switched off, or everything of the run was killed there"
         return f"{part.host}: {part.over}" if part else silent
@@ -246,12 +259,13 @@ def _ids(runs: Sequence[Run]) -> str:
 
 def _about(raw: Mapping[str, Any]) -> About:
     words = (plain(raw.get(key), most) for key, most in _TEXTS)
-    name, command, by, folder, cwd = words
+    name, command, by, folder, cwd, version = words
     ranks = count_or_none(raw.get("ranks")) or 0
-    return About(name, texts(raw.get("hosts")), ranks, command, by, folder, cwd)
+    return About(name, texts(raw.get("hosts")), ranks, command, by, folder, cwd, version)
 
 
-_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000), ("cwd", 1000))
+_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000), ("cwd", 1000),
+          ("ipexctl", 40))  # fmt: skip
 
 
 def _failed(host: str, raw: Any) -> RankEnd | None:

@@ -94,6 +94,7 @@ class Watch:
     sharing: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)  # host -> why it counts nothing
     strays: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    _single: dict[Key, int] = field(default_factory=dict)  # strays on a host with this one rank
     reporting: set[str] = field(default_factory=set)  # hosts that have counted
     _met: float | None = None  # when the first rank reached the rendezvous
     _second: float | None = None  # when a rank had printed two steps
@@ -111,6 +112,11 @@ class Watch:
             self.trouble[host] = report.trouble
         self.strays.update({key: (sent, received) for key, sent, received in report.strays})
         self.strays = _largest(self.strays, MOST_STRAYS)
+        ranks = next((h.ranks for h in self.plan.hosts if h.host == host), ())
+        if len(ranks) == 1:
+            self._single.update((key, ranks[0].rank) for key, _, _ in report.strays)
+            if len(self._single) > 2 * MOST_STRAYS:
+                self._single = {k: r for k, r in self._single.items() if k in self.strays}
         for rank, key, sent, received in report.links:
             self.links.setdefault(rank, {})[key] = (sent, received)
             self.links[rank] = _largest(self.links[rank], MOST_LINKS)
@@ -197,7 +203,7 @@ class Watch:
                 f"rank {foreign[0]} exchanged data with {foreign[1]}, which is not a rank's address"
             )
             return replace(seen, reason=why)
-        if self.joined and self._uncounted(edges):
+        if self.joined and self._uncounted(edges, least):
             why = "connections between the hosts closed too soon to tell whose they were"
             return replace(seen, reason=why)
         verdict = Verdict.ALONE if len(groups) == world else Verdict.APART
@@ -216,9 +222,25 @@ class Watch:
         stores = {(rank, key[1]) for key, rank in owner.items() if ends[key] == rank}
         for key, rank in owner.items():
             other = ends[key]
-            if other is None or stores & {(rank, key[1]), (other, key[3])}:
+            if other is None:
+                yield from self._to_single(rank, key)
+                continue
+            if stores & {(rank, key[1]), (other, key[3])}:
                 continue
             yield (rank, other, key), self.links[rank][key]
+
+    def _to_single(
+        self, rank: int, key: Key
+    ) -> Iterator[tuple[tuple[int, int, Key], tuple[int, int]]]:
+        """A connection whose other end closed before it was known whose it was, on a host where it
+        can only be one rank's. Programs of MPI have no end that is a rank's."""
+        back = (key[2], key[3], key[0], key[1])
+        other = self._single.get(back)
+        if other in (None, rank) or back not in self.strays:
+            return
+        if self.plan.master_port not in (key[1], key[3]):
+            yield (rank, other, key), self.links[rank][key]
+            yield (other, rank, back), self.strays[back]
 
     def _stopped(self, edges: Mapping[tuple[int, int, Key], tuple[int, int]]) -> bool:
         """Has no connection carried more than a barrier since the second printed step?"""
@@ -227,7 +249,7 @@ class Watch:
             max(numbers) - before.get(key, 0) <= BARRIER for (_, _, key), numbers in edges.items()
         )
 
-    def _uncounted(self, edges: Mapping[tuple[int, int, Key], tuple[int, int]]) -> bool:
+    def _uncounted(self, edges: Mapping[tuple[int, int, Key], tuple[int, int]], least: int) -> bool:
         """Is there a rank whose connections were never seen, and did both ends of one close that
         no rank was seen to have?"""
         if len({rank for rank, _, _ in edges}) == self.plan.world_size:
@@ -235,7 +257,7 @@ class Watch:
         found = self.strays
         known = {key for own in self.links.values() for key in own}
         return any(
-            max(numbers) > GREETING
+            max(numbers) > least
             and ((other := (k[2], k[3], k[0], k[1])) in found or other in known)
             for k, numbers in found.items()
         )

@@ -55,7 +55,9 @@ _NOISE_WORDS = (
 
 _UP = b"\x1b[A"
 # a bar of tqdm, and what something else printed while the cursor stood behind it
-_GLUED = re.compile(r"([^|]{0,200}\d%\|[^|]{0,400}\| *[^\s\[]+ \[[^\]]*\])([^\s\x1b].*)")
+_GLUED = re.compile(
+    r"([^|]{0,200}\d%\|[^|]{0,400}\| *[^\s\[]+ \[[^\]]*\])(?=[^\s\x1b]|\x1b\[[\d;]*m)(.*)"
+)
 
 
 def clean(text: str) -> str:
@@ -114,7 +116,8 @@ class Lines:
                 self._held = []
             following = lines[i + 1] if i + 1 < len(lines) else rest
             returns = not following or following.startswith(b"\r")
-            if (b"%|" in line and returns) or (self._held and not line):
+            is_bar = b"%|" in line and (line.rstrip().endswith(b"]") or _UP in line)
+            if (is_bar and returns) or (self._held and not line):
                 self._held.append(line)
             else:
                 left.append(line)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ipexctl.core.model import LaunchPlan
-from ipexctl.core.output.slow_rank import RankLoads
+from ipexctl.core.output.slow_rank import RankLoads, Slow
 from ipexctl.core.run.outcome import Load
 from ipexctl.core.run.run_events import Sample
 
@@ -62,6 +62,14 @@ class Health:
         """The mean of its CPUs, the peak of its memory."""
         last, (total, count) = self.loads.get(host, Load()), self._cpu.get(host, (0.0, 0))
         return Load(total / count if count else None, self._peak.get(host), last.total)
+
+    def known_loads(self) -> tuple[tuple[str, Load], ...]:
+        hosts = (host.host for host in self.plan.hosts)
+        return tuple((host, self.loads[host]) for host in hosts if host in self.loads)
+
+    def judged(self) -> tuple[Slow | None, tuple[float, ...]]:
+        """Ranks that the others wait for, and how much of their CPUs the ranks use."""
+        return self.rank_loads.slow(), self.busy()
 
     def busy(self) -> tuple[float, ...]:
         """Of each host with known CPUs: the share of them that its ranks use."""

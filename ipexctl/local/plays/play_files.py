@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sysconfig
 from pathlib import Path
 
 from ipexctl.core.inventory.located_errors import did_you_mean
@@ -14,11 +13,8 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def shipped_plays() -> dict[str, Path]:
-    """By name: of a checkout, or of where pip put them."""
-    beside = Path(__file__).parents[3] / "playbooks"
-    folder = (
-        beside if beside.is_dir() else Path(sysconfig.get_path("data"), "share/ipexctl/playbooks")
-    )
+    """The plays that come with ipexctl, by name."""
+    folder = Path(__file__).parents[2] / "playbooks"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

@@ -19,20 +19,33 @@ _MOST = 16 << 20
 
 @dataclass
 class PlayJournal:
-    """One file for each play, by its path; a line for each step that a host has done."""
+    """One file for each play, by its path; a line for each step that a host has done, and one with
+    a minus for each that begins again."""
 
     path: Path
-    known: frozenset[str] = frozenset()
+    known: set[str] = field(default_factory=set)
+    resume: bool = False
     pending: dict[str, list[str]] = field(default_factory=dict)  # handler -> hosts
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_done(self, host: str, what: str) -> bool:
-        return _key(host, what) in self.known
+        """Without `resume` a step that was done is done again: until then it is forgotten."""
+        key = _key(host, what)
+        if self.resume or key not in self.known:
+            return key in self.known
+        self.known.discard(key)
+        self._append(f"-{key}")
+        return False
 
     def record(self, host: str, what: str) -> None:
         """On the disk before the next step begins."""
+        key = _key(host, what)
+        self.known.add(key)
+        self._append(key)
+
+    def _append(self, line: str) -> None:
         with self._lock, self.path.open("a") as file:
-            file.write(_key(host, what) + "\n")
+            file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -55,17 +68,24 @@ class PlayJournal:
 
 
 def open_journal(source: str, *, resume: bool) -> PlayJournal:
-    """Without `resume` a new one, which forgets what was done before."""
-    folder = state_dir() / "plays"
-    make_private(folder)
+    """What other hosts and steps have done stays known, whatever this run is narrowed to."""
+    path = _path(source)
+    make_private(path.parent)
+    known: set[str] = set()
+    for line in (path.read_text()[:_MOST] if path.exists() else "").splitlines():
+        (known.discard if line.startswith("-") else known.add)(line.removeprefix("-"))
+    write_atomic(path, "".join(f"{key}\n" for key in sorted(known)).encode())
+    return PlayJournal(path, known, resume, _pending(path.with_suffix(".pending")))
+
+
+def pending_handlers(source: str) -> dict[str, list[str]]:
+    """Handler -> hosts on which it was notified by a run that was stopped before it ran."""
+    return _pending(_path(source).with_suffix(".pending"))
+
+
+def _path(source: str) -> Path:
     name = hashlib.sha256(str(Path(source).resolve()).encode()).hexdigest()[:24]
-    path = folder / f"{name}.done"
-    pending = _pending(path.with_suffix(".pending"))
-    if not resume:
-        path.write_text("")
-        return PlayJournal(path, pending=pending)
-    text = path.read_text()[:_MOST] if path.exists() else ""
-    return PlayJournal(path, frozenset(text.splitlines()), pending)
+    return state_dir() / "plays" / f"{name}.done"
 
 
 def _pending(path: Path) -> dict[str, list[str]]:

@@ -13,9 +13,11 @@ def apply(task):
         raise Failure(args["fail"])
     if args["path"]:
         path = absolute(args["path"])
+        task.reads = ["path:" + path]
         if not os.path.lexists(path):
             raise Failure(args["msg"] or "%s is not there" % path)
-        return result(False, "", "", ["path:" + path])
+        return result(False, "", "", task.reads)
+    task.reads = ["any"]
     variables = dict(os.environ)
     variables.update(args["variables"])
     home = os.path.expanduser("~")
@@ -26,4 +28,4 @@ def apply(task):
     if code:
         why = "exit code %d: %s\n%s" % (code, args["that"], out[-1500:])
         raise Failure(args["msg"] or "the condition does not hold", why)
-    return result(False, "", "", ["any"])
+    return result(False, "", "", task.reads)

@@ -15,6 +15,7 @@ DIFF_MOST = 1 << 18
 def apply(task):
     """args: files [{name, sha256, size, executable}]; `name` is relative to dest, "" is dest."""
     dest = safe_paths.absolute(task.args["dest"])
+    task.reads = safe_paths.uses(dest)
     changes, diffs = [], []
     missing = []  # type: list[Failure]
     for folder in task.args.get("folders", []):

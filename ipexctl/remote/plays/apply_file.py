@@ -19,6 +19,9 @@ def apply(task):
     state = args["state"]
     path = safe_paths.absolute(args["path"])
     uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
+    task.reads = uses["reads"]
+    if state == "touch":
+        uses["reads"] = uses["reads"] + ["exists:" + one[len("path:") :] for one in uses["reads"]]
     if state == "absent":
         return result(*_absent(task, path), **uses)
     if state == "directory":

@@ -16,6 +16,7 @@ def apply(task):
     args = task.args
     path = safe_paths.absolute(args["dest"])
     uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
+    task.reads = uses["reads"]
     wanted = Attributes(args)
     try:
         with safe_paths.place(path) as place:
@@ -28,9 +29,9 @@ def apply(task):
                 size = _download(args, file)
                 wanted.apply_new(file.fileno(), found, 0o666)
             return result(True, "%d bytes" % size, **uses)
-    except safe_paths.MissingFolder:
+    except safe_paths.MissingFolder as e:
         if task.check:
-            return result(True, "download", **uses)
+            return result(True, "download", failure=e, **uses)
         raise
 
 

@@ -14,6 +14,7 @@ def apply(task):
     args = task.args
     path = safe_paths.absolute(args["path"])
     uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
+    task.reads = uses["reads"]
     try:
         with safe_paths.place(path) as place:
             old = place.read(MOST)[0]

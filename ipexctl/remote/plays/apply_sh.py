@@ -34,7 +34,7 @@ def apply(task):
 
 def _uses(args, folder):
     """`changes` lists what the code touches; `creates` says it, too."""
-    reads = ["path:" + _path(p, folder) for p in (args["creates"], args["removes"]) if p]
+    reads = ["exists:" + _path(p, folder) for p in (args["creates"], args["removes"]) if p]
     if args["unless"]:
         reads.append("any")
     if args["changes"] is not None:

@@ -22,6 +22,7 @@ class Task:
         self.emit = emit
         self.recv = recv
         self.at_end = at_end
+        self.reads = []  # type: list[str]  # what decides over a failure of a check
 
     def say(self, text):
         self.emit({"event": "line", "text": text[:LINE_LIMIT]})
@@ -101,8 +102,8 @@ def _feed(pipe, data):
 
 def result(changed, detail="", diff="", reads=(), writes=(), failure=None):
     """`changed` None: it cannot be known. `reads`, `writes`: `path:/x`, `packages`, `service:x` or
-    `any`; by these the controller judges what a later step of a check can know. `failure`: of a
-    check, what fails unless an earlier step changes that."""
+    `any`, and reads `exists:/x`; by these the controller judges what a later step of a check can
+    know. `failure`: of a check, what fails unless an earlier step changes that."""
     found = {
         "changed": changed,
         "detail": detail,
@@ -120,7 +121,7 @@ def outcome(module, task):
     try:
         return dict(operation("plays.%s.apply" % module, prefix="")(task))
     except Failure as e:
-        return {"failure": document(e)}
+        return {"failure": document(e), "reads": task.reads}
     except (BrokenPipeError, MemoryError):
         raise
     except OSError as e:

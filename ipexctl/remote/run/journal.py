@@ -14,7 +14,7 @@ import zlib
 from ipexctl.remote import root_folder
 
 HEAD = struct.Struct(">II")
-VERSION = 1
+VERSION = 1  # of the records, and of what a supervisor is asked (control.py)
 ROOM = 256 * 1024
 MOST = 16 << 20  # bytes; what is said after that is lost
 LONGEST = 1 << 20  # bytes of one record

@@ -13,6 +13,7 @@ import re
 from ipexctl.remote.failure import Failure
 
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
+LOG = re.compile(r"rank([0-9]{5,9})\.log\Z")
 MARK = b"IPEXCTL_RUN_ID="
 held = {}  # type: dict[str, int]  # locks of this agent, by folder
 
@@ -32,6 +33,14 @@ def inside(folder, path):
 
 def log_of(folder, rank):
     return os.path.join(folder, "logs", "rank%05d.log" % rank)
+
+
+def ranks_with_logs(folder):
+    try:
+        names = os.listdir(os.path.join(folder, "logs"))
+    except OSError:
+        return []
+    return sorted(int(match.group(1)) for match in map(LOG.match, names) if match)
 
 
 def end_of_log(folder, rank, size):

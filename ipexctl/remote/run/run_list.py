@@ -30,13 +30,15 @@ def op_list(call, h):
         alive = control.is_alive(run, name)
         if h["newest"] and ended >= h["newest"] and not alive:
             continue
-        records = journal.parse(journal.contents(journal.path_of(folder, name)))
-        if not records:
+        data = journal.contents(journal.path_of(folder, name))
+        records = journal.parse(data)
+        if not records and not any(data):
             continue
         ended += not alive
         row = dict(
             summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
         )
+        row["unreadable"] = not records
         row["bytes"] = root_upkeep.size_of(folder) if h["sizes"] else None
         found.append(row)
     return {"runs": found}
@@ -68,8 +70,8 @@ def op_tails(call, h):
     for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
         fact = record.get("fact")
         if isinstance(fact, dict) and fact.get("host") in h["hosts"] and fact.get("tail"):
-            found.append([fact["host"], fact["rank"], fact["tail"]])
-    return {"tails": found}
+            found.append([fact["host"], fact.get("rank"), fact["tail"]])
+    return {"tails": [row for row in found if type(row[1]) is int and isinstance(row[2], str)]}
 
 
 def op_stop(call, h):
@@ -89,11 +91,12 @@ def op_conclude(call, h):
 def summary(records):
     """One pass; a record that says nothing we know is passed over.
 
-    {about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over, result,
-    begun: did all hosts become ready, fact: the first by which the run ended, failures: such of
-    ranks, from the first on}
+    {format, about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over,
+    result, begun: did all hosts become ready, fact: the first by which the run ended, failures:
+    such of ranks, from the first on}
     """
     found = {
+        "format": None,
         "about": {},
         "began": 0.0,
         "seconds": 0.0,
@@ -109,6 +112,7 @@ def summary(records):
     for record in records:
         if "about" in record:
             found["about"], found["began"] = record["about"], record.get("began")
+            found["format"] = record.get("version")
         elif isinstance(record.get("started"), int):
             started.add(record["started"])
         elif isinstance(record.get("ended"), int) and record["ended"] not in ended:

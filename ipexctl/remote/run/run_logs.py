@@ -29,7 +29,7 @@ def op_read(call, h):
     sizes, at = sizes_before(journal.sizes_path(folder, h["journal"]), h["since"])
     while True:
         alive = h["follow"] and control.is_alive(run, h["journal"])
-        for rank in started(journal.path_of(folder, h["journal"])):
+        for rank in started(folder, h["journal"]):
             path = run_folders.log_of(folder, rank)
             if rank not in shown and rank in (h["ranks"] or [rank]) and os.path.isfile(path):
                 shown.append(rank)
@@ -50,9 +50,11 @@ def op_read(call, h):
         time.sleep(EVERY)
 
 
-def started(path):
-    found = [record.get("started") for record in journal.parse(journal.contents(path))]
-    return sorted({rank for rank in found if isinstance(rank, int)})
+def started(folder, host):
+    """By the journal; where it says of none, because another version wrote it, by the logs."""
+    records = journal.parse(journal.contents(journal.path_of(folder, host)))
+    found = {record["started"] for record in records if type(record.get("started")) is int}
+    return sorted(found) or run_folders.ranks_with_logs(folder)
 
 
 def sizes_before(path, since):
@@ -65,9 +67,9 @@ def sizes_before(path, since):
             for line in file:
                 row = json.loads(line)
                 if row["at"] <= at:
-                    found = row["sizes"]
-    except (OSError, ValueError):
-        pass  # not all of it is there
+                    found = {str(rank): int(size) for rank, size in row["sizes"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        pass  # not all of it is there, or another version wrote it
     return found, at
 
 

@@ -86,12 +86,12 @@ class Watch:
     def take(self, record, at):
         if "log" in record:
             key = record["log"]
-            path = os.path.join(self.logs, os.path.basename(str(record["file"])))
+            path = os.path.join(self.logs, os.path.basename(str(record.get("file"))))
             self.follower.add(key, path, self.offsets.get(key, 0))
         elif "log-end" in record:
             self.follower.finish(record["log-end"])
         elif "over" in record:
-            self.survivors = record["survivors"]
+            self.survivors = record.get("survivors", 0)
         elif "fact" in record and self.asked["facts"] and at > self.asked["at"]:
             self.call.emit(dict(record["fact"], at=at))
 

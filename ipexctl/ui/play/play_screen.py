@@ -41,6 +41,7 @@ class PlayScreen:
     console: Console
     diff: bool = False
     quiet: bool = False
+    check: bool = False  # hosts that fail go on
     _start: PlayStart | None = None
     _found: dict[int, list[StepOutcome]] = field(default_factory=dict)
     _printed: set[int] = field(default_factory=set)
@@ -102,7 +103,8 @@ class PlayScreen:
             self._at.pop(outcome.host, None)
             self._found.setdefault(outcome.step.number, []).append(outcome)
             if outcome.state.stops or outcome.state is State.IGNORED:
-                self._stopped |= {outcome.host} if outcome.state.stops else set()
+                goes_on = self.check and outcome.state is not State.UNREACHABLE
+                self._stopped |= {outcome.host} if outcome.state.stops and not goes_on else set()
                 self._print(self._failure(outcome))
             self._print_ended()
 

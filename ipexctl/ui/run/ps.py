@@ -50,7 +50,8 @@ def run_lines(run: Run, now: float) -> list[Text]:
     done = f"{run.ok} of {about.ranks or run.started} ranks succeeded"
     ranks = done if run.over else f"{run.started - run.ok} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
-    line.append(f"  {ranks} on {hosts}, started {duration(now - run.began)} ago")
+    line.append(f"  {ranks} on {hosts}")
+    line.append(f", started {duration(now - run.began)} ago" if run.began else "")
     line.append(f" by {about.by}" if about.by else "")
     lines = [line]
     title = f"{about.name}: " * bool(about.name) + about.command
@@ -106,6 +107,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "seconds": round(run.seconds, 3) if run.over else None,
         "last_line": run.last or None,
         "bytes": run.bytes,
+        "ipexctl": run.about.version or None,
     }
 
 

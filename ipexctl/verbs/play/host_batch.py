@@ -11,6 +11,7 @@ from typing import Any
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.plays.check_prediction import Looked, predict
+from ipexctl.core.plays.interpolation import as_written
 from ipexctl.core.plays.play_values import PlayStep, State, StepOutcome
 from ipexctl.core.values import plain, texts
 from ipexctl.errors import IpexctlError
@@ -145,7 +146,8 @@ class _Batch:
         )
         detail, why, hint = plain(said.get("detail")), "", ""
         if isinstance(failure, Mapping):
-            detail, why, hint = (text_of(failure.get(k)) for k in ("what", "why", "hint"))
+            told = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
+            detail, why, hint = told
         state = self._state(looked)
         if self._of.check:
             pending = self._of.pending.setdefault(self._host.name, set())

@@ -22,7 +22,7 @@ from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local import last_outcome
-from ipexctl.local.plays.play_journal import PlayJournal, open_journal
+from ipexctl.local.plays.play_journal import PlayJournal, open_journal, pending_handlers
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.verbs.play.play_hosts import PlayHosts, play_hosts
@@ -192,11 +192,12 @@ class _PlayRun:
 
     def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
         """Hosts on which the last run of the play was stopped before this handler."""
-        before = self._journal.pending.get(handler, ()) if self._journal else ()
+        known = self._journal.pending if self._journal else pending_handlers(self._play.source)
+        before = known.get(handler, ())
         left = {host.name for host in self._fleet.alive} & set(before)
         left -= self._notified.get(handler, set())
         if left and steps:
-            text = f"{handler}: notified on {fold(sorted(left))} by a run that did not end"
+            text = f"{handler}: notified on {fold(sorted(left))} by an earlier run, not done yet"
             self._listener.line("", steps[0], text)
         return left
 

@@ -10,6 +10,7 @@ from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.verbs.ps import NEWEST, find, reached
+from ipexctl.verbs.run.run_format import require_same
 from ipexctl.verbs.run.run_notices import tell_left
 from ipexctl.verbs.run.run_options import HOST_SILENCE
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter, View
@@ -24,6 +25,7 @@ def attach(
     """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     with Fleet(target, root) as fleet:
         run = find(fleet, text, newest=NEWEST)
+        require_same(run)
         known = reached(fleet, run)
         plan, age = _plan(fleet, run, known)
         painter = Painter(view, target.note)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipexctl import __version__
 from ipexctl.core import quoting
 from ipexctl.core.model import Host, Inventory, LaunchPlan
 from ipexctl.core.plan import rank_capacity
@@ -201,6 +202,7 @@ class _Run:
             "by": project_of(folder).by,
             "folder": str(folder),
             "cwd": self.script.project.cwd,
+            "ipexctl": __version__,
         }
 
     def _conclude(self, result: RunResult) -> None:

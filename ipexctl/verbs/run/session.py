@@ -276,7 +276,7 @@ class Session:
         )
 
     def _tally(self) -> Tally:
-        state, loads = self.state, self.health.loads
+        state = self.state
         failed = sum(not e.ok for e in state.ends.values())
         return Tally(
             self.plan.world_size,
@@ -284,10 +284,9 @@ class Session:
             len(state.ends) - failed,
             failed,
             self.now - self.began,
-            tuple((h.host, loads[h.host]) for h in self.plan.hosts if h.host in loads),
+            self.health.known_loads(),
             tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
-            self.health.rank_loads.slow(),
-            self.health.busy(),
+            *self.health.judged(),
         )
 
     # -- from the hosts --

@@ -22,8 +22,8 @@ class Data(FleetStep):
     keyword = "data"
     main = "push"
     example = "data: {push: ./squad, name: squad}"
-    reads: ClassVar = ("data",)
-    writes: ClassVar = ("data",)
+    reads: ClassVar[tuple[str, ...]] = ("data",)
+    writes: ClassVar[tuple[str, ...]] = ("data",)
 
     push: str = arg("Folder on this machine.", "")
     rm: str = arg("Name of data to remove from the hosts.", "")

@@ -26,7 +26,7 @@ class Doctor(FleetStep):
 
     keyword = "doctor"
     example = "doctor: {level: std, fail_on: warn}"
-    writes: ClassVar = ()
+    writes: ClassVar[tuple[str, ...]] = ()
 
     level: Literal["quick", "std"] = arg("quick: ask and connect; std: measure as well.", "quick")
     fail_on: Literal["fail", "warn"] = arg("Least severity of a finding that fails a host.", "fail")

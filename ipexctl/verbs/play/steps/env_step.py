@@ -28,7 +28,7 @@ class Env(FleetStep):
 
     keyword = "env"
     example = "env: {exec: [python3, -c, 'import torch; print(torch.__version__)']}"
-    reads: ClassVar = ("environment",)
+    reads: ClassVar[tuple[str, ...]] = ("environment",)
 
     rm: tuple[str, ...] = arg(
         "unused: all that no project needs; or keys, as `ipexctl env ls` shows them.", ()

@@ -26,7 +26,7 @@ class Fetch(FleetStep):
     keyword = "fetch"
     main = "files"
     example = "fetch: {files: ['out/*.pt'], dest: results}"
-    writes: ClassVar = ()
+    writes: ClassVar[tuple[str, ...]] = ()
 
     files: tuple[str, ...] = arg("Globs or folders, from where the ranks started.")
     run: str = arg("Id or name of the run; last: the newest.", "last")

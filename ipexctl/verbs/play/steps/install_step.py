@@ -24,8 +24,8 @@ class Install(FleetStep):
 
     keyword = "install"
     example = 'install: {torch: "2.13", requirements: requirements.txt}'
-    reads: ClassVar = (PACKAGES,)
-    writes: ClassVar = ("environment",)
+    reads: ClassVar[tuple[str, ...]] = (PACKAGES,)
+    writes: ClassVar[tuple[str, ...]] = ("environment",)
 
     torch: str = arg("Version: '2.13' or 2.13.0.", "")
     requirements: tuple[str, ...] = arg("Files with your packages; an empty text: none.", ())

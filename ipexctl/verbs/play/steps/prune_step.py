@@ -21,8 +21,8 @@ class Prune(FleetStep):
     keyword = "prune"
     main = "runs"
     example = "prune: {runs: 20}"
-    reads: ClassVar = ("runs",)
-    writes: ClassVar = ("runs",)
+    reads: ClassVar[tuple[str, ...]] = ("runs",)
+    writes: ClassVar[tuple[str, ...]] = ("runs",)
 
     runs: int | None = arg("Keep this many runs, however new the others are.", None)
 

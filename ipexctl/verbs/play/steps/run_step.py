@@ -27,8 +27,7 @@ class Run(FleetStep):
     keyword = "run"
     main = "script"
     example = 'run: {n: 16, ppn: 4, script: train.py, args: ["--lr", "0.1"], outputs: out}'
-    reads: ClassVar = (ANY,)
-    unseen = True
+    reads: ClassVar[tuple[str, ...]] = (ANY,)
 
     script: str = arg("Python script on this machine; with module, a module.")
     args: tuple[str, ...] = arg("Arguments of the script.", ())
@@ -50,6 +49,10 @@ class Run(FleetStep):
     stall: Seconds | None = arg("Warn about ranks that print nothing for this long.", None)
     require_together: bool = arg("Fail unless all ranks exchanged data.", False)
     force: bool = arg("Start even if preflight checks fail.", False)
+
+    @property
+    def unseen(self) -> bool:
+        return True
 
     def check(self) -> None:
         for name in (*self.env, *self.secret_env):

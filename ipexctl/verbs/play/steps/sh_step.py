@@ -21,7 +21,6 @@ class Sh(HostStep):
     keyword = "sh"
     main = "cmd"
     module = "apply_sh"
-    unseen = True
     example = "sh: {cmd: make, chdir: ~/project, creates: ~/project/build}"
 
     cmd: Code = arg("Shell code, run by /bin/sh.")
@@ -37,6 +36,10 @@ class Sh(HostStep):
     changes: tuple[str, ...] | None = arg(
         "Paths that the code may change. []: it changes nothing, and counts as ok.", None
     )
+
+    @property
+    def unseen(self) -> bool:
+        return not (self.creates or self.removes or self.unless)
 
     def check(self) -> None:
         if not self.cmd.strip():

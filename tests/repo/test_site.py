@@ -1,0 +1,50 @@
+"""`make docs`: the site builds without a warning, so every link is right; it needs no network."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*", re.I)
+
+
+def built(folder: Path, more: str = "") -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A copy of the repository with its site; `more` is added to a page."""
+    copy = folder / "ipexctl"
+    unwanted = (".git", ".venv", "build", "dist", "tests", "__pycache__", ".*cache")
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*unwanted), symlinks=True)
+    with (copy / "docs/faq.md").open("a") as page:
+        page.write(more)
+    build = [sys.executable, str(copy / "tools/build_site.py")]
+    return copy, subprocess.run(build, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy, done = built(tmp_path_factory.mktemp("site"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return copy / "build/site"
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 40
+    found = {page.name: FETCHED.findall(page.read_text()) for page in pages}
+    assert {name: links for name, links in found.items() if links} == {}
+
+
+def test_a_page_in_the_docs_is_in_the_contents(site: Path) -> None:
+    index = (site / "index.html").read_text()
+    pages = [p.relative_to(ROOT).with_suffix(".html") for p in (ROOT / "docs").rglob("*.md")]
+    assert [str(page) for page in pages if f'href="{page}"' not in index] == []
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    _, done = built(tmp_path, "\n[gone](run.md#no-such-heading)\n")
+    assert done.returncode != 0 and "no-such-heading" in done.stderr

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""The documentation as a static site in build/site; a broken link or anchor ends it with an error.
+
+The Markdown files stay as they are on GitHub: they are copied with their folders, so every relative
+link means the same here and there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
+FOLDERS = ("docs", "examples", "playbooks")
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+BESIDE = ("LICENSE", "Makefile", "ipexctl/core", "ipexctl/remote", "ipexctl/hosts", "benchmarks")
+CONTENTS = {  # caption -> pages, in order
+    "Start": (
+        "README", "docs/README", "docs/comparison", "docs/lab", "docs/troubleshooting", "docs/faq",
+    ),
+    "Guides": (
+        "docs/hosts", "docs/doctor", "docs/install", "docs/run", "docs/pasted-lines", "docs/plays",
+        "docs/plays-and-ansible", "docs/python", "docs/frameworks", "docs/migrate", "docs/ssh",
+        "docs/space", "docs/support", "docs/guides/*", "examples/README", "playbooks/README",
+    ),
+    "Reference": (
+        "docs/cli", "docs/screens", "docs/play-steps", "docs/checks", "docs/failures",
+        "docs/errors", "docs/stacks", "docs/faults", "docs/benchmarks", "CHANGELOG",
+    ),
+    "How it works": ("ARCHITECTURE", "docs/security", "CONTRIBUTING", "docs/decisions/*"),
+}  # fmt: skip
+CONF = """\
+project = "ipexctl"
+extensions = ["myst_parser"]
+myst_heading_anchors = 4
+root_doc = "index"
+html_theme = "furo"
+html_title = "ipexctl"
+html_copy_source = False
+suppress_warnings = ["misc.highlighting_failure"]
+exclude_patterns = ["benchmarks/**.md", "ipexctl/**.md"]
+highlight_language = "none"
+"""
+
+
+def stage() -> None:
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    SOURCE.mkdir(parents=True)
+    for name in (*FOLDERS, *BESIDE):
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name, SOURCE / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            shutil.copy(ROOT / name, SOURCE / name)
+    for name in PAGES:
+        shutil.copy(ROOT / name, SOURCE / name)
+    (SOURCE / "conf.py").write_text(CONF)
+    trees = []
+    for caption, pages in CONTENTS.items():
+        there = [page for page in pages if any(SOURCE.glob(f"{page}.md"))]
+        head = f"```{{toctree}}\n:caption: {caption}\n:maxdepth: 1\n:glob:\n\n"
+        trees.append(head + "\n".join(there) + "\n```\n")
+    (SOURCE / "index.md").write_text("# Contents\n\n" + "\n".join(trees))
+
+
+def main() -> int:
+    stage()
+    words = ["-q", "-W", "--keep-going", "-b", "html", str(SOURCE), str(SITE)]
+    done = subprocess.run([sys.executable, "-m", "sphinx", *words])
+    if done.returncode == 0:
+        print(f"{SITE.relative_to(ROOT)}/index.html")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
