@@ -88,8 +88,8 @@ class Root(LazyGroup):
             "Find uses of the discontinued Intel stack in files.",
             keeps_rest=True,
         ),
-        "support": Entry("support:support", "Write a redacted support bundle into this folder."),
         "config": Entry("hosts:config", "Show the settings and where each one comes from."),
+        "support": Entry("support:support", "Write a redacted support bundle into this folder."),
     }  # fmt: skip
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -199,7 +199,7 @@ def _stand_somewhere() -> None:
         Path.cwd()
     except OSError as e:
         raise InputError(
-            "the current folder no longer exists",
+            "the folder you stand in is gone",
             why=e.strerror or str(e),
             hint="cd   # to another one",
         ) from None

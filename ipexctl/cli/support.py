@@ -12,7 +12,8 @@ from ipexctl.cli.options import Json, Root, end, on_hosts
 @on_hosts(names=False)
 def support(
     run: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="Add the record of this run: id, name, or @last.")
+        str,
+        typer.Argument(metavar="[RUN]", help="Add the record of this run: name, run ID, or @last."),
     ] = "",
     *,
     target: Any,
@@ -24,7 +25,8 @@ def support(
 ) -> None:
     """Write a redacted support bundle into this folder.
 
-    Secrets are masked; hosts, users and addresses have aliases. Look at it before you send it.
+    Secrets are masked, and hosts, users and addresses are replaced by aliases. Review it before
+    you send it.
     """
     from ipexctl.errors import InputError
     from ipexctl.ui.doctor.support import document, show

@@ -56,7 +56,7 @@ def explained(done: Any) -> str:
     """What it printed to stderr, on one line; no bug, and nothing of Python's."""
     said = " ".join(done.stderr.split())
     assert done.returncode in (0, 1, 2, 4, 130), said
-    for word in ("Traceback", "bug in", "not readable"):
+    for word in ("Traceback", "bug in", "invalid reply"):
         assert word not in said + done.stdout
     return said
 

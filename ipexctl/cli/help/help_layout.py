@@ -89,7 +89,7 @@ def _usage(command: Any, context: Any) -> str:
     for parameter in command.get_params(context):
         if parameter.param_type_name == "argument":
             name = parameter.make_metavar(ctx=context).removesuffix("...")
-            name = name if parameter.required else f"[{name}]"
+            name = name if parameter.required or name.startswith("[") else f"[{name}]"
             words.append(name if parameter.nargs == 1 else f"{name}...")
     return " ".join(words)
 

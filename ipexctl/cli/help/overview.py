@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-PURPOSE = "Multi-node PyTorch training on Linux CPU machines over SSH."
+PURPOSE = "Run PyTorch training on several Linux CPU machines that you reach over SSH."
 FIRST = (
     ("init node1 node2", "write a hostfile for your hosts"),
     ("doctor", "check every host, and show how to fix what is wrong"),
