@@ -108,7 +108,10 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("010.0.0.1", "hf:1:1: '010.0.0.1' is neither a host name nor an IPv4 address"),
         ("0x7f.1", "hf:1:1: '0x7f.1' is neither a host name nor an IPv4 address"),
         ("7", "hf:1:1: '7' is neither a host name nor an IPv4 address"),
-        ("xxx.xxx.xxx.xxx #node0 ip", "hf:1:1: 'xxx.xxx.xxx.xxx' is a placeholder from a guide"),
+        (
+            "xxx.xxx.xxx.xxx #node0 ip",
+            "hf:1:1: 'xxx.xxx.xxx.xxx' is a placeholder from a guide, not an address",
+        ),
         ("ssh://-a", "hf:1:7: 'ssh://-a' is not a host: a name cannot start with '-'"),
         ("ann@a:0", "hf:1:1: '0' is not a port"),
         ("ann@a:70000", "hf:1:1: '70000' is not a port"),
