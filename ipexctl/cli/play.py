@@ -75,7 +75,7 @@ def play(
             "--list-steps",
             "--list-tasks",
             "--syntax-check",
-            help="Read the play and list its steps.",
+            help="List the steps and exit.",
         ),
     ] = False,
     list_modules: Annotated[
