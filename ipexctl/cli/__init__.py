@@ -88,8 +88,8 @@ class Root(LazyGroup):
             "Find uses of the discontinued Intel stack in files.",
             keeps_rest=True,
         ),
-        "config": Entry("hosts:config", "Show the settings and where each one comes from."),
         "support": Entry("support:support", "Write a redacted support bundle into this folder."),
+        "config": Entry("hosts:config", "Show the settings and where each one comes from."),
     }  # fmt: skip
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

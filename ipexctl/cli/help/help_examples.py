@@ -68,6 +68,10 @@ EXAMPLES = {
         "ipexctl metrics @last",
         "ipexctl metrics bert --ranks 0 --csv > bert.csv",
     ),
+    "support": (
+        "ipexctl support",
+        "ipexctl support bert --logs              # add a run and its last lines",
+    ),
     "fetch": (
         "ipexctl fetch bert 'out/*.pt'",
         "ipexctl fetch @last checkpoints --merge",
@@ -141,10 +145,6 @@ EXAMPLES = {
     "config": (
         "ipexctl config --show-origin",
         "ipexctl config --accept",
-    ),
-    "support": (
-        "ipexctl support -f hosts",
-        "ipexctl support @last --logs",
     ),
     "lab": (
         "ipexctl lab up -n 2",

@@ -67,7 +67,7 @@ class PlainView:
         self.lines(host, rank, [text])
 
     def dropped(self, lines: int) -> None:
-        raise AssertionError("no line is dropped here")
+        raise AssertionError("nothing is left out here")
 
     def tick(self, tally: Tally) -> None:
         return None
