@@ -125,7 +125,7 @@ def test_the_note_names_what_died(capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(capsys.readouterr().err.split())
     for part in (
         "ipexctl: note: c.yaml: --env ACCELERATE_MIXED_PRECISION=bf16",
-        "ignored: ipex_config.ipex: yes (IPEX has left Accelerate; bf16 needs no ipex.optimize)",
+        "ignored: ipex_config.ipex: yes (Accelerate removed IPEX; bf16 needs no ipex.optimize)",
         "main_process_port: 29500 (ipexctl chooses a free port)",
         "mpirun_hostfile /home/user/hostfile of c.yaml gives way to -H a",
         "num_machines 4 num_processes 16 of c.yaml gives way to -n 3",

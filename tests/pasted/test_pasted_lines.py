@@ -153,12 +153,12 @@ OFF = "ipexctl: note: "
         ("python3 t.py", "python3 is taken off: ipexctl run t.py"),
         ("mpirun -n 4 python3 t.py --lr 1", "mpirun is taken off: ipexctl run -n 4 t.py ..."),
         ("mpirun -n 4 --bind-to core -genvall python3 t.py",
-         "mpirun is taken off: ipexctl run -n 4 t.py; ignored: --bind-to core (ipexctl pins the "
-         "ranks of each host by its own facts (--explain shows how)), -genvall (ranks get the "
-         "variables that --env names, and no others of this shell)"),
+         "mpirun is taken off: ipexctl run -n 4 t.py; ignored: --bind-to core (ipexctl pins "
+         "ranks by the topology of each host (--explain shows how)), -genvall (ranks get only the "
+         "variables that --env names, not others from this shell)"),
         ("torchrun --node-rank 1 t.py",
          "torchrun is taken off: ipexctl run t.py; ignored: --node-rank 1 (ipexctl starts all "
-         "hosts from here, so one line is enough); it says no number of ranks, so ipexctl's "
+         "hosts from here, so one command is enough); it says no number of ranks, so ipexctl's "
          "default holds"),
         ("-n 3 torchrun --nnodes 2 --nproc-per-node 2 t.py",
          "torchrun is taken off: ipexctl run -n 3 t.py; --nnodes 2 --nproc-per-node 2 of torchrun "
@@ -182,12 +182,12 @@ OFF = "ipexctl: note: "
          "mpirun is taken off: ipexctl run -n 2 --env A=2 t.py; A of env gives way to that of "
          "mpirun"),
         ("srun -n 2 --mem 4G -p long -K python t.py",
-         "srun is taken off: ipexctl run -n 2 t.py; ignored: --mem 4G, -p long (ipexctl asks Slurm "
-         "for nothing: the hosts are those of the job, or of -f), -K (a rank that fails ends the "
+         "srun is taken off: ipexctl run -n 2 t.py; ignored: --mem 4G, -p long (ipexctl requests "
+         "nothing from Slurm: it uses the hosts of the job, or of -f), -K (a failed rank ends the "
          "run)"),
         ("uv run train.py",
-         "uv run is taken off: ipexctl run train.py; uv run is for this machine: the hosts have "
-         "what ipexctl install -r put there"),
+         "uv run is taken off: ipexctl run train.py; uv run applies to this machine: the hosts "
+         "have the packages from ipexctl install -r"),
         ("env A=1 python t.py", "python is taken off: ipexctl run --env A=1 t.py"),
         ("mpirun -n 2 -genv HF_TOKEN=hf_x python t.py",
          "mpirun is taken off: ipexctl run -n 2 --env HF_TOKEN t.py"),

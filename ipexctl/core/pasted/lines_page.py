@@ -10,39 +10,39 @@ from ipexctl.core.pasted.launcher_table import MEANINGS, Flag, Launcher, Launche
 _HEAD = """\
 # Pasted lines
 
-`ipexctl run mpirun ...`, `torchrun`, `accelerate launch`, `ipexrun`, `deepspeed`, `srun`,
-`horovodrun` and `python`: the launcher is taken off, and a note says what the line became. So are
-`uv run`, `conda run`, `numactl` and others in front of them. This page is made from the tables that
-decide it, `launchers.toml` and `accelerate_keys.toml` in `ipexctl/core/pasted`; `ipexctl migrate`
-reads lines in files by them, too.
+You can paste a launcher's command after `ipexctl run`: `mpirun`, `torchrun`, `accelerate launch`,
+`ipexrun`, `deepspeed`, `srun`, `horovodrun` or `python`. ipexctl translates it, and a note shows
+the result. It also removes `uv run`, `conda run`, `numactl` and others in front of the launcher.
+`ipexctl migrate` applies the same rules to commands in files. This page is generated from
+`launchers.toml` and `accelerate_keys.toml` in `ipexctl/core/pasted`.
 
-- An option that is not listed is refused by name. The note names what is ignored, with the
+- Options that are not listed here are refused by name. The note lists ignored options with the
   reason.
-- Options of `ipexctl run` before the launcher win over the line, and the line wins over its
-  Accelerate config. The counts of ranks (`-n`, `-ppn`) are taken together, of nested launchers
-  from the outer one, and so are the hosts (`-f`, `-H`). Variables are taken one by one, from the
-  inner launcher. The note says which value is dropped.
-- Two different values of one option of one launcher are refused, and so is a hostfile beside a
-  list of hosts.
-- Lines of several programs (`mpirun a : b`) are refused.
-- mpirun around torchrun, deepspeed or ipexrun is refused where both start several ranks per
-  host.
-- A line that says no number of ranks gets ipexctl's own: the slots of the hostfile, or one rank
-  per NUMA node.
-- Hosts that the line does not name come from `-f`, `-H` or the settings, as for every run.
-  Files are found as seen from the current folder.
-- `NAME=VALUE` in front of the launcher, or after `env`, is `--env NAME=VALUE`. In front of
-  `ipexctl` it is the shell's, and reaches the ranks only with `--env NAME`.
-- A file of the launcher's name in the current folder is a script.
+- Options of `ipexctl run` before the launcher override the launcher's options, which override its
+  Accelerate config. The note lists overridden values.
+- With nested launchers, the hosts (`-f`, `-H`) and the rank counts (`-n` and `-ppn` together) come
+  from the outermost launcher that sets them, and each variable from the innermost.
+- Two different values of one option of a launcher are refused, and so is a hostfile combined with
+  a list of hosts.
+- Commands with several programs (`mpirun a : b`) are refused.
+- mpirun around torchrun, deepspeed or ipexrun is refused if both start several ranks per host.
+- If a command sets no number of ranks, ipexctl uses the slots in the hostfile, or one rank per
+  NUMA node.
+- If a command names no hosts, they come from `-f`, `-H` or the settings, as for every run. File
+  paths are relative to the current folder.
+- `NAME=VALUE` in front of the launcher, or after `env`, means `--env NAME=VALUE`. In front of
+  `ipexctl`, the shell sets it, and it reaches the ranks only with `--env NAME`.
+- A file in the current folder with the launcher's name is treated as a script.
 """
 _KEYS = """\
 ## Keys of an Accelerate config
 
-Read from `--accelerate FILE`, from `--config_file FILE` of a pasted `accelerate launch`, or
-where that looks itself: `default_config.yaml` in `$HF_HOME/accelerate`
-(`~/.cache/huggingface/accelerate`); with `--cpu` only from the first two. The variables are
-those that `accelerate launch` sets for these keys. Its KMP_AFFINITY and KMP_BLOCKTIME are not
-set, as ipexctl pins the ranks itself."""
+ipexctl reads the config from `--accelerate FILE`, from `--config_file FILE` of a pasted
+`accelerate launch`, or from Accelerate's default location: `default_config.yaml` in
+`$HF_HOME/accelerate` (`~/.cache/huggingface/accelerate`). With `--cpu`, it ignores the default
+location. It sets the same variables for these keys as `accelerate launch`, except KMP_AFFINITY
+and KMP_BLOCKTIME, because ipexctl pins the ranks itself. Keys with a default value have no
+effect."""
 
 
 def page(launchers: Launchers, keys: Keys) -> str:
@@ -51,9 +51,9 @@ def page(launchers: Launchers, keys: Keys) -> str:
         parts += _launcher(one)
     parts += [
         _KEYS,
-        f"Read in: {keys.source}.",
+        f"Source: {keys.source}.",
         "",
-        "| key | says nothing | here |",
+        "| key | default | in ipexctl |",
         "|---|---|---|",
     ]
     return "\n".join([*parts, *map(_key_row, keys.all)]) + "\n"
@@ -63,11 +63,13 @@ def _launcher(one: Launcher) -> Iterator[str]:
     calls = [*one.programs, *(f"python -m {module}" for module in one.modules)]
     sources = dict.fromkeys(flag.source for flag in one.flags)
     yield f"## {one.name}\n"
-    yield f"Called as {', '.join(f'`{call}`' for call in calls)}. Read in: {'; '.join(sources)}."
+    invoked = f"Invoked as {', '.join(f'`{call}`' for call in calls)}."
+    yield f"{invoked} Source: {'; '.join(sources)}." if sources else f"{invoked} It has no options."
     if one.remark:
-        yield f"The note says, too: {one.remark}."
-    yield "\n| option | value | here |\n|---|---|---|"
-    yield from map(_flag_row, one.flags)
+        yield f"The note also says: {one.remark}."
+    if one.flags:
+        yield "\n| option | value | in ipexctl |\n|---|---|---|"
+        yield from map(_flag_row, one.flags)
     yield ""
 
 
@@ -92,6 +94,6 @@ def _here(entry: Flag | Key) -> Iterator[str]:
     if entry.why:
         yield entry.why
     if entry.type:
-        yield f"in its place: {entry.type}"
+        yield f"use instead: {entry.type}"
     if entry.until:
         yield f"until {entry.until}"
