@@ -60,12 +60,12 @@ hosts=(-f lab/hostfile --ssh-config lab/ssh_config)
 step ipexctl doctor "${hosts[@]}"
 if ipexctl lab status --name "$lab" --json | grep -q '"rung": "flat"'; then
     echo
-    echo "The findings are right: these hosts are one machine. The demo goes on in spite of them."
+    echo "The findings are correct: these hosts are one machine. The demo continues anyway."
 fi
 step ipexctl install "${hosts[@]}" -y
 step ipexctl run "${hosts[@]}" -n 6 -ppn 2 examples/train_ddp.py --bf16 --epochs 5
 
-# The hosts keep a run without this command, and tell of it whoever asks.
+# The run continues on the hosts without this command; any machine can ask about it.
 step ipexctl run "${hosts[@]}" -d --name night -n 3 examples/train_ddp.py --bf16 --epochs 1000
 sleep 3
 step ipexctl ps "${hosts[@]}"

@@ -46,7 +46,7 @@ def test_a_command_names_the_hosts_as_the_user_did(target, verb, root, expected)
     ("said", "expected"),
     [
         ("ipexctl install", f"ipexctl install {WAY}"),
-        ("ipexctl install   # builds it anew", f"ipexctl install {WAY}   # builds it anew"),
+        ("ipexctl install   # rebuilds it", f"ipexctl install {WAY}   # rebuilds it"),
         ("use gloo: ipexctl install, and unset X", f"use gloo: ipexctl install {WAY}, and unset X"),
         ("ipexctl doctor -v", f"ipexctl doctor {WAY} -v"),
         ("ipexctl trust -H node01", f"ipexctl trust {WAY}"),

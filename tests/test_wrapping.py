@@ -91,17 +91,18 @@ def test_an_error_fits_a_terminal_and_its_commands_are_whole(tmp_path):
 
 
 def test_a_note_is_folded_on_a_terminal_and_one_line_elsewhere(tmp_path):
-    path = tmp_path / "hosts-of-the-second-rack"
+    path = tmp_path / "racks" / "hosts-of-the-second-rack-in-the-large-room"
+    path.parent.mkdir()
     path.write_text("node01\n")
     (tmp_path / "config").mkdir()
     config = tmp_path / ".config/ipexctl/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'hostfile = "{path}"\n')
     lines = in_terminal("hosts", "--list", folder=tmp_path)
-    note = f"ipexctl: note: the hosts are from {path}, by {config.relative_to(tmp_path)}:1"
+    note = f"ipexctl: note: hosts from {path.relative_to(tmp_path)} (.config/ipexctl/config.toml:1)"
     assert len(note) > 80
     assert (lines[-1], " ".join(map(str.strip, lines[:-1]))) == ("node01", note)
-    assert all(len(line) <= 80 or str(path) in line for line in lines)
+    assert all(len(line) <= 80 for line in lines)
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "ipexctl", "hosts", "--list"]
     done = subprocess.run(

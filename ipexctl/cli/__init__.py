@@ -8,16 +8,18 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ipexctl import __version__
 from ipexctl.cli import streams
+from ipexctl.cli.help.overview import PURPOSE, overview
 from ipexctl.cli.lazy_group import Entry, LazyGroup
 from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
+    EXIT_INPUT,
     EXIT_INTERRUPTED,
     EXIT_NO_READER,
     InputError,
@@ -29,50 +31,72 @@ if TYPE_CHECKING:
     from ipexctl.core.settings_file import Setting
 
 
+START, HOSTS, STACK, RUNS, PLAYS, FILES = "Start here", "Hosts", "Stack", "Runs", "Plays", "Files"
+
+
 class Root(LazyGroup):
     entries = {
+        # the way of a new user, in this order
+        "init": Entry("hosts:init", "Write a hostfile and ipexctl.toml in this folder.", START),
         "doctor": Entry(
-            "doctor:doctor", "Check every host for problems that break or slow down training."
+            "doctor:doctor",
+            "Check every host for problems that break or slow down training.",
+            START,
         ),
-        "explain": Entry("doctor:explain", "Explain a check, a known failure, or an error log."),
+        "install": Entry("install:install", "Install PyTorch and MPI on every host.", START),
+        "run": Entry(
+            "run:run", "Run a PyTorch script on every host.", START, keeps_rest=True
+        ),
         "hosts": Entry(
-            "hosts:hosts", "List the hosts in a hostfile, or convert it to another format."
+            "hosts:hosts", "List the hosts in a hostfile, or convert it to another format.", HOSTS
         ),
-        "init": Entry("hosts:init", "Write a hostfile and ipexctl.toml here."),
-        "config": Entry("hosts:config", "The settings, and where each is from."),
-        "trust": Entry("hosts:trust", "Show the hosts' SSH keys and remember those you accept."),
-        "install": Entry("install:install", "Put PyTorch and MPI on all hosts."),
+        "trust": Entry(
+            "hosts:trust", "Show the hosts' SSH keys and remember the ones you accept.", HOSTS
+        ),
+        "shell": Entry("run:shell", "Log in to a host with its environment active.", HOSTS),
+        "lab": Entry("lab:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS),
         "stacks": Entry(
-            "install:stacks", "The version table: what fits, and why the rest does not."
+            "install:stacks",
+            "Show the supported versions, which fit, and why others do not.",
+            STACK,
         ),
         "bundle": Entry(
-            "bundle:bundle", "Pack everything in ipexctl.lock into one file for offline hosts."
+            "bundle:bundle",
+            "Pack everything in ipexctl.lock into one file for offline hosts.",
+            STACK,
         ),
-        "shell": Entry("run:shell", "Log in to a host, with the environment put there."),
-        "run": Entry(
-            "run:run", "Run a PyTorch script on all hosts, with live output.", keeps_rest=True
+        "env": Entry("env:env_app", "Manage the environments on the hosts.", STACK),
+        "ps": Entry("ps:ps", "List the runs on the hosts.", RUNS),
+        "attach": Entry("ps:attach", "Show a run live, from any machine.", RUNS),
+        "logs": Entry("ps:logs", "Show the output of a run's ranks.", RUNS),
+        "metrics": Entry(
+            "metrics:metrics", "Show steps, losses and rates from a run's output.", RUNS
         ),
-        "play": Entry("play:play", "Run the steps of a play on all hosts."),
+        "fetch": Entry("ps:fetch", "Fetch files that a run's ranks wrote.", RUNS),
+        "stop": Entry("ps:stop", "Stop a run.", RUNS),
+        "wait": Entry("ps:wait", "Wait until a run ends, and exit with its exit code.", RUNS),
+        "rm": Entry("ps:rm", "Remove a run that has ended from its hosts.", RUNS),
+        "play": Entry("play:play", "Run the steps of a play on every host.", PLAYS),
+        "data": Entry("data:data_app", "Manage datasets and caches that stay on the hosts.", FILES),
+        "prune": Entry("remove:prune", "Remove old runs, project copies and caches.", FILES),
+        "remove": Entry(
+            "remove:remove", "Remove everything that ipexctl put on the hosts.", FILES
+        ),
+        "explain": Entry("doctor:explain", "Explain a check, a known failure, or an error log."),
         "migrate": Entry(
             "migrate:migrate",
-            "Find what the discontinued Intel stack left in files.",
+            "Find uses of the discontinued Intel stack in files.",
             keeps_rest=True,
         ),
-        "ps": Entry("ps:ps", "List the runs on these hosts."),
-        "attach": Entry("ps:attach", "Watch a run that is running, from any machine."),
-        "metrics": Entry("metrics:metrics", "Show steps, losses and rates from a run's output."),
-        "logs": Entry("ps:logs", "Show the output of a run's ranks."),
-        "fetch": Entry("ps:fetch", "Bring back files that a run's ranks wrote."),
-        "stop": Entry("ps:stop", "Stop a run."),
-        "wait": Entry("ps:wait", "Wait until a run ends, and exit with its exit code."),
-        "rm": Entry("ps:rm", "Remove an ended run from its hosts."),
-        "env": Entry("env:env_app", "The environments that hosts keep."),
-        "data": Entry("data:data_app", "Folders that stay on the hosts: data sets, hub caches."),
-        "prune": Entry("remove:prune", "Remove old runs, project copies and caches."),
-        "remove": Entry("remove:remove", "Remove everything that ipexctl put on the hosts."),
         "support": Entry("support:support", "Write a redacted support bundle into this folder."),
-        "lab": Entry("lab:lab_app", "Practice with real SSH hosts on this machine (Linux)."),
-    }
+        "config": Entry("hosts:config", "Show the settings and where each one comes from."),
+    }  # fmt: skip
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args or ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        print(overview(self.groups()), file=sys.stderr)
+        raise typer.Exit(EXIT_INPUT)
 
 
 HELP = ("--help", "-h")
@@ -83,8 +107,7 @@ _ASKING = frozenset(Root.entries) - {
 app = typer.Typer(
     name="ipexctl",
     cls=Root,
-    help="Multi-node PyTorch training on Linux CPU machines that answer to SSH.",
-    no_args_is_help=True,
+    help=PURPOSE,
     context_settings={"help_option_names": list(HELP)},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -101,7 +124,8 @@ def _show_version(value: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     from ipexctl.cli.options import note

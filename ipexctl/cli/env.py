@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.help.help_layout import CommandGroup
 from ipexctl.cli.options import (
     AskPass,
     Hostfile,
@@ -20,10 +21,10 @@ from ipexctl.cli.options import (
     target_of,
 )
 
-env_app = typer.Typer(
-    name="env", help="The environments that hosts keep.", no_args_is_help=True,
-    rich_markup_mode=None,
-)  # fmt: skip
+env_app = CommandGroup(
+    name="env",
+    help="Manage the environments on the hosts.",
+)
 
 
 @env_app.command()
@@ -34,7 +35,7 @@ def ls(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """List the environments of each host, with size and projects."""
+    """List the environments on each host, with sizes and projects."""
     from ipexctl.ui.env import kept_document, show_kept
     from ipexctl.verbs.env import list_envs
 
@@ -46,14 +47,17 @@ def ls(
 @on_hosts()
 def diff(
     full: Annotated[
-        bool, typer.Option("--full", help="Read every file, not only those with a new date.")
+        bool,
+        typer.Option(
+            "--full", help="Check every file, not only those with a new modification time."
+        ),
     ] = False,
     *,
     target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """Show manual changes since `install`, and where hosts differ."""
+    """Show manual changes since `install`, and differences between hosts."""
     from ipexctl.ui.env import compared_document, show_compared
     from ipexctl.verbs.env import compare
 
@@ -65,13 +69,18 @@ def diff(
 @env_app.command("exec", context_settings={"allow_interspersed_args": False})
 @on_hosts(names=False)
 def exec_(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="Command to run, after --.")
+    ],
     *,
     target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """Run a command in the environment of every host. No shell reads it: -- sh -c '...' does."""
+    """Run a command in the environment of every host.
+
+    The command runs without a shell. For shell syntax, use: -- sh -c '...'
+    """
     from ipexctl.ui.env_exec import Heard, document, printer, show_ran
     from ipexctl.verbs.env_exec import run_within
 
@@ -86,14 +95,14 @@ def exec_(
 
 @env_app.command()
 def shell(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Name of one host.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host to log in to.")],
     hostfile: Hostfile = None,
     ssh_config: SshConfig = None,
     ask_pass: AskPass = False,
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
 ) -> None:
-    """Open a shell on one host, with its environment active."""
+    """Open a shell on a host with its environment active."""
     from ipexctl.verbs.shell import attend
 
     target = target_of(
@@ -107,17 +116,24 @@ def shell(
 def rm(
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEYS", help="Keys, as `ipexctl env ls` shows them."),
+        typer.Argument(metavar="KEYS", help="Environment keys, as shown by `ipexctl env ls`."),
     ] = None,
-    unused: Annotated[bool, typer.Option("--unused", help="All that no project needs.")] = False,
+    unused: Annotated[
+        bool, typer.Option("--unused", help="Remove every environment that no project needs.")
+    ] = False,
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    check: Annotated[bool, typer.Option("--check", help="Only say what would go.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what would be removed; remove nothing.")
+    ] = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove environments, and wheels that none needs. Current and previous always stay."""
+    """Remove environments, and wheels that no environment needs.
+
+    The current and the previous environment are always kept.
+    """
     from ipexctl.errors import InputError
     from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.env import removed_document, show_going, show_removed

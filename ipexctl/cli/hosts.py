@@ -19,10 +19,12 @@ def hosts(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="Write another format: intelmpi, mpich, openmpi, deepspeed, ansible, slurm, ...",
+            help="Convert to this format: intelmpi, mpich, openmpi, deepspeed, ansible, slurm, ...",
         ),
     ] = "",
-    list_: Annotated[bool, typer.Option("--list", help="Only the names, one per line.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Print only the names, one per line.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """List the hosts in a hostfile, or convert it to another format."""
@@ -45,16 +47,22 @@ def hosts(
 def init(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="HOSTS", help="Host names; without them, those of ssh_config."),
+        typer.Argument(
+            metavar="HOSTS", help="Host names (default: choose from your SSH configuration)."
+        ),
     ] = None,
     ssh_config: SshConfig = None,
     forks: Forks = 64,
-    yaml: Annotated[bool, typer.Option("--yaml", help="hosts.yaml instead of hostfile.")] = False,
+    yaml: Annotated[
+        bool, typer.Option("--yaml", help="Write hosts.yaml instead of hostfile.")
+    ] = False,
     probe: Annotated[bool, typer.Option(help="Log in to each host first.")] = True,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="All hosts of ssh_config.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files.")] = False,
+    yes: Annotated[
+        bool, typer.Option("-y", "--yes", help="Take all hosts in the SSH configuration.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a hostfile and ipexctl.toml here."""
+    """Write a hostfile and ipexctl.toml in this folder."""
     from ipexctl.hosts.target import Target
     from ipexctl.local.accepted_settings import accept, proposal
     from ipexctl.local.settings import load
@@ -80,14 +88,14 @@ def init(
 
 def config(
     show_origin: Annotated[
-        bool, typer.Option("--show-origin", help="Where each one is from.")
+        bool, typer.Option("--show-origin", help="Show where each setting comes from.")
     ] = False,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Use the hosts and SSH settings of this project.")
+        bool, typer.Option("--accept", help="Accept the hosts and SSH settings of this project.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show the settings that ipexctl.toml, the user's config.toml and the environment make."""
+    """Show the settings in ipexctl.toml, your config.toml and the environment."""
     from ipexctl.local import accepted_settings
     from ipexctl.local.settings import document, load
     from ipexctl.ui.hosts import settings_text
@@ -109,7 +117,9 @@ def config(
 def trust(
     *,
     target: Any,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Accept new keys.")] = False,
+    yes: Annotated[
+        bool, typer.Option("-y", "--yes", help="Accept new keys without asking.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the hosts' SSH keys and remember the ones you accept."""

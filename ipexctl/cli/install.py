@@ -8,54 +8,78 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from ipexctl.cli.help.help_layout import output_option, packages_option, stack_option
 from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json, project_lock_folder
 
 HostPython = Annotated[
-    str, typer.Option("--python", metavar="VERSION", help="Python version on the hosts: 3.11.")
+    str,
+    stack_option(
+        "--python", metavar="VERSION", help="Python version on the hosts, for example 3.11."
+    ),
 ]
 Glibc = Annotated[
     str,
-    typer.Option(
+    stack_option(
         "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
     ),
 ]
-Arch = Annotated[str, typer.Option("--arch", metavar="ARCH", help="x86_64 or aarch64.")]
-Torch = Annotated[str, typer.Option("--torch", metavar="VERSION", help="Version: 2.13 or 2.13.0.")]
+Arch = Annotated[
+    str, stack_option("--arch", metavar="ARCH", help="CPU architecture: x86_64 or aarch64.")
+]
+Torch = Annotated[
+    str, stack_option("--torch", metavar="VERSION", help="PyTorch version: 2.13 or 2.13.0.")
+]
 Ipex = Annotated[
-    str, typer.Option("--ipex", help="IPEX; a version may follow.", metavar="[VERSION]")
+    str,
+    stack_option("--ipex", help="Include IPEX, optionally at this version.", metavar="[VERSION]"),
 ]
 Backend = Annotated[
-    str, typer.Option("--backend", metavar="NAME", help="ccl (with the bindings) or gloo.")
+    str,
+    stack_option(
+        "--backend", metavar="NAME", help="Collective backend: gloo, or ccl (with its bindings)."
+    ),
 ]
 StackName = Annotated[
-    str, typer.Option("--stack", metavar="NAME", help="ipex, or stock: PyTorch alone.")
+    str,
+    stack_option("--stack", metavar="NAME", help="Stack: stock (PyTorch without IPEX) or ipex."),
 ]
 PythonFrom = Annotated[
     str,
-    typer.Option(
-        "--python-from", metavar="SOURCE", help="A CPython to carry: archive, folder or URL."
+    packages_option(
+        "--python-from",
+        metavar="SOURCE",
+        help="CPython to copy to the hosts: archive, folder or URL.",
     ),
 ]
 FindLinks = Annotated[
     list[str] | None,
-    typer.Option("--find-links", metavar="PLACE", help="Folder or page with wheels."),
+    packages_option(
+        "--find-links", metavar="PLACE", help="Folder or web page with wheels (repeatable)."
+    ),
 ]
 IndexUrl = Annotated[
     str,
-    typer.Option("--index-url", metavar="URL", help="Package index to use instead of the default."),
+    packages_option(
+        "--index-url", metavar="URL", help="Package index to use instead of the default."
+    ),
 ]
 ExtraIndexUrl = Annotated[
     list[str] | None,
-    typer.Option("--extra-index-url", metavar="URL", help="A further package index."),
+    packages_option(
+        "--extra-index-url", metavar="URL", help="Additional package index (repeatable)."
+    ),
 ]
 Needs = Annotated[
     list[Path] | None,
-    typer.Option(
-        "-r", "--requirement", metavar="FILE", help="Your packages too: a file, or pyproject.toml."
+    packages_option(
+        "-r",
+        "--requirement",
+        metavar="FILE",
+        help="Also install the packages in this file or pyproject.toml.",
     ),
 ]
 AllowCuda = Annotated[
-    bool, typer.Option("--allow-cuda", help="A CUDA build if there is no CPU build.")
+    bool, packages_option("--allow-cuda", help="Accept a CUDA build if there is no CPU build.")
 ]
 
 
@@ -70,14 +94,18 @@ def install(
     stack: StackName = "",
     mpi: Annotated[
         str,
-        typer.Option(
+        stack_option(
             "--mpi",
             metavar="NAME",
-            help="intel, mpich, openmpi, system (the hosts' own), none; else as locked, or intel.",
+            help="MPI: intel (the default without a lock file), mpich, openmpi, "
+            "system (the hosts' own) or none.",
         ),
     ] = "",
     python: Annotated[
-        str, typer.Option("--python", metavar="PYTHON", help="Version (3.11) or path on the hosts.")
+        str,
+        stack_option(
+            "--python", metavar="PYTHON", help="Python on the hosts: version (3.11) or path."
+        ),
     ] = "",
     python_from: PythonFrom = "",
     find_links: FindLinks = None,
@@ -86,32 +114,35 @@ def install(
     needs: Needs = None,
     fetch: Annotated[
         str,
-        typer.Option(
+        packages_option(
             "--fetch",
             metavar="WHO",
-            help="Who fetches: controller, each (host), node0 for all, auto.",
+            help="Who downloads: controller, each (host), node0 (for all hosts) or auto.",
         ),
     ] = "controller",
     relay: Annotated[
-        bool, typer.Option("--relay/--no-relay", help="Hosts give each other what is sent to one.")
+        bool,
+        packages_option("--relay/--no-relay", help="Let hosts pass files on to other hosts."),
     ] = True,
     allow_cuda: AllowCuda = False,
     bundle: Annotated[
         Path | None,
-        typer.Option("--bundle", metavar="FILE", help="All files from here; nothing is fetched."),
+        packages_option(
+            "--bundle", metavar="FILE", help="Take all files from this bundle; download nothing."
+        ),
     ] = None,
     lock_sha256: Annotated[
         str,
-        typer.Option(
+        packages_option(
             "--lock-sha256", metavar="SHA256", help="Expected SHA-256 of the bundle's lock."
         ),
     ] = "",
     use_env: Annotated[
         str,
-        typer.Option(
+        stack_option(
             "--use-env",
             metavar="DIR",
-            help="Use a venv or conda folder that the hosts have, unchanged.",
+            help="Use an existing venv or conda environment on the hosts, unchanged.",
         ),
     ] = "",
     upgrade: Annotated[
@@ -121,14 +152,18 @@ def install(
         bool, typer.Option("--rebuild", help="Rebuild the environment even if it is intact.")
     ] = False,
     rollback: Annotated[
-        bool, typer.Option("--rollback", help="Back to the previous environment.")
+        bool, typer.Option("--rollback", help="Return to the previous environment.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only say what would be done.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Say which packages change.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Show the plan; change nothing.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show which packages change.")] = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Put PyTorch and MPI on all hosts: one locked set of files, proved before it is used."""
+    """Install PyTorch and MPI on every host.
+
+    Every host gets the same locked, hash-checked files. A new environment is tested on each host
+    before it becomes the current one.
+    """
     from ipexctl.core.stack.fetch_policy import parse_fetch
     from ipexctl.core.stack.selection import checked
     from ipexctl.core.stack.version_table import Request
@@ -216,7 +251,12 @@ def _use_env(
 def stacks(
     python: HostPython = "",
     isa: Annotated[
-        str, typer.Option("--isa", metavar="ISA", help="x86-64-v2, avx2, avx512, avx512-bf16, amx.")
+        str,
+        stack_option(
+            "--isa",
+            metavar="ISA",
+            help="Instruction set: x86-64-v2, avx2, avx512, avx512-bf16 or amx.",
+        ),
     ] = "",
     glibc: Glibc = "",
     arch: Arch = "",
@@ -226,10 +266,11 @@ def stacks(
     stack: StackName = "",
     json: Json = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Also show what was not tested about each row.")
+        bool,
+        output_option("-v", "--verbose", help="Also show what has not been tested in each row."),
     ] = False,
 ) -> None:
-    """Show the version table; with options, which rows fit and why the others do not."""
+    """Show the supported versions; with options, which fit and why others do not."""
     from ipexctl.core.stack import table_view
     from ipexctl.core.stack.selection import checked
     from ipexctl.core.stack.version_table import Request

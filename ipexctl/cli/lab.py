@@ -7,19 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.help.help_layout import CommandGroup
 from ipexctl.cli.options import Json, print_json
 
-lab_app = typer.Typer(
+lab_app = CommandGroup(
     help="Practice with a cluster of real SSH hosts on this machine (Linux).",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 LabName = Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the lab.")]
-LabHostName = Annotated[str, typer.Argument(metavar="HOST", help="A host of the lab: node01.")]
+LabHostName = Annotated[
+    str, typer.Argument(metavar="HOST", help="Host of the lab, for example node01.")
+]
 
 
-@lab_app.command("up", help="Start a lab: every host has its own address, home and sshd.")
+@lab_app.command("up", help="Start a lab: every host has its own address, home folder and sshd.")
 def lab_up(
     n: Annotated[int, typer.Option("-n", metavar="N", help="Number of hosts.")] = 3,
     name: LabName = "lab",
@@ -28,36 +29,45 @@ def lab_up(
         typer.Option(
             "--host",
             metavar="NAME:SHAPE",
-            help="Shape of one host: node02:isa=amx,nic=ens3,shm=64m.",
+            help="Properties of one host: node02:isa=amx,nic=ens3,shm=64m.",
         ),
     ] = None,
     isa: Annotated[
-        str, typer.Option("--isa", metavar="LIST", help="ISA of the hosts in turn: amx,avx2.")
+        str,
+        typer.Option(
+            "--isa", metavar="LIST", help="Instruction sets of the hosts, in turn: amx,avx2."
+        ),
     ] = "",
     user: Annotated[
-        str, typer.Option("--user", metavar="NAME", help="Login: trainer or root.")
+        str, typer.Option("--user", metavar="NAME", help="Login user: trainer or root.")
     ] = "trainer",
     uplink: Annotated[
         str,
         typer.Option(
-            "--uplink", metavar="RATE", help="Rate of this machine's link to the lab: 100mbit."
+            "--uplink", metavar="RATE", help="Bandwidth from this machine to the lab: 100mbit."
         ),
     ] = "",
-    names: Annotated[bool, typer.Option("--names", help="Hosts know each other's names.")] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Let hosts resolve the names of other hosts.")
+    ] = False,
     flat: Annotated[
-        bool, typer.Option("--flat", help="One host with N addresses, for scale.")
+        bool, typer.Option("--flat", help="Start one host with N addresses, to test at scale.")
     ] = False,
     ipv6: Annotated[
         bool, typer.Option("--ipv6", help="Give the hosts IPv6 addresses only.")
     ] = False,
     owner: Annotated[
         int | None,
-        typer.Option("--owner", metavar="PID", help="End the lab when this process ends."),
+        typer.Option(
+            "--owner", metavar="PID", help="End the lab when the process with this PID ends."
+        ),
     ] = None,
     rung: Annotated[
         str,
         typer.Option(
-            "--rung", metavar="RUNG", help="How real: full, user or flat (default: the best here)."
+            "--rung",
+            metavar="RUNG",
+            help="Isolation: full, user or flat (default: the best available).",
         ),
     ] = "",
     json: Json = False,
@@ -70,9 +80,9 @@ def lab_up(
     _show_labs((verb.up(wanted),), json=json)
 
 
-@lab_app.command("status", help="Show the labs that are up, their hosts and faults.")
+@lab_app.command("status", help="Show the running labs, their hosts and faults.")
 def lab_status(
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only this lab.")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Show only this lab.")] = "",
     json: Json = False,
 ) -> None:
     from ipexctl.verbs import lab as verb
@@ -80,7 +90,7 @@ def lab_status(
     _show_labs(verb.status(name), json=json)
 
 
-@lab_app.command("shell", help="Log in to a host.")
+@lab_app.command("shell", help="Log in to a host of a lab.")
 def lab_shell(
     host: LabHostName,
     name: LabName = "lab",
@@ -92,13 +102,13 @@ def lab_shell(
     os.execvp(argv[0], argv)
 
 
-@lab_app.command("fault", help="Break a host, to see what ipexctl makes of it.")
+@lab_app.command("fault", help="Inject a fault into a host, to see how ipexctl reacts.")
 def lab_fault(
     host: LabHostName,
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="kill, freeze, unplug, changed-key, fill-disk or no-sshd."
+            metavar="KIND", help="Fault: kill, freeze, unplug, changed-key, fill-disk or no-sshd."
         ),
     ],
     name: LabName = "lab",
@@ -109,7 +119,7 @@ def lab_fault(
     print(f"{host}: {kind}")
 
 
-@lab_app.command("heal", help="Undo every fault of a host; one that was killed starts again.")
+@lab_app.command("heal", help="Undo every fault of a host; a killed host starts again.")
 def lab_heal(host: LabHostName, name: LabName = "lab") -> None:
     from ipexctl.verbs import lab as verb
 
@@ -117,10 +127,10 @@ def lab_heal(host: LabHostName, name: LabName = "lab") -> None:
     print(f"{host}: healed")
 
 
-@lab_app.command("down", help="End a lab. Nothing of it stays.")
+@lab_app.command("down", help="Stop a lab and remove all its files.")
 def lab_down(
     name: LabName = "lab",
-    everything: Annotated[bool, typer.Option("--all", help="Every lab.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Stop every lab.")] = False,
 ) -> None:
     from ipexctl.verbs import lab as verb
 

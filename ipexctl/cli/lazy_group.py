@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+
+from ipexctl.cli.help.help_layout import HelpCommand, HelpGroup
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Entry:
 
     place: str
     brief: str
+    group: str = "More"
     # what follows the script is the script's, also when it looks like an option
     keeps_rest: bool = False
 
@@ -31,23 +32,25 @@ class Entry:
             return group
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         settings = {"allow_interspersed_args": False} if self.keeps_rest else {}
-        alone.command(name, short_help=self.brief, context_settings=settings)(found)
+        alone.command(name, cls=HelpCommand, short_help=self.brief, context_settings=settings)(
+            found
+        )
         return typer.main.get_command(alone)
 
 
 _AGAIN = "run the same command again"
-_PUSHED = f"interrupted; the hosts keep the data they had; {_AGAIN}: it goes on where it stopped"
+_PUSHED = f"interrupted; the hosts keep the data they had; {_AGAIN}: it continues where it stopped"
 # what Ctrl-C leaves behind, by the first words of the command
 INTERRUPTED = {
     ("install",): f"interrupted; the hosts keep the environment they had; {_AGAIN}",
-    ("env", "rm"): f"interrupted; environments that are not removed yet are whole; {_AGAIN}",
+    ("env", "rm"): f"interrupted; environments that are not removed yet are intact; {_AGAIN}",
     ("data", "push"): _PUSHED,
     ("play",): f"interrupted; what ran on the hosts has ended; {_AGAIN}",
     ("stop",): "interrupted; the run may still be stopping: ipexctl ps",
     ("wait",): "interrupted; the run continues",
     ("logs",): "interrupted; the run is not affected",
     ("metrics",): "interrupted; the run is not affected",
-    ("data", "rm"): f"interrupted; data that is not removed yet is whole; {_AGAIN}",
+    ("data", "rm"): f"interrupted; datasets that are not removed yet are intact; {_AGAIN}",
 }
 
 
@@ -82,7 +85,7 @@ class Commands(dict[str, Any]):
         return [self[name] for name in self]
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(HelpGroup):
     """The commands of `entries`, in that order, and those that were added to the app."""
 
     entries: dict[str, Entry] = {}
@@ -111,10 +114,15 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(self._briefs()))
-
-    def _briefs(self) -> Iterator[tuple[str, str]]:
+    def groups(self) -> dict[str, dict[str, Entry]]:
+        """Title -> name -> command, in the order of `entries`."""
+        found: dict[str, dict[str, Entry]] = {}
         for name, entry in self.entries.items():
-            yield name, entry.brief
+            found.setdefault(entry.group, {})[name] = entry
+        return found
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.entries))
+        for title, entries in self.groups().items():
+            with formatter.section(title):
+                formatter.write_dl([(n.ljust(width), e.brief) for n, e in entries.items()])

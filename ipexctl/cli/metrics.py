@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
+from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import Json, Root, end, on_hosts
 from ipexctl.cli.ps import RunName
 
@@ -17,9 +16,10 @@ def metrics(
     target: Any,
     root: Root = "~/.ipexctl",
     ranks: Annotated[
-        str, typer.Option("--ranks", "--rank", metavar="RANKS", help="Only these ranks: 0,4-7.")
+        str,
+        output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7."),
     ] = "",
-    csv: Annotated[bool, typer.Option("--csv", help="One line per step, as CSV.")] = False,
+    csv: Annotated[bool, output_option("--csv", help="Print one line per step, as CSV.")] = False,
     json: Json = False,
 ) -> None:
     """Show steps, losses and rates from a run's output."""

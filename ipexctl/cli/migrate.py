@@ -19,21 +19,21 @@ def migrate(
         list[str],
         typer.Argument(
             metavar="PATH|COMMAND...",
-            help="Scripts, shell, Slurm, Accelerate and Kubernetes files, notebooks, hostfiles, "
-            "folders; or a command line.",
+            help="Scripts, notebooks, hostfiles, Slurm, Accelerate or Kubernetes files, folders; "
+            "or a command line.",
         ),
     ],
     diff: Annotated[
         bool, typer.Option("--diff", help="Print the edits of --write as a unified diff.")
     ] = False,
     write: Annotated[
-        bool, typer.Option("--write", help="Make the edits that cannot change the meaning.")
+        bool, typer.Option("--write", help="Apply the edits that cannot change what the code does.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Find what the discontinued Intel stack left in files, and what launcher lines become.
+    """Find uses of the discontinued Intel stack in files, and convert launcher command lines.
 
-    No host is asked. The exit code is 1 if something was found and not fixed.
+    No host is contacted. The exit code is 1 if something was found and not fixed.
     """
     from ipexctl.ui.console import print_text, stdout_console
     from ipexctl.ui.migrate import diff as diff_text

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
+from ipexctl.cli.help.help_layout import files_option, hosts_option, output_option, ssh_option
 from ipexctl.cli.streams import fitted
 from ipexctl.errors import InputError
 
@@ -21,30 +22,40 @@ if TYPE_CHECKING:
 
 Hostfile = Annotated[
     Path | None,
-    typer.Option(
+    hosts_option(
         "-f", "--hostfile", "--machinefile", metavar="FILE", help="File with one host per line."
     ),
 ]
 LongHostfile = Annotated[  # where -f is --follow
     Path | None,
-    typer.Option("--hostfile", metavar="FILE", help="File with one host per line (not -f here)."),
+    hosts_option(
+        "--hostfile", metavar="FILE", help="File with one host per line (-f is --follow here)."
+    ),
 ]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")]
-Check = Annotated[bool, typer.Option("--check", help="Show the plan and stop.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Skip the confirmation prompt.")]
+Check = Annotated[bool, typer.Option("--check", help="Show what would be removed; remove nothing.")]
 HostList = Annotated[
     list[str] | None,
-    typer.Option("-H", "--hosts", metavar="HOSTS", help="Hosts by name: a,b:2 (repeatable)."),
+    hosts_option(
+        "-H",
+        "--hosts",
+        metavar="HOSTS",
+        help="Host names, with optional slots: a,b:2 (repeatable).",
+    ),
 ]
 SshConfig = Annotated[
     Path | None,
-    typer.Option("-F", "--ssh-config", metavar="FILE", help="SSH configuration file to use."),
+    ssh_option("-F", "--ssh-config", metavar="FILE", help="SSH configuration file to use."),
 ]
 Forks = Annotated[
-    int, typer.Option("--forks", metavar="N", min=1, help="Hosts worked on at the same time.")
+    int,
+    hosts_option(
+        "--forks", metavar="N", min=1, help="Maximum number of hosts to work on in parallel."
+    ),
 ]
 Limit = Annotated[
     list[str] | None,
-    typer.Option(
+    hosts_option(
         "-l",
         "--limit",
         metavar="PATTERN",
@@ -53,17 +64,17 @@ Limit = Annotated[
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(
-        "-x", "--exclude", metavar="PATTERN", help="Leave out these hosts; patterns as for --limit."
+    hosts_option(
+        "-x", "--exclude", metavar="PATTERN", help="Skip these hosts; same patterns as --limit."
     ),
 ]
 AskPass = Annotated[
-    bool, typer.Option("--ask-pass", help="Ask once for the SSH password of all hosts.")
+    bool, ssh_option("--ask-pass", help="Ask once for the SSH password of all hosts.")
 ]
 TransportName = Annotated[
     str,
-    typer.Option(
-        "--transport", metavar="NAME", help="paramiko, or openssh: the ssh program itself."
+    ssh_option(
+        "--transport", metavar="NAME", help="SSH client: paramiko, or openssh for the ssh program."
     ),
 ]
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
@@ -84,25 +95,27 @@ DURATION = functools.partial(_seconds, least=1.0)
 FROM_ZERO = functools.partial(_seconds, least=0.0)
 FetchLimit = Annotated[
     int,
-    typer.Option(
+    files_option(
         "--fetch-limit",
         metavar="GB",
         min=1,
-        help="Largest amount to fetch from all hosts together.",
+        help="Maximum total size to fetch from all hosts.",
     ),
 ]
 Merge = Annotated[
-    bool, typer.Option("--merge", help="Bring back the files of all hosts into one folder.")
+    bool, files_option("--merge", help="Merge the files from all hosts into one folder.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
+Json = Annotated[bool, output_option("--json", help="Print one JSON document on stdout.")]
+JsonLines = Annotated[
+    bool, output_option("--json", help="Print one JSON object per line on stdout.")
+]
 NoFold = Annotated[
-    bool, typer.Option("--no-fold", help="Show the lines of each rank, also where they are alike.")
+    bool, output_option("--no-fold", help="Show every rank's lines, even if they are identical.")
 ]
 Verbose = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Also show other ranks' lines after a failure.")
+    bool, output_option("-v", "--verbose", help="Also show other ranks' output after a failure.")
 ]
-Root = Annotated[str, typer.Option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]
+Root = Annotated[str, hosts_option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]
 
 
 def make_target(
@@ -122,6 +135,7 @@ def make_target(
     """
     from ipexctl.core.run.retry_command import Typed
     from ipexctl.hosts.target import Target
+    from ipexctl.local.settings import short_path
 
     _refuse_hostfiles(names or ())
     named = (*(names or ()), *(hosts or ()))
@@ -131,9 +145,11 @@ def make_target(
     }  # fmt: skip
     configured = _configured(given)
     if "hostfile" in configured:
-        hostfile = Path(configured["hostfile"].value)
+        hostfile = Path(short_path(configured["hostfile"].value))
     if "hosts" in configured:
         named = (configured["hosts"].value,)
+    if "ssh_config" in configured:
+        ssh_config = short_path(configured["ssh_config"].value)
     config = Path(ssh_config) if ssh_config else None
     return Target(
         hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
@@ -168,7 +184,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     from ipexctl.hosts.target import ROOT
     from ipexctl.local.accepted_settings import is_accepted, proposal, refusal
     from ipexctl.local.ownership import untrusted_above, untrusted_reason
-    from ipexctl.local.settings import load
+    from ipexctl.local.settings import load, short_path
 
     settings = load()
     defaults = {"hostfile": False, "hosts": False, "ssh_config": None, "root": ROOT}
@@ -194,11 +210,11 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
                 hint=f"{closes}; or name another one: -f FILE, -F FILE",
             )
     what = {
-        "hostfile": "the hosts are from {}, by",
-        "hosts": "the hosts are {}, from",
-        "ssh_config": "SSH settings are from {}, by",
+        "hostfile": "hosts from {}",
+        "hosts": "hosts {}",
+        "ssh_config": "SSH settings from {}",
     }
-    told = [f"{what[key].format(s.value)} {s.origin}" for key, s in used.items()]
+    told = [f"{what[key].format(short_path(s.value))} ({s.origin})" for key, s in used.items()]
     if told:
         note("; ".join(told))
     return used
@@ -213,7 +229,7 @@ def target_of(host: str, hostfile: Path | None, ssh_config: Path | None, **more:
 
 
 _NAMES = Annotated[
-    list[str] | None, typer.Argument(metavar="HOSTS", help="Host names, in place of -f or -H.")
+    list[str] | None, typer.Argument(metavar="HOSTS", help="Host names, instead of -f or -H.")
 ]
 _HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
     "hostfile": (Hostfile, None),

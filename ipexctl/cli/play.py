@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 PLAYS = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PLAY...", help="Files, or names of shipped plays, in their order."),
+    typer.Argument(
+        metavar="PLAY...", help="Play files or names of shipped plays, in the order to run them."
+    ),
 ]
 
 
@@ -28,20 +30,22 @@ def play(
     target: Any,
     root: Root = "~/.ipexctl",
     tags: Annotated[
-        list[str] | None, typer.Option("-t", "--tags", metavar="TAGS", help="Only these steps.")
+        list[str] | None,
+        typer.Option("-t", "--tags", metavar="TAGS", help="Run only steps with these tags."),
     ] = None,
     skip_tags: Annotated[
-        list[str] | None, typer.Option("--skip-tags", metavar="TAGS", help="Leave out these steps.")
+        list[str] | None,
+        typer.Option("--skip-tags", metavar="TAGS", help="Skip steps with these tags."),
     ] = None,
     extra: Annotated[
         list[str] | None,
         typer.Option("-e", "--extra", metavar="NAME=VALUE", help="Set a variable (repeatable)."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("-C", "--check", help="Show what would change, and change nothing.")
+        bool, typer.Option("-C", "--check", help="Show what would change; change nothing.")
     ] = False,
     diff: Annotated[
-        bool, typer.Option("-D", "--diff", help="Show changed lines of files.")
+        bool, typer.Option("-D", "--diff", help="Show the changed lines of files.")
     ] = False,
     first: Annotated[
         str,
@@ -49,11 +53,12 @@ def play(
             "--from",
             "--start-at-task",
             metavar="STEP",
-            help="Start at this step: its name or number.",
+            help="Start at this step (name or number).",
         ),
     ] = "",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Skip sh steps that the last run of the play has done.")
+        bool,
+        typer.Option("--resume", help="Skip sh steps that the last run of the play completed."),
     ] = False,
     ask_sudo_pass: Annotated[
         bool,
@@ -70,15 +75,15 @@ def play(
             "--list-steps",
             "--list-tasks",
             "--syntax-check",
-            help="Read the play and list its steps.",
+            help="List the steps and exit.",
         ),
     ] = False,
     list_modules: Annotated[
-        bool, typer.Option("--list-modules", help="List the kinds of steps.")
+        bool, typer.Option("--list-modules", help="List the kinds of steps and exit.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Run the steps of a play on all hosts."""
+    """Run the steps of a play on every host."""
     from ipexctl.core.plays.play_reader import read_play
     from ipexctl.core.plays.step_choice import StepChoice
     from ipexctl.core.quoting import quote

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import (
     FROM_ZERO,
     Check,
@@ -22,7 +23,8 @@ from ipexctl.cli.options import (
 )
 
 RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="Run id or its first characters, a name, or @last.")
+    str,
+    typer.Argument(metavar="RUN", help="Run name, run ID or its first characters, or @last."),
 ]
 
 
@@ -36,7 +38,7 @@ def ps(
     ] = False,
     json: Json = False,
 ) -> None:
-    """List the runs on these hosts, from whichever machine they were started."""
+    """List the runs on the hosts, whichever machine started them."""
     from ipexctl.ui.run.ps import runs_document, show_runs
     from ipexctl.verbs.ps import list_runs
 
@@ -51,13 +53,16 @@ def attach(
     target: Any,
     root: Root = "~/.ipexctl",
     ui: Annotated[
-        str, typer.Option("--ui", metavar="NAME", help="auto, stream, plain, json, or tui.")
+        str,
+        output_option(
+            "--ui", metavar="NAME", help="Output style: auto, stream, plain, json or tui."
+        ),
     ] = "auto",
     no_fold: NoFold = False,
     verbose: Verbose = False,
     json: JsonLines = False,
 ) -> None:
-    r"""Watch a run as the command that started it does: all its output, then its summary.
+    r"""Show a run live, as the command that started it does: all output, then the summary.
 
     Ctrl-C stops the run; Ctrl-\ leaves it running.
     """
@@ -86,26 +91,27 @@ def logs(
         bool, typer.Option("-f", "--follow", help="Follow the output until the run ends.")
     ] = False,
     ranks: Annotated[
-        str, typer.Option("--ranks", "--rank", metavar="RANKS", help="Only these ranks: 0,4-7.")
+        str,
+        output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7."),
     ] = "",
     lines: Annotated[
         int | None,
-        typer.Option(
+        output_option(
             "-n",
             "--lines",
             metavar="N",
             min=0,
             show_default=False,
-            help="Only the last lines of each rank.",
+            help="Show only the last N lines of each rank.",
         ),
     ] = None,
     since: Annotated[
         float | None,
-        typer.Option(
+        output_option(
             "--since",
             metavar="TIME",
             parser=FROM_ZERO,
-            help="Only what was printed in the last 90s, 10m, 2h, 1d.",
+            help="Show only output of the last 90s, 10m, 2h or 1d.",
         ),
     ] = None,
     no_fold: NoFold = False,
@@ -113,7 +119,7 @@ def logs(
 ) -> None:
     """Show the output of a run's ranks, during the run or after it.
 
-    With --follow in a terminal, equal lines fold and a status line shows the progress, as in `run`.
+    With --follow in a terminal, identical lines are folded and a status line shows progress.
     """
     from ipexctl.core.run.line_filter import rank_set
     from ipexctl.ui.console import is_dumb, stdout_console
@@ -140,7 +146,9 @@ def fetch(
     run: RunName,
     patterns: Annotated[
         list[str],
-        typer.Argument(metavar="GLOB...", help="Files or folders, from where the ranks started."),
+        typer.Argument(
+            metavar="GLOB...", help="Files or folders, relative to the ranks' working directory."
+        ),
     ],
     *,
     target: Any,
@@ -149,7 +157,7 @@ def fetch(
     fetch_limit: FetchLimit = 100,
     json: Json = False,
 ) -> None:
-    """Bring back files that a run's ranks wrote, during the run or after it."""
+    """Fetch files that a run's ranks wrote, during the run or after it."""
     from ipexctl.ui.run.ps import fetched_document, show_fetched
     from ipexctl.verbs.fetch import fetch as verb
 
@@ -170,12 +178,13 @@ def stop(
             "--time",
             metavar="TIME",
             parser=FROM_ZERO,
-            help="How long the ranks may take to end.",
+            show_default=False,
+            help="Time the ranks have to end before they are killed (default: 10s).",
         ),
     ] = 10,
     json: Json = False,
 ) -> None:
-    """Stop a run: send Ctrl-C to its ranks, then kill those that are left."""
+    """Stop a run: send SIGINT to its ranks, then kill those that remain."""
     from ipexctl.ui.run.ps import one_document, show_stopped
     from ipexctl.verbs.ps import stop as verb
 
@@ -207,7 +216,7 @@ def rm(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove an ended run from its hosts, with its logs and results."""
+    """Remove a run that has ended, with its logs and results, from its hosts."""
     from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.run.ps import gone_document, show_going, show_gone
     from ipexctl.verbs.ps import remove

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def remove(
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Environments, runs with their results, data, caches."),
+        typer.Option(
+            "--all", help="Remove environments, runs with their results, datasets and caches."
+        ),
     ] = False,
     here: Annotated[
         bool, typer.Option("--here", help="Also remove ipexctl's files on this machine.")
@@ -82,7 +84,7 @@ def prune(
             "--runs",
             metavar="N",
             min=1,
-            help="Keep only this many runs: older ones go with their results, however new.",
+            help="Keep only the newest N runs; remove older ones with their results.",
         ),
     ] = None,
     *,
@@ -92,7 +94,7 @@ def prune(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove old runs, copies of projects and caches beyond the limits of the settings."""
+    """Remove old runs, project copies and caches beyond the configured limits."""
     from ipexctl.ui.confirm import removal_agreed
     from ipexctl.ui.install import View
     from ipexctl.ui.remove import pruned_document, show_prune_plan, show_pruned

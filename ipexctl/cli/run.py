@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ipexctl.cli import streams
+from ipexctl.cli.help.help_layout import files_option, output_option, ranks_option, run_option
 from ipexctl.cli.options import (
     DURATION,
     AskPass,
@@ -46,24 +47,31 @@ def run(
     script: Annotated[
         str,
         typer.Argument(
-            metavar="SCRIPT", help="Python script, or another launcher's line; with -m, a module."
+            metavar="SCRIPT",
+            help="Python script, a module (with -m), or another launcher's command line.",
         ),
     ],
     args: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGS", help="Arguments of the script: everything after it."),
+        typer.Argument(metavar="ARGS", help="Script arguments: everything after SCRIPT."),
     ] = None,
     hostfile: Hostfile = None,
     hosts: HostList = None,
-    n: Annotated[int | None, typer.Option("-n", "--np", metavar="N", help="Ranks in all.")] = None,
+    n: Annotated[
+        int | None, ranks_option("-n", "--np", metavar="N", help="Total number of ranks.")
+    ] = None,
     ppn: Annotated[
         int | None,
-        typer.Option("--ppn", "--nproc-per-node", metavar="N", help="Ranks per host (also -ppn)."),
+        ranks_option(
+            "--ppn", "--nproc-per-node", metavar="N", help="Number of ranks per host (also -ppn)."
+        ),
     ] = None,
-    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module.")] = False,
+    module: Annotated[
+        bool, ranks_option("-m", help="Run SCRIPT as a module, like python -m.")
+    ] = False,
     env: Annotated[
         list[str] | None,
-        typer.Option(
+        ranks_option(
             "--env",
             metavar="NAME[=VALUE]",
             help="Set a variable for every rank; NAME alone forwards its local value.",
@@ -71,15 +79,15 @@ def run(
     ] = None,
     accelerate: Annotated[  # run_words.for_click has put what it says among the options
         Path | None,
-        typer.Option(
+        ranks_option(
             "--accelerate",
             metavar="FILE",
-            help="Accelerate config: ranks, hosts and precision, where no option says them.",
+            help="Accelerate config with ranks, hosts and precision; options override it.",
         ),
     ] = None,
     secret_env: Annotated[
         list[str] | None,
-        typer.Option(
+        ranks_option(
             "--secret-env",
             metavar="NAME",
             help="Forward a local variable to the ranks as a secret.",
@@ -87,19 +95,23 @@ def run(
     ] = None,
     host_timeout: Annotated[
         float,
-        typer.Option(
-            "--host-timeout", metavar="TIME", parser=DURATION, help="How long a host may be silent."
+        run_option(
+            "--host-timeout",
+            metavar="TIME",
+            parser=DURATION,
+            show_default=False,
+            help="Time without contact after which a host is lost (default: 30s).",
         ),
     ] = 30,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        run_option(
             "--timeout", metavar="TIME", parser=DURATION, help="Maximum run time: 90s, 10m, 2h."
         ),
     ] = None,
     stall: Annotated[
         float | None,
-        typer.Option(
+        run_option(
             "--stall",
             metavar="TIME",
             parser=DURATION,
@@ -108,79 +120,101 @@ def run(
     ] = None,
     require_together: Annotated[
         bool,
-        typer.Option("--require-together", help="Exit with 125 unless all ranks exchanged data."),
+        run_option(
+            "--require-together", help="Exit with code 125 unless all ranks exchanged data."
+        ),
     ] = False,
     ui: Annotated[
-        str, typer.Option("--ui", metavar="NAME", help="auto, stream, plain, json, or tui.")
+        str,
+        output_option(
+            "--ui", metavar="NAME", help="Output style: auto, stream, plain, json or tui."
+        ),
     ] = "auto",
     no_fold: NoFold = False,
     verbose: Verbose = False,
     ranks: Annotated[
-        str | None, typer.Option("--ranks", metavar="RANKS", help="Show only these ranks: 0,4-7.")
+        str | None, output_option("--ranks", metavar="RANKS", help="Show only these ranks: 0,4-7.")
     ] = None,
     show_hosts: Annotated[
         list[str] | None,
-        typer.Option(
-            "--show-hosts", metavar="PATTERN", help="Show only ranks on these hosts; as --limit."
+        output_option(
+            "--show-hosts",
+            metavar="PATTERN",
+            help="Show only ranks on these hosts; same patterns as --limit.",
         ),
     ] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option("-i", "--include", metavar="REGEX", help="Show only lines that match."),
+        output_option(
+            "-i", "--include", metavar="REGEX", help="Show only lines that match this pattern."
+        ),
     ] = None,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option("-e", "--leave-out", metavar="REGEX", help="Hide lines that match."),
+        output_option(
+            "-e", "--leave-out", metavar="REGEX", help="Hide lines that match this pattern."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", metavar="NAME", help="Data that `data push` put on the hosts."),
+        files_option("--data", metavar="NAME", help="Dataset to use, from `ipexctl data push`."),
     ] = None,
     name: Annotated[
         str,
-        typer.Option(
-            "--name", metavar="NAME", help="Name for the run, for ps, logs, stop, wait and rm."
+        run_option(
+            "--name", metavar="NAME", help="Name of the run, for ps, logs, stop, wait and rm."
         ),
     ] = "",
     detach: Annotated[
         bool,
-        typer.Option("-d", "--detach", help="Leave the run when all its ranks have started."),
+        run_option("-d", "--detach", help="Return when all ranks have started; the run continues."),
     ] = False,
     die_with_me: Annotated[
         bool,
-        typer.Option(
+        run_option(
             "--die-with-me",
-            help="End the run when this command is gone; always so without a terminal.",
+            help="End the run when this command ends; the default without a terminal.",
         ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Start even if preflight checks fail.")
+        bool, run_option("--force", help="Start even if preflight checks fail.")
     ] = False,
     no_sync: Annotated[
-        bool, typer.Option("--no-sync", help="Send nothing: the files are on the hosts already.")
+        bool, files_option("--no-sync", help="Do not copy the project: its files are on the hosts.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("-y", "--yes", help="Send the folder however large it is.")
+        bool, files_option("-y", "--yes", help="Copy the project folder even if it is large.")
     ] = False,
     fetch: Annotated[
         list[str] | None,
-        typer.Option("--fetch", metavar="GLOB", help="Bring back files from where ranks start."),
+        files_option(
+            "--fetch",
+            metavar="GLOB",
+            help="Files to fetch after the run, from the ranks' working directory.",
+        ),
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--outputs", metavar="DIR", help="Bring back a folder from where ranks start."
+        files_option(
+            "--outputs",
+            metavar="DIR",
+            help="Folder to fetch after the run, from the ranks' working directory.",
         ),
     ] = None,
     merge: Merge = False,
     fetch_limit: FetchLimit = 100,
     log_limit: Annotated[
         int | None,
-        typer.Option("--log-limit", metavar="MB", min=1, help="Size of each log to keep here."),
+        output_option(
+            "--log-limit",
+            metavar="MB",
+            min=1,
+            help="Maximum size of each log kept on this machine.",
+        ),
     ] = None,
     ports: Annotated[
         str | None,
-        typer.Option(
+        ranks_option(
             "--ports",
             metavar="FIRST-LAST",
             help="Port range to use where possible, for example 40000-40100.",
@@ -188,18 +222,18 @@ def run(
     ] = None,
     launcher: Annotated[
         str,
-        typer.Option(
+        ranks_option(
             "--launcher",
             metavar="NAME",
-            help="agents, or ssh: mpirun's daemons start over the hosts' own SSH.",
+            help="How MPI daemons start: agents, or ssh (needs SSH between the hosts).",
         ),
     ] = "agents",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the plan and why it is so; start nothing.")
+        bool, typer.Option("--explain", help="Show the plan and the reasons for it; start nothing.")
     ] = False,
     print_cmd: Annotated[
         bool,
-        typer.Option("--print-cmd", help="Print a shell script that does it; start nothing."),
+        typer.Option("--print-cmd", help="Print an equivalent shell script; start nothing."),
     ] = False,
     limit: Limit = None,
     exclude: Exclude = None,
@@ -208,9 +242,9 @@ def run(
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     forks: Forks = 64,
-    json: Annotated[bool, typer.Option("--json", help="The same as --ui json.")] = False,
+    json: Annotated[bool, output_option("--json", help="Same as --ui json.")] = False,
 ) -> None:
-    """Run a PyTorch script on all hosts with mpirun, with live output of every rank."""
+    """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
     from ipexctl.core.plan import secret_env as secret
     from ipexctl.core.plan.port_plan import read_ports
     from ipexctl.core.run.dataset_rules import checked_names
@@ -391,9 +425,7 @@ def leave(shown: View) -> None:
 
     def last_words() -> None:
         shown.close()
-        print(
-            "\nipexctl: left; hosts that hear nothing end their part by themselves", file=sys.stderr
-        )
+        print("\nipexctl: detached; the hosts end the run when they lose contact", file=sys.stderr)
 
     thread = threading.Thread(target=last_words, daemon=True)
     thread.start()
@@ -402,14 +434,14 @@ def leave(shown: View) -> None:
 
 
 def shell(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Name of one host.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host to log in to.")],
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="COMMAND", help="Command to run instead of a shell, after --."),
     ] = None,
     with_mpi: Annotated[
         bool,
-        typer.Option("--mpi", help="There mpirun reaches the other hosts; this folder is sent."),
+        typer.Option("--mpi", help="Copy this folder to all hosts and let mpirun reach them."),
     ] = False,
     *,
     hostfile: Hostfile = None,
@@ -419,7 +451,7 @@ def shell(
     root: Root = "~/.ipexctl",
     yes: Yes = False,
 ) -> None:
-    """Log in to a host, with the environment that `install` put there."""
+    """Log in to a host with its environment active, or run a command there."""
     from ipexctl.verbs import mpi_shell
     from ipexctl.verbs.shell import attend
 

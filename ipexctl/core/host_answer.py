@@ -16,7 +16,7 @@ class Answer(dict[str, Any]):
 
     def __init__(self, host: str, said: object) -> None:
         if not isinstance(said, Mapping):
-            raise HostFailed(f"{host}: the host's answer is not readable (no document)")
+            raise HostFailed(f"{host}: the agent sent an invalid reply (no document)")
         super().__init__(said)
         self._host = host
 
@@ -24,26 +24,26 @@ class Answer(dict[str, Any]):
         raise self.odd(f"no {name}")
 
     def odd(self, why: str) -> HostFailed:
-        return HostFailed(f"{self._host}: what it says is not readable ({why})")
+        return HostFailed(f"{self._host}: the agent sent an invalid reply ({why})")
 
     def whole(self, name: str, most: int = _HUGE, least: int = 0) -> int:
         """A size or a count."""
         value = self[name]
         if type(value) is not int or not least <= value <= most:
-            raise self.odd(f"{name} is no number that it can be")
+            raise self.odd(f"{name} is not a number in range")
         return value
 
     def text(self, name: str) -> str:
         value = self[name]
         if not isinstance(value, str) or "\0" in value:
-            raise self.odd(f"{name} is no text")
+            raise self.odd(f"{name} is not text")
         return value
 
     def path(self, name: str) -> str:
         """An absolute one."""
         value = self.text(name)
         if not value.startswith("/"):
-            raise self.odd(f"{name} is no path")
+            raise self.odd(f"{name} is not a path")
         return value
 
     def flag(self, name: str) -> bool:

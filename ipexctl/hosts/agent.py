@@ -248,7 +248,7 @@ def failure(host: Host, error: Any) -> HostFailed:
 
 
 def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:
-    return HostFailed(f"{host.name}: the host's answer is not readable ({why})", why=tail(channel))
+    return HostFailed(f"{host.name}: the agent sent an invalid reply ({why})", why=tail(channel))
 
 
 def tail(channel: Channel) -> str:

@@ -266,7 +266,7 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         status = channel.exit_status(1.0)
         error = HostFailed(
             f"{host.name}: {trying} ended (exit {status}) and did not run what it was told to",
-            why=tail(channel) or "it is no Python, or a wrapper that swallows its arguments",
+            why=tail(channel) or "it is not a Python, or a wrapper that swallows its arguments",
             hint=login_command.ssh(host, f"{trying} --version")
             + "   # or name another one: --python PATH",
         )

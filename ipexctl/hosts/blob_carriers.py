@@ -197,4 +197,4 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
 
 
 def _unreadable(agent: Agent) -> HostFailed:
-    return HostFailed(f"{agent.host.name}: what it says of its files is not readable")
+    return HostFailed(f"{agent.host.name}: the agent sent an invalid reply about its files")

@@ -165,12 +165,13 @@ def recap_of(down: HostDown, seconds: float) -> HostRecap:
 
 
 @contextmanager
-def reading(host: str, what: str = "what it says") -> Iterator[None]:
+def reading(host: str, about: str = "") -> Iterator[None]:
     """Turn a ValueError about a host's answer into a failure of that host."""
     try:
         yield
     except ValueError as e:
-        raise HostFailed(f"{host}: {what} is not readable ({e})") from None
+        which = f"reply about {about}" if about else "reply"
+        raise HostFailed(f"{host}: the agent sent an invalid {which} ({e})") from None
 
 
 def fan_out(

@@ -32,7 +32,7 @@ def encode(header: Mapping[str, Any], body: bytes = b"") -> bytes:
 
 
 class Decoder:
-    """bytes in, whole frames out; keeps what is not whole yet. Raises BadFrame on nonsense."""
+    """bytes in, whole frames out; keeps what is incomplete yet. Raises BadFrame on nonsense."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
@@ -74,7 +74,7 @@ def _real(text: str) -> float:
 
 
 def _none(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_none)

@@ -202,7 +202,7 @@ _SAYINGS = (
     ),
     _Saying(
         "host key is known for",
-        "nobody has vouched for its host key yet",
+        "its host key is not trusted yet",
         "ipexctl trust -H {name}",
         HostKeyUnknown,
     ),

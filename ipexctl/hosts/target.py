@@ -47,7 +47,7 @@ class Target:
         if self.ask_pass and self.transport == "openssh":
             raise InputError(
                 "--ask-pass cannot go with --transport openssh",
-                why="the ssh program takes a password from nobody but a person",
+                why="the ssh program asks for a password only on a terminal",
                 hint="ssh -M HOST first (ControlMaster), or leave --transport out",
             )
         self.secrets.ask_pass = self.ask_pass

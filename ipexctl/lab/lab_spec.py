@@ -136,13 +136,13 @@ def parse_size(text: str) -> int:
     """64k, 200M, 2g or bytes."""
     match = re.fullmatch(r"(\d{1,18})([kmg]?)b?", text.lower())
     if not match or not int(match[1]):
-        raise InputError(f"'{text}' is no size", hint="write it as 64k, 200m or 2g")
+        raise InputError(f"'{text}' is not a size", hint="write it as 64k, 200m or 2g")
     return int(match[1]) << 10 * "bkmg".index(match[2] or "b")
 
 
 def _whole(text: str) -> int:
     if not re.fullmatch(r"\d{1,9}", text) or not int(text):
-        raise InputError(f"'{text}' is no count", hint="write a number from 1 on")
+        raise InputError(f"'{text}' is not a count", hint="write a number from 1 on")
     return int(text)
 
 
@@ -192,7 +192,7 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
 
 def _need(pattern: re.Pattern[str], text: str, what: str, hint: str) -> None:
     if not pattern.fullmatch(text):
-        raise InputError(f"'{text}' is no {what}", hint=hint)
+        raise InputError(f"'{text}' is not a {what}", hint=hint)
 
 
 def _known(hosts: dict[str, HostSpec]) -> str:

@@ -57,9 +57,9 @@ class Listing:
 
     def notes(self) -> Iterator[str]:
         if self.outside:
-            yield f"not sent, as they link out of the folder: {_some(self.outside)}"
+            yield f"not sent, because they link outside the folder: {_some(self.outside)}"
         if self.odd:
-            yield f"not sent, as they are no plain files: {_some(self.odd)}"
+            yield f"not sent, because they are not regular files: {_some(self.odd)}"
         if self.secrets:
             yield f"never sent, as they may hold secrets: {_some(self.secrets)}"
 

@@ -95,7 +95,7 @@ def project_file(folder: Path, note: Callable[[str], None]) -> Path | None:
             why = untrusted_reason(path)
             if not why:
                 return path
-            note(f"ignoring {_shown(path)}: {why}")
+            note(f"ignoring {short_path(path)}: {why}")
         if os.path.exists(parent / ".git") or parent == Path.home():
             return None
     return None
@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, Setting]:
         return {}
     except (OSError, ValueError) as e:
         raise InputError(f"cannot read {path}", why=str(e)) from None
-    found = parse_settings(text, _shown(path))
+    found = parse_settings(text, short_path(path))
     for key in PATHS:
         if key in found:
             found[key] = _from_folder(path.parent, found[key])
@@ -140,12 +140,12 @@ def _from_folder(folder: Path, setting: Setting) -> Setting:
     return replace(setting, value=value)
 
 
-def _shown(path: Path) -> str:
+def short_path(text: str | Path) -> str:
     """As short as the user would write it."""
     try:
-        return str(path.relative_to(Path.cwd()))
+        return str(Path(text).relative_to(Path.cwd()))
     except ValueError:
-        return str(path)
+        return str(text)
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:

@@ -154,7 +154,7 @@ class Serving:
     def spawn(self, key, argv):
         """In this thread, which lasts: the kernel ends the daemon with it."""
         if argv[0] not in self.daemons:
-            self.ended(key, 127, "%s is no daemon of this MPI" % argv[0])
+            self.ended(key, 127, "%s is not a daemon of this MPI" % argv[0])
             return
         parent = os.getpid()
         log = tempfile.TemporaryFile(dir=self.scratch)  # noqa: SIM115  wait() closes it

@@ -18,10 +18,10 @@ def show_pushed(pushed: Pushed, run: str = "ipexctl run") -> None:
     """`run`: with the options by which the hosts were named."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
-        print(
+        print_text(
+            stdout_console(),
             f"{pushed.name}: {amount(pushed.files, pushed.bytes)}, version {pushed.version}\n"
-            f"next: {run} --data {pushed.name} SCRIPT   # finds it by "
-            f"${variable(pushed.name)}"
+            f"next: {run} --data {pushed.name} SCRIPT   # its path: ${variable(pushed.name)}",
         )
 
 
@@ -87,7 +87,7 @@ def show_removed(removed: Removed) -> None:
         print_lines(stdout_console(), host_lines(removed.recaps))
     else:
         going = listed_text(removed.going, paths=True)
-        print_text(stdout_console(), f"nothing was removed; it would be:\n{going}")
+        print_text(stdout_console(), f"would be removed:\n{going}")
 
 
 def removed_document(removed: Removed) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def show_removed(removed: Removed) -> None:
         print(DECLINED)
     else:
         going = any(one.removed or one.blobs for one in removed.removals)
-        would = "nothing was removed; it would be:" if going else "there is nothing to remove:"
+        would = "would be removed:" if going else "nothing to remove:"
         title = "removed:" if removed.done else would
         print_text(stdout_console(), f"{title}\n{removal_text(removed.removals)}")
     print_lines(stdout_console(), not_shown(removed.recaps, len(removed.removals)))

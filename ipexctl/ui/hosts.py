@@ -37,7 +37,10 @@ def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False)
     for key, setting in settings.items():
         value = setting.value if isinstance(setting.value, int) else repr(setting.value)
         lines.append(f"{key} = {value}" + (f"   # {setting.origin}" if show_origin else ""))
-    return "".join(f"{line}\n" for line in lines) or "# no settings; ipexctl init writes some\n"
+    return (
+        "".join(f"{line}\n" for line in lines)
+        or "# no settings; ipexctl init writes ipexctl.toml\n"
+    )
 
 
 def ask_which(names: Sequence[str], wrong: str, asked: TextIO, out: TextIO) -> str:

@@ -170,7 +170,7 @@ def difference(plan: Plan) -> str:
     groups: dict[tuple[str, ...], list[str]] = {}
     for part in plan.todo:
         n = len(part.changes)
-        head = f"{n or 'no'} package{'s' * (n != 1)} to change, compared with {_before(part.state)}"
+        head = f"{n or 'no'} package{'s' * (n != 1)} to change, {_before(part.state)}"
         groups.setdefault((head, *map(str, part.changes)), []).append(part.host.name)
     text = ""
     for (head, *lines), hosts in groups.items():
@@ -180,10 +180,10 @@ def difference(plan: Plan) -> str:
 
 def _before(state: State) -> str:
     if state.own:
-        return f"{state.before}, which this project uses"
+        return f"compared with {state.before}, which this project uses"
     if not state.before:
-        return "nothing: there is no environment"
-    return f"{state.before}, the current one: this project has none there"
+        return "no environment yet"
+    return f"compared with {state.before}, the current one: this project has none there"
 
 
 def show(report: InstallReport) -> None:

@@ -57,8 +57,8 @@ def _names(parts: Sequence[HostInstall]) -> str:
 def _packages(plan: Plan) -> str:
     asked = plan.asked
     added = len(plan.chosen.lock.packages) - len(asked)
-    text = f"{len(asked)} asked for ({', '.join(asked)})"
-    return f"{text}, {added} more that they need" if added else text
+    text = f"{len(asked)} requested ({', '.join(asked)})"
+    return f"{text}, {added} {'dependency' if added == 1 else 'dependencies'}" if added else text
 
 
 def _fetch(plan: Plan) -> str:
@@ -69,7 +69,7 @@ def _fetch(plan: Plan) -> str:
     size = _bytes(plan.lacking)
     if plan.fetch is Fetch.CONTROLLER:
         return f"{size} to this machine"
-    return f"{size}, by whom --fetch {plan.fetch.value} says"
+    return f"{size}, fetched as --fetch {plan.fetch.value} says"
 
 
 def _send(plan: Plan) -> str:

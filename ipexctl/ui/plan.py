@@ -119,11 +119,9 @@ def _row(row: Row) -> Iterator[Text]:
 
 
 def _legend(signs: set[str]) -> Iterator[str]:
-    words = [f"{sign} {text}" for sign, text in core_map.LEGEND.items() if sign in signs]
-    own = (
-        ["0-9 a-z the rank of the host that computes there"] if signs & set(core_map.RANKS) else []
-    )
-    yield from _wrapped("A sign is a core: " + "; ".join(own + words) + ".", "", "")
+    words = [f"{sign}: {text}" for sign, text in core_map.LEGEND.items() if sign in signs]
+    own = ["0-9 a-z: the rank that uses it"] if signs & set(core_map.RANKS) else []
+    yield from _wrapped("Each character is a core. " + "; ".join(own + words) + ".", "", "")
 
 
 # --- variables -----------------------------------------------------------------------------------
@@ -139,7 +137,7 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
         Text, _wrapped(f"Each rank also gets its place in the run: {names}.", "  ", "  ")
     )
     for name in plan.secret:
-        yield from _entry(name, "yours, with --secret-env: for the ranks, and nobody else")
+        yield from _entry(name, "yours, from --secret-env: visible only to the ranks")
     yield Text("")
     yield Text("Variables of MPI's programs, too", "bold")
     first = plan.hosts[0]

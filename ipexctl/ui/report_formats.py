@@ -144,7 +144,7 @@ def markdown(report: Report) -> str:
     """For an issue, a wiki, a CI summary."""
     states = [report.state(h.name) for h in report.hosts]
     good = sum(s in _GOOD for s in states)
-    lines = [f"## {good} of {len(states)} hosts can train", ""]
+    lines = [f"## {good} of {len(states)} hosts ready", ""]
     lines += ["| hosts | state | isa | memory | system |", "|---|---|---|---|---|"]
     rows: dict[tuple[str, ...], list[str]] = {}
     for host in report.hosts:

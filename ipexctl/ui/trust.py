@@ -44,7 +44,7 @@ def ask(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
     """Shows the new keys and waits for a typed yes; where nobody can type, it says what to do."""
     print(table(keys), end="", file=out)
     refusal = InputError(
-        f"nobody to ask about new host keys ({len(keys)}): stdin is no terminal",
+        f"cannot ask about new host keys ({len(keys)}): stdin is not a terminal",
         why="compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each host",
         hint="the same command with -y accepts them",
     )

@@ -291,10 +291,10 @@ def _removed(host: Host, done: Answer) -> HostRecap:
 def _all(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
     rows = done.get("data")
     if not isinstance(rows, list):
-        raise HostFailed(f"{host.name}: its list of data is not readable")
+        raise HostFailed(f"{host.name}: the agent sent an invalid list of datasets")
     return tuple(_held(host, row) for row in rows)
 
 
 def _held(host: Host, said: object) -> Held:
-    with reading(host.name, "what it says of its data"):
+    with reading(host.name, "its datasets"):
         return core.read_held(said)

@@ -99,7 +99,7 @@ def list_envs(target: Target, root: str = ROOT) -> Kept:
 def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:
     fleet.connect(host)
     done = fleet.call(host, "install.root_upkeep.list", sizes=sizes)
-    with reading(host.name, "what it keeps"):
+    with reading(host.name, "its environments"):
         return core.read_shelf(host.name, done)
 
 

@@ -65,7 +65,7 @@ def _on_host(
 ) -> int:  # fmt: skip
     name, agent = host.name, fleet.agents[host]
     done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
-    with reading(name, "what it says of itself"):
+    with reading(name, "its environment"):
         prepared = launch_plan.read_prepared(done, choice)
     if prepared.environment and not choice.key:
         note(str(prepared.environment))

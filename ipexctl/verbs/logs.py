@@ -114,7 +114,7 @@ def _read(
             continue
         rank = frame.header.get("key")
         if type(rank) is not int:
-            raise HostFailed(f"{host.name}: what it sends of the logs is not readable")
+            raise HostFailed(f"{host.name}: the agent sent invalid log data")
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))
         texts = stream.end() if frame.header.get("end") is True else stream.feed(frame.body)
         if state := stream.bar():

@@ -152,8 +152,8 @@ def _foreseen(one: OnHost) -> HostRecap:
 def _recap(one: OnHost, what: str) -> HostRecap:
     stays = f"; not made by ipexctl, so kept in {one.root}: {', '.join(one.stays)}"
     caches = tuple(
-        f"kept: {path} ({human(size)}), torch.compile's cache, also of programs that ipexctl did "
-        "not start"
+        f"kept: {path} ({human(size)}), torch.compile's cache, shared with programs "
+        "that ipexctl did not start"
         for path, size in one.caches
     )
     return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays), notes=caches)

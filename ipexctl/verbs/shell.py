@@ -109,7 +109,7 @@ def installed(
         choice = choice_here()
         asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
         done = agent.call("run.run_environment.find", asked, total=60.0).done
-        with reading(host.name, "what it says of itself"):
+        with reading(host.name, "its environment"):
             prepared = launch_plan.read_prepared(done, choice)
         if told and note and prepared.environment:
             note(str(prepared.environment))

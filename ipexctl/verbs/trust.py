@@ -72,7 +72,7 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
     lines = dict.fromkeys(f"{d.what.partition(': ')[0]:{width}}  {d.why}" for d in unknown)
     many = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
     return HostKeyUnknown(
-        f"{many} that nobody has vouched for yet",
+        f"{many} that are not trusted yet",
         why="\n".join(lines),
         hint=command(target, "trust"),
     )

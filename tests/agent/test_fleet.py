@@ -23,7 +23,7 @@ A, B, C = (Host(name, local=True) for name in "abc")
 HOSTS = Inventory((A, B, C), "the test")
 SAID = {
     "Connection refused": (4, "the host refuses the connection"),
-    "No ED25519 host key is known for b": (4, "nobody has vouched for its host key yet"),
+    "No ED25519 host key is known for b": (4, "its host key is not trusted yet"),
     "IDENTIFICATION HAS CHANGED": (4, "its host key is not the one on record"),
     "Permission denied (publickey)": (4, "the login failed"),
 }

@@ -144,7 +144,7 @@ EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
 def test_an_odd_answer_is_one_hosts_failure(tmp_path, work, good, evil, result):
     first, down = both(tmp_path, [good], [evil], work)
     assert first == result
-    assert "not readable" in down.what
+    assert "invalid reply" in down.what
 
 
 # --- everything that is read, with every value replaced ------------------------------------------

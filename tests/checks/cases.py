@@ -145,7 +145,7 @@ ONE_HOST = [
     ),
     Case(
         "TOPO-008", "warn", both(two_nodes(), part("mem", mems=(0,))),
-        "CPUs of node 1 are ours, its memory is not (cpuset.mems 0)",
+        "CPUs of node 1 are allowed, its memory is not (cpuset.mems 0)",
     ),
     Case(
         "PWR-001", "warn", state("power", driver="acpi-cpufreq", status=""),

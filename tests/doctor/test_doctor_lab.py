@@ -90,7 +90,7 @@ def test_nothing_is_left_on_a_host(lab3):
 
 def test_the_text_starts_with_the_verdict_and_has_no_colour_without_a_terminal(lab3):
     out = doctor(lab3).stdout
-    assert out.startswith("3 of 3 hosts can train")
+    assert out.startswith("3 of 3 hosts ready")
     assert "node[01-03]" in out
     assert "\x1b" not in out
 

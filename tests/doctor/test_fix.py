@@ -346,4 +346,4 @@ def test_on_real_hosts_nothing_is_changed_without_a_yes(lab3):
         assert (again.returncode, again.stdout) == (0, "nothing to take back\n")
     finally:
         lab3.run_in("node01", ["rm", "-rf", folder])
-    assert doctor(lab3, "--fix", "-y").stdout == "nothing to mend without root\n"
+    assert doctor(lab3, "--fix", "-y").stdout == "nothing to fix without root\n"

@@ -102,7 +102,7 @@ def test_the_table_shows_the_memory_that_the_control_group_leaves():
 
 def test_equal_hosts_are_one_row():
     assert text(report(A, B, C)) == (
-        "3 of 3 hosts can train · 0.5 s\n"
+        "3 of 3 hosts ready · 0.5 s\n"
         "next: ipexctl install -f hosts\n"
         "\n"
         "host         state  isa  cores  memory  python  address       nic   cpu\n"
@@ -136,7 +136,7 @@ def test_columns_go_when_there_is_no_room_for_them(width, last):
 def test_each_trouble_is_told_once_with_its_hosts_and_its_command():
     shown = text(report(A, NO_PYTHON, DOWN))
     head, fix = shown.splitlines()[:2]
-    assert head == "1 of 3 hosts can train · 1 unreachable · 1 failed · 0.5 s"
+    assert head == "1 of 3 hosts ready · 1 unreachable · 1 failed · 0.5 s"
     assert fix == "do this on node02: sudo apt-get install -y python3 python3-venv"
     assert shown.partition("\n\n")[2].partition("\n\n")[2] == (
         "unreachable  node03: no route\n"
@@ -162,7 +162,7 @@ def test_all_unknown_keys_are_one_message_with_one_command():
     shown = text(report(A, *down))
     assert shown.splitlines()[1] == "do this: ipexctl trust -f hosts"
     assert shown.partition("\n\n")[2].partition("\n\n")[2] == (
-        "unreachable  node[02-03]: nobody has vouched for these host keys yet\n"
+        "unreachable  node[02-03]: their host keys are not trusted yet\n"
         "  key node02: ssh-ed25519 SHA256:node02\n"
         "  key node03: ssh-ed25519 SHA256:node03\n"
         "  fix ipexctl trust -f hosts   (compare the fingerprints first)"
@@ -190,19 +190,19 @@ def test_a_finding_about_the_cluster_names_the_hosts_that_were_looked_at():
 def test_hosts_that_cannot_train_together_are_not_called_good():
     arm = replace(B, cpu=replace(B.cpu, arch="aarch64", flags=frozenset({"asimd"})))
     first = text(report(A, arm)).splitlines()[0]
-    assert first.startswith("2 of 2 hosts can train, but not together")
+    assert first.startswith("2 of 2 hosts ready, but not together")
 
 
-SLOW = "1 thing slows you"
+SLOW = "1 warning"
 
 
 @pytest.mark.parametrize(
-    ("width", "end"), [(80, " · 0.5 s"), (40, SLOW), (None, " · 0.5 s")], ids=str
+    ("width", "end"), [(80, " · 0.5 s"), (36, SLOW), (None, " · 0.5 s")], ids=str
 )
 def test_the_verdict_is_one_line_on_any_terminal(width, end):
     warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do("mend it"))
     lines = text(replace(report(A), findings=(warn,)), width=width).splitlines()
-    assert lines[0].startswith("1 of 1 host can train · 1 thing slows you")
+    assert lines[0].startswith("1 of 1 host ready · 1 warning")
     assert lines[0].endswith(end)
     assert lines[1] == "do this on node01: mend it"
 

@@ -44,7 +44,7 @@ def test_a_package_changed_by_hand_is_found_and_the_next_install_mends_it(shop: 
     assert (found.code, host["changed"]) == (1, [changed_to("1.26")])
     would = shop.install("--check")
     assert (would.states, would.detail) == (
-        ["changed"], f"would build {key} anew\nchanged by hand: numpy 2.0 -> 1.26",
+        ["changed"], f"would rebuild {key}\nchanged by hand: numpy 2.0 -> 1.26",
     )  # fmt: skip
     assert diff(shop).code == 1
     mended = shop.install()

@@ -209,7 +209,7 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
     assert sorted(os.listdir(root / "envs")) == [A, B, C]
     refused = shop.ipexctl("env", "rm", B, "--root", str(root), "-y").out
     stays = f"localhost: {B}  stays: it is the current environment"
-    assert refused == f"there is nothing to remove:\n{stays}\n"
+    assert refused == f"nothing to remove:\n{stays}\n"
     assert shop.ipexctl("env", "rm", C, "--root", str(root), "-y").code == 0
     assert sorted(os.listdir(root / "envs")) == [".lock", A, B]
 
@@ -312,7 +312,7 @@ def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(tmp
         switching.join(20)
     finally:
         agent.close()
-    assert said == [f"here: the environment {B} is not whole and proved any more"]
+    assert said == [f"here: the environment {B} is no longer complete and tested"]
     assert links(root) == (A, "")
 
 
@@ -321,7 +321,7 @@ def test_what_was_not_proved_does_not_become_current(tmp_path: Path) -> None:
     (root / "envs" / B / ".ipexctl-proved").unlink()
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
-        with pytest.raises(HostFailed, match="is not whole and proved any more"):
+        with pytest.raises(HostFailed, match="is no longer complete and tested"):
             agent.call("install.environments.switch", {"root": str(root), "key": B})
     finally:
         agent.close()

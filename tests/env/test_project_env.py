@@ -280,7 +280,7 @@ def test_diff_compares_with_what_this_project_uses_and_says_so(projects: Project
         ]
         return [lines[at].partition(": ")[2], *changes]
 
-    nothing = "compared with nothing: there is no environment"
+    nothing = "no environment yet"
     needs = ("-r", "needs.txt")
     first = ["numpy 2.0 added", "only-alpha 1.0 added", "torch 2.13.0+cpu added"]
     assert diff(a, *needs) == [f"3 packages to change, {nothing}", *first]

@@ -189,7 +189,7 @@ ROWS = [
     (replace(LOOK, packages={"torch": "2.7.0+cpu"}), "", "here is none"),
     (replace(LOOK, packages=OLD), "ipex-2.8.0", ""),
     (replace(LOOK, packages={"torch": "1.2.0"}), "", "the version table has no torch 1.2.0"),
-    (replace(LOOK, python=(3, 6, 8)), "", "torch-2.13: Python 3."),
+    (replace(LOOK, python=(3, 6, 8)), "", "torch-2.13: needs Python 3."),
 ]
 
 

@@ -222,7 +222,7 @@ REAL = {
         ),
         (224, 14, 2, 2), "amx", "Sapphire Rapids",
         "AVX-512 VNNI, AVX-512 BF16, AVX-512 FP16, AMX tile, AMX bf16, AMX int8",
-        ("bf16", 1, 14), ("1 rank per host", "14 threads per rank: one per core that is ours"),
+        ("bf16", 1, 14), ("1 rank per host", "14 threads per rank: one per allowed core"),
         (("CORE-001", "note"),),
     ),
     "Neoverse V1": Real(
@@ -233,7 +233,7 @@ REAL = {
         ),
         (64, 64, 1, 1), "sve-bf16", "Neoverse V1", "SVE, BF16", ("fp32", 1, 64),
         ("fp32",), (("CPU-003", "note"),), arch="aarch64",
-        verdict="aarch64 is no x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel MPI "
+        verdict="aarch64 is not x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel MPI "
         "(ipexctl install --mpi none)",
     ),
 }  # fmt: skip

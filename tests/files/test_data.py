@@ -356,6 +356,6 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         assert said == "nothing was changed: the answer was no\n"
     would = run("rm", "small", "--check")
     assert (would.splitlines()[0], f"{root}/data/small" in would) == (
-        "nothing was removed; it would be:", True,
+        "would be removed:", True,
     )  # fmt: skip
     assert "removed" in run("rm", "small", "-y")

@@ -134,8 +134,8 @@ def test_a_tree_holds_files_modes_inner_links_and_empty_folders(tmp_path: Path) 
     ]
     assert tree.links == (("absolute", "pkg/go.sh"), ("inner", "pkg/go.sh"))
     assert snapshot.notes == (
-        "not sent, as they link out of the folder: dot, outer, pkg/self and 1 more",
-        "not sent, as they are no plain files: pipe",
+        "not sent, because they link outside the folder: dot, outer, pkg/self and 1 more",
+        "not sent, because they are not regular files: pipe",
         "never sent, as they may hold secrets: .env",
     )
 

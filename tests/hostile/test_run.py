@@ -16,12 +16,12 @@ from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        ("raw(b'garbage ' * 100)", "not readable"),
-        ("raw(head.pack(1 << 30, 0))", "not readable"),
+        ("raw(b'garbage ' * 100)", "invalid reply"),
+        ("raw(head.pack(1 << 30, 0))", "invalid reply"),
         ("raw(head.pack(2, 0) + b'{}')", "a header without an id"),
         ("say({'event': 'boom'})", "an event called 'boom'"),
         ("say({'event': 'rank', 'rank': 0, 'started': 1})", "rank 0, which is not on this host"),
-        ("say({'event': 'log', 'key': 1}, b'x' * (100 << 20))", "not readable"),
+        ("say({'event': 'log', 'key': 1}, b'x' * (100 << 20))", "invalid reply"),
         ("say({'event': 'log', 'key': 1}, b'x' * 300000)", "300000 bytes of output at once"),
         ("say({'done': 7})", "done without content"),
         ("sys.exit(0)", "its connection ended"),

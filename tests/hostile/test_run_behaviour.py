@@ -33,14 +33,14 @@ LOST = {
     "says again and again that output ended": (
         flood("{'event': 'log', 'key': 1, 'end': True}"), "said twice",
     ),
-    "nests a header deeply": (DEEP, "not readable"),
-    "sends a header of many values": (MANY, "not readable"),
+    "nests a header deeply": (DEEP, "invalid reply"),
+    "sends a header of many values": (MANY, "invalid reply"),
     "drips half a frame": (
         "raw(head.pack(100, 0))\n" + "raw(b'x'); time.sleep(0.5)\n" * 80, "no word",
     ),
     "goes silent": ("time.sleep(60)", "no word"),
     "closes stdout and lives on": ("import os; os.close(1); time.sleep(60)", "connection ended"),
-    "sends nonsense in the middle": ("say({'event': 'pong'}); raw(b'\\0' * 999)", "not readable"),
+    "sends nonsense in the middle": ("say({'event': 'pong'}); raw(b'\\0' * 999)", "invalid reply"),
     "gives a rank of another host an end": (
         "say({'event': 'rank', 'rank': 0, " + ENDED + "})", "not on this host",
     ),
@@ -53,7 +53,7 @@ LOST = {
         "it sent what no host",
     ),
     "says a number of many digits": (
-        "raw(head.pack(400, 0) + b'{\"id\": ' + b'9' * 392 + b'}')", "not readable",
+        "raw(head.pack(400, 0) + b'{\"id\": ' + b'9' * 392 + b'}')", "invalid reply",
     ),
 }  # fmt: skip
 

@@ -71,7 +71,7 @@ def test_a_detached_run_is_listed_and_waited_for(here: Here) -> None:
     assert done.returncode == 0
     (row,) = here.listed()
     assert done.stdout == f"{row['run_id']}\n"  # what ranks print meanwhile is on stderr
-    assert f"run {row['run_id']} goes on without this terminal" in done.stderr
+    assert f"run {row['run_id']} continues in the background" in done.stderr
     assert f"  ipexctl stop {row['run_id']}" in done.stderr
     assert here.call("wait", "bert").returncode == 0
     (row,) = here.listed("-a")
@@ -117,7 +117,7 @@ def test_on_a_terminal_a_run_outlives_its_command(here: Here, how: str) -> None:
     if how == "quit":
         os.write(terminal, b"\x1c")  # Ctrl-\
         said = read_until(terminal, b"ipexctl stop ")
-        assert b"goes on without this terminal" in said
+        assert b"continues in the background" in said
     elif how == "hangup":
         os.close(terminal)
     else:

@@ -121,7 +121,7 @@ def test_a_lock_that_no_longer_fits_the_hosts_is_not_replaced_behind_ones_back()
 def test_an_interpreter_that_does_not_run_on_a_host_is_told() -> None:
     with pytest.raises(NothingFits) as none:
         taken(Request(torch="2.13", python="/opt/py/bin/python"), None, ready("a", "3.11.2"))
-    said = "torch-2.13: a: /opt/py/bin/python is no Python that runs there; it has 3.11.2"
+    said = "torch-2.13: a: /opt/py/bin/python is not a Python that runs there; it has 3.11.2"
     assert said in none.value.why.splitlines()
 
 

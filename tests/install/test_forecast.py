@@ -56,7 +56,7 @@ def test_it_says_what_is_fetched_sent_and_needed_and_what_each_host_has() -> Non
     three = plan(part("node1", NONE), part("node2", OLD, free=500 * MB), part("node3", BUILT))
     place = f"/home/ann/.ipexctl/envs/{LOCK.key}"
     assert forecast_text(three).splitlines() == [
-        "packages  2 asked for (torch, numpy)",
+        "packages  2 requested (torch, numpy)",
         "fetch     220.0 MB to this machine",
         "send      220.0 MB to each of 2 hosts; from here once, then from host to host",
         "node1: has no environment",
@@ -103,7 +103,7 @@ def test_what_nobody_knows_is_said_as_unknown() -> None:
 OTHERS = [
     ({"lacking": ()}, "fetch     nothing: this machine has every file"),
     ({"fetch": None}, "fetch     nothing: everything is in the bundle"),
-    ({"fetch": Fetch.EACH}, "fetch     220.0 MB, by whom --fetch each says"),
+    ({"fetch": Fetch.EACH}, "fetch     220.0 MB, fetched as --fetch each says"),
     ({"relay": False}, "send      220.0 MB to each of 2 hosts"),
 ]
 
@@ -162,7 +162,7 @@ def test_check_shows_the_plan(shop: Shop) -> None:
         [sys.executable, "-m", "ipexctl", *words], cwd=shop.work, env=shop.environ(),
         capture_output=True, text=True,
     ).stdout  # fmt: skip
-    assert "packages  2 asked for (torch, numpy)" in shown
+    assert "packages  2 requested (torch, numpy)" in shown
     assert "localhost: has no environment" in shown
     assert "; nothing was changed" in shown
 

@@ -403,7 +403,7 @@ def test_a_weak_token_is_refused(site: Site, token: object) -> None:
     site.add("a")
     asked = {"root": str(site.root("a")), "blobs": [], "token": token}
     site.folder.joinpath("roots").mkdir()
-    with pytest.raises(HostFailed, match="that is no token"):
+    with pytest.raises(HostFailed, match="the token is invalid"):
         site.agents["a"].call("install.blob_server.open", asked)
 
 

@@ -211,7 +211,7 @@ def test_a_row_from_its_indexes_to_an_environment_in_use(
 # options, and what is said of which row
 REFUSED = [
     (("--torch", "2.7", "--stack", "ipex", "--python", "3.99"), "ipex-2.7.0", "needed is 3.99"),
-    (("--torch", "1.10"), "ipex-1.10.0", "it has IPEX, which only --stack ipex brings"),
+    (("--torch", "1.10"), "ipex-1.10.0", "it has IPEX, which needs --stack ipex"),
     (("--torch", "2.8", "--backend", "ccl"), "ipex-2.8.0", "it has no oneCCL bindings"),
     (("--torch", "1.12.1", "--ipex", "1.12.0"), "ipex-1.12.300",
      "it has another IPEX than 1.12.0"),

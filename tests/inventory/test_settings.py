@@ -70,7 +70,7 @@ def test_hostfiles_of_other_programs_are_used_and_told_of(shell, name):
     done = shell("hosts", "--list", **{name: "nodes"})
     assert (done.stdout, done.stderr) == (
         "a\n",
-        f"ipexctl: note: the hosts are from nodes, by {name}\n",
+        f"ipexctl: note: hosts from nodes ({name})\n",
     )
 
 
@@ -97,7 +97,7 @@ def test_the_hosts_of_a_slurm_job_are_used_and_told_of(shell, job, hosts):
     done = shell("hosts", "--list", **job)
     names = [one.partition(":")[0] for one in hosts.split(",")]
     assert done.stdout.split() == names
-    assert done.stderr == f"ipexctl: note: the hosts are {hosts}, from SLURM_JOB_NODELIST\n"
+    assert done.stderr == f"ipexctl: note: hosts {hosts} (SLURM_JOB_NODELIST)\n"
     assert shell("hosts", "--list", "-H", "named", **job).stdout == "named\n"
     shell.write("env-hosts", "e\n")
     assert shell("hosts", "--list", IPEXCTL_HOSTFILE="env-hosts", **job).stdout == "e\n"
@@ -271,10 +271,10 @@ def test_what_was_accepted_counts_until_it_changes(shell, cloned, change):
     assert f"ipexctl: note: accepted: hostfile, ssh_config, root of {file}\n" in done.stderr
     used = shell("hosts", "--list")
     assert (used.returncode, used.stdout) == (0, "n1\n")
-    hosts = f"ipexctl: note: the hosts are from {shell.folder}/hosts, by ipexctl.toml:1"
+    hosts = "ipexctl: note: hosts from hosts (ipexctl.toml:1)"
     assert used.stderr == f"{hosts}\n"
     assert shell("trust").stderr.startswith(
-        f"{hosts}; SSH settings are from {shell.folder}/ssh_config, by ipexctl.toml:2\n"
+        f"{hosts}; SSH settings from ssh_config (ipexctl.toml:2)\n"
     )
     with (shell.folder / change).open("a") as f:
         f.write("# changed\n" if change != "ipexctl.toml" else "forks = 2\n")

@@ -96,7 +96,7 @@ def bomb() -> str:
         ("hots:\n  a:\n", "h.yaml:1:1: 'hots' is not a group (did you mean 'hosts'?)"),
         ("hosts: {u@a: {user: b}}\n", "h.yaml:1:21: user of a is given twice"),
         ("hosts:\n  a: [\n", "h.yaml:3:1: YAML syntax: "),
-        ("a\n", "h.yaml:1:1: this is no inventory"),
+        ("a\n", "h.yaml:1:1: this is not an inventory"),
         ("", "h.yaml is empty"),
         ("hosts:\n", "h.yaml names no host"),
         ("hosts: [[a]]\n", "h.yaml:1:9: a host is a name, or a mapping with a name"),

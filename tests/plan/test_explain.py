@@ -46,17 +46,17 @@ node03: 2 ranks, 3 threads per rank, interface eth0
   0  rank 4: CPUs 1,3-4, communication on 5, memory of node 0 first
   1  rank 5: CPUs 8-9,12, communication on 15, memory of node 1 first
 
-A sign is a core: 0-9 a-z the rank of the host that computes there; c
-communication; - not ours, or offline.
+Each character is a core. 0-9 a-z: the rank that uses it; c: communication; -:
+not allowed, or offline.
 
 Variables of the ranks
-  OMP_NUM_THREADS=7                   one per core of its own, 1 more for
+  OMP_NUM_THREADS=7                   one per core of the rank, 1 more for
                                       communication (node[01-02])
-  OMP_NUM_THREADS=3                   one per core of its own, 1 more for
+  OMP_NUM_THREADS=3                   one per core of the rank, 1 more for
                                       communication (node03)
-  GLOO_SOCKET_IFNAME=eth0             the others reach this host by it
+  GLOO_SOCKET_IFNAME=eth0             other hosts connect to this interface
   FI_PROVIDER=tcp                     for MPI and ccl; works on every network
-  FI_TCP_IFACE=eth0                   libfabric may hang on another one
+  FI_TCP_IFACE=eth0                   libfabric may hang on another interface
   CCL_WORKER_COUNT=1                  communication threads per rank
   CCL_ATL_TRANSPORT=ofi               the same with each MPI that starts the
                                       ranks
@@ -64,7 +64,7 @@ Variables of the ranks
   CCL_WORKER_AFFINITY=7,15            no rank computes there (node[01-02])
   CCL_WORKER_AFFINITY=5,15            no rank computes there (node03)
   IPEXCTL_BACKEND=ccl                 oneccl-bind-pt 2.7.0+cpu is installed
-  PYTHONUNBUFFERED=1                  lines come when they are written
+  PYTHONUNBUFFERED=1                  print lines as they are written
   HF_TOKEN                            yours, with --env
   Each rank also gets its place in the run: RANK, WORLD_SIZE, LOCAL_RANK,
   LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, GROUP_RANK, NODE_RANK,

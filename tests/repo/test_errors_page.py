@@ -38,7 +38,7 @@ def test_every_class_of_the_tree_is_on_it():
         ("Unreachable", "4", "HOST: the login as USER failed", ""),
         ("InputError", "2", "SCRIPT is a hostfile, not a script", "MEANT"),
         ("HostFailed", "1", "HOST: no environment is installed in ROOT", "ipexctl install"),
-        ("HostKeyUnknown", "4", "HOST: nobody has vouched for its host key yet", "ipexctl trust"),
+        ("HostKeyUnknown", "4", "HOST: its host key is not trusted yet", "ipexctl trust"),
         ("Unreachable", "4", "HOST: no answer for TIMEOUT s", "ssh HOST uptime"),
     ],
 )

@@ -126,11 +126,11 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (Wanted(ranks="0,x"), "'x' is no rank"),
+        (Wanted(ranks="0,x"), "'x' is not a rank"),
         (Wanted(ranks="4-2"), "4-2 goes down"),
-        (Wanted(ranks=""), "'' is no rank"),
-        (Wanted(ranks="-1"), "'-1' is no rank"),
-        (Wanted(include=("(",)), "-i '(' is no regular expression"),
+        (Wanted(ranks=""), "'' is not a rank"),
+        (Wanted(ranks="-1"), "'-1' is not a rank"),
+        (Wanted(include=("(",)), "-i '(' is not a regular expression"),
         (Wanted(hosts=("node07",)), "node07"),
         (Wanted(hosts=("",)), "--show-hosts is empty"),
         (Wanted(hosts=("node01,!node01",)), "--show-hosts leaves no host of made"),

@@ -103,7 +103,10 @@ def test_the_files_of_a_run_are_sent_and_laid_out_once_and_fetched_once(shared: 
         found = {str(p.relative_to(outputs)): p.read_text() for p in outputs.rglob("*.txt")}
         assert found == {f"{rank}.txt": str(rank) for rank in range(6)}
         notes = " ".join(e["text"] for e in run.events if e["event"] == "note")
-        assert ("1.0 MB sent" in notes, "have all of it" in notes) == (number == 1, number == 2)
+        assert ("1.0 MB sent" in notes, "already on all hosts" in notes) == (
+            number == 1,
+            number == 2,
+        )
         here = shared.place / "runs" / run.run_id
         logs = {p.name: p.read_text() for p in (here / "logs").glob("rank*")}
         assert logs == {f"rank{r:05d}.log": f"{r} {there}/work\n" for r in range(6)}

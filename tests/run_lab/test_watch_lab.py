@@ -220,4 +220,4 @@ def test_panes_give_the_terminal_back_when_the_run_fails(runner):
 def test_without_a_terminal_panes_are_a_stream(runner):
     done = runner.plain("--ui", "tui", "-n", "1", str(runner.script("print('hi')\n")))
     assert (done.returncode, done.stdout) == (0, "node01 r00 | hi\n")
-    assert "--ui tui: stdin and stdout are no terminal; showing a stream" in done.stderr
+    assert "--ui tui: stdin and stdout are not a terminal; showing a stream" in done.stderr

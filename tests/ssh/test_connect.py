@@ -66,7 +66,7 @@ def test_an_unknown_key_is_refused_with_its_fingerprint_before_any_login(sshd, t
         ["ssh-keygen", "-lf", f"{sshd.folder}/host_key.pub"], capture_output=True, text=True
     ).stdout.split()[1]
     assert (error.what, error.why, error.hint, error.fingerprint) == (
-        "n: nobody has vouched for its host key yet",
+        "n: its host key is not trusted yet",
         f"ssh-ed25519 {printed}",
         "ipexctl trust -H n",
         printed,
@@ -183,7 +183,7 @@ def test_an_unknown_key_of_the_jump_host_is_told_by_its_own_name(make_sshd, tran
     config.write_text(jump_config(inner, outer))
     (outer.folder / "known_hosts").write_text("")
     error = refusal(transport(config, "n"), "n", HostKeyUnknown)
-    assert error.what == "login: nobody has vouched for its host key yet"
+    assert error.what == "login: its host key is not trusted yet"
 
 
 def test_what_the_jump_host_cannot_reach_is_told(make_sshd, transport, tmp_path):

@@ -251,7 +251,7 @@ EVENT = encode({"id": 1, "event": "alive"})
     ("say", "more", "words"),
     [
         (lambda marker: b"", b".", "gave no answer in time|more than 1 MiB"),
-        (hello(b"\0\0"), b"\0", "not readable"),
+        (hello(b"\0\0"), b"\0", "invalid reply"),
         (hello(GOOD_HELLO), EVENT, "has not finished its answer"),
         (hello(GOOD_HELLO), EVENT * 999, "has not finished its answer|more than 256 MiB"),
         (hello(GOOD_HELLO), struct.pack(">II", 9, 7 << 20), "has not finished its answer"),

@@ -105,7 +105,7 @@ def test_one_message_tells_all_unknown_keys_and_the_command(make_sshd, transport
     keys = [ssh.host_key(h, 20.0).fingerprint for h in hosts]
     assert isinstance(error, HostKeyUnknown)
     assert (error.what, error.why, error.hint) == (
-        "2 hosts show host keys that nobody has vouched for yet",
+        "2 hosts show host keys that are not trusted yet",
         f"a       ssh-ed25519 {keys[0]}\nnode02  ssh-ed25519 {keys[1]}",
         f"ipexctl trust -H a,node02 -F {config}",
     )

@@ -112,19 +112,19 @@ REFUSALS = [
      "new: n[1-2]: ppc64le has no wheels\nold: n[1-2]: ppc64le has no wheels"),
     ([host("a", arch="aarch64")], Request(torch="2.13"),
      "new: a: Intel MPI has no build for aarch64 (--mpi none leaves it out)\n"
-     "old: it is torch 2.8.0, 2.13 was asked for"),
+     "old: it has torch 2.8.0, not 2.13"),
     ([host("a"), host("b", arch="aarch64")], Request(torch="2.13", mpi="none"),
      "new: one lock serves one architecture (aarch64: b, x86_64: a; -l takes some of them)\n"
-     "old: it is torch 2.8.0, 2.13 was asked for"),
+     "old: it has torch 2.8.0, not 2.13"),
     ([host("a", libc="musl 1.2")], Request(torch="2.13"),
      "new: a: the C library is musl, the wheels need glibc\n"
-     "old: it is torch 2.8.0, 2.13 was asked for"),
+     "old: it has torch 2.8.0, not 2.13"),
     ([host("a", libc="glibc 2.17")], Request(torch="2.13"),
      "new: a: glibc 2.17, the wheels need 2.28 or newer\n"
-     "old: it is torch 2.8.0, 2.13 was asked for"),
+     "old: it has torch 2.8.0, not 2.13"),
     ([host("a", "3.10.1"), host("b", "3.12.1")], Request(torch="2.13"),
      "new: no Python version is on all hosts: a has 3.10, b has 3.12\n"
-     "old: it is torch 2.8.0, 2.13 was asked for"),
+     "old: it has torch 2.8.0, not 2.13"),
 ]  # fmt: skip
 
 

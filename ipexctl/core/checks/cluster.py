@@ -37,7 +37,7 @@ class Cluster:
 
     @cached_property
     def ranks(self) -> int:
-        """As many as `run` starts when nobody says how many."""
+        """As many as `run` starts by default."""
         return sum(core_pinning.default_ranks(facts.cpu) for facts in self.hosts)
 
 

@@ -220,7 +220,7 @@ def isolated(facts: Facts) -> Sight | None:
 
 @host_check(
     "CORE-001",
-    title="only a part of the CPUs is ours",
+    title="ipexctl may use only some of the CPUs",
     severity=Severity.NOTE,
     seen="a cpuset or an affinity leaves us a part of the CPUs",
     why="A cgroup cpuset or a CPU affinity (a job scheduler, a container) keeps us to these. "

@@ -75,7 +75,7 @@ def throttled(facts: Facts) -> Sight | None:
     title="the frequency is capped",
     severity=Severity.WARN,
     seen="scaling_max_freq is more than 10 % below what the processor can do",
-    why="Somebody or a power policy lowered the upper limit.",
+    why="A user or a power policy lowered the upper limit.",
     fix=Shell(
         f"sudo cpupower frequency-set -u $(cat {_CPUFREQ}/policy0/cpuinfo_max_freq)kHz",
         needs_root=True,

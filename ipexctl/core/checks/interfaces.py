@@ -261,7 +261,7 @@ def master_port(facts: Facts) -> Sight | None:
     title="the kernel hands out MASTER_PORT as any other port",
     severity=Severity.NOTE,
     seen=f"net.ipv4.ip_local_port_range holds {MASTER_PORT}",
-    why="Any outgoing connection may sit on it when a training starts: `Address already in use`, "
+    why="Any outgoing connection may sit on it when a run starts: `Address already in use`, "
     "now and then.",
     fix=scripted("sysctl -w net.ipv4.ip_local_reserved_ports=29500-29600"),
 )

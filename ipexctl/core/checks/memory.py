@@ -139,7 +139,7 @@ def numa_balancing(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="vm.zone_reclaim_mode is not 0, and there are several NUMA nodes",
     why="A rank whose node is full stalls while the kernel throws away file pages there, although "
-    "other nodes have free memory. It is off unless somebody switched it on.",
+    "other nodes have free memory. It is off by default.",
     fix=scripted("sysctl vm.zone_reclaim_mode=0"),
 )
 def zone_reclaim(facts: Facts) -> Sight | None:
@@ -201,7 +201,7 @@ def _small_part(facts: Facts) -> bool:
     title="much memory is set aside as huge pages",
     severity=Severity.WARN,
     seen="more than a quarter of the memory is reserved in hugetlbfs (vm.nr_hugepages)",
-    why="Neither torch nor MPI uses it, and nobody else can.",
+    why="Neither torch nor MPI uses it, and no other process can.",
     fix=do(
         sudo("sysctl vm.nr_hugepages=0"), "   (unless a database or a virtual machine needs them)"
     ),
@@ -239,7 +239,7 @@ def shm_small(facts: Facts) -> Sight | None:
     title="/dev/shm is nearly full",
     severity=Severity.WARN,
     seen="/dev/shm has less than 64 MiB free",
-    why="Ranks and DataLoader workers die with a bus error when it is full. Killed trainings leave "
+    why="Ranks and DataLoader workers die with a bus error when it is full. Killed runs leave "
     "files there.",
     fix=do(command("ls -l /dev/shm"), "   and remove what no running process of yours needs"),
 )

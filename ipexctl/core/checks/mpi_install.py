@@ -60,7 +60,7 @@ def no_provider(facts: Facts) -> Iterator[Sight]:
 
 @host_check(
     "MPI-003",
-    title="Intel MPI is not whole",
+    title="the Intel MPI installation is incomplete",
     severity=ALL,
     seen="impi-rt is installed and libmpi.so.12, mpirun or mpiexec.hydra is not there",
     why="`libmpi.so.12: cannot open shared object file`, or `mpiexec.hydra: not found`.",

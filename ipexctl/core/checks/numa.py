@@ -20,7 +20,7 @@ UNEVEN = 1.5  # two DIMMs of sixteen missing are 1.14, half of the channels are 
     severity=Severity.NOTE,
     seen="more NUMA nodes with CPUs than sockets (SNC, NPS)",
     why="Each node has its own memory channels: one rank per node is the best fit, and what "
-    "`ipexctl run` starts when nobody says how many. One rank per socket would use far memory.",
+    "`ipexctl run` starts by default. One rank per socket would use far memory.",
     fix="nothing to do; by hand: one rank per NUMA node, with numactl --cpunodebind and --membind",
 )
 def sub_numa(facts: Facts) -> Sight | None:
@@ -57,8 +57,8 @@ def memory_only(facts: Facts) -> Sight | None:
     "TOPO-003",
     title="the NUMA information contradicts itself",
     severity=Severity.WARN,
-    seen="one CPU stands in two NUMA nodes",
-    why="Nobody can tell which memory is near. ipexctl ignores all of it and starts one rank, "
+    seen="one CPU is in two NUMA nodes",
+    why="It is unknown which memory is near. ipexctl ignores all of it and starts one rank, "
     "whose memory may be far.",
     fix="update the firmware (its SRAT table is wrong), or say -ppn yourself",
 )
@@ -72,7 +72,7 @@ def contradictory(facts: Facts) -> Sight | None:
     "TOPO-004",
     title="NUMA nodes of different sizes",
     severity=Severity.NOTE,
-    seen="a NUMA node has less than three quarters of another's cores that are ours",
+    seen="a NUMA node has less than three quarters of another's allowed cores",
     why="Ranks get equal numbers of cores, so some of them span two nodes.",
     fix="ask the scheduler for whole nodes, or say -ppn yourself",
 )
@@ -150,7 +150,7 @@ def memory_not_ours(facts: Facts) -> Sight | None:
         return None
     nodes, its = ("node", "its") if len(bare) == 1 else ("nodes", "their")
     return Sight(
-        f"CPUs of {nodes} {_ids(bare)} are ours, {its} memory is not (cpuset.mems "
+        f"CPUs of {nodes} {_ids(bare)} are allowed, {its} memory is not (cpuset.mems "
         f"{cpu_list(allowed)})"
     )
 

@@ -163,7 +163,7 @@ def cpuinfo_mounted(cluster: Cluster) -> Iterator[Sight]:
     severity=(Severity.FAIL, Severity.WARN),
     seen="--level std: importing torch or multiplying failed (fail), or took too long (warn)",
     why="Ranks would end in the same way, or start as late.",
-    fix=do(ipexctl("install"), "   (builds the environment anew)"),
+    fix=do(ipexctl("install"), "   (rebuilds the environment)"),
 )
 def broken_torch(cluster: Cluster) -> Iterator[Sight]:
     for h in cluster.measured.hosts:

@@ -35,7 +35,7 @@ def pairs(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 _WHY = (
     "Every rank opens TCP connections to ranks on other hosts, at ports the kernel chooses. "
-    "A training would hang at its first collective."
+    "A run would hang at its first collective."
 )
 
 
@@ -140,7 +140,7 @@ def range_closed(cluster: Cluster) -> list[Sight]:
     seen="a new connection carries one byte, but none of the next 64 KiB; reported for the host "
     "that all failing pairs have in common",
     why="Something between the hosts (a switch port, bridge, tunnel or VPN) has a smaller MTU than "
-    "their interfaces and drops longer packets silently. Connections open, and a training hangs in "
+    "their interfaces and drops longer packets silently. Connections open, and a run hangs in "
     "its first large all_reduce.",
 )
 def black_hole(cluster: Cluster) -> Iterator[Sight]:
@@ -279,7 +279,7 @@ def nameless(facts: Facts) -> Sight | None:
     title="the host's own name means an address that it does not have",
     severity=Severity.WARN,
     seen="the own name resolves to an address that is on none of the host's interfaces",
-    why="gloo and MPI announce it to the other hosts, which then reach another host or nobody. "
+    why="gloo and MPI announce it to the other hosts, which then reach another host or none. "
     "`ipexctl run` names each host's address itself.",
 )
 def stale_name(facts: Facts) -> Sight | None:
@@ -311,7 +311,7 @@ def localhost(facts: Facts) -> Sight | None:
 
 @cluster_check(
     "NET-008",
-    title="the hosts do not know each other's names",
+    title="the hosts cannot resolve the names of the other hosts",
     severity=Severity.NOTE,
     seen="a host's name in the inventory does not resolve on other hosts, or name resolution there "
     "gives no answer",
@@ -360,7 +360,7 @@ _NAME_SERVERS = do(
     severity=(Severity.WARN, Severity.NOTE),
     seen="the inventory's name resolves elsewhere to an address that is not that host's (note: to "
     "a public one, and all of that host's are private)",
-    why="What is started by hand on one host reaches another host, or nobody. Two sources of names "
+    why="What is started by hand on one host reaches another host, or none. Two sources of names "
     "contradict each other (/etc/hosts and DNS).",
 )
 def wrong_names(cluster: Cluster) -> list[Sight]:

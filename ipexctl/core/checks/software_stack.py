@@ -311,11 +311,11 @@ def _accelerate(software: SoftwareFacts | None) -> Version | None:
 
 @host_check(
     "SOFT-012",
-    title="the installed environment is not whole",
+    title="the installed environment is incomplete",
     severity=Severity.FAIL,
     seen="`current` points at nothing, or at a build that was never finished",
     why="`ipexctl run` would stop there, or fail at the import of torch.",
-    fix=do(INSTALL, "   # builds it anew"),
+    fix=do(INSTALL, "   # rebuilds it"),
 )
 def not_whole(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
@@ -335,7 +335,7 @@ def not_whole(facts: Facts) -> Sight | None:
     seen="packages differ from those that `ipexctl install` put there (by metadata)",
     why="It is no longer what the lock says and what was proved, and other hosts do not have it. "
     "`ipexctl env diff` also finds files that were changed.",
-    fix=do(INSTALL, "   # builds it anew; what was added by hand is lost"),
+    fix=do(INSTALL, "   # rebuilds it; what was added by hand is lost"),
 )
 def by_hand(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None

@@ -235,7 +235,7 @@ def tmp_full(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="TMPDIR, or /tmp, is mounted noexec",
     why="torch.compile builds libraries in /tmp/torchinductor_USER and loads them from there: "
-    "failed to map segment from shared object. Trainings without torch.compile work.",
+    "failed to map segment from shared object. Scripts without torch.compile work.",
     fix=Shell("export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/torchinductor"),
 )
 def tmp_noexec(facts: Facts) -> Sight | None:

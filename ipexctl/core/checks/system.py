@@ -318,8 +318,8 @@ def container(facts: Facts) -> Sight | None:
     title="Windows Subsystem for Linux",
     severity=(Severity.WARN, Severity.NOTE),
     seen="the kernel is Microsoft's WSL (note: it is the only host)",
-    why="Its network is translated: other machines cannot connect to it, so it can train alone "
-    "only.",
+    why="Its network is translated: other machines cannot connect to it, so it can only train "
+    "alone.",
     fix=do(
         "in %UserProfile%\\.wslconfig: [wsl2] networkingMode=mirrored; then ",
         command("wsl --shutdown"),
@@ -382,7 +382,7 @@ def twice(cluster: Cluster) -> Sight | None:
     title="several hosts are one machine",
     severity=Severity.NOTE,
     seen="hosts of one boot have different networks (containers, network namespaces)",
-    why="They share its cores and memory bandwidth: more of them do not make a training faster.",
+    why="They share its cores and memory bandwidth: more of them do not make training faster.",
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
 def one_machine(cluster: Cluster) -> Sight | None:

@@ -36,7 +36,7 @@ def same_architecture(cluster: Cluster) -> Sight | None:
     severity=Severity.WARN,
     seen="instruction set levels differ",
     why="All hosts wait for the slowest one in each step. In bf16 the gap is widest.",
-    fix="leave the slow ones out, or train in fp32, where they differ least",
+    fix="leave out the slower hosts, or train in fp32, where they differ least",
 )
 def same_instruction_set(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, lambda f: isa.level(f.cpu))

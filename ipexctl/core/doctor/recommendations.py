@@ -97,7 +97,7 @@ def _decide(hosts: Sequence[Facts], cluster: Cluster) -> Decision | str:
 def _verdict(facts: Facts, chosen: Decision | str) -> Iterator[str]:
     if not isa.is_x86(facts.cpu):
         yield (
-            f"{facts.cpu.arch} is no x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel "
+            f"{facts.cpu.arch} is not x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel "
             "MPI (ipexctl install --mpi none)"
         )
     elif isa.level(facts.cpu) in ("sse", "avx") and not isinstance(chosen, str):
@@ -169,5 +169,5 @@ def _threads_reason(facts: Facts) -> str:
         return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"
     fast, every = len(core_pinning.fast_cores(cpu)), len(core_pinning.cores(cpu))
     kind = "fast core" if fast < every else "core"
-    of_ours = "" if cpu.allowed is None or len(cpu.allowed) >= len(cpu.cpus) else " that is ours"
-    return f"{text}: one per {kind}{of_ours} of its node"
+    some = cpu.allowed is not None and len(cpu.allowed) < len(cpu.cpus)
+    return f"{text}: one per {'allowed ' * some}{kind} of its node"

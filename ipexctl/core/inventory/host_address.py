@@ -181,6 +181,6 @@ def _slots(name: str, text: str) -> int:
             f"{name}:{text} could be a port or a number of ranks",
             why="host:N means N slots, as Intel MPI reads it, and this N looks like an SSH port",
             hint=f"USER@{name}:{text} or {name} port={text}     an SSH port\n"
-            f"{name} slots={text}  so many ranks",
+            f"{name} slots={text}  number of ranks",
         )
     return slots

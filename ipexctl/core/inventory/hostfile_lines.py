@@ -176,6 +176,6 @@ def _twice(first: Host, second: Host) -> InputError:
         return InputError(f"on the command line: {second.name} is named twice", hint=hint)
     return InputError(
         f"{second.place}: {second.name} is named twice",
-        why=f"it stands in line {first.place.line} and again in line {second.place.line}",
+        why=f"it is in line {first.place.line} and again in line {second.place.line}",
         hint=hint,
     )

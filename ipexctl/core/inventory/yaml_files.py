@@ -29,7 +29,7 @@ def parse_yaml(text: str, source: str) -> Inventory:
         _hosts(draft, "all", root)
         return draft.finish()
     if not isinstance(root, Mapping):
-        raise Bad("this is no inventory", hint=_HINT).placed(root.place)
+        raise Bad("this is not an inventory", hint=_HINT).placed(root.place)
     if root.get("_meta"):
         raise Bad(
             "this is the JSON that Ansible's inventory programs print",

@@ -14,7 +14,7 @@ LEGEND = {
     COMM: "communication",
     FREE: "unused",
     SLOW: "a slower core, unused",
-    NOT_OURS: "not ours, or offline",
+    NOT_OURS: "not allowed, or offline",
     SHARED: "shared by all ranks of the host",
     MANY: f"a rank above {len(RANKS) - 1}",
 }

@@ -32,7 +32,7 @@ def _of_connection(node: Node) -> str:
 
 
 def _address_of_nic(node: Node) -> str:
-    """The hostfile says which interface; the others reach this host by its address."""
+    """The hostfile says which interface; other hosts connect to this interfaces address."""
     there = {nic.name: nic for nic in node.facts.net.nics}
     if node.host.nic not in there:
         raise RunFailed(

@@ -101,7 +101,7 @@ def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
     if alone:
         return Site(node, places, backend, "lo", "one host talks to itself", alone=True)
     nic = interface_choice.nic(node)
-    why = "the hostfile says so" if node.host.nic else "the others reach this host by it"
+    why = "the hostfile says so" if node.host.nic else "other hosts connect to this interface"
     return Site(node, places, backend, nic, why, alone=False)
 
 

@@ -90,7 +90,7 @@ def _threads(site: Site) -> Iterator[Variable]:
     places, cpu = site.places, site.node.facts.cpu
     if places.threads is None:
         return
-    why = "one per core of its own"
+    why = "one per core of the rank"
     if places.shared:
         why = "more ranks than cores"
     elif places.capped:
@@ -104,7 +104,7 @@ def _network(site: Site) -> Iterator[Variable]:
     yield Variable("GLOO_SOCKET_IFNAME", site.nic, site.nic_why)
     if not site.alone or site.backend.name == "ccl":
         yield Variable("FI_PROVIDER", "tcp", "for MPI and ccl; works on every network")
-        yield Variable("FI_TCP_IFACE", site.nic, "libfabric may hang on another one")
+        yield Variable("FI_TCP_IFACE", site.nic, "libfabric may hang on another interface")
 
 
 def _ccl(site: Site) -> Iterator[Variable]:
@@ -172,7 +172,7 @@ _DEVICES: Mapping[str, tuple[str, ...]] = {
 
 def _others(site: Site) -> Iterator[Variable]:
     yield Variable("IPEXCTL_BACKEND", site.backend.name, site.backend.why)
-    yield Variable("PYTHONUNBUFFERED", "1", "lines come when they are written")
+    yield Variable("PYTHONUNBUFFERED", "1", "print lines as they are written")
 
 
 ROOTS_WHY = "the packages of your project"

@@ -85,7 +85,7 @@ def rank_set(text: str) -> set[int]:
         first, dash, last = part.strip().partition("-")
         bounds = [first, last] if dash else [first, first]
         if not all(b.isascii() and b.isdigit() and len(b) < 8 for b in bounds):
-            raise InputError(f"--ranks {text}: {part!r} is no rank", hint="--ranks 0,4-7")
+            raise InputError(f"--ranks {text}: {part!r} is not a rank", hint="--ranks 0,4-7")
         low, high = map(int, bounds)
         if low > high:
             raise InputError(f"--ranks {text}: {part} goes down", hint=f"--ranks {high}-{low}")
@@ -98,7 +98,7 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as e:
         raise InputError(
-            f"{option} {text!r} is no regular expression",
+            f"{option} {text!r} is not a regular expression",
             why=str(e),
             hint=f"{option} {quote((re.escape(text),))}   # if it is meant as plain text",
         ) from None

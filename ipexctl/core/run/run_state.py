@@ -332,7 +332,7 @@ class RunState:
         if self._undecided:
             self.lost = (
                 f"this machine stood still for {seconds:.0f} s, "
-                f"and hosts end a run when they hear nothing for {lease:.0f} s"
+                f"and hosts end a run when they get no message for {lease:.0f} s"
             )
 
     def mpi_ended(self, how: str, *, killed: bool = False) -> None:

@@ -174,4 +174,4 @@ def not_back(shelf: Shelf, key: str, *, of_project: bool = False) -> str:
     if shelf.previous != key:
         return f"its previous environment is {shelf.previous}, not {key}"
     env = shelf.env(key)
-    return "" if env and env.whole else f"its previous environment {key} is not whole"
+    return "" if env and env.whole else f"its previous environment {key} is incomplete"

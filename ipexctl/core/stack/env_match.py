@@ -101,7 +101,7 @@ def row_of(look: Look, rows: Iterable[Row]) -> tuple[Row | None, str]:
 
 def _against(row: Row, look: Look) -> Iterator[str]:
     if look.minor not in row.pythons:
-        yield f"Python {span(row)} is needed"
+        yield f"needs Python {span(row)}"
     for title, name, wanted in (
         ("IPEX", IPEX, row.ipex), ("oneCCL bindings", look.bindings, row.oneccl),
     ):  # fmt: skip

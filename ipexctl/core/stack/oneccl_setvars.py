@@ -17,7 +17,7 @@ def checked(said: object) -> Mapping[str, str]:
         raise ValueError("nothing about setvars.sh")
     for name, value in said.items():
         if not _NAME.match(name) or not isinstance(value, str) or "\0" in value:
-            raise ValueError(f"setvars.sh sets {name!r}, which is no variable")
+            raise ValueError(f"setvars.sh sets {name!r}, which is not a variable")
     return said
 
 

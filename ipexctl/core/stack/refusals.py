@@ -6,9 +6,9 @@ import re
 
 # What a row is, beside what was asked for, without the row's own version.
 _OTHER = (
-    (re.compile(r"it has IPEX \S+, stock PyTorch"), "it has IPEX, stock PyTorch"),
-    (re.compile(r"it has IPEX \S+, (\S+) was asked for"), r"it has another IPEX than \1"),
-    (re.compile(r"it is torch \S+, (\S+) was asked for"), r"it is another torch than \1"),
+    (re.compile(r"it has IPEX \S+, not stock PyTorch"), "it has IPEX, not stock PyTorch"),
+    (re.compile(r"it has IPEX \S+, not (\S+)"), r"it has another IPEX than \1"),
+    (re.compile(r"it has torch \S+, not (\S+)"), r"it has another torch than \1"),
 )
 
 

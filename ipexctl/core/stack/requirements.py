@@ -205,7 +205,7 @@ def _requirement(place: str, kind: str, line: str) -> _Line:
         if _PLACE.match(text):
             raise _no_name(place, text) from None
         what = f"{text[:200]!r}{'...' * (len(text) > 200)}"
-        raise InputError(f"{place}: {what} is no requirement", why=str(e)) from None
+        raise InputError(f"{place}: {what} is not a requirement", why=str(e)) from None
     if found.url:
         raise _no_name(place, text)
     return _Line(place, kind, str(found), hashes)

@@ -180,7 +180,7 @@ def _no_python(row: Row, f: Facts, request: Request) -> str:
     meant = [p for p in f.pythons if _wanted(p, request.python)] if request.python else []
     have = ", ".join(dict.fromkeys(_dotted(p.version) for p in meant or f.pythons)) or "none"
     if "/" in request.python and not meant:
-        return f"{request.python} is no Python that runs there; it has {have}"
+        return f"{request.python} is not a Python that runs there; it has {have}"
     return f"Python {have}, needed is {span if meant else request.python or span}"
 
 

@@ -15,7 +15,7 @@ from ipexctl.core.stack.version_table import GLOO, Request, Row
 from ipexctl.errors import InputError
 
 BF16, FP32 = "bf16", "fp32"
-DEFAULT = "the default (only --stack ipex brings IPEX, which is discontinued)"
+DEFAULT = "the default (IPEX is discontinued and needs --stack ipex)"
 
 
 @dataclass(frozen=True)

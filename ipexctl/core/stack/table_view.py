@@ -107,11 +107,11 @@ def _against(row: Row, query: Query, request: Request) -> Iterator[str]:
     if query.arch and query.arch not in row.archs:
         yield f"{query.arch} has no wheels"
     if query.python and query.python not in row.pythons:
-        yield f"Python {span(row)} is needed"
+        yield f"needs Python {span(row)}"
     if query.isa and _ORDER.index(row.isa) > _ORDER.index(query.isa):
-        yield f"{row.isa} is needed"
+        yield f"needs {row.isa}"
     if query.glibc and query.glibc < row.glibc:
-        yield f"glibc {row.glibc[0]}.{row.glibc[1]} is needed"
+        yield f"needs glibc {row.glibc[0]}.{row.glibc[1]}"
 
 
 def span(row: Row) -> str:

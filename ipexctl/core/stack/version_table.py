@@ -152,13 +152,13 @@ def not_asked(row: Row, request: Request) -> str:
     if request.row and row.name != request.row:
         return f"{request.row} was asked for"
     if request.torch and not is_version(row.torch, request.torch):
-        return f"it is torch {row.torch}, {request.torch} was asked for"
+        return f"it has torch {row.torch}, not {request.torch}"
     if request.stack == "stock" and row.ipex:
-        return f"it has IPEX {row.ipex}, stock PyTorch was asked for"
+        return f"it has IPEX {row.ipex}, not stock PyTorch"
     if (request.ipex or request.stack == "ipex") and not row.ipex:
         return "it has no IPEX"
     if request.ipex not in ("", NEWEST) and not is_version(row.ipex, request.ipex):
-        return f"it has IPEX {row.ipex}, {request.ipex} was asked for"
+        return f"it has IPEX {row.ipex}, not {request.ipex}"
     if request.backend == "ccl" and not row.oneccl:
         return "it has no oneCCL bindings"
     return ""
@@ -166,7 +166,7 @@ def not_asked(row: Row, request: Request) -> str:
 
 def brings_ipex(row: Row, request: Request) -> str:
     """Why a row that is what was asked for is not taken all the same, "" if it is."""
-    return "it has IPEX, which only --stack ipex brings" * bool(row.ipex and not request.names_ipex)
+    return "it has IPEX, which needs --stack ipex" * bool(row.ipex and not request.names_ipex)
 
 
 def nearest(rows: Iterable[Row], torch: str) -> Row | None:

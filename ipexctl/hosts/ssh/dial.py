@@ -159,7 +159,7 @@ def _no_ssh(answer: Answer, seen: bytes) -> Exception:
         return Unreachable(
             f"{answer.name}: sshd refuses this machine for a while",
             why=f"it said: {text[:200]} (PerSourcePenalties, after failed logins)",
-            hint="wait a minute, and mend the logins that fail",
+            hint="wait a minute, and fix the logins that fail",
         )
     if not text or text.startswith("Exceeded"):
         return Dropped(text)

@@ -162,7 +162,7 @@ def accept(key: HostKey) -> None:
     standing = key.verdict.standing
     if standing is Standing.UNKNOWN:
         raise HostKeyUnknown(
-            f"{key.answer.name}: nobody has vouched for its host key yet",
+            f"{key.answer.name}: its host key is not trusted yet",
             why=f"{key.key_type} {key.fingerprint}",
             hint=f"ipexctl trust -H {key.answer.name}",
             fingerprint=key.fingerprint,
@@ -200,7 +200,7 @@ def changed(key: HostKey) -> HostKeyChanged:
     return HostKeyChanged(
         f"{key.answer.name}: its host key is not the one on record",
         why=f"now {key.key_type} {key.fingerprint}; on record {old}\n"
-        "either the host was set up again, or somebody stands between you and it",
+        "either the host was set up again, or someone is intercepting the connection",
         hint="\n".join(commands) + "   # only when you know why it changed",
     )
 

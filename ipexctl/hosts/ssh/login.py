@@ -343,7 +343,7 @@ def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
     return Unreachable(
         f"{answer.name}: the host hung up after {count} {'key' if count == 1 else 'keys'}",
         why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(untried)}\n"
-        "sshd lets nobody try more keys than MaxAuthTries",
+        "sshd accepts at most MaxAuthTries keys per connection",
         hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "
         "IdentityFile THE-RIGHT-KEY (or none) and IdentitiesOnly yes",
     )

@@ -121,7 +121,7 @@ def op_look(call, h):
 
 
 def op_list(call, h):
-    """{root} -> {data: [...]}, also what is not whole. Makes nothing, not even ROOT."""
+    """{root} -> {data: [...]}, also what is incomplete. Makes nothing, not even ROOT."""
     text = h["root"]
     if root_folder.is_absent(text):
         return {"data": []}

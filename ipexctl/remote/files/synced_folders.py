@@ -431,6 +431,6 @@ def damage_failure(path):
     return Failure(
         "a file was damaged on the disk of this host: %s" % path,
         "it was removed",
-        "run the same command again: what was damaged is sent anew",
+        "run the same command again: damaged files are sent again",
         "damaged",
     )

@@ -206,7 +206,7 @@ class Judge:
             return
         rank = whole(event["rank"])
         if rank not in self.ranks[host]:
-            self.host_lost(host, "it tells of a rank that is not on it", now)
+            self.host_lost(host, "it reported a rank that is not on this host", now)
         elif "ended" not in event:
             if rank in self.started:
                 self.host_lost(host, "it said twice that rank %d started" % rank, now)

@@ -111,7 +111,7 @@ class File:
 def checked_address(address):
     found = urllib.parse.urlsplit(address)
     if found.scheme not in ("http", "https") or not found.hostname or found.username:
-        raise Failure("that is no address that a host may fetch from", slug="input")
+        raise Failure("hosts may not fetch from this address", slug="input")
     return address
 
 

@@ -29,7 +29,7 @@ def op_open(call, header):
     root = root_folder.checked(header["root"])
     token = header["token"]
     if not isinstance(token, str) or not TOKEN.match(token):
-        raise Failure("that is no token", slug="input")
+        raise Failure("the token is invalid", slug="input")
     wanted = {sha: blobs.path_of(root, sha) for sha in header["blobs"]}
     server = Server(token, wanted)
     thread = threading.Thread(target=server.serve_forever)

@@ -112,7 +112,7 @@ def verify(root, shas):
             "%s damaged on the disk of this host: %s"
             % ("a file was" if n == 1 else "%d files were" % n, ", ".join(damaged)),
             "removed" if n == 1 else "they were removed",
-            "run the same command again: what was damaged is sent anew",
+            "run the same command again: damaged files are sent again",
             "damaged",
         )
 
@@ -160,7 +160,7 @@ def wanted_blobs(header):
 
 
 class Part:
-    """The open, locked file of a blob that is not whole yet."""
+    """The open, locked file of a blob that is incomplete yet."""
 
     def __init__(self, path, flags):
         self.path = path

@@ -109,8 +109,8 @@ def op_switch(call, header):
             or env_marks.proved_with(env) is None
         ):
             raise Failure(
-                "the environment %s is not whole and proved any more" % header["key"],
-                "another command removed it, or built it anew",
+                "the environment %s is no longer complete and tested" % header["key"],
+                "another command removed or rebuilt it",
                 "run the same command again",
             )
         env_users.ask(root, header["key"], header.get("project"))
@@ -236,7 +236,7 @@ def build(arrivals, env, tools, store, files, carried):
     undone = UndoneOnce(store.root, env)
 
     def undo():
-        """The controller is gone: what is not whole must not stay."""
+        """The controller is gone: what is incomplete must not stay."""
         if not os.path.exists(os.path.join(env, env_marks.OK)):
             undone(work)
 
@@ -279,7 +279,7 @@ def build(arrivals, env, tools, store, files, carried):
 
 
 class UndoneOnce:
-    """What is not whole goes, and the host keeps the environment it had: by the builder, or by who
+    """What is incomplete goes, and the host keeps the environment it had: by the builder, or by who
     ends the agent, and never by the second one, who would remove what was brought back."""
 
     def __init__(self, root, env):

@@ -63,7 +63,7 @@ def op_rollback(call, header):
         if env_marks.current(root, "previous") != header["key"]:
             raise Failure("previous is no longer %s" % header["key"], "", "ipexctl env ls")
         if not os.path.exists(os.path.join(env, env_marks.OK)):
-            raise Failure("the environment %s is not whole" % header["key"], "", "ipexctl install")
+            raise Failure("the environment %s is incomplete" % header["key"], "", "ipexctl install")
         swap(root, before, header["key"])
     return {"changed": True, "before": before}
 

@@ -51,14 +51,14 @@ def verdict(report: Report, width: int | None = None) -> Text:
     total = len(states)
     text = Text()
     color = "green" if good == total else "red"
-    text.append(f"{good} of {total} host{'s' if total != 1 else ''} can train", f"bold {color}")
+    text.append(f"{good} of {total} host{'s' if total != 1 else ''} ready", f"bold {color}")
     if good and any(f.severity is Severity.FAIL and not f.host for f in report.findings):
         text.append(", but not together", "bold red")
     slow = len(grouped(report.findings, Severity.WARN))
     counted = [
         (states.count("unreachable"), "unreachable"),
         (states.count("failed") + states.count("fail"), "failed"),
-        (slow, "thing slows you" if slow == 1 else "things slow you"),
+        (slow, "warning" if slow == 1 else "warnings"),
     ]
     text.append("".join(f" · {n} {word}" for n, word in counted if n))
     took = f" · {report.seconds:.1f} s"

@@ -29,9 +29,7 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     unknown = [d for d in report.down if d.slug == "host-key-unknown"]
     if unknown:
         names = [d.host for d in unknown]
-        text += _heading(
-            "unreachable", "", names, "nobody has vouched for these host keys yet", width
-        )
+        text += _heading("unreachable", "", names, "their host keys are not trusted yet", width)
         for down in unknown if verbose else unknown[:KEYS]:
             text += labelled("key", f"{down.host}: {down.why or down.what}", width)
         if len(unknown) > KEYS and not verbose:

@@ -81,7 +81,7 @@ def show_done(report: FixReport, file: IO[str], again: str) -> None:
         for line in command("fix", down.hint):
             print_lines(console, [line])
     if not any(d.done or d.failed for d in report.done) and not report.down:
-        words = DECLINED if not report.agreed else "nothing to mend without root"
+        words = DECLINED if not report.agreed else "nothing to fix without root"
         console.print(Text(words if again else "nothing to take back"))
     elif again and any(d.done for d in report.done):
         print_lines(console, [Text(f"take it back: {again}")])

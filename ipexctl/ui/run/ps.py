@@ -47,7 +47,7 @@ def run_lines(run: Run, now: float) -> list[Text]:
     """The first line has what is looked for first; the rest is indented."""
     about = run.about
     line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
-    done = f"{run.ok} of {about.ranks or run.started} ranks ended well"
+    done = f"{run.ok} of {about.ranks or run.started} ranks succeeded"
     ranks = done if run.over else f"{run.started - run.ok} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
@@ -160,7 +160,7 @@ def show_gone(gone: Gone) -> None:
     elif gone.removed:
         print_lines(stdout_console(), host_lines(gone.recaps))
     else:
-        print_text(stdout_console(), "nothing was removed; it would be:")
+        print_text(stdout_console(), "would be removed:")
         print_lines(stdout_console(), run_lines(gone.run, time.time()))
 
 

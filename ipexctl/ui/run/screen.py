@@ -25,7 +25,7 @@ _NAMES = {"\r": "enter", "\n": "enter", "\x1b": "escape", "\x7f": "back", "\b": 
 def why_no_screen() -> str:
     """Why there is no screen to be had; empty if there is one."""
     if not sys.stdout.isatty() or not sys.stdin.isatty():
-        return "stdin and stdout are no terminal"
+        return "stdin and stdout are not a terminal"
     if environment().get("TERM", "dumb") in ("", "dumb"):
         return "the terminal cannot move its cursor (TERM=dumb)"
     return ""

@@ -64,7 +64,7 @@ def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
         return HostRecap(name, Recap.SKIPPED, "you said no")
     if state.stale:
         notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
-        return HostRecap(name, Recap.CHANGED, f"would build {key} anew", notes=notes)
+        return HostRecap(name, Recap.CHANGED, f"would rebuild {key}", notes=notes)
     now = f", is {state.current}" if state.current else ""
     return HostRecap(name, Recap.CHANGED, f"would become {key}{now}")
 

@@ -145,7 +145,7 @@ def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
         note(line)
     told = [_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
     if old := sorted({f.id for f in judged.warnings if _key(f) in before}):
-        note(f"preflight: as before: {', '.join(old)} (ipexctl doctor)")
+        note(f"preflight: same findings as before: {', '.join(old)} (ipexctl doctor)")
     return told
 
 

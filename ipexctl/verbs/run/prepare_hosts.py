@@ -47,7 +47,7 @@ def prepare_on(
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
     done = agent.call("run.run_environment.find", {**asked, **asked_env(script.env)}).done
-    with reading(host.name, "what it says of itself"):
+    with reading(host.name, "its environment"):
         prepared = launch_plan.read_prepared(done, script.env)
     if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:
         raise mpi.no_mpirun(host.name, done.get("system"))

@@ -72,7 +72,7 @@ def tell_left(
         painter.note(f"no host is reached any more from here: {left.why}")
         painter.note("the run goes on there, if its hosts do")
     else:
-        painter.note(f"run {left.run_id} goes on without this terminal")
+        painter.note(f"run {left.run_id} continues in the background")
     for command in ("attach", "stop"):
         painter.note("  " + spelled(f"ipexctl {command} {left.run_id}", target, root))
     if wanted:

@@ -35,7 +35,7 @@ class RunOptions:
     merge: bool = False  # the files of all hosts in one folder
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
-    force: bool = False  # start in spite of what the preflight sees
+    force: bool = False  # start even if preflight checks fail
     confirm: send_project.Confirm = send_project.always_no  # is asked before much is sent
     name: str = ""
     detach: bool = False  # leave it when all ranks have started

@@ -76,8 +76,8 @@ class Snapshot:
         what = f"{self.project.folder} ({core.amount(len(tree.files), tree.bytes)})"
         start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
         if not sent:
-            return f"{what}: the hosts have all of it already{start}"
-        return f"{what}: {human(sent)} sent, all hosts together{start}"
+            return f"{what}: already on all hosts{start}"
+        return f"{what}: {human(sent)} sent to all hosts{start}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""How commands explain themselves: options in groups, examples, and the first screen."""

@@ -1,0 +1,126 @@
+"""The help of a command: its options in groups, and examples at the end."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+C = TypeVar("C", bound=Callable[..., Any])
+# in the order of the help; options without a group are "Options"
+GROUPS = (
+    "Options", "Ranks", "Run", "Stack", "Packages", "Files", "Hosts", "SSH", "Output",
+)  # fmt: skip
+_WIDEST = 22  # longer options stand on a line of their own
+_OTHER_NAMES = re.compile(r"(--[\w-]+)(?:, --[\w-]+)+")
+_RANGE = re.compile(r"(?:; |(?<=\[))x>=\d+(?=\])")
+
+
+def grouped(group: str) -> Callable[..., Any]:
+    """typer.Option for the options of one group."""
+    assert group in GROUPS
+    return functools.partial(typer.Option, rich_help_panel=group)
+
+
+ranks_option = grouped("Ranks")
+run_option = grouped("Run")
+stack_option = grouped("Stack")
+packages_option = grouped("Packages")
+files_option = grouped("Files")
+hosts_option = grouped("Hosts")
+ssh_option = grouped("SSH")
+output_option = grouped("Output")
+
+
+def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
+    """Its names and its text; an alias is named in the text, if at all."""
+    found = parameter.get_help_record(context)
+    if found is None:
+        return None
+    names, text = found
+    text = _RANGE.sub("", text).replace("  []", "").replace("  [required]", "")
+    return _OTHER_NAMES.sub(r"\1", names).removesuffix("..."), text
+
+
+def _sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str, str]]]]:
+    """--help itself stands where the output is."""
+    rows: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS)}
+    asked = command.get_help_option(context)
+    for parameter in command.get_params(context):
+        record = _record(parameter, context)
+        if record is None or (asked is not None and parameter.name == asked.name):
+            continue
+        is_argument = parameter.param_type_name == "argument"
+        group = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None)
+        rows[group or "Options"].append(record)
+    if asked is not None and (record := _record(asked, context)):
+        group = "Output" if rows["Output"] else "Options"
+        rows[group].append((record[0], "Show this help."))
+    return [(name, found) for name, found in rows.items() if found]
+
+
+def write_sections(command: Any, context: Any, formatter: Any) -> None:
+    """All sections have the same columns."""
+    sections = _sections(command, context)
+    widths = [len(names) for _, rows in sections for names, _ in rows if len(names) <= _WIDEST]
+    width = max(widths, default=0)
+    for title, rows in sections:
+        with formatter.section(title):
+            formatter.write_dl([(n.ljust(width), text) for n, text in rows], col_max=width)
+
+
+def write_examples(context: Any, formatter: Any) -> None:
+    from ipexctl.cli.help.help_examples import EXAMPLES
+
+    path = " ".join(context.command_path.split()[1:])
+    if examples := EXAMPLES.get(path):
+        with formatter.section("Examples"):
+            for line in examples:
+                formatter.write(f"  {line}\n")
+
+
+def _usage(command: Any, context: Any) -> str:
+    """As man pages spell it: SCRIPT [ARGS]... ."""
+    words = ["[OPTIONS]"]
+    for parameter in command.get_params(context):
+        if parameter.param_type_name == "argument":
+            name = parameter.make_metavar(ctx=context).removesuffix("...")
+            name = name if parameter.required else f"[{name}]"
+            words.append(name if parameter.nargs == 1 else f"{name}...")
+    return " ".join(words)
+
+
+class HelpCommand(TyperCommand):
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage(ctx.command_path, _usage(self, ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write_sections(self, ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        write_examples(ctx, formatter)
+
+
+class HelpGroup(TyperGroup):
+    """Its commands first: they are what one looks for."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.format_commands(ctx, formatter)
+        write_sections(self, ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        write_examples(ctx, formatter)
+
+
+class CommandGroup(typer.Typer):
+    """`env`, `data`, `lab`: a command of commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[C], C]:
+        return super().command(name, cls=HelpCommand, **settings)

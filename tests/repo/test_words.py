@@ -1,0 +1,126 @@
+"""What users read is native, technical English: phrases translated word by word stay out.
+
+The texts are those in the code (messages, titles, fixes, help), the tables beside it, the README
+and the pages of docs/. Phrases are banned, not innocent words.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "ipexctl"
+
+# pattern -> what to write
+BANNED = {
+    r"\b(?<!owned by )(?:nobody|somebody)\b": "name the actor: ssh, pip, the agent, a user",
+    r"\b(?:tells?|told|telling) of\b": "report",
+    r"\banew\b": "again; re-",
+    r"\bthe like\b": "similar ...",
+    r"\beach other's\b": "... of the other ...",
+    r"\bby (?:itself|themselves)\b": "automatically, on its own, separately",
+    r"\bso many (?!that)": "this many, number of",
+    r"(?<!there )\b(?:is|are) no (?!(?:longer|such|more|less|later|need)\b)[a-z{]+": "is not a",
+    r"\bwhat is there\b": "the existing ...",
+    r"\bas it is here\b": "its local value",
+    r"\b(?:is|are|stays?) (?:not )?whole\b": "intact, complete",
+    r"\b(?:a|one|each|every|two) training\b(?! (?:run|job|script|loop|step|process))": "a run",
+    r"\b(?:[Tt]rainings|killed training)\b": "runs",
+    r"\bmend(?:s|ing)?\b": "fix, repair",
+    r"\bin spite of\b": "even if",
+    r"\bstand(?:s|ing)? still\b": "is stopped, stops responding",
+    r"\bwhom\b": "which hosts",
+    r"\bcan train (?:·|together)|\bhosts? can train\b": "ready",
+    r"\bslows? you\b": "warning",
+    r"\bwhat it says (?:of|is)\b": "the agent sent an invalid reply",
+    r"\b(?:is|are) ours\b": "may use",
+}
+_BANNED = [(re.compile(pattern, re.IGNORECASE), better) for pattern, better in BANNED.items()]
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for line, text in texts_of(path.read_text("utf-8"), with_docs="cli" in path.parts):
+            yield f"{path.relative_to(ROOT)}:{line}", text
+    tables = sorted(PACKAGE.rglob("*.toml"))
+    pages = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in p.parts]
+    for path in (*tables, *pages, ROOT / "README.md"):
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if path.suffix != ".toml" or not line.startswith("#"):
+                yield f"{path.relative_to(ROOT)}:{number}", line
+
+
+def texts_of(source: str, *, with_docs: bool) -> Iterator[tuple[int, str]]:
+    """String literals; docstrings only of functions, which are the help of commands."""
+    tree = ast.parse(source)
+    kinds = (ast.Module, ast.ClassDef) if with_docs else (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for text in joined for part in text.values}
+    for text in joined:
+        words = (p.value if isinstance(p, ast.Constant) else "{}" for p in text.values)
+        yield text.lineno, "".join(map(str, words))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in docs | parts:
+            yield node.lineno, str(node.value)
+
+
+def banned(text: str) -> list[str]:
+    return [f"{m[0]!r}: {better}" for pattern, better in _BANNED for m in pattern.finditer(text)]
+
+
+def test_no_text_for_users_has_a_banned_phrase() -> None:
+    found = [f"{place}: {phrase}" for place, text in _texts() for phrase in banned(text)]
+    assert sorted(set(found)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nobody is there to be asked",
+        "A silent rank is told of after 10 s.",
+        "the wheels are unpacked anew",
+        "'x' is no rank",
+        "'{}' is no {}",
+        "datasets that are not removed yet are whole",
+        "would break or slow a training",
+        "Killed trainings leave files",
+        "everything pauses; hosts that stand still are reported",
+        "3 of 3 hosts can train · 1 thing slows you",
+        "what it says of itself is not readable",
+        "only a part of the CPUs is ours",
+        "wait for so many seconds",
+    ],
+)
+def test_banned_phrases_are_found(text: str) -> None:
+    assert banned(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "there is no script train.py",
+        "the file is no longer there",
+        "ignoring the git repository: owned by nobody",
+        "Check every host for problems that break or slow down training.",
+        "the whole file, and a training script",
+        "so many that the kernel runs out of them",
+    ],
+)
+def test_innocent_words_are_left_alone(text: str) -> None:
+    assert banned(text) == []
+
+
+def test_only_the_docstrings_of_functions_in_cli_are_texts() -> None:
+    source = '"""a b"""\ndef f():\n    """c d"""\n    g("e f", h=f"i {j} k")\n'
+    assert [t for _, t in texts_of(source, with_docs=True)] == ["i {} k", "c d", "e f"]
+    assert [t for _, t in texts_of(source, with_docs=False)] == ["i {} k", "e f"]
