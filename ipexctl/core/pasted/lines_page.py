@@ -94,6 +94,6 @@ def _here(entry: Flag | Key) -> Iterator[str]:
     if entry.why:
         yield entry.why
     if entry.type:
-        yield f"use instead: {entry.type}"
+        yield f"try: {entry.type}"
     if entry.until:
         yield f"until {entry.until}"
