@@ -74,6 +74,7 @@ class Formats:
     not_after: re.Pattern[str]
     not_with: tuple[str, ...]
     evaluation: re.Pattern[str]
+    evaluation_marks: re.Pattern[str]
     titles: re.Pattern[str]
     units: frozenset[str]
     formats: tuple[Format, ...]
@@ -99,9 +100,11 @@ class Formats:
         special = bool(found)
         for name, value in self._named(text):
             found.setdefault(name, value)
-        if self.evaluation.match(text):
+        if self.evaluation.match(text) or self.evaluation_marks.search(text):
             loss = found.get("eval_loss", found.get("loss"))
             return _point([("eval_loss", loss)] if loss else [])
+        if "eval_loss" in found and "loss" not in found:
+            return _point([("eval_loss", found["eval_loss"])])  # its step may count something else
         if not special and not _is_metric(found):
             return None
         return _point((found | _rate(text)).items())
@@ -188,6 +191,7 @@ def parse(text: str) -> Formats:
         re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
         tuple(words["not_with"]),
         re.compile(rf"\W*(?:{'|'.join(words['evaluation'])})\b", re.IGNORECASE),
+        re.compile("|".join(words["evaluation_marks"]), re.IGNORECASE),
         re.compile(rf"\b(?:{'|'.join(raw['bars']['titles'])})", re.IGNORECASE),
         frozenset(raw["bars"]["units"]),
         tuple(map(_format, raw["format"])),
@@ -212,6 +216,8 @@ class LineReader:
     def point(self, text: str) -> Point | None:
         if "%|" in text:
             return self._bar(text)
+        if _KERAS.search(text):
+            return self._largest(self.formats.point(text))
         parts = [part.strip().strip("\"'") for part in text.split("," if "," in text else None)]
         if len(parts) > 2:
             named = [self.formats.keys.get(part.lower(), "") for part in parts]
@@ -236,8 +242,14 @@ class LineReader:
         bar = _BAR.search(text)
         if bar is None or (bar["title"] or "").strip():
             return point
+        return self._largest(point)
+
+    def _largest(self, point: Point | None) -> Point | None:
+        if point is None or point.total is None:
+            return point
         self._most = max(self._most, point.total)
         return point if point.total == self._most else None
 
 
+_KERAS = re.compile(r"\d+/\d+\S* .*[━=>]")
 _CELL = re.compile(rf"(?:{_NUMBER}|[\d:]+|)")
