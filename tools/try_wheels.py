@@ -26,7 +26,7 @@ FILES = {
 # words of a command, its exit code, and a part of its output
 TRIES = (
     ("--version", 0, "ipexctl "),
-    ("--help", 0, "Commands:"),
+    ("--help", 0, "Start here:"),
     ("run --help", 0, "Usage: ipexctl run"),
     ("stacks", 0, "torch-2."),
     ("explain MPI-001", 0, "MPI-001"),

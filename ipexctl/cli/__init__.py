@@ -199,7 +199,7 @@ def _stand_somewhere() -> None:
         Path.cwd()
     except OSError as e:
         raise InputError(
-            "the folder you stand in is gone",
+            "the current folder no longer exists",
             why=e.strerror or str(e),
             hint="cd   # to another one",
         ) from None

@@ -266,8 +266,8 @@ def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
 def test_the_last_line_of_a_failed_run_is_that_of_the_rank_that_failed_first(here: Here) -> None:
     (here.code / "boom.py").write_text(
         "import os, sys, time\nprint('up', flush=True)\n"
-        "if os.environ['RANK'] == '1': sys.exit('boom on purpose')\n"
-        "time.sleep(1)\nsys.exit('[rank0] Connection closed by peer [127.0.0.1]:40111')\n"
+        "if os.environ['RANK'] == '1': time.sleep(2); sys.exit('boom on purpose')\n"
+        "time.sleep(4)\nsys.exit('[rank0] Connection closed by peer [127.0.0.1]:40111')\n"
     )
     run = here.call("run", "-d", "-n", "2", "--force", "boom.py").stdout.strip()
     said = here.call("wait", run)
