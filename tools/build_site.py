@@ -43,6 +43,7 @@ html_copy_source = False
 suppress_warnings = ["misc.highlighting_failure"]
 exclude_patterns = ["benchmarks/**.md", "ipexctl/**.md"]
 highlight_language = "none"
+smartquotes = False  # it would turn --level into a dash and "level"
 """
 
 

@@ -45,6 +45,15 @@ def test_a_page_in_the_docs_is_in_the_contents(site: Path) -> None:
     assert [str(page) for page in pages if f'href="{page}"' not in index] == []
 
 
+def test_options_keep_their_two_dashes(site: Path) -> None:
+    """Typographic quotes and dashes would make a command that cannot be pasted."""
+    changed = re.compile("[\u2013\u2014][a-z]|[\u201c\u201d\u2018\u2019]")
+    pages = [page for page in site.rglob("*.html") if page.parent.name == "docs"]
+    found = {page.name: changed.findall(page.read_text()) for page in pages}
+    assert {name: marks for name, marks in found.items() if marks} == {}
+    assert "--level" in (site / "docs/troubleshooting.html").read_text()
+
+
 def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     _, done = built(tmp_path, "\n[gone](run.md#no-such-heading)\n")
     assert done.returncode != 0 and "no-such-heading" in done.stderr
