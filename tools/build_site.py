@@ -22,9 +22,10 @@ CONTENTS = {  # caption -> pages, in order
         "README", "docs/README", "docs/comparison", "docs/lab", "docs/troubleshooting", "docs/faq",
     ),
     "Guides": (
-        "docs/hosts", "docs/doctor", "docs/install", "docs/run", "docs/pasted-lines", "docs/plays",
-        "docs/plays-and-ansible", "docs/python", "docs/frameworks", "docs/migrate", "docs/ssh",
-        "docs/space", "docs/support", "docs/guides/*", "examples/README", "playbooks/README",
+        "docs/hosts", "docs/ssh", "docs/doctor", "docs/install", "docs/packages", "docs/offline",
+        "docs/use-env", "docs/environments", "docs/run", "docs/pasted-lines", "docs/frameworks",
+        "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/migrate",
+        "docs/guides/*", "examples/README", "docs/files", "docs/support",
     ),
     "Reference": (
         "docs/cli", "docs/screens", "docs/play-steps", "docs/checks", "docs/failures",

@@ -10,7 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import error_catalogue  # noqa: E402  beside this file
+import cli_reference  # noqa: E402  beside this file
+import error_catalogue  # noqa: E402
 
 from ipexctl.core.checks import catalogue, docs_page  # noqa: E402
 from ipexctl.core.known_failures import causes  # noqa: E402
@@ -34,6 +35,7 @@ if __name__ == "__main__":
     (ROOT / "docs" / "failures.md").write_text(causes.page(failures()), "utf-8")
     lines = lines_page.page(launchers(), accelerate_keys())
     (ROOT / "docs" / "pasted-lines.md").write_text(lines, "utf-8")
+    (ROOT / "docs" / "cli.md").write_text(cli_reference.page(), "utf-8")
     found = error_catalogue.catalogue(ROOT / "ipexctl")
     (ROOT / "docs" / "errors.md").write_text(error_catalogue.page(*found), "utf-8")
     file = ROOT / "docs" / "migrate.md"

@@ -108,7 +108,7 @@ EXAMPLES = {
     ),
     "env": (
         "ipexctl env ls",
-        "ipexctl env exec -- python -m pip list",
+        "ipexctl env exec -- python -c 'import torch; print(torch.__version__)'",
     ),
     "env ls": ("ipexctl env ls -f hosts",),
     "env diff": (
@@ -116,7 +116,7 @@ EXAMPLES = {
         "ipexctl env diff --full -l node1",
     ),
     "env exec": (
-        "ipexctl env exec -- python -m pip list",
+        "ipexctl env exec -- python -c 'import torch; print(torch.__version__)'",
         "ipexctl env exec -l node1 -- sh -c 'env | sort'",
     ),
     "env shell": ("ipexctl env shell node1",),
