@@ -61,7 +61,7 @@ def doctor(
 
     as_text = _formatter("json" if json else format)
     if as_what not in ("script", "play"):
-        raise InputError(f"--as {as_what}: not a kind of output", hint="--as script, --as play")
+        raise InputError(f"--as {as_what}: unknown output format", hint="--as script, --as play")
     if (fix and not script) or undo:
         raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
     report = examine(target, root, Options(root, level, python))

@@ -140,7 +140,7 @@ def rm(
     from ipexctl.verbs.env import remove
 
     if bool(keys) == unused:
-        raise InputError("name environments, or say --unused", hint="ipexctl env ls")
+        raise InputError("no environments given; name them, or use --unused", hint="ipexctl env ls")
 
     agreed = removal_agreed(show_going, yes=yes)
     done = remove(target, keys or (), None if check else agreed, root)

@@ -179,13 +179,13 @@ def install(
 
     if rollback and (torch or ipex or backend or stack or python or needs):
         raise InputError(
-            "--rollback cannot go with options that choose a stack",
-            why="it goes back to the environment that the hosts had before",
+            "--rollback cannot be combined with options that select a stack",
+            why="it returns to the hosts' previous environment",
         )
     chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda, upgrade)
     if use_env and (any(chosen) or fetch != "controller" or bundle or rollback or rebuild):
         raise InputError(
-            "--use-env cannot go with options that choose what is installed",
+            "--use-env cannot be combined with options that select packages",
             why="nothing is installed: the environment is used as it is",
         )
     silent = yes or check or json

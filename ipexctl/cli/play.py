@@ -99,7 +99,7 @@ def play(
             print(f"{keyword:<10} {(kind.__doc__ or '').strip().splitlines()[0]}")
         return
     if not plays:
-        raise InputError("no play is named", hint="ipexctl play FILE")
+        raise InputError("no play given", hint="ipexctl play FILE")
     found = [read_play(*read_play_file(word), all_steps()) for word in plays]
     choice = StepChoice(_words(tags), _words(skip_tags), first)
     if list_steps:

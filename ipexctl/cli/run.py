@@ -385,8 +385,8 @@ def _refuse_exports(patterns: list[str]) -> None:
             "=" in pattern or "_" in name or (name.isupper() and name in environment())
         ):
             raise InputError(
-                f"-x {pattern}: here -x leaves out hosts, and this looks like a variable",
-                why="with Open MPI's mpirun, -x passes a variable on to the ranks",
+                f"-x {pattern}: -x excludes hosts, and this looks like a variable",
+                why="with Open MPI's mpirun, -x forwards a variable to the ranks",
                 hint=f"did you mean --env {shlex.quote(pattern)} ?",
             )
 

@@ -11,7 +11,7 @@ from ipexctl.errors import InputError
 
 
 def prepare() -> None:
-    """Closed streams become empty ones, and what stdout cannot spell becomes a `?`."""
+    """Closed streams become empty ones, and what stdout cannot encode becomes a `?`."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -33,7 +33,7 @@ def check_spells(text: str) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError as e:
         raise InputError(
-            f"stdout cannot spell {e.object[e.start : e.end]!a}", why=f"it is {e.encoding}"
+            f"stdout cannot encode {e.object[e.start : e.end]!a}", why=f"it is {e.encoding}"
         ) from None
 
 

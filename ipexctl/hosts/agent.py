@@ -223,7 +223,7 @@ class Agent:
             ) from None
         except OSError as e:
             raise Unreachable(
-                f"{self.host.name}: the connection is gone",
+                f"{self.host.name}: the connection was lost",
                 why=str(e) or "it was cut while data was on its way",
                 hint=_once_back(self.host),
             ) from None

@@ -188,7 +188,7 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
     except Damaged:
         raise HostFailed(
             f"{agent.host.name}: {blob.name} arrived damaged",
-            why="it was thrown away",
+            why="it was discarded",
             hint="run the same command again",
         ) from None
     except OSError as e:

@@ -172,7 +172,7 @@ def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
 
 
 class Damaged(Exception):
-    """What came is not the blob; it was thrown away. The argument is its sha256."""
+    """What came is not the blob; it was discarded. The argument is its sha256."""
 
 
 class Store:

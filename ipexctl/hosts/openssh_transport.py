@@ -54,7 +54,7 @@ class OpenSshTransport:
         program = shutil.which("ssh")
         if program is None:
             raise NotHere(
-                "--transport openssh needs the ssh program, and it is not here",
+                "--transport openssh needs the ssh program, which is not installed",
                 hint="apt install openssh-client, or leave --transport out",
             )
         self._program = program
@@ -253,7 +253,7 @@ def explain(
         return _Dropped(error) if found.again else error
     hint = login_command.debug(host)
     if status is None:
-        return Unreachable(f"{host.name}: ssh had no answer in time", why=said, hint=hint)
+        return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint)
     return Unreachable(f"{host.name}: ssh failed (exit {status})", why=said, hint=hint)
 
 

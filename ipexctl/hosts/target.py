@@ -46,7 +46,7 @@ class Target:
             )
         if self.ask_pass and self.transport == "openssh":
             raise InputError(
-                "--ask-pass cannot go with --transport openssh",
+                "--ask-pass cannot be combined with --transport openssh",
                 why="the ssh program asks for a password only on a terminal",
                 hint="ssh -M HOST first (ControlMaster), or leave --transport out",
             )
@@ -90,7 +90,7 @@ def all_hosts(target: Target) -> Inventory:
         )
     here = this_machine()
     if found := hostfile_reader.usual_here():
-        note = f"no hosts are named, so this machine is used; for those in {found}: -f {found}"
+        note = f"no hosts given, so this machine is used; for those in {found}: -f {found}"
         return replace(here, notes=(note,))
     return here
 

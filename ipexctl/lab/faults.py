@@ -131,7 +131,7 @@ def _fill(dog: Watchdog, host: HostPlan, pid: int) -> None:
     if not host.spec.disk:
         raise InputError(
             f"{host.name} has no disk of its own to fill",
-            why="its home lies on this machine's disk",
+            why="its home is on this machine's disk",
             hint=f"start the lab with --host {host.name}:disk=200m",
         )
     path = f"/proc/{pid}/root{host.home}/{_FILL}"
@@ -213,7 +213,7 @@ def _wait(condition: Callable[[], bool], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise HostFailed("the host did not carry out the order in time")
+            raise HostFailed("the host did not respond in time")
         time.sleep(0.005)
 
 

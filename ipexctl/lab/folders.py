@@ -58,6 +58,6 @@ def make(folder: Path, spec: str) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         raise InputError(
-            f"{folder} is in the way, and no lab has made it", hint="give another --name"
+            f"{folder} exists, but no lab created it", hint="give another --name"
         ) from None
     (folder / MARK).write_text(spec)

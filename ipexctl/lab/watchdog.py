@@ -88,7 +88,7 @@ class Watchdog:
             return faults.heal(self, request["host"])
         if request["op"] == "down":
             return None
-        raise HostFailed(f"the lab does not know '{request['op']}'")
+        raise HostFailed(f"unknown lab request '{request['op']}'")
 
     def collect(self) -> bool:
         """Note hosts that ended by themselves; False when the switch did, and so the lab."""

@@ -90,7 +90,7 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
     return InputError(
         f"{settings[0].origin.rpartition(':')[0]}: {keys}: not accepted yet, or changed since",
         why="they decide which hosts receive your code, and which programs ssh runs here",
-        hint="ipexctl config --accept   # after a look at them; or use -f, -F and --root",
+        hint="ipexctl config --accept   # after you have reviewed them; or use -f, -F and --root",
     )
 
 

@@ -27,9 +27,9 @@ def state_dir() -> Path:
     folder = xdg_dir("XDG_STATE_HOME", ".local/state") / "ipexctl"
     if why := untrusted_above(folder / "any file"):
         raise NotHere(
-            f"host keys in {folder} do not count: {why}",
+            f"the host keys in {folder} are ignored: {why}",
             why="others could put other files there",
-            hint="chmod go-w that folder, and look at known_hosts; or XDG_STATE_HOME=FOLDER",
+            hint="chmod go-w that folder, then check known_hosts; or XDG_STATE_HOME=FOLDER",
         )
     return folder
 

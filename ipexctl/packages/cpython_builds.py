@@ -147,7 +147,7 @@ def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
         )  # fmt: skip
         known = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as e:
-        raise NotHere("uv does not say which Pythons there are", why=str(e)) from None
+        raise NotHere("uv cannot list its Pythons", why=str(e)) from None
     for one in known:
         kind = (one["implementation"], one["os"], one["libc"], one["variant"], one["arch"])
         url = str(one["url"] or "")

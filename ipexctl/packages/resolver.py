@@ -381,7 +381,7 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     if row.ipex:
         hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
     hint = index_failure.hint(why) or hint
-    return InputError(f"{title} cannot be had for {stack.platform}", why=why, hint=hint)
+    return InputError(f"{title} is not available for {stack.platform}", why=why, hint=hint)
 
 
 def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:
@@ -444,7 +444,7 @@ def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, t
 
 
 def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str]) -> InputError:
-    hint = "rm ipexctl.lock   # resolves afresh"
+    hint = "rm ipexctl.lock   # resolves again"
     names = {f.package.name for f in there.values()}
     others = [p for p in lock.files if p.sha256 not in there and p.name in names]
     if not others:

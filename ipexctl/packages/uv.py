@@ -187,7 +187,7 @@ def find_uv(environ: Mapping[str, str]) -> str:
         pass
     found = shutil.which("uv", path=environ.get("PATH"))
     if found is None:
-        raise NotHere("uv is not on this machine", hint="pip install uv")
+        raise NotHere("uv is not installed on this machine", hint="pip install uv")
     return found
 
 

@@ -38,7 +38,7 @@ ASK = 10  # for a file's size
 AT_ONCE = 4
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: what is here is not fetched twice"
-GONE = "rm -f ipexctl.lock   # the next install resolves afresh"
+GONE = "rm -f ipexctl.lock   # the next install resolves again"
 
 OnBytes = Callable[[int], None]
 
@@ -155,7 +155,7 @@ class Fetcher:
         except Damaged as e:
             raise FetchFailed(
                 f"{file.file} is not the file that was locked",
-                why=f"sha256 {e} instead of {file.sha256}; it was thrown away",
+                why=f"sha256 {e} instead of {file.sha256}; it was discarded",
                 hint=f"run the same command again; if that does not help: {GONE}",
             ) from None
         except OSError as e:
@@ -190,7 +190,7 @@ class Fetcher:
             self.done += done
             self.fetched += fetched
         if self._over.is_set():
-            raise FetchFailed("another file could not be fetched")
+            raise FetchFailed("another download failed")
 
     def _copy(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
         out.truncate(0)
@@ -201,7 +201,7 @@ class Fetcher:
                     self._count(len(chunk), 0)
                     on_bytes(len(chunk))
         except FileNotFoundError as e:
-            raise InputError(f"{file.file} is gone from its folder", why=str(e)) from None
+            raise InputError(f"{file.file} disappeared from its folder", why=str(e)) from None
 
 
 def _words(e: Broken, kept: int) -> str:

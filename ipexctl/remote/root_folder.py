@@ -77,13 +77,13 @@ def checked(text, marks=True):
     if found.st_uid != os.geteuid():
         raise Failure(
             "%s belongs to another user (uid %d)" % (root, found.st_uid),
-            "whoever owns the folder could change what is run from it",
+            "its owner could change the programs that run from it",
             "--root FOLDER   # one of your own",
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise Failure(
             "%s can be written to by other users" % root,
-            "they could change what is run from it",
+            "they could change the programs that run from it",
             "chmod go-w %s" % root,
         )
     for path in sorted({root, os.path.realpath(root)}):
@@ -158,7 +158,7 @@ def check_parents(root):
             continue
         raise Failure(
             "%s, above the root folder, %s" % (parent, what),
-            "they could put another folder in its place, and with it what is run",
+            "they could replace it, and with it the programs that run",
             "--root FOLDER   # %s" % hint,
         )
 
@@ -212,7 +212,7 @@ def need_space(root, size, count):
         raise Failure(
             "not enough disk space in %s: %s more are needed, %s are free"
             % (root, human_size(size + SPARE), human_size(free)),
-            "a file that does not fit whole is of no use",
+            "partial files are useless",
             "--root FOLDER   # on a bigger disk; or free some space",
             "no-space",
         )

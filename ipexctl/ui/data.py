@@ -50,7 +50,7 @@ def listed_text(listed: Listed, push: str = "ipexctl data push", *, paths: bool 
         return f"no data on these hosts; {push} DIR puts some there\n"
     width = max(len(name) for name, _, _ in groups)
     return "".join(
-        f"{name:{width}}  {version or 'not whole':16}  {what}  {fold(hosts)}\n"
+        f"{name:{width}}  {version or 'incomplete':16}  {what}  {fold(hosts)}\n"
         for (name, version, what), hosts in sorted(groups.items())
     )
 

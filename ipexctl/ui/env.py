@@ -44,7 +44,7 @@ def _shelf_lines(shelf: Shelf, choice: EnvChoice) -> tuple[str, ...]:
 
 def _env_line(shelf: Shelf, env: Env, choice: EnvChoice) -> str:
     use = use_of(shelf, env.key, choice)
-    state = ("proved" if env.proved else "not proved") if env.whole else "not whole"
+    state = ("tested" if env.proved else "not tested") if env.whole else "incomplete"
     state = "changed" if env.changed else state
     line = f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
     shared = f"{human(env.shared)} of it shared with other environments" if env.shared else ""

@@ -60,7 +60,7 @@ def chosen_text(chosen: Chosen) -> str:
     where = f"Python {python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
     lines = [f"{what}, {where}, because: {stack.reason}"]
     lines += [END_OF_LIFE] if stack.row.ipex else []
-    lines += [f"not proved: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
+    lines += [f"not tested: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
     lines += _cuda_lines(chosen) if lock.cuda else []
     lines += [f"warning: {note}" for note in chosen.notes]
     made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"

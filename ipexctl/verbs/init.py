@@ -105,7 +105,7 @@ def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
         why = _none_offered(target.ssh_config)
         if ask is None or options.yes:
             raise InputError(
-                "no hosts are named",
+                "no hosts given",
                 why=why,
                 hint=f"{init} node1 node2   # or: ipexctl init localhost",
             )
@@ -115,7 +115,7 @@ def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
         return everything
     if ask is None:
         raise InputError(
-            "no hosts are named, and stdin is not a terminal to ask for them",
+            "no hosts given, and stdin is not a terminal to ask for them",
             why=f"ssh_config has: {', '.join(names[:20])}",
             hint=f"{init} node1 node2\n{init} -y   # every host of ssh_config",
         )

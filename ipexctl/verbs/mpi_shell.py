@@ -95,7 +95,7 @@ class _Prepared:
         plan = launch_plan.plan(list(nodes.values()), launch_plan.RunRequest((), ppn=1), run_id)
         if plan.mpi == mpi.NONE:
             raise RunFailed(
-                "there is no mpirun on these hosts, or none that can be used here",
+                "there is no mpirun on these hosts, or none that works here",
                 hint="ipexctl install --mpi intel   # or mpich, openmpi",
             )
         _same("has its environment", {host.host: host.prefix for host in plan.hosts})
@@ -174,7 +174,7 @@ class _Exchange:
         try:
             host, event = self.came.get(timeout=READY)
         except queue.Empty:
-            raise Unreachable(f"no word from some host for {READY:.0f} s") from None
+            raise Unreachable(f"some hosts sent no data for {READY:.0f} s") from None
         if event.get("event") != "ready":
             raise RunFailed(f"{host.name}: {event.get('why', 'it said something else')}")
         return host.name, (str(event.get("bootstrap")), str(event.get("bin")))

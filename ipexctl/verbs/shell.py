@@ -48,7 +48,7 @@ def check_terminal(target: Target, name: str, command: tuple[str, ...], *more: s
     """Raises InputError for a shell without one."""
     if not (command or is_terminal()):
         raise InputError(
-            "a shell needs a terminal, and stdin or stdout is none",
+            "a shell needs a terminal, but stdin or stdout is not one",
             hint=f"{quoting.quote(('ipexctl', 'shell', *more, name, *_way(target)))} -- COMMAND",
         )
 

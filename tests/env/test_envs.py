@@ -102,7 +102,7 @@ def test_a_rehearsed_rollback_changes_nothing(shop: Shop) -> None:
 def test_rollback_does_not_go_with_the_choice_of_a_stack(shop: Shop) -> None:
     refused = shop.ipexctl("install", "--rollback", "--torch", "2.12")
     assert refused.code == 2
-    assert "--rollback cannot go with options that choose a stack" in refused.err
+    assert "--rollback cannot be combined with options that select a stack" in refused.err
 
 
 def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
@@ -116,8 +116,8 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     lines, marks = lines[::2], lines[1::2]
     assert [mark.endswith("project unknown") for mark in marks] == [True] * 3
     assert [line.split() for line in lines] == [
-        [A, "previous", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
-        [B, "current", "proved", "1.1", "MB", "torch", "2.13.0+cpu"],
+        [A, "previous", "tested", "1.1", "MB", "torch", "2.13.0+cpu"],
+        [B, "current", "tested", "1.1", "MB", "torch", "2.13.0+cpu"],
         [C, "unused", "not", "whole", "1.1", "MB"],
     ]
     nothing = shop.ipexctl("env", "ls", "--root", str(shop.root))
@@ -215,8 +215,8 @@ def test_rm_keeps_current_and_previous_and_what_a_process_runs_in(shop: Shop) ->
 
 
 REFUSED = [
-    ((), "name environments, or say --unused"),
-    ((A, "--unused", "-y"), "name environments, or say --unused"),
+    ((), "no environments given; name them, or use --unused"),
+    ((A, "--unused", "-y"), "no environments given; name them, or use --unused"),
     ((A,), "cannot ask for confirmation: stdin is not a terminal (use --yes)"),
     (("../..", "-y"), "is not an environment's name"),
     ((C, "-y"), f"no host has the environment {C}"),

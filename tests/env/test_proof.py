@@ -68,15 +68,15 @@ STILL = OPTIMIZE.replace("return model", "optimizer.step = lambda: None; return 
 # what is broken, and what the user reads
 BROKEN = [
     ({"ipex": "raise ImportError('undefined symbol: _ZN2at')"},
-     [f"failed its proof at: import {IPEX}", "ImportError: undefined symbol: _ZN2at"]),
+     [f"failed its test at: import {IPEX}", "ImportError: undefined symbol: _ZN2at"]),
     ({"ipex": "import os; os.kill(os.getpid(), 4)"},
-     [f"failed its proof at: import {IPEX}", "signal 4"]),
+     [f"failed its test at: import {IPEX}", "signal 4"]),
     ({"bindings": "raise OSError('libccl.so.1: cannot open')"},
-     [f"failed its proof at: import {BINDINGS}", "OSError: libccl.so.1: cannot open"]),
+     [f"failed its test at: import {BINDINGS}", "OSError: libccl.so.1: cannot open"]),
     ({"ipex": "def optimize(*_, **__): raise AssertionError('no AVX-512')"},
-     ["failed its proof at: training step with ipex.optimize in ", "AssertionError: no AVX-512"]),
+     ["failed its test at: training step with ipex.optimize in ", "AssertionError: no AVX-512"]),
     ({"ipex": STILL},
-     ["failed its proof at: training step with ipex.optimize in ", "the loss went from 64.0 to"]),
+     ["failed its test at: training step with ipex.optimize in ", "the loss went from 64.0 to"]),
 ]  # fmt: skip
 
 
@@ -109,15 +109,15 @@ def test_every_row_proves_the_modules_of_its_era() -> None:
 
 
 HOSTILE = [
-    ([], "a proof begins with torch"),
-    ([["os", "torch", "1"]], "a proof begins with torch"),
-    ([["torch", "torch", "1"], ["os;evil()", "os", "1"]], "is not a module to prove"),
-    ([["torch", "torch", "1"], ["-c", "os", "1"]], "is not a module to prove"),
-    ([["torch", "../torch", "1"]], "is not a module to prove"),
-    ([["torch", "torch", ""]], "is not a module to prove"),
-    ([["torch", "torch"]], "is not a module to prove"),
-    ([["torch", "torch", 1]], "is not a module to prove"),
-    ([["torch", "torch", "1"]], "there is no torch, locked is 1"),
+    ([], "the list of packages to test must begin with torch"),
+    ([["os", "torch", "1"]], "the list of packages to test must begin with torch"),
+    ([["torch", "torch", "1"], ["os;evil()", "os", "1"]], "is not a module to test"),
+    ([["torch", "torch", "1"], ["-c", "os", "1"]], "is not a module to test"),
+    ([["torch", "../torch", "1"]], "is not a module to test"),
+    ([["torch", "torch", ""]], "is not a module to test"),
+    ([["torch", "torch"]], "is not a module to test"),
+    ([["torch", "torch", 1]], "is not a module to test"),
+    ([["torch", "torch", "1"]], "there is no torch, the lock requires 1"),
 ]
 
 
@@ -215,7 +215,7 @@ def test_the_proof_imports_what_the_user_asked_for(shop: Shop) -> None:
     with_vision(shop, torchvision=NMS)
     done = shop.install("-r", "needs.txt")
     assert (done.code, done.states) == (1, ["failed"])
-    assert "failed its proof at: import torchvision" in done.detail
+    assert "failed its test at: import torchvision" in done.detail
     assert "operator torchvision::nms does not exist" in done.detail
     assert shop.current == ""
     with_vision(shop, torchvision=MODEL, tests=NMS, other=NMS, _private=NMS)

@@ -60,7 +60,7 @@ def test_it_becomes_current_proved_and_untouched_and_a_second_run_changes_nothin
     again = use(shop, path)
     assert (again.code, again.states, again.detail) == (0, ["ok"], "nothing to do")
     listed = ipexctl(shop, "env", "ls").out
-    assert listed.splitlines()[1].split()[1:3] == ["current", "proved"]
+    assert listed.splitlines()[1].split()[1:3] == ["current", "tested"]
     assert listed.splitlines()[1].endswith(f"used from {path}")
 
 
@@ -161,9 +161,9 @@ def test_what_is_no_environment_is_refused_in_words(shop: Shop, make: Any, said:
 
 
 CONTRADICTIONS = [
-    (("--torch", "2.13"), "--use-env cannot go with options that choose what is installed"),
-    (("--rollback",), "--use-env cannot go with options that choose what is installed"),
-    (("--bundle", "x"), "--use-env cannot go with options that choose what is installed"),
+    (("--torch", "2.13"), "--use-env cannot be combined with options that select packages"),
+    (("--rollback",), "--use-env cannot be combined with options that select packages"),
+    (("--bundle", "x"), "--use-env cannot be combined with options that select packages"),
 ]
 
 
@@ -176,7 +176,7 @@ def test_it_goes_with_nothing_that_installs(shop: Shop, words: tuple[str, ...], 
 def test_a_relative_path_and_one_of_our_own_are_refused(shop: Shop) -> None:
     assert "is not absolute" in use(shop, Path("theirs")).detail
     assert shop.install().states == ["changed"]
-    assert "is ipexctl's own" in use(shop, shop.root / "current").detail
+    assert "belongs to ipexctl" in use(shop, shop.root / "current").detail
 
 
 # --- what the table says of it: pure --------------------------------------------------------------

@@ -323,7 +323,7 @@ def _raw() -> dict[str, Any]:
     "raw", [None, [], "x", 7, {}, _raw() | {"cpu": []}, _raw() | {"net": None}]
 )
 def test_what_is_no_answer_of_the_probe_is_the_hosts_failure(raw):
-    with pytest.raises(HostFailed, match="n1: the host's facts are not readable"):
+    with pytest.raises(HostFailed, match="n1: the host sent invalid facts"):
         of.from_json("n1", raw)
 
 

@@ -231,8 +231,8 @@ def test_what_is_not_whole_is_listed_and_removed(tmp_path: Path) -> None:
     ]  # fmt: skip
     text = listed_text(data.listed(Target(), str(root)))
     assert text == (
-        "other  not whole         1 file, 3 bytes, 1 push not finished  localhost\n"
-        "set    not whole         1 file, 1 byte, 1 older version  localhost\n"
+        "other  incomplete        1 file, 3 bytes, 1 push not finished  localhost\n"
+        "set    incomplete        1 file, 1 byte, 1 older version  localhost\n"
     )
     assert (remove(root), remove(root, "other")[0]) == ((0, "1 byte removed"), 0)
     assert os.listdir(root / "data") == [".lock"]

@@ -122,7 +122,7 @@ def test_host_keys_do_not_count_where_others_could_put_theirs(tmp_path: Path, mo
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     user_dirs.make_private(user_dirs.state_dir())
     (tmp_path / "state").chmod(0o777)
-    with pytest.raises(NotHere, match=f"do not count: {tmp_path}/state is {OPEN}"):
+    with pytest.raises(NotHere, match=f"are ignored: {tmp_path}/state is {OPEN}"):
         user_dirs.state_dir()
 
 

@@ -124,8 +124,8 @@ def test_its_sha256_stands_for_a_lock_that_is_not_there_and_the_lock_is_kept(sho
 
 
 REFUSED = [
-    (("--torch", "2.13.0"), "--bundle cannot go with options that choose a stack"),
-    (("-r", "requirements.txt"), "--bundle cannot go with options that choose a stack"),
+    (("--torch", "2.13.0"), "--bundle cannot be combined with options that select a stack"),
+    (("-r", "requirements.txt"), "--bundle cannot be combined with options that select a stack"),
     (("--lock-sha256", "abc"), "--lock-sha256 abc is not a sha256"),
     (("--bundle", "gone.tar"), "cannot read the bundle gone.tar"),
 ]

@@ -193,7 +193,7 @@ def test_the_first_line_is_the_choice_and_its_reason_and_the_end_of_life_stands_
     )
     assert ended.strip().startswith("IPEX and the oneCCL bindings have ended: no fixes since")
     assert unproved == (
-        "  not proved: oneccl_bind_pt was run with a private build, not Intel's binary; the "
+        "  not tested: oneccl_bind_pt was run with a private build, not Intel's binary; the "
         "bindings' Pythons and glibc"
     )
 

@@ -239,7 +239,7 @@ def test_what_a_host_gives_is_not_trusted(site: Site) -> None:
     damaged.write_bytes(CONTENTS[0][:-1] + b"?")
     moved = site.bring(carrier, "b")
     assert moved.sent >= BLOBS[0].size
-    assert site.said == [f"b did not get all from a (they were thrown away): {ELSEWHERE}"]
+    assert site.said == [f"b did not get all from a (the download was discarded): {ELSEWHERE}"]
 
 
 def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:

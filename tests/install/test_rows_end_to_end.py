@@ -244,7 +244,7 @@ def test_the_bindings_asked_for_with_2_8_are_those_of_2_7_says_the_hint(world: W
     done = world.command("install", *asked, "-y", "--index-url", f"https://{DEFAULT}/simple")
     assert done.code == 0, done.err
     assert f"{row.title}, ccl, Intel MPI {IMPI}, Python {python} " in done.err
-    assert f"not proved: {row.doubts[0]}; " in done.err
+    assert f"not tested: {row.doubts[0]}; " in done.err
 
 
 @pytest.mark.lab

@@ -170,7 +170,7 @@ def test_without_hosts_this_machine_is_used_and_a_hostfile_here_is_pointed_out(s
     done = shell("hosts", "--list")
     assert (done.returncode, done.stdout) == (0, "localhost\n")
     assert done.stderr == (
-        "ipexctl: note: no hosts are named, so this machine is used; for those in hosts: -f hosts\n"
+        "ipexctl: note: no hosts given, so this machine is used; for those in hosts: -f hosts\n"
     )
 
 
@@ -308,13 +308,13 @@ NAME_THEM = "  try: ipexctl init node1 node2   # or: ipexctl init localhost"
 def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
     assert said(shell("init")) == (
         2,
-        ["ipexctl: no hosts are named", "  why: ~/.ssh/config does not exist", NAME_THEM],
+        ["ipexctl: no hosts given", "  why: ~/.ssh/config does not exist", NAME_THEM],
     )
     shell.write("cfg", "Host *\n  User x\n")
     assert said(shell("init", "-F", "cfg", "-y")) == (
         2,
         [
-            "ipexctl: no hosts are named",
+            "ipexctl: no hosts given",
             "  why: cfg has no Host line with a name",
             NAME_THEM.replace("init node1", "init -F cfg node1"),
         ],

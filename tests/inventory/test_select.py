@@ -107,7 +107,7 @@ def test_a_group_missing_from_several_is_named():
         (" , :", "--limit is empty"),
         ("all:!all", "--limit and -x leave no host of hf"),
         ("@empty", "there is no group 'empty'"),
-        ("~node.*", "'~node.*': regular expressions are not read"),
+        ("~node.*", "'~node.*': regular expressions are not supported"),
         ("node[1-", "'node[1-': a bracket is open, or one too many"),
         ("a" * 5000, "--limit: longer than 4096 characters"),
     ],

@@ -104,7 +104,10 @@ def bomb() -> str:
         ("hosts: *nothing\n", "h.yaml:1:8: "),
         ("hosts: &a [*a]\n", "h.yaml:1:12: "),
         ("hosts: !!python/name:os.system x\n", "h.yaml:1:8: the YAML tag"),
-        ("hosts: [a]\n---\nhosts: [b]\n", "h.yaml:2:1: a second document"),
+        (
+            "hosts: [a]\n---\nhosts: [b]\n",
+            "h.yaml:2:1: an inventory can contain only one YAML document",
+        ),
         ("hosts: [a\x07]\n", "h.yaml:1:10: "),
         ("hosts: [a\ud800]\n", "h.yaml:1:10: "),
         ("hosts: " + "[" * 5000, "h.yaml:1:47: more than 40 levels of nesting"),

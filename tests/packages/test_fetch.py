@@ -82,7 +82,7 @@ def test_a_rerun_goes_on_where_a_server_that_gave_up_had_stopped(
     assert (told.value.what, told.value.why, told.value.hint) == (
         f"127.0.0.1 did not give {FILE.file}",
         "HTTP 404 Not Found; 0.0 MB of it are kept",
-        "rm -f ipexctl.lock   # the next install resolves afresh",
+        "rm -f ipexctl.lock   # the next install resolves again",
     )
     _, again = fetch(server, tmp_path)
     assert (again.fetched, again.done) == (len(CONTENT) - 1000, len(CONTENT))

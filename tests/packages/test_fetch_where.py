@@ -98,7 +98,12 @@ def test_what_an_earlier_try_left_on_a_host_is_not_fetched_again_if_it_is_right(
 
 # every answer's fault -> what the user is told, and what is kept
 REFUSED = [
-    (Fault("other"), "127.0.0.1 gave other bytes than were locked", "run the same command", []),
+    (
+        Fault("other"),
+        "127.0.0.1 gave a different file than the lock requires",
+        "run the same command",
+        [],
+    ),
     (Fault("status", 401, 9), "127.0.0.1 did not give a-1", "--fetch controller   # logins", [b""]),
     (Fault("status", 404, 9), "127.0.0.1 did not give a-1", "rm -f ipexctl.lock", [b""]),
 ]

@@ -27,7 +27,7 @@ def test_a_cuda_build_is_taken_only_with_the_option_that_agrees_to_it(shop: Shop
     for options in ((), ("-y",), ("--check",)):
         refused = shop.install(*options)
         assert refused.code == 2
-        assert "torch 2.13.0 can only be had as a CUDA build" in refused.err
+        assert "torch 2.13.0 is only available as a CUDA build" in refused.err
         assert "your indexes have no torch 2.13.0+cpu" in refused.err
         assert "--allow-cuda" in refused.err
     assert (shop.envs(), (shop.work / "ipexctl.lock").exists()) == ([], False)

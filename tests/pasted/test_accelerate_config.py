@@ -127,8 +127,8 @@ def test_the_note_names_what_died(capsys: pytest.CaptureFixture[str]) -> None:
         "ipexctl: note: c.yaml: --env ACCELERATE_MIXED_PRECISION=bf16",
         "ignored: ipex_config.ipex: yes (Accelerate removed IPEX; bf16 needs no ipex.optimize)",
         "main_process_port: 29500 (ipexctl chooses a free port)",
-        "mpirun_hostfile /home/user/hostfile of c.yaml gives way to -H a",
-        "num_machines 4 num_processes 16 of c.yaml gives way to -n 3",
+        "mpirun_hostfile /home/user/hostfile of c.yaml is overridden by -H a",
+        "num_machines 4 num_processes 16 of c.yaml is overridden by -n 3",
     ):
         assert part in said
 
@@ -136,20 +136,23 @@ def test_the_note_names_what_died(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("distributed_type: MULTI_GPU", "1:19: distributed_type: MULTI_GPU cannot be taken over"),
-        ("distributed_type: FSDP", "1:19: distributed_type: FSDP cannot be taken over"),
+        ("distributed_type: MULTI_GPU", "1:19: distributed_type: MULTI_GPU is not supported here"),
+        ("distributed_type: FSDP", "1:19: distributed_type: FSDP is not supported here"),
         ("fsdp_config:\n  fsdp_version: 2",
-         "2:17: fsdp_config.fsdp_version: 2 cannot be taken over"),
+         "2:17: fsdp_config.fsdp_version: 2 is not supported here"),
         ("deepspeed_config:\n  zero_stage: 3",
-         "2:15: deepspeed_config.zero_stage: 3 cannot be taken over"),
-        ("gpu_ids: 0,1", "1:10: gpu_ids: 0,1 cannot be taken over"),
-        ("tpu_env: [A]", "1:10: tpu_env: ... cannot be taken over"),
-        ("mixed_precision: fp8", "1:18: mixed_precision: fp8 cannot be taken over"),
+         "2:15: deepspeed_config.zero_stage: 3 is not supported here"),
+        ("gpu_ids: 0,1", "1:10: gpu_ids: 0,1 is not supported here"),
+        ("tpu_env: [A]", "1:10: tpu_env: ... is not supported here"),
+        ("mixed_precision: fp8", "1:18: mixed_precision: fp8 is not supported here"),
         ("num_process: 2", "1:14: unknown key num_process (did you mean 'num_processes'?)"),
         ("num_processes: many", "1:16: num_processes: many: expected a whole number of at least 1"),
         ("use_cpu: perhaps", "1:10: use_cpu: perhaps: this value is not known"),
         ("- a", "1:1: this is not an Accelerate config"),
-        ("num_processes: 5\nnum_machines: 2", "c.yaml: 5 ranks cannot be shared evenly by 2 hosts"),
+        (
+            "num_processes: 5\nnum_machines: 2",
+            "c.yaml: 5 ranks cannot be divided evenly among 2 hosts",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_hold_is_refused_with_its_place(text: str, what: str) -> None:

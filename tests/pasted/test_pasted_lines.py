@@ -150,47 +150,47 @@ OFF = "ipexctl: note: "
 @pytest.mark.parametrize(
     ("line", "note"),
     [
-        ("python3 t.py", "python3 is taken off: ipexctl run t.py"),
-        ("mpirun -n 4 python3 t.py --lr 1", "mpirun is taken off: ipexctl run -n 4 t.py ..."),
+        ("python3 t.py", "python3 replaced by: ipexctl run t.py"),
+        ("mpirun -n 4 python3 t.py --lr 1", "mpirun replaced by: ipexctl run -n 4 t.py ..."),
         ("mpirun -n 4 --bind-to core -genvall python3 t.py",
-         "mpirun is taken off: ipexctl run -n 4 t.py; ignored: --bind-to core (ipexctl pins "
+         "mpirun replaced by: ipexctl run -n 4 t.py; ignored: --bind-to core (ipexctl pins "
          "ranks by the topology of each host (--explain shows how)), -genvall (ranks get only the "
          "variables that --env names, not others from this shell)"),
         ("torchrun --node-rank 1 t.py",
-         "torchrun is taken off: ipexctl run t.py; ignored: --node-rank 1 (ipexctl starts all "
-         "hosts from here, so one command is enough); it says no number of ranks, so ipexctl's "
-         "default holds"),
+         "torchrun replaced by: ipexctl run t.py; ignored: --node-rank 1 (ipexctl starts all "
+         "hosts from here, so one command is enough); no number of ranks is given, so ipexctl's "
+         "default applies"),
         ("-n 3 torchrun --nnodes 2 --nproc-per-node 2 t.py",
-         "torchrun is taken off: ipexctl run -n 3 t.py; --nnodes 2 --nproc-per-node 2 of torchrun "
-         "gives way to -n 3"),
+         "torchrun replaced by: ipexctl run -n 3 t.py; --nnodes 2 --nproc-per-node 2 of torchrun "
+         "is overridden by -n 3"),
         ("-f mine --env A=1 mpirun -n 2 -hostfile theirs -genv A=2 python t.py",
-         "mpirun is taken off: ipexctl run -n 2 -f mine --env A=1 t.py; -hostfile theirs of mpirun "
-         "gives way to -f mine; A of mpirun gives way to --env before it"),
+         "mpirun replaced by: ipexctl run -n 2 -f mine --env A=1 t.py; -hostfile theirs of mpirun "
+         "is overridden by -f mine; A of mpirun is overridden by --env before it"),
         ("mpirun -n 2 accelerate launch --num_processes 8 t.py",
-         "mpirun and accelerate launch are taken off: ipexctl run -n 2 t.py; --num_processes 8 of "
-         "accelerate launch gives way to that of mpirun"),
+         "mpirun and accelerate launch replaced by: ipexctl run -n 2 t.py; --num_processes 8 of "
+         "accelerate launch is overridden by that of mpirun"),
         ("mpirun -np 2 torchrun --nnodes 2 --nproc-per-node 4 t.py",
-         "mpirun and torchrun are taken off: ipexctl run -n 8 -ppn 4 t.py; ignored: -np 2 "
+         "mpirun and torchrun replaced by: ipexctl run -n 8 -ppn 4 t.py; ignored: -np 2 "
          "(torchrun starts the ranks of a host)"),
         ("deepspeed --num_nodes 2 t.py",
-         "deepspeed is taken off: ipexctl run t.py; ignored: --num_nodes 2 (all hosts take part; "
-         "-l HOST,HOST chooses some); it says no number of ranks, so ipexctl's default holds; "
+         "deepspeed replaced by: ipexctl run t.py; ignored: --num_nodes 2 (all hosts take part; "
+         "-l HOST,HOST chooses some); no number of ranks is given, so ipexctl's default applies; "
          "LOCAL_RANK is in the environment, and the script gets no --local_rank"),
         ("A=1 OMP_NUM_THREADS=8 torchrun --nproc-per-node 2 t.py",
-         "torchrun is taken off: ipexctl run -ppn 2 --env A=1 --env OMP_NUM_THREADS=8 t.py"),
+         "torchrun replaced by: ipexctl run -ppn 2 --env A=1 --env OMP_NUM_THREADS=8 t.py"),
         ("A=1 mpirun -n 2 -genv A=2 python t.py",
-         "mpirun is taken off: ipexctl run -n 2 --env A=2 t.py; A of env gives way to that of "
+         "mpirun replaced by: ipexctl run -n 2 --env A=2 t.py; A of env is overridden by that of "
          "mpirun"),
         ("srun -n 2 --mem 4G -p long -K python t.py",
-         "srun is taken off: ipexctl run -n 2 t.py; ignored: --mem 4G, -p long (ipexctl requests "
+         "srun replaced by: ipexctl run -n 2 t.py; ignored: --mem 4G, -p long (ipexctl requests "
          "nothing from Slurm: it uses the hosts of the job, or of -f), -K (a failed rank ends the "
          "run)"),
         ("uv run train.py",
-         "uv run is taken off: ipexctl run train.py; uv run applies to this machine: the hosts "
+         "uv run replaced by: ipexctl run train.py; uv run applies to this machine: the hosts "
          "have the packages from ipexctl install -r"),
-        ("env A=1 python t.py", "python is taken off: ipexctl run --env A=1 t.py"),
+        ("env A=1 python t.py", "python replaced by: ipexctl run --env A=1 t.py"),
         ("mpirun -n 2 -genv HF_TOKEN=hf_x python t.py",
-         "mpirun is taken off: ipexctl run -n 2 --env HF_TOKEN t.py"),
+         "mpirun replaced by: ipexctl run -n 2 --env HF_TOKEN t.py"),
     ],
 )  # fmt: skip
 def test_one_note_says_what_was_taken_over_and_what_was_not(
@@ -219,54 +219,54 @@ REFUSED = [
     ("mpirun -n 2 ./a.out", "mpirun starts ./a.out, which is not a Python script"),
     ("mpirun -n 2 gdb --args python t.py", "mpirun starts gdb, which is not a Python script"),
     ("srun -n 2 a.py : -n 2 b.py", "srun ... : ... starts several programs (MPMD)"),
-    ("srun -N 1-4 t.py", "srun -N 1-4 cannot be taken over"),
+    ("srun -N 1-4 t.py", "srun -N 1-4 is not supported here"),
     ("srun -n 4 --kill-on-bad-exit=yes t.py",
      "srun --kill-on-bad-exit=yes: this value is not known"),
     ("srun -n 2 --label=1 t.py", "srun --label=1: --label takes no value"),
-    ("srun -t 10 t.py", "srun -t 10 cannot be taken over"),
-    ("uv run --with rich t.py", "uv run --with rich cannot be taken over"),
-    ("conda run --cwd /tmp python t.py", "conda run --cwd /tmp cannot be taken over"),
+    ("srun -t 10 t.py", "srun -t 10 is not supported here"),
+    ("uv run --with rich t.py", "uv run --with rich is not supported here"),
+    ("conda run --cwd /tmp python t.py", "conda run --cwd /tmp is not supported here"),
     ("mpirun -hots a,b python t.py", "mpirun: unknown option -hots (did you mean '-hosts'?)"),
-    ("mpirun --mca btl tcp python t.py", "mpirun --mca btl tcp cannot be taken over"),
-    ("mpirun -wdir /tmp python t.py", "mpirun -wdir /tmp cannot be taken over"),
+    ("mpirun --mca btl tcp python t.py", "mpirun --mca btl tcp is not supported here"),
+    ("mpirun -wdir /tmp python t.py", "mpirun -wdir /tmp is not supported here"),
     ("mpirun --map-by ppr:1:socket python t.py",
-     "mpirun --map-by ppr:1:socket cannot be taken over"),
-    ("mpirun -rankmap 0,0,1 python t.py", "mpirun -rankmap 0,0,1 cannot be taken over"),
-    ("mpirun -configfile c", "mpirun -configfile c cannot be taken over"),
-    ("mpirun --version", "mpirun --version cannot be taken over"),
+     "mpirun --map-by ppr:1:socket is not supported here"),
+    ("mpirun -rankmap 0,0,1 python t.py", "mpirun -rankmap 0,0,1 is not supported here"),
+    ("mpirun -configfile c", "mpirun -configfile c is not supported here"),
+    ("mpirun --version", "mpirun --version is not supported here"),
     ("mpirun -n 8 torchrun --nproc-per-node 4 t.py",
      "mpirun -n 8 around torchrun --nproc-per-node 4: both start several ranks"),
-    ("torchrun --nproc-per-node gpu t.py", "torchrun --nproc-per-node gpu cannot be taken over"),
-    ("torchrun --nnodes 1:4 t.py", "torchrun --nnodes 1:4 cannot be taken over"),
+    ("torchrun --nproc-per-node gpu t.py", "torchrun --nproc-per-node gpu is not supported here"),
+    ("torchrun --nnodes 1:4 t.py", "torchrun --nnodes 1:4 is not supported here"),
     ("torchrun --nnodes many t.py", "torchrun --nnodes many: this value is not known"),
     ("torchrun --nnodes 2 --standalone t.py",
      "torchrun: --nnodes 2 and --standalone contradict each other"),
-    ("torchrun --rdzv-backend etcd t.py", "torchrun --rdzv-backend etcd cannot be taken over"),
-    ("torchrun --max-restarts 3 t.py", "torchrun --max-restarts 3 cannot be taken over"),
-    ("torchrun --no-python train.sh", "torchrun --no-python cannot be taken over"),
+    ("torchrun --rdzv-backend etcd t.py", "torchrun --rdzv-backend etcd is not supported here"),
+    ("torchrun --max-restarts 3 t.py", "torchrun --max-restarts 3 is not supported here"),
+    ("torchrun --no-python train.sh", "torchrun --no-python is not supported here"),
     ("torchrun --nproc 2 t.py", "torchrun: unknown option --nproc"),
     ("torchrun -m=x t.py", "torchrun -m=x: -m takes no value"),
-    ("accelerate launch --use_fsdp t.py", "accelerate launch --use_fsdp cannot be taken over"),
+    ("accelerate launch --use_fsdp t.py", "accelerate launch --use_fsdp is not supported here"),
     ("accelerate launch --gpu_ids 0,1 t.py",
-     "accelerate launch --gpu_ids 0,1 cannot be taken over"),
+     "accelerate launch --gpu_ids 0,1 is not supported here"),
     ("accelerate launch --mixed_precision fp8 t.py",
-     "accelerate launch --mixed_precision fp8 cannot be taken over"),
+     "accelerate launch --mixed_precision fp8 is not supported here"),
     ("accelerate launch --fsdp_sharding_strategy 1 t.py",
      "accelerate launch: unknown option --fsdp_sharding_strategy"),
     ("accelerate launch --num_processes 5 --num_machines 2 t.py",
-     "accelerate launch: 5 ranks cannot be shared evenly by 2 hosts"),
-    ("ipexrun --ninstances 4 t.py", "ipexrun --ninstances 4 cannot be taken over"),
+     "accelerate launch: 5 ranks cannot be divided evenly among 2 hosts"),
+    ("ipexrun --ninstances 4 t.py", "ipexrun --ninstances 4 is not supported here"),
     ("ipexrun --extra-mpi-params '-n 4' t.py",
      "ipexrun --extra-mpi-params: -n 4 does not belong there"),
     ("ipexrun --extra-mpi-params=\"-genv A 'x\" t.py",
      "ipexrun --extra-mpi-params -genv A 'x: No closing quotation"),
     ("ipexrun --extra-mpi-params 'x y' t.py",
      "ipexrun --extra-mpi-params: x is not an option of mpirun"),
-    ("deepspeed --include a:0,1 t.py", "deepspeed --include a:0,1 cannot be taken over"),
-    ("deepspeed --launcher_args=-x t.py", "deepspeed --launcher_args=-x cannot be taken over"),
-    ("python -c 'import torch'", "python -c 'import torch' cannot be taken over"),
-    ("python -I t.py", "python -I cannot be taken over"),
-    ("env -C /tmp python t.py", "env -C /tmp cannot be taken over"),
+    ("deepspeed --include a:0,1 t.py", "deepspeed --include a:0,1 is not supported here"),
+    ("deepspeed --launcher_args=-x t.py", "deepspeed --launcher_args=-x is not supported here"),
+    ("python -c 'import torch'", "python -c 'import torch' is not supported here"),
+    ("python -I t.py", "python -I is not supported here"),
+    ("env -C /tmp python t.py", "env -C /tmp is not supported here"),
     ("A=1 ./train.sh", "env starts ./train.sh, which is not a Python script"),
     ("horovodrun -np 2 --autotune python t.py", "horovodrun: unknown option --autotune"),
 ]  # fmt: skip
@@ -345,7 +345,7 @@ def test_any_line_is_taken_over_or_refused(first: str, rest: list[str]) -> None:
         assert line
         made = replacement(line, TypedOptions())
         assert made.script == tuple([first, *rest][-len(made.script) :])
-        assert "taken off: ipexctl run" in made.note
+        assert "replaced by: ipexctl run" in made.note
 
 
 def test_the_entries_of_one_option_agree() -> None:

@@ -43,7 +43,7 @@ def test_a_pasted_line_runs(here: Here, line: str, seen: str) -> None:
     assert done.returncode == 0, done.stderr
     got = [text[text.index("rank ") :] for text in done.stdout.splitlines() if "rank " in text]
     assert got == [seen] * int(seen.split()[1])
-    assert done.stderr.count("taken off: ipexctl run") == (not line.startswith("--accelerate"))
+    assert done.stderr.count("replaced by: ipexctl run") == (not line.startswith("--accelerate"))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_refused_starts_nothing(here: Here) -> None:
     done = here.call("run", "torchrun", "--nnodes", "1:4", "show.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "ipexctl: torchrun --nnodes 1:4 cannot be taken over\n"
+        "ipexctl: torchrun --nnodes 1:4 is not supported here\n"
         "  why: MIN:MAX is elastic training, and a run has a fixed number of ranks\n"
         "  try: --nnodes N\n"
     )

@@ -205,7 +205,7 @@ def test_a_host_that_has_a_link_local_address_alone_is_refused_for_that():
     with pytest.raises(RunFailed, match="by a link-local address only, fe80::2") as caught:
         plan([THREE[0], _by_link_local()], request(2), "r1")
     assert "NAT" not in str(caught.value.why)
-    assert caught.value.why == "its network interface eth0 has no other address that is known"
+    assert caught.value.why == "its network interface eth0 has no other known address"
 
 
 def test_names_that_mpirun_would_read_as_its_own_get_a_label():

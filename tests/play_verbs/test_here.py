@@ -1,4 +1,4 @@
-"""Steps that call other verbs, on this machine alone: no hosts are named."""
+"""Steps that call other verbs, on this machine alone: no hosts given."""
 
 from __future__ import annotations
 

@@ -67,14 +67,14 @@ def test_an_accelerate_config_fills_in_what_the_step_does_not_say(tmp_path):
     found = config_options(tmp_path / "c.yaml", {}, "", notes.append)
     assert (found.n, found.ppn) == (16, 4)
     assert found.env == {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_USE_CPU": "true"}
-    assert any("gives way to the hosts of the play" in note for note in notes)
+    assert any("is overridden by the hosts of the play" in note for note in notes)
 
     notes.clear()
     own = {"ACCELERATE_MIXED_PRECISION": "no"}
     found = config_options(tmp_path / "c.yaml", own, "n: 2", notes.append)
     assert (found.n, found.ppn) == (None, None)
     assert "ACCELERATE_MIXED_PRECISION" not in found.env
-    assert any("gives way to n: 2" in note for note in notes)
+    assert any("is overridden by n: 2" in note for note in notes)
 
 
 def test_files_that_are_in_dest_already_are_not_new(tmp_path):

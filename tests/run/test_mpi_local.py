@@ -111,7 +111,7 @@ def test_a_script_is_printed_as_it_is_or_not_at_all(here):
     words = ("--print-cmd", "--env", "NAME=\udcff", "train.py", "0")
     done = run(here, *words, active=str(here / "env"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "stdout cannot spell '\\udcff'" in done.stderr
+    assert "stdout cannot encode '\\udcff'" in done.stderr
 
 
 def test_a_terminal_without_escape_codes_is_shown_none(here):
@@ -149,7 +149,7 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
     [
         ("--launcher bogus", "--launcher bogus is not known"),
         ("--launcher ssh", "there is no MPI here"),
-        ("--ranks 9", "leave no rank to be shown"),
+        ("--ranks 9", "select no ranks"),
         ("-i (", "is not a regular expression"),
         ("--fetch /etc/*", "not below the folder of the script"),
     ],

@@ -153,7 +153,7 @@ def test_the_hint_for_plain_text_can_be_pasted():
 
 def test_ranks_that_the_run_does_not_have_are_refused():
     chosen = line_filter.read(Wanted(ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN)
-    with pytest.raises(InputError, match="leave no rank"):
+    with pytest.raises(InputError, match="select no ranks"):
         line_filter.check(chosen, made_plan(4))
 
 

@@ -215,11 +215,11 @@ def test_no_match_is_told(brought):
 def test_a_host_that_is_lost_on_the_way_gives_what_came_before(brought):
     def lost(path: str) -> None:
         if path == "b":
-            raise Unreachable("here: the connection is gone")
+            raise Unreachable("here: the connection was lost")
 
     assert brought("*", lost, "a", "b", "c") == [
         "outputs: outputs (1 file, 1 byte)",
-        "could not fetch: here: the connection is gone",
+        "could not fetch: here: the connection was lost",
         {"a": "a"},
     ]
 

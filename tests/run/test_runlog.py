@@ -162,8 +162,8 @@ def test_what_ends_because_we_asked_is_no_failure():
 
 def test_a_lost_host_is_named_once():
     run = state()
-    run.host_lost("n1", "n1: the connection is gone")
-    assert run.lost == "n1 was lost: the connection is gone"
+    run.host_lost("n1", "n1: the connection was lost")
+    assert run.lost == "n1 was lost: the connection was lost"
 
 
 def test_a_lost_host_explains_the_ranks_that_fail_after_it():

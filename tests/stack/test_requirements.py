@@ -63,19 +63,22 @@ def test_is_read(case: str) -> None:
 REFUSED = [
     ({"r.txt": "foo\n-e ../other\n"}, "r.txt:2: ../other is the folder of another project"),
     ({"r.txt": "-e file:///a/b[c]"}, "r.txt:1: /a/b is the folder of another project"),
-    ({"r.txt": "-e git+https://git.invalid/foo"}, "r.txt:1: -e is not understood here"),
+    ({"r.txt": "-e git+https://git.invalid/foo"}, "r.txt:1: -e is not supported here"),
     ({"r.txt": "./wheels/foo-1-py3-none-any.whl"}, "r.txt:1: './wheels/foo"),
     ({"r.txt": "git+https://git.invalid/foo"}, "r.txt:1: 'git+https"),
     ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a place, not a package's name"),
     ({"r.txt": "# one\nfoo=1"}, "r.txt:2: 'foo=1' is not a requirement"),
     ({"r.txt": "foo; sys_platform ~= 'linux'"}, "r.txt:1: \"foo; sys_platform ~= 'linux'\" is no"),
-    ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not understood here"),
+    ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not supported here"),
     ({"r.txt": "-r r.txt"}, "r.txt names itself"),
     ({"pyproject.toml": "[tool.poetry]"}, "has no list of dependencies under"),
     ({"pyproject.toml": "[project"}, "pyproject.toml is not TOML"),
     ({"pyproject.toml": "a = " + "[" * 3000}, "pyproject.toml is not TOML"),
     ({"r.txt": "foo; " + "(" * 3000}, "r.txt:1: 'foo; (((("),
-    ({f"{n}.txt": f"-r {n + 1}.txt" for n in range(60)}, "0.txt: files that name files, more than"),
+    (
+        {f"{n}.txt": f"-r {n + 1}.txt" for n in range(60)},
+        "0.txt: requirements files nested more than",
+    ),
 ]
 
 

@@ -220,7 +220,7 @@ def _of_allowed_nodes(facts: Facts) -> int | None:
 
 def _unreadable(host: str, why: str) -> HostFailed:
     return HostFailed(
-        f"{host}: the host's facts are not readable",
+        f"{host}: the host sent invalid facts",
         why=why,
         hint="is another program answering in place of python3 on that host?",
     )

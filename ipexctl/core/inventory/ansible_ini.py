@@ -111,5 +111,5 @@ def _refuse_vars_of_nothing(draft: Draft) -> None:
     for name, group in draft.groups.items():
         if not group.defined and name not in ("all", "ungrouped"):
             real = [n for n, g in draft.groups.items() if g.defined]
-            what = f"variables for a group that is nowhere: {name!r}{did_you_mean(name, real)}"
+            what = f"variables for an undefined group: {name!r}{did_you_mean(name, real)}"
             raise Bad(what).placed(group.place)

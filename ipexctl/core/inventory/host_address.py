@@ -158,7 +158,7 @@ def _check_v6(name: str) -> None:
     if not _is_v6(name):
         raise Bad(
             f"{name!r} is not an IPv6 address",
-            why="a name has no more than one ':', and inside of [] stands an address or a range",
+            why="a name has at most one ':', and brackets contain an address or a range",
             hint="write one host per line; an IPv6 address with a port is [fe80::1%eth0]:2222",
         )
 

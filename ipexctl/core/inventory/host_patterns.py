@@ -102,7 +102,7 @@ class _Finder:
         if bare.lower() in self._names:
             return frozenset([self._names[bare.lower()]])
         if item.startswith("~"):
-            raise InputError(f"{item!r}: regular expressions are not read", hint="use * and ?")
+            raise InputError(f"{item!r}: regular expressions are not supported", hint="use * and ?")
         return self._pattern(item)
 
     def _group(self, name: str) -> frozenset[str]:

@@ -109,7 +109,7 @@ def apply(
         if parse is None:
             near = did_you_mean(key, KNOWN)
             if strict and (near or value.place is None or value.text is None):
-                hint = f"what can be said about a host: {', '.join(KNOWN)}"
+                hint = f"keys of a host: {', '.join(KNOWN)}"
                 raise Bad(f"{key!r} is not known{near}", hint=hint).placed(value.place)
             unused.add(key)
             if value.text is not None and _OWN.fullmatch(key):

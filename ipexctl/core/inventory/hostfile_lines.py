@@ -94,8 +94,8 @@ def options(line: Line) -> list[tuple[str, Value]]:
         if not equals or not key:
             name = line.words[0][0]
             raise Bad(
-                f"{word!r} is not understood after a host",
-                hint=f"write one host per line, with slots if you like: {name} slots=4",
+                f"unexpected {word!r} after the host",
+                hint=f"write one host per line, optionally with slots: {name} slots=4",
             ).placed(line.place(column))
         found.append((key, Value(unquoted(value), line.place(column))))
     return found
@@ -147,7 +147,7 @@ def _inventory(named: list[_Named], source: str) -> Inventory:
 
 def check_count(count: int, source: str) -> None:
     if count > MAX_NAMES:
-        raise InputError(f"{source} names {count:,} hosts; the most is {MAX_NAMES:,}")
+        raise InputError(f"{source} names {count:,} hosts; the maximum is {MAX_NAMES:,}")
 
 
 def no_hosts(source: str) -> InputError:

@@ -40,7 +40,7 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
         at += len(piece) + 1
         if count > limit:
             raise BadRange(
-                f"{text!r} names {count:,} hosts or more; the most is {limit:,}",
+                f"{text!r} names {count:,} hosts or more; the maximum is {limit:,}",
                 hint="check the numbers in the brackets",
             )
     return ["".join(names) for names in product(*(list(_names(part)) for part in parts))]

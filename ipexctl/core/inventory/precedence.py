@@ -51,7 +51,7 @@ class Draft:
 
     def add_child(self, name: str, child: str, place: Place) -> None:
         if child in ROOT_GROUPS:
-            raise Bad(f"{child!r} cannot be inside of another group").placed(place)
+            raise Bad(f"{child!r} cannot be inside another group").placed(place)
         self.group(name, place).children.setdefault(child, place)
 
     def add_hosts(self, group: str, hosts: Iterable[Host], values: Values) -> None:
@@ -112,7 +112,7 @@ class Draft:
                     ready.append(child)
         if len(ready) < len(self.groups):
             name = next(n for n, count in waiting.items() if count)
-            raise Bad(f"the group {name!r} is inside of itself").placed(self.groups[name].place)
+            raise Bad(f"the group {name!r} contains itself").placed(self.groups[name].place)
         return sorted(
             (n for n in ready if n not in ROOT_GROUPS),
             key=lambda n: (depth[n], _priority(self.groups[n]), n),

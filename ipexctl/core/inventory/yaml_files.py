@@ -78,7 +78,7 @@ def _children(draft: Draft, name: str, node: Node) -> None:
         if name not in ROOT_GROUPS:
             draft.add_child(name, key.text, key.place)
         elif key.text == "all":
-            raise Bad("'all' cannot be inside of another group").placed(key.place)
+            raise Bad("'all' cannot be inside another group").placed(key.place)
         _group(draft, key.text, value, key.place)
 
 

@@ -166,9 +166,7 @@ class _Builder:
                 raise Bad(what).placed(self._place(event))
             self._add(self._anchors[event.anchor], None)
         elif kind == "DocumentStartEvent" and self.root is not None:
-            raise Bad(f"a second document begins here; {self._what} is one document").placed(
-                self._place(event)
-            )
+            raise Bad(f"{self._what} can contain only one YAML document").placed(self._place(event))
 
     def _add(self, node: Node, anchor: str | None) -> None:
         if anchor:

@@ -106,7 +106,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
         known = [one.key for one in keys.all]
         raise Bad(
             f"unknown key {name}{did_you_mean(name, known)}",
-            why="no key of a config is passed over",
+            why="ipexctl ignores no key of a config",
             hint="remove it, or use an option of ipexctl run   # all keys: docs/pasted-lines.md",
         )
     if any(value in key.default for key in entries):
@@ -114,7 +114,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
     for key in entries:
         if re.fullmatch(key.value or "(?s:.*)", value):
             if key.becomes == "refused":
-                what = f"{name}: {value or 'a list or mapping'} cannot be taken over"
+                what = f"{name}: {value or 'a list or mapping'} is not supported here"
                 raise Bad(what, why=key.why, hint=key.type)
             if key.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
                 raise Bad(f"{key.key}: {value}: expected a whole number of at least 1")

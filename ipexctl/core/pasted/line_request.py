@@ -10,7 +10,7 @@ from ipexctl.errors import InputError
 
 
 class Refuse(Protocol):
-    """Gets what cannot be taken over. `typed`: the option; `reason`: in a few words."""
+    """Gets what is not supported here. `typed`: the option; `reason`: in a few words."""
 
     def __call__(self, error: InputError, typed: str = "", reason: str = "") -> None: ...
 
@@ -77,7 +77,7 @@ class Merged:
 
     options: list[str] = field(default_factory=list)
     ignored: list[tuple[str, str]] = field(default_factory=list)
-    gave_way: list[str] = field(default_factory=list)
+    overridden: list[str] = field(default_factory=list)
     counts: bool = False  # something says how many ranks
 
     def note(self) -> Iterator[str]:
@@ -85,7 +85,7 @@ class Merged:
             reasons = dict.fromkeys(why for _, why in self.ignored)
             texts = {why: ", ".join(t for t, w in self.ignored if w == why) for why in reasons}
             yield f"ignored: {', '.join(f'{text} ({why})' for why, text in texts.items())}"
-        yield from self.gave_way
+        yield from self.overridden
 
 
 def merged(layers: Sequence[LineRequest], own: TypedOptions, refuse: Refuse = raised) -> Merged:
@@ -96,7 +96,7 @@ def merged(layers: Sequence[LineRequest], own: TypedOptions, refuse: Refuse = ra
     for request in layers:
         for name, value in request.options:
             if name in own.names or name in made.options:
-                made.gave_way.append(f"{name} {value} of {request.who} gives way")
+                made.overridden.append(f"{name} {value} of {request.who} is overridden")
             else:
                 made.options += [name, value]
         made.options += [word for one in request.limit for word in ("-l", one)]
@@ -113,7 +113,7 @@ def _take_hosts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) 
             continue
         if winner:
             typed = request.words("hostfile", "hosts")
-            made.gave_way.append(f"{typed} of {request.who} gives way to {winner}")
+            made.overridden.append(f"{typed} of {request.who} is overridden by {winner}")
             continue
         winner = f"the hosts of {request.who}"
         if request.hostfile:
@@ -130,7 +130,7 @@ def _take_counts(
             continue
         typed = request.words("ranks", "ranks-per-host", "host-count")
         if winner:
-            made.gave_way.append(f"{typed} of {request.who} gives way to {winner}")
+            made.overridden.append(f"{typed} of {request.who} is overridden by {winner}")
             continue
         n, ppn = _counted(request, refuse)
         hosts = request.words("host-count")
@@ -152,7 +152,7 @@ def _counted(request: LineRequest, refuse: Refuse) -> tuple[int | str | None, in
         if n % nodes:
             refuse(
                 InputError(
-                    f"{request.who}: {n} ranks cannot be shared evenly by {nodes} hosts",
+                    f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",
                     why="each host gets the same number",
                     hint="type -n and -ppn yourself, before the script",
                 )
@@ -169,7 +169,7 @@ def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) ->
         for item in request.env:
             name = item.partition("=")[0]
             if name in seen:
-                made.gave_way.append(f"{name} of {request.who} gives way to {seen[name]}")
+                made.overridden.append(f"{name} of {request.who} is overridden by {seen[name]}")
                 continue
             words += ["--env", item]
         seen |= {item.partition("=")[0]: f"that of {request.who}" for item in request.env}

@@ -59,7 +59,7 @@ def read(
     words: Sequence[str], launchers: Launchers, *, module: bool = False, refuse: Refuse = raised
 ) -> Line | None:
     """None for a line that starts no launcher. `module`: after ipexctl's own -m. `refuse` gets what
-    cannot be taken over, and reading goes on behind it. Raises InputError if there is no script."""
+    is not supported, and reading goes on behind it. Raises InputError if there is no script."""
     if module:
         launcher = launchers.of_module(words[0]) if words else None
         found = (launcher, f"python -m {words[0]}", 1) if launcher else None
@@ -279,10 +279,10 @@ class _Options:
         self.found.append((flag, value, typed))
 
     def _problem(self, flag: Flag, value: str, typed: str) -> tuple[InputError, str] | None:
-        """Why it cannot be taken over, or stands against an earlier one; also in a few words."""
+        """Why it is not supported here, or stands against an earlier one; also in a few words."""
         if flag.becomes == "refused":
             error = InputError(
-                f"{self.name} {typed} cannot be taken over", why=flag.why, hint=flag.type
+                f"{self.name} {typed} is not supported here", why=flag.why, hint=flag.type
             )
             return error, flag.why
         known = is_fixed(value)

@@ -36,8 +36,8 @@ def _note(line: Line, options: list[str], made: Merged, *, counted: bool) -> Ite
     script = line.script if len(line.script) == 1 else (line.script[0], "...")
     command = retry_command.command(Typed(("run", *options), script), (), None)
     names = line.starts_ranks or [line.requests[-1].who]
-    yield f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} taken off: {command}"
+    yield f"{' and '.join(names)} replaced by: {command}"
     yield from made.note()
     if line.starts_ranks and not counted:
-        yield "it says no number of ranks, so ipexctl's default holds"
+        yield "no number of ranks is given, so ipexctl's default applies"
     yield from line.remarks

@@ -13,14 +13,14 @@ def address(node: Node) -> str:
     found = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
     if not found:
         raise InputError(
-            f"{node.host.name} is this machine, and the other hosts need an address for it",
+            f"{node.host.name} is this machine, and the other hosts need its address",
             hint="name it by an address or a host name that the others reach over SSH",
         )
     if link_local(found):
         raise RunFailed(
             f"{node.host.name} is reached by a link-local address only, {found}, and the other "
             "hosts cannot use it",
-            why=f"{_of_connection(node)} has no other address that is known",
+            why=f"{_of_connection(node)} has no other known address",
             hint=f"give it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
         )
     return found
@@ -64,6 +64,6 @@ def nic(node: Node) -> str:
             return interface.name
     raise RunFailed(
         f"{node.host.name}: no network interface has the address {own}",
-        why="the connection came in by an address that is translated on its way (NAT)",
+        why="SSH connects to an address that is translated (NAT)",
         hint="ipexctl doctor -v",
     )

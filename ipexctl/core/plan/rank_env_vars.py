@@ -67,7 +67,7 @@ def choose_backend(nodes: Sequence[Node], request: RunRequest) -> Backend:
 def _workers(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 64):
         raise InputError(
-            f"CCL_WORKER_COUNT={text}: a number from 1 to 64 is needed",
+            f"CCL_WORKER_COUNT={text}: must be a number from 1 to 64",
             why="oneCCL needs a thread to communicate; older Trainers refuse 0",
         )
     return int(text)

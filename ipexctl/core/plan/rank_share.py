@@ -21,9 +21,9 @@ def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
     n, ppn = request.n, request.ppn
     for name, value in (("-n", n), ("-ppn", ppn)):
         if value is not None and value < 1:
-            raise InputError(f"{name} {value}: at least 1 is needed")
+            raise InputError(f"{name} {value}: must be at least 1")
         if value is not None and value > MOST:
-            raise InputError(f"{name} {value}: more than {MOST} ranks are not planned")
+            raise InputError(f"{name} {value}: more than {MOST} ranks are not supported")
     limits, what = _limits(nodes, request)
     if n is None:
         return limits

@@ -68,7 +68,7 @@ def _file(name: str, lines: Iterator[str]) -> Iterator[str]:
     yield f"cat >\"$work/{name}\" <<'{_END}'"
     for line in lines:
         if _END in line:
-            raise InputError(f"a value of this run has {_END} in it")
+            raise InputError(f"a value of this run contains {_END} in it")
         yield line
     yield _END
 

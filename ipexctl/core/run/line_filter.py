@@ -73,7 +73,7 @@ def check(choice: Choice, plan: LaunchPlan) -> None:
     ranks = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
     if not any(choice.source(host, rank) for host, rank in ranks):
         raise InputError(
-            "--ranks and --show-hosts leave no rank to be shown",
+            "--ranks and --show-hosts select no ranks",
             why=f"the run has the ranks 0 to {len(ranks) - 1}",
         )
 

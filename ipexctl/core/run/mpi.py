@@ -226,7 +226,7 @@ def no_mpirun(host: str, said: object) -> HostFailed:
     if isinstance(said, Mapping):
         words = str(said.get("says", "")).strip().splitlines()
         why = f"its --version says: {words[0][:100]}" if words else "its --version says nothing"
-        what = f"{host}: {said.get('bin')}/mpirun is none of Intel MPI, MPICH and Open MPI"
+        what = f"{host}: {said.get('bin')}/mpirun is not Intel MPI, MPICH or Open MPI"
     else:
         what, why = f"{host}: there is no mpirun", "looked in PATH and in the usual folders"
     hint = "ipexctl install --mpi openmpi   # brings its own; or mpich, intel, none"

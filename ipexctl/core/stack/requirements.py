@@ -97,7 +97,7 @@ def _lines(
     if path in within:
         raise InputError(f"{path} names itself with -r or -c")
     if len(within) > DEEPEST:
-        raise InputError(f"{within[0]}: files that name files, more than {DEEPEST} deep")
+        raise InputError(f"{within[0]}: requirements files nested more than {DEEPEST} deep")
     if (path, kind) in done:
         return
     done.add((path, kind))
@@ -118,7 +118,7 @@ def _lines(
         elif option[1] in _INDEXES:
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
-            raise InputError(f"{place}: {option[1]} is not understood here")
+            raise InputError(f"{place}: {option[1]} is not supported here")
 
 
 def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:

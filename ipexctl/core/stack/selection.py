@@ -109,7 +109,7 @@ def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
 
 def _hint(request: Request, rows: Sequence[Row]) -> str:
     if request.row:
-        return "rm ipexctl.lock   # chooses afresh"
+        return "rm ipexctl.lock   # chooses again"
     bound = [row.torch for row in rows if row.oneccl]
     if request.backend == "ccl" and bound and not any(is_version(t, request.torch) for t in bound):
         return f"ipexctl install --backend ccl   # torch {bound[0]}: the newest with the bindings"

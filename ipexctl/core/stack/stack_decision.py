@@ -81,7 +81,7 @@ def _as_locked(wanted: Request, lock: Lock, rows: Sequence[Row]) -> Request:
     if lock.row.removesuffix(GLOO) not in {row.name for row in rows}:
         raise InputError(
             f"ipexctl.lock names the row {lock.row}, which is not in the version table",
-            hint="rm ipexctl.lock   # chooses afresh; `ipexctl stacks` shows the table",
+            hint="rm ipexctl.lock   # chooses again; `ipexctl stacks` shows the table",
         )
     backend = "gloo" if gloo else ""
     return replace(wanted, row=lock.row, backend=backend, because="ipexctl.lock names it")

@@ -35,7 +35,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
     except (paramiko.SSHException, EOFError, OSError) as e:
         why = str(e) or type(e).__name__
     raise Unreachable(
-        f"{host.name}: logged in, but the host runs no command for us",
+        f"{host.name}: logged in, but cannot run commands",
         why=why,
         hint=f"{login_command.ssh(host, 'true')}   # must end with exit code 0",
     )

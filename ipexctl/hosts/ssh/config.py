@@ -148,7 +148,7 @@ class SshConfig:
     def _without_ssh(self, host: Host) -> Answer:
         if any(s.key == "match" for s in self._config.settings):
             raise InputError(
-                "ssh_config has `Match` lines, and only the ssh program can judge them",
+                "ssh_config has `Match` lines, and only the ssh program can evaluate them",
                 hint="install the OpenSSH client, or name a file without Match: -F FILE",
             )
         return own_answer(self._config, host.name, self.me.user or getpass.getuser())

@@ -134,7 +134,7 @@ def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
             if answer.proxy_command and not seen:
                 raise Unreachable(
                     f"{answer.name}: no answer through its ProxyCommand",
-                    why="the host is down, or what lies between does not reach it",
+                    why="the host is down, or the proxy cannot reach it",
                     hint=login_command.debug(answer.given),
                 ) from None
             raise Unreachable(

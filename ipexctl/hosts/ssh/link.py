@@ -235,7 +235,7 @@ def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
         return Dropped(str(error))
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         return Unreachable(
-            f"{answer.name}: the host and ipexctl know no common SSH algorithm",
+            f"{answer.name}: the host and ipexctl have no SSH algorithm in common",
             why=str(error),
             hint="update the host's OpenSSH, or this machine's paramiko",
         )

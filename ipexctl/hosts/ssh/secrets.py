@@ -47,7 +47,7 @@ class Secrets:
     def _prompt_password(self) -> str:
         if not self._terminal:
             raise InputError(
-                "--ask-pass needs a terminal, and stdin is none",
+                "--ask-pass needs a terminal, but stdin is not one",
                 hint="ssh-copy-id HOST, and log in with a key instead",
             )
         try:

@@ -96,7 +96,7 @@ def _interrupt(channel: Any) -> None:
 
 def connection_lost(host: Host) -> Unreachable:
     hint = login_command.ssh(host, "uptime")
-    return Unreachable(f"{host.name}: the connection is gone", hint=hint)
+    return Unreachable(f"{host.name}: the connection was lost", hint=hint)
 
 
 class _Inbox:

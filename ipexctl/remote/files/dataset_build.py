@@ -257,8 +257,8 @@ class Part:
             if digest.hexdigest() != sha:
                 os.unlink(path)
                 raise Failure(
-                    "a file could not be put together from its chunks",
-                    "nothing of it was kept", "run the same command again", "damaged",
+                    "a file could not be assembled from its chunks",
+                    "it was discarded", "run the same command again", "damaged",
                 )  # fmt: skip
             self.placed_new(sha, path, executable)
         except OSError as e:

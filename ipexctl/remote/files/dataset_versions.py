@@ -218,7 +218,7 @@ def remove_others(top, keep):
 def remove_folder(path):
     shutil.rmtree(path, ignore_errors=True)
     if os.path.lexists(path):
-        raise Failure("%s could not be removed whole" % path, "", "look what is in it, and why")
+        raise Failure("%s could not be removed completely" % path, "", "see what is left in it")
 
 
 def lock_folder(top, room, kind):

@@ -165,7 +165,7 @@ def contents(call, expected):
             data = body[at : at + size]
             if hashlib.sha256(data).hexdigest() != sha:
                 raise Failure(
-                    "a file arrived damaged", "nothing of it was kept",
+                    "a file arrived damaged", "it was discarded",
                     "run the same command again", "damaged",
                 )  # fmt: skip
             yield data

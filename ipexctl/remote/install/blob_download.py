@@ -36,7 +36,7 @@ FINAL = frozenset([400, 401, 403, 404, 405, 407, 410, 451])
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 FROM_HERE = "--fetch controller   # then only the machine that you work on needs the index"
 LOGIN = "--fetch controller   # logins stay on the machine that you work on"
-GONE = "rm -f ipexctl.lock   # the next install resolves afresh"
+GONE = "rm -f ipexctl.lock   # the next install resolves again"
 HINTS = {401: LOGIN, 403: LOGIN, 404: GONE, 410: GONE}
 
 
@@ -157,8 +157,9 @@ class Work:
             if not has_expected_hash(part.file, file):
                 blobs.unlink(part.path)
                 raise Failure(
-                    "%s gave other bytes than were locked for %s" % (file.site, file.name),
-                    "they were thrown away",
+                    "%s gave a different file than the lock requires for %s"
+                    % (file.site, file.name),
+                    "the download was discarded",
                     "run the same command again; if that does not help: " + GONE,
                     "damaged",
                 )
@@ -221,7 +222,7 @@ class Work:
             self.untold += there
             due = time.time() - self.told > TOLD
         if self.over.is_set():
-            raise Failure("another file could not be fetched")
+            raise Failure("another download failed")
         if due:
             self.tell()
 

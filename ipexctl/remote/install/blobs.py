@@ -221,7 +221,7 @@ def receive_blob(call, root, part, sha, size):
             unlink(part.path)
             raise Failure(
                 "a file arrived damaged: sha256 %s... instead of %s..." % (digest[:16], sha[:16]),
-                "nothing of it was kept",
+                "it was discarded",
                 "run the same command again",
                 "damaged",
             )

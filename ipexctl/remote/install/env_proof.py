@@ -167,7 +167,7 @@ def prove(call, env, header, variables):
         said = child_processes.run(call, command, variables, TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        raise Failure("the new environment's proof printed nothing we know", said[-500:]) from None
+        raise Failure("the new environment's test printed unexpected output", said[-500:]) from None
     except Failure as e:
         raise proof_failure(e) from None
     finally:
@@ -181,12 +181,12 @@ def checked_modules(modules):
     """[[module, distribution, version], ...], torch first: nothing else may reach a command line"""
     for entry in modules:
         if len(entry) != 3 or not all(isinstance(word, str) for word in entry):
-            raise Failure("%r is not a module to prove" % (entry,), slug="input")
+            raise Failure("%r is not a module to test" % (entry,), slug="input")
         name, dist, version = entry
         if not (NAME.match(name) and DIST.match(dist) and VERSION.match(version)):
-            raise Failure("%r is not a module to prove" % (entry,), slug="input")
+            raise Failure("%r is not a module to test" % (entry,), slug="input")
     if not modules or modules[0][0] != "torch":
-        raise Failure("a proof begins with torch", slug="input")
+        raise Failure("the list of packages to test must begin with torch", slug="input")
     return modules
 
 
@@ -194,7 +194,7 @@ def checked_distributions(rows):
     for row in rows:
         words = row if isinstance(row, list) and len(row) == 2 else ["", ""]
         if not (DIST.match(str(words[0])) and VERSION.match(str(words[1]))):
-            raise Failure("%r is not a distribution to prove" % (row,), slug="input")
+            raise Failure("%r is not a package to test" % (row,), slug="input")
     return rows
 
 
@@ -236,7 +236,7 @@ def require_version(env, dist, version):
     found = installed(env).get(normalized_name(dist), "")
     if found.lower() != version.lower():
         what = "the new environment has %s %s" % (dist, found) if found else "there is no " + dist
-        raise Failure("%s, locked is %s" % (what, version))
+        raise Failure("%s, the lock requires %s" % (what, version))
 
 
 def installed(env):
@@ -283,4 +283,4 @@ def proof_failure(e):
         return e
     why = "\n".join([line for line in lines if MARK not in line] + ([] if ended else [e.what]))
     step = (ended or marks[-1:])[0]
-    return Failure("the new environment failed its proof at: " + step, why, e.hint, e.slug)
+    return Failure("the new environment failed its test at: " + step, why, e.hint, e.slug)

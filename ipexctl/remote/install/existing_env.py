@@ -34,7 +34,7 @@ def op_inspect(call, header):
     try:
         version, prefix, name = json.loads(words.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        raise Failure("%s printed nothing that we know" % python, words[-500:]) from None
+        raise Failure("%s printed unexpected output" % python, words[-500:]) from None
     if os.path.realpath(prefix) != os.path.realpath(path):
         raise Failure("%s belongs to %s" % (python, prefix), "", "--use-env %s" % prefix)
     if name != "cpython":
@@ -78,12 +78,14 @@ def checked_folder(text, root):
     if found.st_mode & stat.S_IWOTH:
         raise Failure(
             "%s can be written to by everybody" % path,
-            "they could change what is run from it",
+            "they could change the programs that run from it",
             "chmod o-w %s" % path,
         )
     own = os.path.realpath(os.path.expanduser(root))
     if os.path.realpath(path).startswith(own + os.sep):
-        raise Failure("%s is ipexctl's own" % path, "it is there by an install", "ipexctl env ls")
+        raise Failure(
+            "%s belongs to ipexctl" % path, "`ipexctl install` created it", "ipexctl env ls"
+        )
     return path
 
 

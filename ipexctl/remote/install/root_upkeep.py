@@ -88,7 +88,7 @@ def op_remove(call, header):
             if not why and not header["check"]:
                 environments.remove(env)
                 env_users.forget(root, key)
-                why = "it could not be removed whole" if os.path.lexists(env) else ""
+                why = "it could not be removed completely" if os.path.lexists(env) else ""
             if why:
                 kept.append([key, why])
             else:

@@ -42,7 +42,7 @@ def unpacked_interpreter(call, root, sha):
 def interpreter(place):
     path = os.path.join(place, "bin", "python3")
     if not os.access(path, os.X_OK):
-        raise Failure("the carried Python has no bin/python3 that can be run", place)
+        raise Failure("the copied Python has no bin/python3 that can be run", place)
     return path
 
 
@@ -78,7 +78,7 @@ def unpacked_size(path):
             file.seek(-4, os.SEEK_END)
             return int.from_bytes(file.read(4), "little")
     except OSError as e:
-        raise Failure("cannot read the carried Python", e.strerror or str(e)) from None
+        raise Failure("cannot read the copied Python", e.strerror or str(e)) from None
 
 
 class Unpacking:
@@ -97,14 +97,14 @@ class Unpacking:
             with tarfile.open(source, "r|gz") as archive:
                 for number, member in enumerate(archive):
                     if number > MOST_MEMBERS:
-                        raise Failure("the carried Python has too many files")
+                        raise Failure("the copied Python has too many files")
                     if number % 1000 == 0:
                         self.call.emit({"event": "alive"})
                     self.one(archive, member)
         except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as e:
-            raise Failure("the carried Python is not a complete tar.gz", str(e)) from None
+            raise Failure("the copied Python is not a complete tar.gz", str(e)) from None
         except OSError as e:
-            raise Failure("cannot unpack the carried Python", e.strerror or str(e)) from None
+            raise Failure("cannot unpack the copied Python", e.strerror or str(e)) from None
         for name, target in self.links:
             self.check_link(name, target)
         for name, target in self.links:
@@ -166,7 +166,7 @@ class Unpacking:
         self.bytes += member.size
         if self.bytes > MOST_BYTES:
             raise Failure(
-                "the carried Python is larger than %s" % root_folder.human_size(MOST_BYTES)
+                "the copied Python is larger than %s" % root_folder.human_size(MOST_BYTES)
             )
         mode = 0o700 if member.mode & 0o100 else 0o600
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -200,8 +200,8 @@ class Unpacking:
         return os.path.join(self.place, *name.split("/")[1:])
 
     def refuse(self, member, why):
-        raise Failure("the carried Python is refused: %r %s" % (member.name[:200], why))
+        raise Failure("the copied Python is refused: %r %s" % (member.name[:200], why))
 
     def refuse_link(self, name, target):
         what = "%r links to %r, outside of it or through another link" % (name[:200], target[:200])
-        raise Failure("the carried Python is refused: " + what)
+        raise Failure("the copied Python is refused: " + what)

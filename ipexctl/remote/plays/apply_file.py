@@ -76,7 +76,7 @@ def attributes_only(task, place, wanted):
     anywhere, and in a folder of another user, that user made them."""
     fd, found = place.open_file()
     if fd is None:
-        raise Failure("%s was removed meanwhile" % place.path)
+        raise Failure("%s disappeared during the operation" % place.path)
     with os.fdopen(fd, "rb") as file:
         changes = wanted.missing(found)
         if changes and task.check:
@@ -99,7 +99,7 @@ def _absent(task, path):
             if found is None:
                 return False, "", ""
             if place.name == ".":
-                raise Failure("%s is %s, which is not removed" % (path, place.path))
+                raise Failure("%s is %s, which ipexctl never removes" % (path, place.path))
             if task.check:
                 place.require_writable()
             else:
@@ -145,7 +145,7 @@ def _directory(task, path):
     with safe_paths.place(path) as place:
         found = place.found
         if found is None:
-            raise Failure("%s was removed meanwhile" % path)
+            raise Failure("%s disappeared during the operation" % path)
         if not stat.S_ISDIR(found.st_mode):
             raise Failure("%s is %s, not a directory" % (path, safe_paths.shape(found)))
         changes = wanted.missing(found)

@@ -66,7 +66,7 @@ def _download(args, file):
         raise Failure("cannot download %s" % args["url"], why) from None
     if digest.hexdigest() != args["sha256"].lower():
         raise Failure(
-            "%s has another content than expected" % args["url"],
+            "%s does not have the expected content" % args["url"],
             "SHA-256 %s, %d bytes" % (digest.hexdigest(), size),
             "check the URL, then correct sha256",
         )

@@ -85,7 +85,7 @@ def apply(task):
     missing = needed(names, after, args["state"])
     if missing:
         state = "still installed" if args["state"] == "absent" else "not installed"
-        raise Failure("%s ended without an error, but %s: %s" % (
+        raise Failure("%s succeeded, but %s: %s" % (
             manager.name, state, ", ".join(missing)))  # fmt: skip
     return result(before != after, describe(before, after), **uses)
 

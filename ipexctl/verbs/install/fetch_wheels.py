@@ -86,7 +86,7 @@ class Incoming:
         if over:
             self.came()
             raise NotHere(
-                f"{blob.name} was fetched, and is not here as it was locked",
+                f"{blob.name} was downloaded, but does not match the lock",
                 why=f"{blob.size} bytes are locked; or {self._store.folder} was cleared meanwhile",
                 hint=f"run the same command again; if that does not help: {GONE}",
             )

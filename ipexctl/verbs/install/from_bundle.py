@@ -46,10 +46,11 @@ def accepted(asked: Install) -> Bundle | None:
         return None
     if asked.wanted.names_a_stack or asked.python_from or asked.needs or asked.upgrade:
         raise InputError(
-            "--bundle cannot go with options that choose a stack", why="the lock in it has chosen"
+            "--bundle cannot be combined with options that select a stack",
+            why="the lock in it has chosen",
         )
     if asked.fetch is not Fetch.CONTROLLER:
-        raise InputError("--bundle cannot go with --fetch", why="nothing is fetched")
+        raise InputError("--bundle cannot be combined with --fetch", why="nothing is fetched")
     text = bundle_archive.read_lock(asked.bundle)
     own = read_lock(asked.folder / LOCK_FILE)
     if asked.lock_sha256:

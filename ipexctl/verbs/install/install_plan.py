@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Cuda(Enum):
-    """What to do where torch can only be had as a CUDA build."""
+    """What to do where torch is only available as a CUDA build."""
 
     REFUSE = "refuse"
     ASK = "ask"

@@ -66,8 +66,8 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
     size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
     stock = "--stack stock   # without IPEX, which is discontinued\n" * bool(found.stack.row.ipex)
     return InputError(
-        f"torch {lock.torch} can only be had as a CUDA build: {size}",
-        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its libraries for GPUs lie idle.\n"
+        f"torch {lock.torch} is only available as a CUDA build: {size}",
+        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its GPU libraries are not used.\n"
         f"{found.stack.title} because: {found.stack.reason}",
         hint=f"{stock}--allow-cuda   # takes it; or --find-links FOLDER   # with torch "
         f"{lock.torch}+cpu",

@@ -86,7 +86,7 @@ def check_hashes(lock: Lock, extra: Extra) -> None:
 def _text(name: str, asker: str) -> tuple[str, str]:
     path = Path(asker).parent / name if asker else Path(name)
     if path.suffix in CODE:
-        raise InputError(f"-r {path}: a requirements file or a pyproject.toml, please")
+        raise InputError(f"-r {path}: expected a requirements file or a pyproject.toml")
     try:
         return bounded_read.read_file(path).decode("utf-8-sig"), str(path)
     except FileNotFoundError:

@@ -137,7 +137,7 @@ class _UseOnHost(EnvOnHost):
             if not state.asked:
                 self.ask()
             return self.recap(Recap.OK, "nothing to do")
-        said = "as it was proved before" if whole else self._proof(starter, system=system)
+        said = "tested before" if whole else self._proof(starter, system=system)
         self.switch()
         notes = () if starter else ("no mpirun: `run` starts the ranks itself",)
         return self.recap(Recap.CHANGED, said, notes=notes)

@@ -54,13 +54,13 @@ def run_playbook(
     if program is None:
         raise NotHere(
             f"{PROGRAM} is not installed on this machine",
-            why="ipexctl starts the program and brings no part of it along",
+            why="ipexctl runs the installed program and does not include it",
             hint="python3 -m pip install ansible-core",
         )
     if not playbook.path.is_file():
         raise InputError(f"there is no playbook {playbook.path} in {Path.cwd()}")
     if target.ask_pass:
-        what = "--ask-pass does not go with an ansible step"
+        what = "--ask-pass cannot be combined with an ansible step"
         raise InputError(what, why="Ansible logs in with its own ssh", hint="ssh-copy-id HOST")
     with tempfile.TemporaryDirectory(prefix="ipexctl-ansible-") as folder:  # mode 0700
         inventory = _write(Path(folder), target, hosts, playbook.pythons)

@@ -55,12 +55,12 @@ def _plan(fleet: Fleet, run: Run, known: dict[str, Host]) -> tuple[LaunchPlan, f
     first = next(iter(run.about.hosts), "")
     if first not in known:
         raise Unreachable(
-            f"{first or 'the first host'} of {run.id} is not reached from here",
-            why="that host decides over the run, and knows its plan",
+            f"{first or 'the first host'} of {run.id} cannot be reached from here",
+            why="that host controls the run",
             hint=f"ipexctl logs {run.id} --follow",
         )
     done = fleet.call(known[first], "run.run_list.plan", journal=first, run_id=run.id)
     plan = shown_plan.read(done["plan"], run.id)
     if plan is None:
-        raise HostFailed(f"{first}: it has no plan of {run.id}")
+        raise HostFailed(f"{first}: no record of {run.id}")
     return plan, run.seconds if run.over else float(done.whole("age"))

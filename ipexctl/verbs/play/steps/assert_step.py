@@ -28,7 +28,7 @@ class Assert(HostStep):
 
     def check(self) -> None:
         if sum(map(bool, (self.that, self.path, self.fail))) != 1:
-            raise Bad("one of that, path and fail is needed")
+            raise Bad("one of that, path or fail is required")
 
     def request(self, files: LocalFiles) -> dict[str, Any]:
         return {**super().request(files), "variables": shell_variables(self.that)}

@@ -32,9 +32,9 @@ class Data(FleetStep):
 
     def check(self) -> None:
         if bool(self.push) == bool(self.rm):
-            raise Bad("push or rm is needed, not both")
+            raise Bad("either push or rm is required")
         if self.rm and self.name:
-            raise Bad("name goes with push")
+            raise Bad("name requires push")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.verbs.data import push, remove

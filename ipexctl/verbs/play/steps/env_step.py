@@ -38,9 +38,9 @@ class Env(FleetStep):
 
     def check(self) -> None:
         if bool(self.rm) == bool(self.exec):
-            raise Bad("rm or exec is needed, not both")
+            raise Bad("either rm or exec is required")
         if _UNUSED in self.rm and len(self.rm) > 1:
-            raise Bad("unused stands alone")
+            raise Bad("unused cannot be combined with other arguments")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         return self._run(on) if self.exec else self._remove(on)

@@ -40,4 +40,4 @@ class Line(HostStep):
         if self.line is not None and set(self.line) & {"\n", "\r"}:
             raise Bad("line has a line break", hint="several line steps, or file: {content: ...}")
         if self.insertafter and self.insertbefore:
-            raise Bad("insertafter and insertbefore exclude each other")
+            raise Bad("insertafter and insertbefore cannot be combined")

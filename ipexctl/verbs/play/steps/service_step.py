@@ -30,4 +30,4 @@ class Service(HostStep):
         if not _NAME.fullmatch(self.name):
             raise Bad(f"{self.name!r} is not the name of a unit")
         if not self.state and self.enabled is None and not self.daemon_reload:
-            raise Bad("state or enabled is needed")
+            raise Bad("state or enabled is required")

@@ -30,6 +30,6 @@ class Sysctl(HostStep):
         if not _NAME.fullmatch(self.name) or ".." in self.name:
             raise Bad(f"{self.name!r} is not the name of a kernel parameter")
         if (self.state == "present") == (self.value is None):
-            raise Bad("value is needed, but with state: absent")
+            raise Bad("value is required unless state is absent")
         if self.value is not None and "\n" in self.value:
             raise Bad("value has more than one line")

@@ -27,6 +27,6 @@ class Wait(HostStep):
 
     def check(self) -> None:
         if sum((self.port is not None, bool(self.path), bool(self.seconds))) != 1:
-            raise Bad("one of port, path and seconds is needed")
+            raise Bad("one of port, path or seconds is required")
         if self.port is not None and not 0 < self.port < 65536:
             raise Bad(f"{self.port} is not a port")
