@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host, HostRecap, PerHost
 from ipexctl.core.run.listed_runs import Run
+from ipexctl.core.run.log_times import LogTimes, Span
 from ipexctl.core.run.run_state import Lines
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.fleet import Fleet
@@ -20,6 +22,7 @@ WINDOW = 1 << 20  # bytes that a host may send ahead
 
 Show = Callable[[Run, str, int, Sequence[str]], None]
 ShowBar = Callable[[Run, str, int, str], None]
+ShowTime = Callable[[int, Span | None], None]
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,13 @@ class Read(PerHost):
 
 
 def logs(
-    target: Target, wanted: Wanted, show: Show, root: str = ROOT, bar: ShowBar | None = None
-) -> Read:
+    target: Target, wanted: Wanted, show: Show, root: str = ROOT,
+    bar: ShowBar | None = None, when: ShowTime | None = None,
+) -> Read:  # fmt: skip
     """Host after host and rank after rank; with `follow` all at once, as it comes.
 
-    `bar` is told the state of a progress bar whose line has no end yet.
+    `bar` gets the state of a progress bar whose line has no end yet. `when` gets the time at which
+    a rank printed the lines that `show` gets next; only for complete logs.
     """
     one_at_a_time = threading.Lock()
     with Fleet(target, root) as fleet:
@@ -57,14 +62,16 @@ def logs(
             )
 
         def read(host: Host) -> None:
-            def shown(rank: int, texts: Sequence[str], state: str) -> None:
+            def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
                 with one_at_a_time:
+                    if texts and when:
+                        when(rank, span)
                     if texts:
                         show(run, names[host], rank, texts)
                     if state and bar:
                         bar(run, names[host], rank, state)
 
-            _read(fleet, host, names[host], run.id, wanted, shown)
+            _read(fleet, host, names[host], run.id, wanted, shown, times=when is not None)
 
         names = {host: name for name, host in reached(fleet, run).items()}
         for group in [list(names)] if wanted.follow else [[host] for host in names]:
@@ -100,25 +107,33 @@ def _kept_elsewhere(
 
 def _read(
     fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
-    shown: Callable[[int, Sequence[str], str], None],
+    shown: Callable[[int, Sequence[str], str, Span | None], None], *, times: bool,
 ) -> None:  # fmt: skip
-    agent, streams = fleet.agents[host], dict[int, Lines]()
+    agent, streams, clocks = fleet.agents[host], dict[int, Lines](), dict[int, LogTimes]()
     asked = {
         "root": fleet.root_of(host), "journal": name, "run_id": run,
         "ranks": list(wanted.ranks), "lines": wanted.lines, "since": wanted.since,
-        "follow": wanted.follow, "window": WINDOW,
+        "times": times, "follow": wanted.follow, "window": WINDOW,
     }  # fmt: skip
     number = agent.start("run.run_logs.read", asked)
     for frame in agent.answers(number, SILENCE, LARGEST):
-        if frame.header.get("event") != "log":
+        event, rank = frame.header.get("event"), frame.header.get("key")
+        if event not in ("log", "sizes"):
             continue
-        rank = frame.header.get("key")
         if type(rank) is not int:
             raise HostFailed(f"{host.name}: the agent sent invalid log data")
+        if event == "sizes":
+            rows = Answer(host.name, frame.header).rows("rows", float, int)
+            clocks[rank] = LogTimes([(at, size) for at, size in rows])
+            continue
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))
-        texts = stream.end() if frame.header.get("end") is True else stream.feed(frame.body)
-        if state := stream.bar():
-            stream.told(state)
-        if texts or state:
-            shown(rank, texts, state)
+        pieces = clocks[rank].pieces(frame.body) if rank in clocks else [(frame.body, None)]
+        for data, span in pieces:
+            texts = stream.feed(data)
+            if state := stream.bar():
+                stream.told(state)
+            if texts or state:
+                shown(rank, texts, state, span)
+        if frame.header.get("end") is True and (texts := stream.end()):
+            shown(rank, texts, "", None)
         agent.feed(number, {"shown": len(frame.body)})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ipexctl.core.model import HostRecap, PerHost
 from ipexctl.core.output.metric_lines import LineReader, Point
 from ipexctl.core.run.listed_runs import Run
+from ipexctl.core.run.log_times import Span
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.shipped_tables import metric_formats
 from ipexctl.verbs.logs import Wanted, logs
@@ -15,12 +16,14 @@ from ipexctl.verbs.logs import Wanted, logs
 
 @dataclass(frozen=True)
 class RankPoint:
-    """`line` counts the rank's lines from 1; each state of a progress bar is one."""
+    """`line` counts the rank's lines from 1; each state of a progress bar is one. `time`: when it
+    was printed, within some seconds, by the clock of the host; None if that is not known."""
 
     host: str
     rank: int
     line: int
     point: Point
+    time: float | None = None
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,25 @@ class _Reader:
     points: list[RankPoint] = field(default_factory=list)
     _lines: dict[int, int] = field(default_factory=dict)
     _readers: dict[int, LineReader] = field(default_factory=dict)
+    _times: dict[int, Span | None] = field(default_factory=dict)
+
+    def when(self, rank: int, span: Span | None) -> None:
+        self._times[rank] = span
 
     def show(self, run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
         reader = self._readers.setdefault(rank, LineReader(metric_formats()))
         at = self._lines.get(rank, 0)
-        for number, text in enumerate(texts, at + 1):
+        span = self._times.get(rank)
+        for index, text in enumerate(texts, 1):
             if point := reader.point(text):
-                self.points.append(RankPoint(host, rank, number, point))
+                time = span and span[0] + (span[1] - span[0]) * index / len(texts)
+                self.points.append(RankPoint(host, rank, at + index, point, time))
         self._lines[rank] = at + len(texts)
 
 
 def metrics(target: Target, run: str, ranks: tuple[int, ...] = (), root: str = ROOT) -> Metrics:
     """The output stays on the hosts; this reads it there, during the run or after it."""
     reader = _Reader()
-    read = logs(target, Wanted(run, ranks, bars=True), reader.show, root)
+    read = logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
     found = sorted(reader.points, key=lambda p: (p.rank, p.line))
     return Metrics(read.run, read.recaps, read.answered, tuple(found))

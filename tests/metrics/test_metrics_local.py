@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,27 @@ def test_metrics_of_a_run(tmp_path: Path):
     document = json.loads(here.call("metrics", run["run_id"], "--json", "--ranks", "1").stdout)
     assert [p["rank"] for p in document["points"]] == [1] * 6
     assert document["points"][-1]["loss"] == "nan"
-    assert document["points"][0] | {"host": ""} == {
-        "rank": 1, "host": "", "line": 1, "step": 1, "total": 5, "loss": 2.0,
+    assert document["points"][0] | {"host": "", "time": ""} == {
+        "rank": 1, "host": "", "line": 1, "time": "", "step": 1, "total": 5, "loss": 2.0,
     }  # fmt: skip
+
+
+SLOW = """\
+import time
+for step in range(1, 13):
+    print(f"step {step} loss {time.time():.3f}", flush=True)
+    time.sleep(0.8 if step != 6 else 6)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_metrics_have_the_time_at_which_a_line_was_printed(tmp_path: Path):
+    here = Here(tmp_path)
+    (here.code / "train.py").write_text(SLOW)
+    assert here.call("run", "train.py").returncode == 0
+    printed = [float(line.split()[-1]) for line in here.call("logs", "@last").stdout.splitlines()]
+    document = json.loads(here.call("metrics", "@last", "--json").stdout)
+    times = [datetime.fromisoformat(p["time"]).timestamp() for p in document["points"]]
+    assert len(times) == len(printed) == 12
+    assert times == sorted(times)
+    assert max(abs(found - real) for found, real in zip(times, printed, strict=True)) <= 4

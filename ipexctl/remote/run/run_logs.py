@@ -14,11 +14,12 @@ LONGEST = 4 << 20  # bytes in which the last lines are looked for
 
 
 def op_read(call, h):
-    """{root, journal, run_id, ranks, lines, since, follow, window} -> {ranks: that were shown}
+    """{root, journal, run_id, ranks, lines, since, times, follow, window} -> {ranks: those shown}
 
     Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, null
     for all; `since`: only what was written in so many seconds, null for all. Without `follow`, one
-    rank after the other. Hears {shown: bytes}.
+    rank after the other. Hears {shown: bytes}. `times`: `sizes` comes before a rank's first `log`:
+    rows of [time, size].
     """
     run = run_folders.run_id(h)
     folder = os.path.join(root_folder.existing(h["root"]), "runs", run)
@@ -26,7 +27,8 @@ def op_read(call, h):
     start_thread(follower.loop)
     start_thread(hear, call, follower)
     shown, said = [], time.monotonic()
-    sizes, at = sizes_before(journal.sizes_path(folder, h["journal"]), h["since"])
+    history = size_rows(journal.sizes_path(folder, h["journal"]))
+    sizes, at = sizes_before(history, h["since"])
     while True:
         alive = h["follow"] and control.is_alive(run, h["journal"])
         for rank in started(folder, h["journal"]):
@@ -36,6 +38,8 @@ def op_read(call, h):
                 first = max(beginning(path, h["lines"]), next_line(path, sizes.get(str(rank), 0)))
                 if at is not None and os.stat(path).st_mtime <= at:
                     first = os.stat(path).st_size
+                if h["times"]:
+                    call.emit({"event": "sizes", "key": rank, "rows": growth(history, rank, path)})
                 follower.add(rank, path, first)
                 if not h["follow"]:
                     follower.finish(rank)
@@ -57,20 +61,38 @@ def started(folder, host):
     return sorted(found) or run_folders.ranks_with_logs(folder)
 
 
-def sizes_before(path, since):
-    """How long each log was `since` seconds ago, as far as is known, and when that was."""
-    if since is None:
-        return {}, None
-    at, found = time.time() - since, {}  # type: float, dict[str, int]
+def size_rows(path):
+    """[(when, {rank: size of its log})]: what is readable of it."""
+    found = []  # type: list[tuple[float, dict[str, int]]]
     try:
         with open(path) as file:
             for line in file:
                 row = json.loads(line)
-                if row["at"] <= at:
-                    found = {str(rank): int(size) for rank, size in row["sizes"].items()}
+                sizes = {str(rank): int(size) for rank, size in row["sizes"].items()}
+                found.append((float(row["at"]), sizes))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         pass  # not all of it is there, or another version wrote it
-    return found, at
+    return found
+
+
+def sizes_before(history, since):
+    """How long each log was `since` seconds ago, as far as is known, and when that was."""
+    if since is None:
+        return {}, None
+    at = time.time() - since
+    earlier = [sizes for when, sizes in history if when <= at]
+    return (earlier[-1] if earlier else {}), at
+
+
+def growth(history, rank, path):
+    """Rows of [time, size] for a rank; the last one is its log as it is now."""
+    status = os.stat(path)
+    rows = [[0.0, 0]]  # type: list[list[float]]
+    for when, sizes in history + [(status.st_mtime, {str(rank): status.st_size})]:
+        size = sizes.get(str(rank), 0)
+        if size >= rows[-1][1]:
+            rows.append([when, size])
+    return rows
 
 
 def next_line(path, at):

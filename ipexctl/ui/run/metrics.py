@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any
 
@@ -45,9 +46,10 @@ def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
 def write_csv(found: Metrics) -> None:
     """Values that a line does not have are empty."""
     rows = csv.writer(sys.stdout, lineterminator="\n")
-    rows.writerow(("rank", "host", "line", *VALUES))
+    rows.writerow(("rank", "host", "line", "time", *VALUES))
     for p in found.points:
-        rows.writerow((p.rank, p.host, p.line, *(getattr(p.point, name) for name in VALUES)))
+        values = (getattr(p.point, name) for name in VALUES)
+        rows.writerow((p.rank, p.host, p.line, _utc(p.time), *values))
 
 
 def metrics_document(found: Metrics) -> dict[str, Any]:
@@ -56,11 +58,19 @@ def metrics_document(found: Metrics) -> dict[str, Any]:
         "schema_version": 1,
         "run_id": found.run.id,
         "points": [
-            {"rank": p.rank, "host": p.host, "line": p.line, **_values(p.point)}
+            {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc(p.time)}
+            | _values(p.point)
             for p in found.points
         ],
         "command_exit_code": found.exit_code,
     }
+
+
+def _utc(time: float | None) -> str | None:
+    """To the second: it is not known better."""
+    if time is None:
+        return None
+    return datetime.fromtimestamp(round(time), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _values(point: Point) -> dict[str, float | str]:

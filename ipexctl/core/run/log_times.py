@@ -1,0 +1,47 @@
+"""When the bytes of a rank's log were written: from its size at certain times."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+LONGEST = 3.0  # seconds between two looks at a growing log; it did not grow in a longer gap
+
+Span = tuple[float, float]  # not before, not after; by the clock of the rank's host
+
+
+@dataclass
+class LogTimes:
+    """`samples`: (time, size), both ascending. The log is read from its beginning."""
+
+    samples: Sequence[tuple[float, int]]
+    _sizes: list[int] = field(init=False)
+    _position: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._sizes = [size for _, size in self.samples]
+
+    def pieces(self, data: bytes) -> Iterator[tuple[bytes, Span | None]]:
+        """The next bytes of the log, cut where a sample was taken."""
+        done = 0
+        while done < len(data):
+            index = bisect_right(self._sizes, self._position)
+            end = len(data)
+            if index < len(self._sizes):
+                end = min(end, done + self._sizes[index] - self._position)
+            piece = data[done:end]
+            yield piece, self._span(index, self._position, self._position + len(piece))
+            self._position += len(piece)
+            done = end
+
+    def _span(self, index: int, first: int, last: int) -> Span | None:
+        if index == len(self._sizes):  # written after the last sample
+            return None
+        after, size = self.samples[index]
+        if index == 0:
+            return after, after
+        before, start = self.samples[index - 1]
+        before = max(before, after - LONGEST)
+        part = (after - before) / (size - start)
+        return before + part * (first - start), before + part * (last - start)
