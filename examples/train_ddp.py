@@ -57,7 +57,7 @@ def train(args: argparse.Namespace) -> None:
     samples = torch.Generator().manual_seed(1000 + rank)  # but its own samples
     for epoch in range(1, args.epochs + 1):
         if epoch == 2 and rank == args.fail_rank:
-            print(f"rank {rank} gives up, as asked with --fail-rank", flush=True)
+            print(f"rank {rank} exits, as requested with --fail-rank", flush=True)
             os._exit(args.fail_code)  # at once, like a crash: no goodbye to the other ranks
         total = torch.zeros(())
         for _ in range(args.steps):

@@ -103,8 +103,8 @@ def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
         return (f"has {key} already: nothing to do",)
     has = f"has {today(part) or 'no environment'}"
     if not part.builds:
-        return has, f"switches to {place}, which is built there"
-    words = "is built again" if state.built else "is built"
+        return has, f"switches to {place}, which is already built there"
+    words = "to be rebuilt" if state.built else "to be built"
     changes = ": it was changed by hand" * bool(state.changed)
     send = f", {_bytes(part.lacking)} to send" if part.lacking else ", nothing to send"
     return has, f"{words}{changes}{send}, in {place}"
@@ -125,7 +125,7 @@ def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
     free = f"{'at least ' * (len(known) > 1)}{human(min(known))} free" if known else "free: unknown"
     about, unpacked, little = "", "", "too little"
     if not exact:
-        about, unpacked = "more than ", " (the unpacked size is unknown until all is fetched)"
+        about, unpacked = "more than ", " (the unpacked size is unknown until all are downloaded)"
     elif _keeps_wheels(plan, parts[0]):
         about, little = "at most ", "may be too little"
         unpacked = " (less if the unchanged wheels are still unpacked there)"

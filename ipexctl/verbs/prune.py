@@ -18,6 +18,7 @@ from ipexctl.local.settings import load
 from ipexctl.verbs.install.install_plan import DONE, Progress, Step
 
 OP = "files.space_limits.prune"
+LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently
 SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
 
 
@@ -80,7 +81,8 @@ def prune(
 
 
 def after_run(fleet: Fleet, hosts: Sequence[Host], limits: Limits) -> str:
-    """Applies the limits on hosts whose agents are connected. One line, "" if nothing went."""
+    """Applies the limits on hosts whose agents are connected. One line, "" if nothing went that
+    anyone would miss or that is large."""
 
     def one(host: Host) -> tuple[Amount, ...]:
         asked = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
@@ -93,7 +95,8 @@ def after_run(fleet: Fleet, hosts: Sequence[Host], limits: Limits) -> str:
         found.append(prune_cache(limits.cache_mb * MB, check=False))
     amounts = added(found)
     size = sum(a.bytes for a in amounts)
-    return f"pruned {human(size)}: {describe(amounts)}" if amounts else ""
+    worth_a_line = size >= LARGE or any(a.kind == "runs" for a in amounts)
+    return f"pruned {human(size)}: {describe(amounts)}" if worth_a_line else ""
 
 
 def _amounts(rows: list[list[object]]) -> tuple[Amount, ...]:

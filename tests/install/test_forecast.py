@@ -60,10 +60,10 @@ def test_it_says_what_is_fetched_sent_and_needed_and_what_each_host_has() -> Non
         "fetch     220.0 MB to this machine",
         "send      220.0 MB to each of 2 hosts; from here once, then from host to host",
         "node1: has no environment",
-        f"  is built, 220.0 MB to send, in {place}",
+        f"  to be built, 220.0 MB to send, in {place}",
         "  disk: 1.2 GB needed, 9.0 GB free",
         "node2: has 0123456789abcdef (torch 2.12.1+cpu)",
-        f"  is built, 220.0 MB to send, in {place}",
+        f"  to be built, 220.0 MB to send, in {place}",
         "  disk: 1.2 GB needed, 500.0 MB free: too little",
         f"node3: has {LOCK.key} already: nothing to do",
     ]
@@ -93,7 +93,7 @@ def test_what_nobody_knows_is_said_as_unknown() -> None:
     unsized = (FILES[0], Blob("odd.whl", "c" * 64, 0))
     text = forecast_text(plan(part("node1", NONE, unsized), lacking=unsized, disk=None))
     assert "fetch     200.0 MB and 1 file of unknown size to this machine" in text
-    assert "disk: more than 200.0 MB needed (the unpacked size is unknown until all is" in text
+    assert "disk: more than 200.0 MB needed (the unpacked size is unknown until all are" in text
     document = forecast_document(plan(part("node1", NONE, unsized), lacking=unsized, disk=None))
     assert document["files_to_fetch_of_unknown_size"] == 1
     (host,) = document["hosts"]
@@ -221,7 +221,7 @@ def test_a_rebuild_is_asked_about_with_its_plan(shop: Shop) -> None:
     before = shop.current
     done = answered(shop, b"n\n", "install", "--mpi", "none", "--rebuild")
     assert (done.returncode, shop.current) == (1, before)
-    whole = f"  is built again, nothing to send, in {shop.root}/{before}"
+    whole = f"  to be rebuilt, nothing to send, in {shop.root}/{before}"
     assert len(whole) > 80 and whole in done.stderr.splitlines()  # stderr is a pipe
     assert f"localhost: has {before.removeprefix('envs/')} (torch 2.13.0+cpu)" in done.stderr
 
@@ -234,7 +234,7 @@ def test_without_a_terminal_the_question_is_refused(shop: Shop) -> None:
     assert (done.returncode, shop.envs()) == (2, [])
     assert "cannot ask for confirmation: stdin is not a terminal (use --yes)" in done.stderr
     plan, _, _ = done.stderr.partition("cannot ask")
-    assert "localhost: has no environment\n  is built, " in plan
+    assert "localhost: has no environment\n  to be built, " in plan
 
 
 def test_without_a_terminal_the_plan_names_the_host_that_cannot_be_reached(shop: Shop) -> None:

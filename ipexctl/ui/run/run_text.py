@@ -113,8 +113,8 @@ def status(
 def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, int]]:
     """With their colours."""
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
-    parts = [(f" {clock(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
-    parts += [(ranks if known else f" {clock(tally.seconds)}  {ranks}", 1)]
+    parts = [(f" {duration(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
+    parts += [(ranks if known else f" {duration(tally.seconds)}  {ranks}", 1)]
     parts += [(f"  {tally.done} done", 32)] if tally.done else []
     parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
     room = width - sum(len(part) for part, _ in parts)
@@ -146,16 +146,6 @@ def progress_words(progress: Progress) -> Iterator[str]:
         yield f"{rate:.3g} it/s" if rate >= 1 else f"{1 / rate:.3g} s/it"
     if progress.eta is not None and progress.eta < 86400 * 365:
         yield f"eta {duration(progress.eta)}{' (epoch)' if progress.of_epoch else ''}"
-
-
-def clock(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    hours, rest = divmod(whole, 3600)
-    return (
-        f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{whole // 60}:{rest % 60:02d}"
-    )
 
 
 def _loads(tally: Tally, room: int) -> str:

@@ -14,9 +14,9 @@ from ipexctl.core.output.short_traceback import short_traceback
 from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause, slowest
 from ipexctl.core.run.rank_exchange import TRAINED_ALONE, Verdict, sentence
 from ipexctl.core.run.run_state import RankEnd, without_colour
-from ipexctl.core.sizes import short
+from ipexctl.core.sizes import duration, short
 from ipexctl.errors import printable
-from ipexctl.ui.run.run_text import clock, count
+from ipexctl.ui.run.run_text import count
 
 MOST = 8  # ranks that are named
 OUTPUT = "  | "  # begins the last words of a rank
@@ -119,7 +119,7 @@ def _short(folder: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
 def _loads(hosts: Sequence[HostEnd]) -> list[str]:
