@@ -51,6 +51,11 @@ class Point:
 
 
 _WHOLE = re.compile(r"\d[\d,]*")
+_WORD = re.compile(r"([^\W\d_]\w*) $")
+_PART = re.compile(
+    rf"(?<![\w./\-])[\"']?(?P<key>\w*loss\w*)[\"']?(?:\s*[:=]\s*|\s+)(?P<value>{_NUMBER}){_END}",
+    re.IGNORECASE,
+)
 _TOTALS = {"step": "total", "epoch": "epochs"}
 _KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
 
@@ -70,6 +75,8 @@ class Formats:
 
     named: re.Pattern[str]  # a name and its number
     keys: dict[str, str]  # name -> field
+    whole_loss: re.Pattern[str]  # before `loss`: still the loss, and not a part of it
+    other_loss: re.Pattern[str]  # the loss of something else
     needed: tuple[str, ...]
     not_after: re.Pattern[str]
     not_with: tuple[str, ...]
@@ -100,6 +107,8 @@ class Formats:
         special = bool(found)
         for name, value in self._named(text):
             found.setdefault(name, value)
+        if {"step", "epoch"} & found.keys() and not {"loss", "eval_loss"} & found.keys():
+            found |= self._only_part(text)
         if self.evaluation.match(text) or self.evaluation_marks.search(text):
             loss = found.get("eval_loss", found.get("loss"))
             return _point([("eval_loss", loss)] if loss else [])
@@ -117,10 +126,25 @@ class Formats:
                 continue
             if key in seen or (key == "step" and not _WHOLE.fullmatch(value)):
                 continue
+            if not explicit and self._is_part(match, text):
+                continue
             seen.add(key)
             yield key, value
             if match["of"] and key in _TOTALS:
                 yield _TOTALS[key], match["of"]
+
+    def _is_part(self, match: re.Match[str], text: str) -> bool:
+        """`D loss: 0.1`, `Loc Loss 0.2`: a part of the loss, or one of several."""
+        if match["key"].lower() != "loss" or not (word := _WORD.search(text[: match.start()])):
+            return False
+        return not self.whole_loss.fullmatch(word[1])
+
+    def _only_part(self, text: str) -> dict[str, str]:
+        """The only loss in a line with a step or an epoch is the loss, whatever it is called."""
+        found = list(_PART.finditer(text))
+        if len(found) != 1 or self.other_loss.search(text[: found[0].end()]):
+            return {}
+        return {"loss": found[0]["value"]}
 
     def _bar(self, bar: re.Match[str], text: str) -> Iterator[tuple[str, str]]:
         title = bar["title"] or ""
@@ -179,7 +203,7 @@ def parse(text: str) -> Formats:
     spelled = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
     named = (
         rf"(?<![\w./\-])(?P<quote>[\"']?)(?P<key>{spelled})(?P=quote)"
-        rf"(?:\s*[:=：→]\s*|\s+|\s*(?=\[))[\[\"'(]?\s*(?P<value>{_NUMBER})"
+        rf"(?:\s*[:=：→]\s*|\s+(?:is\s+)?|\s*(?=\[))(?:array\(|tensor\(|[\[\"'(])?\s*(?P<value>{_NUMBER})"
         rf"(?:\s?/\s*(?P<of>\d[\d,]*))?{_END}"
     )
     words = raw["words"]
@@ -187,6 +211,8 @@ def parse(text: str) -> Formats:
     return Formats(
         re.compile(named, re.IGNORECASE),
         keys,
+        re.compile("|".join(map(re.escape, words["whole_loss"])), re.IGNORECASE),
+        re.compile(rf"\b(?:{'|'.join(words['other_loss'])})", re.IGNORECASE),
         tuple(words["needed"]),
         re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
         tuple(words["not_with"]),
