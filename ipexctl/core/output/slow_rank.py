@@ -43,8 +43,9 @@ class RankLoads:
             self._seen[rank] = self._seen.get(rank, 0) + 1
         if self._judged():
             slow = self.slow() or Slow((), 0.0)
-            self._found[slow.ranks] += 1
-            self._waits[slow.ranks] += round(1000 * slow.waits)
+            if slow.ranks or self._found:  # while all ranks start, they are equally busy
+                self._found[slow.ranks] += 1
+                self._waits[slow.ranks] += round(1000 * slow.waits)
 
     def busy(self, ranks: Iterable[int]) -> float | None:
         """CPUs that they use together; None: no sample yet of any of them."""
@@ -58,11 +59,11 @@ class RankLoads:
         return len(self._busy) > 1 and all(self._seen[rank] >= LEAST for rank in self._busy)
 
     def mostly(self) -> Slow | None:
-        """Ranks that were slow most of the time."""
+        """Ranks that were slow most of the time, from when one was."""
         if not self._found:
             return None
         ranks, count = self._found.most_common(1)[0]
-        if not ranks or count < OFTEN * self._found.total():
+        if not ranks or count < max(LEAST, OFTEN * self._found.total()):
             return None
         return Slow(ranks, self._waits[ranks] / count / 1000)
 
