@@ -124,7 +124,8 @@ SESSIONS = {
         "ipexctl run: a rank fails", ("ipexctl run -n 6 train.py --fail-at 9",), (100, 30)
     ),
     "run-slow": Session(
-        "ipexctl run: a slow rank", ("ipexctl run -n 6 train.py --slow-rank 4 --steps 60",), (100, 28)
+        "ipexctl run: a slow rank",
+        ("ipexctl run -n 6 train.py --slow-rank 4 --steps 60",),
     ),
     "run-tqdm": Session(
         "ipexctl run: progress bars of tqdm",
