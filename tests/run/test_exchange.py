@@ -7,6 +7,7 @@ import pytest
 from ipexctl.core.run.launch_plan import RunRequest, plan
 from ipexctl.core.run.outcome import RunResult
 from ipexctl.core.run.rank_exchange import (
+    ENOUGH_STEPS,
     MOST_LINKS,
     Exchange,
     Report,
@@ -332,3 +333,15 @@ def test_the_summary_has_one_line_and_an_alarm_says_where_to_read_on(
     result = RunResult("r1", 0, "ranks", 1.0, watch().plan, (), exchange=found)
     assert [line.plain for line in ending(result) if "exchange" in line.plain or "why" in
             line.plain] == lines  # fmt: skip
+
+
+def test_a_flood_of_steps_is_not_counted_for_ever(watch, monkeypatch):
+    found, looked = watch(), []
+    monkeypatch.setattr(
+        "ipexctl.core.run.rank_exchange.is_step", lambda t: looked.append(t) or True
+    )
+    for batch in range(30):
+        found.printed(0, STEP, ["step 1 loss 0.5"] * 1000, float(batch))
+    assert len(looked) == ENOUGH_STEPS == found.steps[0]
+    found.printed(1, STEP, ["step 1 loss 0.5"], 30.0)
+    assert found.steps[1] == 1

@@ -11,6 +11,7 @@ from ipexctl.core.output.metric_lines import Formats, LineReader, Point
 
 STALE = 60.0  # seconds after which a bar or a rate that did not move is not shown
 READ_EVERY = 0.2  # seconds, of each rank: reading all lines of a flood would cost more than drawing
+FEW = 8  # ranks; each of more than these is read less often
 READ = 8  # of its last lines
 SETTLE = 2.0  # seconds in which lines of the past may come all at once: no rate is made of them
 SPAN = 20  # of the last steps, from which a rate is computed
@@ -60,10 +61,13 @@ class Training:
     def lines(self, rank: int, texts: Sequence[str], now: float) -> bool:
         """Whether they say anything, or were too many to look."""
         known = self.ranks.get(rank)
-        if known is not None and now - known.read < READ_EVERY:
+        every = READ_EVERY * max(1.0, len(self.ranks) / FEW)
+        if known is not None and now - known.read < every:
             known.unread, known.unread_at = (*known.unread, *texts[-READ:])[-READ:], now
             return True
         if known is not None and known.unread:
+            if now - known.unread_at < every:
+                return self._read(rank, (*known.unread, *texts), now)
             self._read(rank, known.unread, known.unread_at)
         return self._read(rank, texts, now)
 

@@ -31,6 +31,7 @@ LIGHT = 10_000  # of a heavy connection's bytes, the part that still counts
 FOREIGN = 1_000_000  # bytes in both directions with an address that is not a rank's
 AGAIN = 5.0  # seconds until the next look after a warning
 MANY_STEPS = 10  # printed, before it counts that nothing was exchanged since the second
+ENOUGH_STEPS = 10_000  # of a rank; a flood of lines is not counted further
 BARRIER = 200  # bytes on a connection
 MOST_LINKS = 1024  # of one rank; when there are twice as many, those with the fewest bytes go
 MOST_STRAYS = 1 << 16  # of all hosts, likewise
@@ -123,7 +124,7 @@ class Watch:
 
     def printed(self, rank: int, data: bytes, texts: Sequence[str], now: float) -> None:
         """Counts lines with a training metric. Most output has none and costs one search."""
-        if not any(word in data for word in METRICS):
+        if self.steps.get(rank, 0) >= ENOUGH_STEPS or not any(word in data for word in METRICS):
             return
         found = sum(1 for text in texts if is_step(text))
         if found:
