@@ -413,7 +413,7 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
     for item in items:
         key, sign, value = item.partition("=")
         if not key.isidentifier():
-            raise InputError(f"--env {item}: not of the form NAME=VALUE or NAME")
+            raise InputError(f"--env {item}: expected NAME=VALUE or NAME")
         if not sign and key not in environment():
             raise InputError(f"--env {key}: not set here, so there is no value to pass on")
         pairs.append((key, value if sign else environment()[key]))

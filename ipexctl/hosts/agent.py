@@ -176,7 +176,7 @@ class Agent:
             left = began + total - time.monotonic()
             if left <= 0:
                 raise Unreachable(
-                    f"{self.host.name}: talks, but has not finished its answer in {total:.0f} s",
+                    f"{self.host.name}: sent data, but no complete answer within {total:.0f} s",
                     why=tail(self.channel),
                 )
             if self._taken - before > limit:

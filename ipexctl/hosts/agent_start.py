@@ -79,7 +79,7 @@ def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> st
     """
     for path in (python, *(h.path for h in hung)):
         if path and not _is_plain(path):
-            raise HostFailed(f"python {path!r} is not a plain path")
+            raise HostFailed(f"python {path!r} is not a path without special characters")
     links = " ".join(h.path for h in hung)
     same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
     end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung and hung[-1].group else ""
@@ -138,7 +138,7 @@ def connect(
             hung = [h.path for h in passed if h.group]
             if len(hung) > HUNG:
                 raise HostFailed(
-                    f"{host.name}: the Pythons there hang: {', '.join(hung)}",
+                    f"{host.name}: Python hangs on this host: {', '.join(hung)}",
                     why=f"each was started, and gave no answer in {timeout:.0f} s",
                     hint=login_command.ssh(host, f"{e.hung.path} -c 1")
                     + "   # should end at once; or name another one: --python PATH",

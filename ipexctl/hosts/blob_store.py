@@ -257,7 +257,7 @@ class Store:
             os.fsync(file.fileno())
         if sha256 and digest.hexdigest() != sha256:
             raise InputError(
-                f"{name} has not the content that was locked",
+                f"{name} does not match its hash in ipexctl.lock",
                 why=f"sha256 {digest.hexdigest()} instead of {sha256}",
             )
         blob = Blob(name, digest.hexdigest(), size)

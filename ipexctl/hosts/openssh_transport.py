@@ -196,7 +196,7 @@ _SAYINGS = (
     _Saying("REVOKED HOST KEY", "its host key is revoked", "ask who revoked it", HostKeyChanged),
     _Saying(
         "IDENTIFICATION HAS CHANGED",
-        "its host key is not the one on record",
+        "its host key has changed",
         "ssh-keygen -R {key}   # only when you know why it changed",
         HostKeyChanged,
     ),
@@ -224,7 +224,11 @@ _SAYINGS = (
     _Saying("Too many authentication failures", "the login failed", "{debug}"),
     _Saying("banner line contains invalid", "its port does not speak SSH", "{debug}"),
     _Saying("invalid format", "its port does not speak SSH", "{debug}"),
-    _Saying("Not allowed at this time", "sshd refuses this machine for a while", "wait a minute"),
+    _Saying(
+        "Not allowed at this time",
+        "sshd temporarily refuses connections from this machine",
+        "wait a minute",
+    ),
     _Saying(
         "kex_exchange_identification",
         "the host closes the connection before the SSH handshake",

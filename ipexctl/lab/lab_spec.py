@@ -105,7 +105,7 @@ def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpe
     row = isas.split(",") if isas else []
     hosts = {f"node{i:02d}": HostSpec(name=f"node{i:02d}") for i in range(1, count + 1)}
     if len(row) > count:
-        raise InputError(f"--isa names {len(row)} hosts, the lab has {count}")
+        raise InputError(f"--isa lists {len(row)} hosts, but the lab has {count}")
     for name, word in zip(list(hosts), row, strict=False):
         hosts[name] = replace(hosts[name], isa=word)
     for option in options:

@@ -153,7 +153,7 @@ def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
         url = str(one["url"] or "")
         if kind == ("cpython", "linux", "gnu", "default", wanted.arch) and url.startswith(shown):
             return base + url.removeprefix(shown)
-    raise InputError(f"uv knows no CPython {wanted.version} for {wanted.arch} on a mirror")
+    raise InputError(f"uv offers no CPython {wanted.version} for {wanted.arch}")
 
 
 # --- an unpacked one as an archive ---------------------------------------------------------------

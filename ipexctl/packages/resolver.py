@@ -452,7 +452,7 @@ def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str])
         why = "\n".join(dict.fromkeys(reasons))
         return InputError(what, why=why, hint=index_failure.hint(why) or hint)
     return InputError(
-        f"your indexes have another {others[0].file} than ipexctl.lock",
+        f"{others[0].file} on your indexes differs from the one in ipexctl.lock",
         why=f"nothing there has sha256 {others[0].sha256}",
         hint=hint,
     )

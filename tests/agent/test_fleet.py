@@ -24,7 +24,7 @@ HOSTS = Inventory((A, B, C), "the test")
 SAID = {
     "Connection refused": (4, "the host refuses the connection"),
     "No ED25519 host key is known for b": (4, "its host key is not trusted yet"),
-    "IDENTIFICATION HAS CHANGED": (4, "its host key is not the one on record"),
+    "IDENTIFICATION HAS CHANGED": (4, "its host key has changed"),
     "Permission denied (publickey)": (4, "the login failed"),
 }
 

@@ -146,7 +146,7 @@ REFUSED = [
     (no_python, "there is no bin/python in it"),
     (no_torch, "there is no torch in"),
     (not_its_own, "belongs to"),
-    (for_everybody, "can be written to by everybody"),
+    (for_everybody, "is writable by everyone"),
 ]
 
 

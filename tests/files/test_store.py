@@ -312,7 +312,7 @@ def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> 
         "install.blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]}
     )
     agent.feed(number, {}, b"four")
-    with pytest.raises(HostFailed, match="4 bytes came where 3 were left"):
+    with pytest.raises(HostFailed, match="4 bytes arrived where 3 were expected"):
         agent.wait(number)
 
 
@@ -336,6 +336,6 @@ def test_the_controllers_store_keeps_bytes_once_and_only_with_the_right_hash(
     assert blob == Blob("a.whl", hashlib.sha256(b"content").hexdigest(), 7)
     assert store.path(blob).read_bytes() == b"content"
     assert store.has(blob)
-    with pytest.raises(InputError, match="has not the content that was locked"):
+    with pytest.raises(InputError, match="does not match its hash in ipexctl.lock"):
         store.add("b.whl", [b"other"], sha256=blob.sha256)
     assert [p.name for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == [blob.sha256]

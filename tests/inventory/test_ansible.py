@@ -218,7 +218,7 @@ def _walk(found: dict, group: str) -> list[str]:
         ("[web]\n-x", "hf:2:1: '-x' is not a host: a name cannot start with '-'"),
         ("[web]\na b", "hf:2:3: unexpected 'b' after the host"),
         ("[web:var]\na=1", "hf:1:1: 'var' is not a kind of section (did you mean 'vars'?)"),
-        ("[w:vars]\na", "hf:2:1: not of the form NAME=VALUE in [w:vars]"),
+        ("[w:vars]\na", "hf:2:1: expected NAME=VALUE in [w:vars]"),
         ("[a]\nx\n[ab:vars]\nq=1", None),
         ("[a:children]\nbb\n[b]\nx", "hf:2:1: there is no group 'bb' (did you mean 'b'?)"),
         ("[a:children]\nb\n[b:children]\na\n[c]\nx", "hf:1:1: the group 'a' contains itself"),
@@ -234,7 +234,7 @@ def _walk(found: dict, group: str) -> list[str]:
         ("all:\n  host:\n    a:\n", "hf:2:3: 'host' is not known in the group all"),
         ("all:\n  hosts:\n    a: {ansible_port: !vault x}\n", None),
         ("all:\n  hosts: !!python/object:os.system {}\n", None),
-        ("all:\n  hosts:\n    a: 3\n", "hf:3:8: variables are a mapping: NAME: VALUE"),
+        ("all:\n  hosts:\n    a: 3\n", "hf:3:8: variables must be a mapping of NAME: VALUE"),
         ('{"_meta": {"hostvars": {}}, "all": {}}', None),
     ],
 )

@@ -119,7 +119,7 @@ def test_sizes(text, size):
         (1, ["node01:shm=much"], "", "'much' is not a size"),
         (1, ["node01:sockets=0"], "", "'0' is not a count"),
         (1, ["node01:sockets=²"], "", "'²' is not a count"),
-        (1, [], "amx,avx2", "--isa names 2 hosts, the lab has 1"),
+        (1, [], "amx,avx2", "--isa lists 2 hosts, but the lab has 1"),
         (1, ["node01:isa=avx1"], "", "unknown isa 'avx1'"),
         (1, ["node01:nic=lo"], "", "'lo' is not a network card"),
         (1, ["node01:nic=eth0+eth0"], "", "different names"),

@@ -66,7 +66,7 @@ def test_another_file_under_the_same_name_is_told(world: World) -> None:
     with pytest.raises(InputError) as refused:
         asked(world, found.stack, replace(found.lock, packages=packages))
     assert (refused.value.what, refused.value.why) == (
-        "your indexes have another numpy-2.1.0-py3-none-any.whl than ipexctl.lock",
+        "numpy-2.1.0-py3-none-any.whl on your indexes differs from the one in ipexctl.lock",
         f"nothing there has sha256 {'d' * 64}",
     )
 

@@ -147,7 +147,7 @@ def test_the_note_names_what_died(capsys: pytest.CaptureFixture[str]) -> None:
         ("mixed_precision: fp8", "1:18: mixed_precision: fp8 is not supported here"),
         ("num_process: 2", "1:14: unknown key num_process (did you mean 'num_processes'?)"),
         ("num_processes: many", "1:16: num_processes: many: expected a whole number of at least 1"),
-        ("use_cpu: perhaps", "1:10: use_cpu: perhaps: this value is not known"),
+        ("use_cpu: perhaps", "1:10: use_cpu: perhaps: unknown value"),
         ("- a", "1:1: this is not an Accelerate config"),
         (
             "num_processes: 5\nnum_machines: 2",

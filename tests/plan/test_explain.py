@@ -128,7 +128,7 @@ def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
         (["-x", "OMP_NUM_THREADS"], "did you mean --env OMP_NUM_THREADS ?"),
         (["-x", "A=b c"], "did you mean --env 'A=b c' ?"),
         (["-x", "PATH"], "did you mean --env PATH ?"),
-        (["--ports", "40000"], "not of the form 40000-40100"),
+        (["--ports", "40000"], "expected a range such as 40000-40100"),
         (["--ports", "40000-40001"], "2 ports are too few"),
         (["--ports", "80-9000"], "ports from 1024 to 65535"),
     ],

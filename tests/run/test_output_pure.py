@@ -127,7 +127,7 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
     ("wanted", "words"),
     [
         (Wanted(ranks="0,x"), "'x' is not a rank"),
-        (Wanted(ranks="4-2"), "4-2 goes down"),
+        (Wanted(ranks="4-2"), "4-2 is a descending range"),
         (Wanted(ranks=""), "'' is not a rank"),
         (Wanted(ranks="-1"), "'-1' is not a rank"),
         (Wanted(include=("(",)), "-i '(' is not a regular expression"),

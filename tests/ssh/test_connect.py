@@ -89,7 +89,7 @@ def test_a_changed_key_is_refused_and_the_old_line_is_named(sshd, transport, tmp
     known = sshd.folder / "known_hosts"
     was = fingerprint(base64.b64decode(old.split()[1]))
     now = fingerprint(base64.b64decode(sshd.host_key.split()[1]))
-    assert error.what == "n: its host key is not the one on record"
+    assert error.what == "n: its host key has changed"
     assert error.why.splitlines()[0] == (
         f"now ssh-ed25519 {now}; on record ssh-ed25519 {was} in {known}:2"
     )
@@ -339,7 +339,7 @@ def test_a_host_that_hangs_up_before_all_keys_were_tried_is_told(make_sshd, tran
     config = three_useless_keys(sshd, agent, "yes")
     config.write_text(config.read_text() + f"  IdentityFile {sshd.folder}/id\n")
     error = refusal(transport(config, "n"), "n")
-    assert error.what == "n: the host hung up after 3 keys"
+    assert error.what == "n: the host closed the connection after 3 keys"
     assert error.why.splitlines()[1] == f"not tried: {sshd.folder}/id"
     assert error.hint.endswith(
         "under Host n: IdentityFile THE-RIGHT-KEY (or none) and IdentitiesOnly yes"
@@ -455,7 +455,7 @@ def test_a_host_that_is_being_punished_is_not_asked_again(transport, tmp_path):
 
     with port_that(serve) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n")
-    assert (error.what, calls) == ("n: sshd refuses this machine for a while", [1])
+    assert (error.what, calls) == ("n: sshd temporarily refuses connections from this machine", [1])
 
 
 def test_an_option_never_gets_past_the_border_or_ssh(transport, tmp_path):

@@ -192,7 +192,7 @@ def test_a_mistake_in_ssh_config_is_told_in_the_words_of_ssh(config_file):
 def test_a_file_that_isnt_there_is_refused(tmp_path):
     with pytest.raises(InputError) as e:
         SshConfig(tmp_path / "none.conf")
-    assert e.value.what == f"there is no ssh configuration {tmp_path}/none.conf"
+    assert e.value.what == f"there is no SSH configuration file {tmp_path}/none.conf"
 
 
 def test_match_needs_the_ssh_program(config_file):

@@ -66,7 +66,7 @@ def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
         return
     match = _VARIABLE.fullmatch(raw)
     if not match:
-        raise Bad(f"not of the form NAME=VALUE in [{name}:vars]").placed(place)
+        raise Bad(f"expected NAME=VALUE in [{name}:vars]").placed(place)
     quoted = _QUOTED.fullmatch(match[2])
     text = quoted[1] if quoted else match[2]
     if not text.startswith(("'", '"')):

@@ -141,7 +141,7 @@ def _entries(node: Node, what: str) -> Iterator[tuple[Scalar, Node]]:
     if isinstance(node, Mapping):
         yield from node.items
     elif not isinstance(node, Scalar) or not node.null:
-        raise Bad(f"{what} are a mapping: NAME: VALUE").placed(node.place)
+        raise Bad(f"{what} must be a mapping of NAME: VALUE").placed(node.place)
 
 
 def _refuse_tag(node: Node) -> None:

@@ -15,7 +15,7 @@ from ipexctl.core import toml
 MAX_LINE = 1000
 _NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
 _END = r"(?![\w.]*\w)"
-_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
 _PREFIX = re.compile(r"^(?:\[rank\d+\]:? |\[\d+,\d+\]<std(?:out|err)>: ?|\d+: (?=\S))")
 _BAR = re.compile(
     r"(?:(?P<title>[^|]{0,80}?):? +)?(?P<percent>\d{1,3})%\|[^|]{0,400}\| "
@@ -244,7 +244,8 @@ class LineReader:
             return self._bar(text)
         if _KERAS.search(text):
             return self._largest(self.formats.point(text))
-        parts = [part.strip().strip("\"'") for part in text.split("," if "," in text else None)]
+        between = next((mark for mark in ("|", ",") if mark in text), None)
+        parts = [part.strip().strip("\"'") for part in text.split(between)]
         if len(parts) > 2:
             named = [self.formats.keys.get(part.lower(), "") for part in parts]
             if (
@@ -254,9 +255,12 @@ class LineReader:
             ):
                 self._columns = named
                 return None
-            if len(parts) == len(self._columns) and all(map(_CELL.fullmatch, parts)):
-                pairs = zip(self._columns, parts, strict=True)
-                return _point((name, value) for name, value in pairs if name and value)
+            if len(parts) == len(self._columns):
+                pairs = [
+                    (name, value) for name, value in zip(self._columns, parts, strict=True) if name
+                ]
+                if all(_CELL.fullmatch(value) for _, value in pairs):
+                    return _point((name, value) for name, value in pairs if value)
         return self.formats.point(text)
 
     def _bar(self, text: str) -> Point | None:

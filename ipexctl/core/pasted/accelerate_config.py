@@ -119,7 +119,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
             if key.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
                 raise Bad(f"{key.key}: {value}: expected a whole number of at least 1")
             return [(key, value)]
-    raise Bad(f"{name}: {value}: this value is not known")
+    raise Bad(f"{name}: {value}: unknown value")
 
 
 def _text(node: Node) -> str:

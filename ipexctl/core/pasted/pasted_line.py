@@ -91,7 +91,7 @@ class _Reader:
                 self.refuse(
                     InputError(
                         f"{name} ... : ... starts several programs (MPMD)",
-                        why="a run of ipexctl has one script",
+                        why="ipexctl run starts one script on all ranks",
                         hint="choose by RANK in the script, or ipexctl run ... SCRIPT for each",
                     ),
                     for_pasting(words[len(first) :]),
@@ -244,7 +244,7 @@ class _Options:
             taken = flag.taken(value)
             if taken is not None:
                 return flag, taken, typed
-        why = "this value is not known"
+        why = "unknown value"
         self._not_taken(f"{self.name} {typed}: {why}", typed, why)
         return None
 

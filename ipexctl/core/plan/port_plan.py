@@ -16,7 +16,7 @@ def read_ports(text: str) -> Ports:
     """Raises InputError for what is no range that a run could use."""
     first, dash, last = text.partition("-")
     if not (dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit()):
-        raise InputError(f"--ports {text}: not of the form 40000-40100")
+        raise InputError(f"--ports {text}: expected a range such as 40000-40100")
     low, high = int(first), int(last)
     if not 1024 <= low <= high <= 65535:
         raise InputError(f"--ports {text}: ports from 1024 to 65535, the smaller one first")

@@ -88,7 +88,9 @@ def rank_set(text: str) -> set[int]:
             raise InputError(f"--ranks {text}: {part!r} is not a rank", hint="--ranks 0,4-7")
         low, high = map(int, bounds)
         if low > high:
-            raise InputError(f"--ranks {text}: {part} goes down", hint=f"--ranks {high}-{low}")
+            raise InputError(
+                f"--ranks {text}: {part} is a descending range", hint=f"--ranks {high}-{low}"
+            )
         found.update(range(low, high + 1))
     return found
 

@@ -248,7 +248,7 @@ class _JumpError:
             return self.error  # to be told once, by its own name
         why = f"{self.error.what}\n{self.error.why}".strip()
         return Unreachable(
-            f"{name}: the way through {self.hop} is closed", why=why, hint=self.error.hint
+            f"{name}: no connection through {self.hop}", why=why, hint=self.error.hint
         )
 
 

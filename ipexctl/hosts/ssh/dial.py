@@ -157,7 +157,7 @@ def _no_ssh(answer: Answer, seen: bytes) -> Exception:
     text = seen.decode("utf-8", "replace").strip()
     if text.startswith("Not allowed"):
         return Unreachable(
-            f"{answer.name}: sshd refuses this machine for a while",
+            f"{answer.name}: sshd temporarily refuses connections from this machine",
             why=f"it said: {text[:200]} (PerSourcePenalties, after failed logins)",
             hint="wait a minute, and fix the logins that fail",
         )

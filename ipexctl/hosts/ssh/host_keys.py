@@ -198,7 +198,7 @@ def changed(key: HostKey) -> HostKeyChanged:
         for e in key.verdict.lines
     )
     return HostKeyChanged(
-        f"{key.answer.name}: its host key is not the one on record",
+        f"{key.answer.name}: its host key has changed",
         why=f"now {key.key_type} {key.fingerprint}; on record {old}\n"
         "either the host was set up again, or someone is intercepting the connection",
         hint="\n".join(commands) + "   # only when you know why it changed",

@@ -340,8 +340,9 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
 
 def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
     answer, count = login.link.answer, len(login.tried)
+    keys = f"{count} {'key' if count == 1 else 'keys'}"
     return Unreachable(
-        f"{answer.name}: the host hung up after {count} {'key' if count == 1 else 'keys'}",
+        f"{answer.name}: the host closed the connection after {keys}",
         why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(untried)}\n"
         "sshd accepts at most MaxAuthTries keys per connection",
         hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "

@@ -251,7 +251,9 @@ def receive(call, file, size):
     while left:
         body = next_body(call)
         if not body or len(body) > left:
-            raise Failure("%d bytes came where %d were left" % (len(body), left), slug="damaged")
+            raise Failure(
+                "%d bytes arrived where %d were expected" % (len(body), left), slug="damaged"
+            )
         write_all(file.write, body)
         digest.update(body)
         left -= len(body)

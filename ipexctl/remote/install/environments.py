@@ -192,7 +192,7 @@ def unpacked_size(root, wheels):
             with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
                 total += sum(member.file_size for member in archive.infolist())
         except (OSError, zipfile.BadZipFile) as e:
-            raise Failure("%s is not here as a readable wheel" % file, str(e)) from None
+            raise Failure("%s is missing or not a readable wheel" % file, str(e)) from None
     return total
 
 

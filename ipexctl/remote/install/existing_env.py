@@ -77,7 +77,7 @@ def checked_folder(text, root):
         raise Failure("%s is not a folder" % path)
     if found.st_mode & stat.S_IWOTH:
         raise Failure(
-            "%s can be written to by everybody" % path,
+            "%s is writable by everyone" % path,
             "they could change the programs that run from it",
             "chmod o-w %s" % path,
         )

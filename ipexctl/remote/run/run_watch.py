@@ -125,7 +125,7 @@ class Watch:
     def without_supervisor(self):
         self.look()
         if self.survivors is None:
-            raise Failure("the supervisor of the run and its guardian are gone")
+            raise Failure("the supervisor of the run and its guardian have disappeared")
         return self.ended({"survivors": self.survivors, "logs": self.logs, "found": {}})
 
     def ended(self, last):

@@ -78,7 +78,7 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
     if own is None:
         raise InputError(
             f"nothing vouches for {asked.bundle}: there is no ipexctl.lock in this folder",
-            why="a bundle brings programs; its own lock was written by whoever made it",
+            why="a bundle contains programs, and its lock was written by whoever made it",
             hint="--lock-sha256 HEX   # as `ipexctl bundle` printed it where it was made",
         )
     lock = _parsed(asked.bundle or Path(), text)

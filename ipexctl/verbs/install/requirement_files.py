@@ -79,7 +79,7 @@ def check_hashes(lock: Lock, extra: Extra) -> None:
         raise InputError(
             f"the wheel of {name} has none of the hashes that your requirements file allows",
             why=f"{lock.version(name)} has sha256 {locked[name]}",
-            hint="look where it comes from; or make the file afresh",
+            hint="look where it comes from; or regenerate the file",
         )
 
 

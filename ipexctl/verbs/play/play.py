@@ -353,8 +353,8 @@ class _PlayRun:
         for host, bound in zip(hosts, found, strict=True):
             if bound != found[0]:
                 raise InputError(
-                    f"{step.place}: {step.kind} has other arguments on {host.name}",
-                    why="it is one step of all hosts together",
+                    f"{step.place}: {step.kind} would have different arguments on {host.name}",
+                    why="this step runs once for all hosts",
                     hint="on: HOSTS   # several steps, one for each group of hosts",
                 )
         assert isinstance(found[0], FleetStep)

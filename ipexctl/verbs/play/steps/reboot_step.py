@@ -50,7 +50,7 @@ class Reboot(FleetStep):
             if now != before:
                 return Result(State.CHANGED, f"back after {time.monotonic() - began:.0f} s")
         raise HostFailed(
-            f"{host.name}: has not come back {self.timeout:.0f} s after its reboot",
+            f"{host.name}: did not come back within {self.timeout:.0f} s of its reboot",
             why="it does not answer, or did not reboot",
             hint="look at its console; then the same command with --from the step after this one",
         )
