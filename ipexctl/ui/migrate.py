@@ -26,7 +26,7 @@ def _commands(file: Migrated) -> Iterator[str]:
         yield f"{_place(file, command)}{command.launcher} becomes"
         yield f"  {command.text}"
         yield from (f"  {note}" for note in command.notes)
-        yield from (f"  not taken over: {text}" for text in command.left_out)
+        yield from (f"  not converted: {text}" for text in command.left_out)
 
 
 def _findings(file: Migrated) -> Iterator[str]:

@@ -144,7 +144,7 @@ def test_a_lab_is_not_made_where_something_else_lies(lab_cli, tmp_path):
     theirs.mkdir(parents=True)
     (theirs / "thesis").write_text("theirs")
     done = lab_cli("up", "--name", "mine", "--owner", str(os.getpid()))
-    assert (done.returncode, "is in the way" in done.stderr) == (2, True)
+    assert (done.returncode, "no lab created it" in done.stderr) == (2, True)
     assert (theirs / "thesis").read_text() == "theirs"
 
 

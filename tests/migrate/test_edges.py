@@ -198,10 +198,10 @@ def test_keys_of_an_accelerate_config_that_cannot_hold_are_left_out_with_the_rea
     for name, hostfile in (("c.yaml", "~/hosts"), ("run.sh", str(Path("~/hosts").expanduser()))):
         done = ipexctl("migrate", name, cwd=tmp_path)
         assert f"  ipexctl run -f {hostfile} -n 2 train.py\n" in done.stdout
-        assert "  not taken over: fsdp_config.fsdp_version: 2 (Accelerate's FSDP" in done.stdout
-        assert "  not taken over: no_such_key: 1 (" in done.stdout
+        assert "  not converted: fsdp_config.fsdp_version: 2 (Accelerate's FSDP" in done.stdout
+        assert "  not converted: no_such_key: 1 (" in done.stdout
     (tmp_path / "c.yaml").write_text("num_processes: 2\nnum_processes: 3\nmpirun_config: {}\n")
-    assert "not taken over: " in ipexctl("migrate", "c.yaml", cwd=tmp_path).stdout
+    assert "not converted: " in ipexctl("migrate", "c.yaml", cwd=tmp_path).stdout
 
 
 def test_aliases_of_yaml_are_read_once() -> None:
