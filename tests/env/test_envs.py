@@ -118,7 +118,7 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     assert [line.split() for line in lines] == [
         [A, "previous", "tested", "1.1", "MB", "torch", "2.13.0+cpu"],
         [B, "current", "tested", "1.1", "MB", "torch", "2.13.0+cpu"],
-        [C, "unused", "not", "whole", "1.1", "MB"],
+        [C, "unused", "incomplete", "1.1", "MB"],
     ]
     nothing = shop.ipexctl("env", "ls", "--root", str(shop.root))
     assert (nothing.code, "no environments" in nothing.out) == (0, True)

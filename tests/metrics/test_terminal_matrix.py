@@ -38,8 +38,8 @@ import sys, torch
 for n in range(10000): print(f"line {n} of a flood", flush=n % 100 == 0)
 """
 LINE = re.compile(
-    r"(?:all|localhost)\s+(?:x\d+|r\d+)\s*\| |r[\d,-]+(?:,\.\.)? x\d+\s*\| |\.\.\. |run |sent |  |"
-    r"preflight|note|done|$| \d+ s  | \d+:\d\d"
+    r"(?:all|localhost)\s+(?:x\d+|r\d+)\s*\| |r[\d,-]+(?:,\.\.)?\s+x\d+\s*\| |\.\.\. |run |sent |"
+    r"  |preflight|note|done|$| \d+ (?:s|min) "
 )
 DONE = "the-end-of-it"
 
