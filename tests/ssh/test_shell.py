@@ -242,7 +242,7 @@ def test_the_host_key_is_judged_before_a_shell_too(sshd, tmp_path):
     other = (tmp_path / "other.pub").read_text()
     config = sshd.config("n", known=f"[127.0.0.1]:{sshd.port} {other}")
     ssh = SshTransport((Host("n"),), config)
-    with pytest.raises(Unreachable, match="not the one on record"):
+    with pytest.raises(Unreachable, match="host key has changed"):
         ssh.attend(Host("n"), "true", 20.0, pty=False)
     ssh.close()
     assert "publickey" not in sshd.log
