@@ -161,7 +161,7 @@ WRONG = [
     pytest.param(("run", "-f", "no-such-file", "train.py"), "no-such-file", id="run without hosts"),
     pytest.param(("run", "x" * 300), "there is no script xxx", id="a script of too long a name"),
     pytest.param(("run", "-m", ""), "-m: the name of a module", id="a module without a name"),
-    pytest.param(("run", "--ports", "", "setup.py"), "--ports : not of the form", id="no ports"),
+    pytest.param(("run", "--ports", "", "setup.py"), "--ports : expected a range", id="no ports"),
     pytest.param(("run", "--ui", "foo", "--json", "x.py"), "--ui foo", id="no such view, or JSON"),
     pytest.param(("run", "--ui", "foo", "--explain", "x.py"), "--ui foo", id="no such view"),
     pytest.param(
