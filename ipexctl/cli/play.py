@@ -142,7 +142,7 @@ def _words(given: list[str] | None) -> tuple[str, ...]:
 def _pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if text.startswith("@"):
-        why = "files of variables are not read"
+        why = "files of variables are not supported"
         raise InputError(
             f"-e {text}: not NAME=VALUE",
             why=why,

@@ -415,7 +415,9 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
         if not key.isidentifier():
             raise InputError(f"--env {item}: expected NAME=VALUE or NAME")
         if not sign and key not in environment():
-            raise InputError(f"--env {key}: not set here, so there is no value to pass on")
+            raise InputError(
+                f"--env {key}: not set on this machine, so there is no value to forward"
+            )
         pairs.append((key, value if sign else environment()[key]))
     return tuple(pairs)
 

@@ -151,7 +151,7 @@ class Agent:
             if "done" in frame.header:
                 return
         raise Unreachable(
-            f"{self.host.name}: the connection ended before the host had answered",
+            f"{self.host.name}: the connection ended before the host answered",
             why=tail(self.channel) or "it was cut, or the host went down",
             hint=_once_back(self.host),
         )
@@ -224,7 +224,7 @@ class Agent:
         except OSError as e:
             raise Unreachable(
                 f"{self.host.name}: the connection was lost",
-                why=str(e) or "it was cut while data was on its way",
+                why=str(e) or "it was cut while data was being sent",
                 hint=_once_back(self.host),
             ) from None
 

@@ -139,9 +139,9 @@ def connect(
             if len(hung) > HUNG:
                 raise HostFailed(
                     f"{host.name}: Python hangs on this host: {', '.join(hung)}",
-                    why=f"each was started, and gave no answer in {timeout:.0f} s",
+                    why=f"each was started and did not answer within {timeout:.0f} s",
                     hint=login_command.ssh(host, f"{e.hung.path} -c 1")
-                    + "   # should end at once; or name another one: --python PATH",
+                    + "   # should end at once; or use another one: --python PATH",
                 ) from None
 
 
@@ -236,7 +236,7 @@ def _skip_noise(
         noise = max(0, len(seen) - NOISE_TAIL)
         seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
-        f"{host.name}: the login shell printed more than 1 MiB before our command ran",
+        f"{host.name}: the login shell printed more than 1 MiB before the command ran",
         hint=f"{login_command.ssh(host, 'true')}   # should print nothing",
     )
 
@@ -258,7 +258,7 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         data = channel.read(1 << 16, _left(deadline))
     except ChannelTimeout:
         raise Unreachable(
-            f"{host.name}: logged in, but our command gave no answer in time",
+            f"{host.name}: logged in, but the command did not answer in time",
             why=tail(channel),
             hint=f"{login_command.ssh(host, 'true')}   # should end at once",
         ) from None
@@ -266,15 +266,16 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         status = channel.exit_status(1.0)
         error = HostFailed(
             f"{host.name}: {trying} ended (exit {status}) and did not run the command",
-            why=tail(channel) or "it is not a Python, or a wrapper that swallows its arguments",
+            why=tail(channel)
+            or ("it is not a Python, or it is a wrapper that swallows its arguments"),
             hint=login_command.ssh(host, f"{trying} --version")
-            + "   # or name another one: --python PATH",
+            + "   # or use another one: --python PATH",
         )
         raise _Hangs(Hung(trying, 0), error) if status == 0 else error
     if not data:
         status = channel.exit_status(1.0)
         raise HostFailed(
-            f"{host.name}: the login shell ended (exit {status}) without running our command",
+            f"{host.name}: the login shell exited with code {status} without running the command",
             why=tail(channel),
             hint=f"{login_command.ssh(host, '/bin/sh -c true')}   "
             "# must work with the account's login shell",

@@ -137,7 +137,7 @@ class Relay:
         """Or why that was not possible."""
         giver, name = self._givers[giver_name], host.agent.host.name
         if (name, giver_name) not in self._reached and (why := _unreached(giver, host.agent)):
-            return f"{name} does not reach {giver_name} ({why})"
+            return f"{name} cannot reach {giver_name} ({why})"
         self._reached.add((name, giver_name))
         urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in blobs}
         count = host.counter(f"fetching from {giver_name}")
@@ -147,7 +147,7 @@ class Relay:
             if e.slug == "no-space":  # it would be no better from elsewhere
                 raise
             why = e.why or without_host(name, e.what)
-            return f"{name} did not get all from {giver_name} ({why})"
+            return f"{name} did not receive everything from {giver_name} ({why})"
         return Moved(passed=passed)
 
     def _failed(self, turn: Turn, why: str) -> None:
@@ -159,9 +159,9 @@ class Relay:
             self._lost.add(turn.giver)
             self._change.notify_all()
         if apart:
-            self._say(f"{why}: all are sent the files from here")
+            self._say(f"{why}: this machine sends the files to all of them")
         elif new:
-            self._say(f"{why}: it gets them from another host, or from here")
+            self._say(f"{why}: another host or this machine sends them")
 
     def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
         """Where nobody will ask, no port is opened."""

@@ -84,7 +84,7 @@ def missing_and_begun(
         done = agent.call("install.blobs.have", asked, timeout=SILENCE).done
         known, missing = {b.sha256: b for b in some}, done["missing"]
         if not isinstance(missing, list) or not {*map(str, missing)} <= known.keys():
-            raise done.odd("it misses what it was not asked for")
+            raise done.odd("it lacks files that were not requested")
         found += [known[sha] for sha in dict.fromkeys(map(str, missing))]
         begun |= known.keys() & set(texts(done["begun"]))
     return tuple(found), frozenset(begun)
@@ -233,7 +233,7 @@ class Store:
         return NotHere(
             f"cannot keep {name} in {self.folder}",
             why=e.strerror or str(e),
-            hint="free some space; or XDG_CACHE_HOME=FOLDER   # on another disk",
+            hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
         )
 
     def _settle(self, blob: Blob, part: Path, out: BinaryIO) -> None:

@@ -193,7 +193,9 @@ class _Saying:
 
 
 _SAYINGS = (
-    _Saying("REVOKED HOST KEY", "its host key is revoked", "ask who revoked it", HostKeyChanged),
+    _Saying(
+        "REVOKED HOST KEY", "its host key is revoked", "find out who revoked it", HostKeyChanged
+    ),
     _Saying(
         "IDENTIFICATION HAS CHANGED",
         "its host key has changed",
@@ -219,7 +221,7 @@ _SAYINGS = (
     _Saying(
         "Permission denied",
         "the login failed",
-        "{true}   # must work without a question; log in or kinit first",
+        "{true}   # must work without a prompt; log in or run kinit first",
     ),
     _Saying("Too many authentication failures", "the login failed", "{debug}"),
     _Saying("banner line contains invalid", "its port does not speak SSH", "{debug}"),

@@ -94,4 +94,4 @@ def other_pythons(agents: Iterable[Agent]) -> Iterator[str]:
     for agent in agents:
         asked, path = agent.host.python, agent.hello.path
         if asked and path and asked not in (path, path.rpartition("/")[2]):
-            yield f"{agent.host.name}: python={asked} was asked for, and {path} is what answers"
+            yield f"{agent.host.name}: python={asked} was asked for, but {path} is used"

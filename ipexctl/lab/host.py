@@ -56,7 +56,7 @@ def be_host(boot: Boot, go: int) -> None:
     else:
         linux.enter_root(root)
     if os.read(go, 1) != b"g":
-        raise OSError("the lab went away")
+        raise OSError("the lab disappeared")
     run_quietly(["ip", "-batch", "-"], boot.network)
     if boot.rung == rungs.USER:  # sshd is an ordinary user there
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")

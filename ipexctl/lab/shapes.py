@@ -94,7 +94,7 @@ def layout(spec: HostSpec, cpus: tuple[int, ...]) -> tuple[Place, ...]:
     if len(cpus) % smt or cores % sockets or cores % nodes or nodes % sockets or not cores:
         raise InputError(
             f"{spec.name}: {sockets} sockets, {nodes} NUMA nodes and {smt} threads per core"
-            f" cannot be made of {len(cpus)} CPUs",
+            f" cannot be made from {len(cpus)} CPUs",
             why="a lab only regroups the CPUs that this machine has",
             hint=f"choose counts whose product divides {len(cpus)}",
         )

@@ -61,7 +61,7 @@ class Listing:
         if self.odd:
             yield f"not sent, because they are not regular files: {_some(self.odd)}"
         if self.secrets:
-            yield f"never sent, as they may hold secrets: {_some(self.secrets)}"
+            yield f"never sent, as they may contain secrets: {_some(self.secrets)}"
 
 
 def _some(paths: list[str]) -> str:
@@ -187,7 +187,7 @@ def left_out(top: Path, path: str, ignore: Ignore, *, with_folder: bool = False)
         base += name
         base += "/" * (i < len(below) - 1 or _is_folder(top / base))
         if is_never_sent(name):
-            why = "may hold secrets" if secret(name) else "is a name of history or caches"
+            why = "may contain secrets" if secret(name) else "is a name used for history or caches"
             return f"{name} {why}: it is never sent", "give it another name, or another place"
         rule, ours = ignore.why(base)
         if rule and ours:

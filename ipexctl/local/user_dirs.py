@@ -28,7 +28,7 @@ def state_dir() -> Path:
     if why := untrusted_above(folder / "any file"):
         raise NotHere(
             f"the host keys in {folder} are ignored: {why}",
-            why="others could put other files there",
+            why="others could replace the files there",
             hint="chmod go-w that folder, then check known_hosts; or XDG_STATE_HOME=FOLDER",
         )
     return folder

@@ -105,7 +105,7 @@ class Download:
         except urllib.error.URLError as e:
             if isinstance(e.reason, ssl.SSLCertVerificationError):
                 host = urlsplit(e.filename or request.full_url).hostname or ""
-                words = f"the certificate of {host} is not good: {e.reason.verify_message}"
+                words = f"the certificate of {host} is not valid: {e.reason.verify_message}"
                 raise Broken(words, untrusted=host) from None
             timed_out = isinstance(e.reason, TimeoutError)
             raise Broken(
@@ -122,7 +122,7 @@ class Download:
         while chunk := self._chunk(answer):
             room -= len(chunk)
             if room < 0:
-                raise TooLarge(f"it sends more than the {most:,} bytes that were to come")
+                raise TooLarge(f"it sends more than the {most:,} bytes that were expected")
             out.write(chunk)
             on_bytes(len(chunk))
             left = None if left is None else left - len(chunk)
@@ -133,7 +133,7 @@ class Download:
         try:
             return answer.read(CHUNK)
         except TimeoutError:
-            raise Broken(f"nothing more came for {self.timeout:.0f} s") from None
+            raise Broken(f"no more data for {self.timeout:.0f} s") from None
         except (http.client.HTTPException, OSError) as e:
             raise Broken(str(e) or type(e).__name__) from None
 

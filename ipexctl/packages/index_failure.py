@@ -28,7 +28,7 @@ def hint(why: str) -> str:
     if _NO_ANSWER.search(why):
         return "run the same command again; UV_HTTP_TIMEOUT=120 waits longer for a slow index"
     if hidden := [name for name in _HIDDEN.findall(why) if name != "torch"]:
-        then = f"the next index is asked for {hidden[0]}, too: if you trust what it has"
+        then = f"also searches the next index for {hidden[0]}: only if you trust that index"
         return f"export UV_INDEX_STRATEGY=unsafe-first-match   # {then}"
     if site := _UNREACHED.search(why):
         reached = "look at the address, the proxy (HTTPS_PROXY) and firewalls"

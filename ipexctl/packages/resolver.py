@@ -196,9 +196,9 @@ class _Search:
         index = self._row.torch_index
         said = [f"your indexes have no torch {self._row.torch}+cpu"]
         if index in self._silent:
-            said.append(f"{index} gave no answer")
+            said.append(f"{index} did not answer")
         elif not self._indexes.no_index:
-            said.append(f"{index} has none that fits")
+            said.append(f"{index} has no version that fits")
         return ", and ".join(said)
 
     @cached_property
@@ -267,7 +267,9 @@ def _one(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> _Solved:
         wanted, pins, found = _of_one_build(uv, way, wanted, pins, extra, found)
     stray = unpinned_reserved((f.package for f in found), uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
-        raise Unresolved(f"{', '.join(stray)} would come from an index that anybody can fill")
+        raise Unresolved(
+            f"{', '.join(stray)} would come from a public index, where anybody can publish"
+        )
     return _Solved(uv, way, wanted, pins, tuple(found), extra.constraints)
 
 
@@ -293,7 +295,7 @@ def _from_later_indexes(
         for name in hidden:
             origins = uv.origins((named.get(name, name),), {}, ALONE, *ANY_INDEX)
             if origins.each[name] not in origins.indexes:
-                raise Unresolved(f"{name} is in a folder of wheels, and an index hides it")
+                raise Unresolved(f"{name} is in a folder of wheels, but an index takes precedence")
             pins = {**pins, name: Pin(uv.indexes.with_login(origins.each[name]))}
             wanted = (*wanted, *([] if name in named else [name]))
 
@@ -368,7 +370,7 @@ def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None
             return place
         except Unresolved as e:
             reasons.append(f"{where}: {e}")
-    raise Unresolved(f"{name} {version} is not to be had: {'; '.join(reasons)}")
+    raise Unresolved(f"{name} {version} is not available: {'; '.join(reasons)}")
 
 
 def _cannot_be_had(stack: Stack, why: str) -> InputError:

@@ -80,7 +80,7 @@ class _Ranges(io.RawIOBase):
         request = urllib.request.Request(self._url, headers=span)
         with self._open(request, timeout=TIMEOUT) as answer:
             if answer.status != 206:
-                raise OSError("it gives no parts of files")
+                raise OSError("the server does not support range requests")
             data = answer.read(size)
         buffer[: len(data)] = data
         self._at += len(data)

@@ -160,7 +160,7 @@ class Uv:
             except OSError as e:
                 raise NotHere(f"cannot run {self._binary}", why=str(e)) from None
             except subprocess.TimeoutExpired:
-                raise Unresolved(f"uv gave no answer in {TIMEOUT} s") from None
+                raise Unresolved(f"uv did not answer within {TIMEOUT} s") from None
             if done.returncode:
                 hidden = _HIDDEN.findall(" ".join(done.stderr.split()))
                 raise Unresolved(_last_words(done.stderr), hidden)
@@ -238,7 +238,7 @@ def _last_words(stderr: str) -> str:
     text = text.replace("ipexctl-environment depends on", "this stack needs")
     text = text.partition(", we can conclude that your requirements are unsatisfiable")[0]
     refused = "".join(f"; {url} answered {words}" for url, words in _REFUSED.findall(hints))
-    return text[:600] + (refused or _hints(hints))[:300] or "uv failed without a word"
+    return text[:600] + (refused or _hints(hints))[:300] or "uv failed without a message"
 
 
 def _hints(text: str) -> str:

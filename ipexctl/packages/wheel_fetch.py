@@ -37,7 +37,7 @@ CHUNK = 1 << 20
 ASK = 10  # for a file's size
 AT_ONCE = 4
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
-AGAIN = "run the same command again: what is here is not fetched twice"
+AGAIN = "run the same command again: files that are already here are not fetched again"
 GONE = "rm -f ipexctl.lock   # the next install resolves again"
 
 OnBytes = Callable[[int], None]
@@ -96,7 +96,7 @@ class Fetcher:
                     download = Download(self._opener.open)
                     download.into(out, url, HEADERS, lambda n: self._count(n, n))
             except Broken as e:
-                what = f"{urlsplit(url).hostname} did not give {name}"
+                what = f"{urlsplit(url).hostname} did not deliver {name}"
                 hint = _hint(e, url) or "run the same command again"
                 raise FetchFailed(what, why=str(e), hint=hint) from None
             except OSError as e:
@@ -180,7 +180,7 @@ class Fetcher:
                 download.into(out, url, HEADERS, count, file.size)
         except Broken as e:
             raise FetchFailed(
-                f"{urlsplit(url).hostname} did not give {file.file}",
+                f"{urlsplit(url).hostname} did not deliver {file.file}",
                 why=_words(e, out.seek(0, os.SEEK_END)),
                 hint=_hint(e, url) or (GONE if e.status in (404, 410) else AGAIN),
             ) from None

@@ -59,7 +59,7 @@ def named(text):
         if odd:
             raise Failure(
                 "the root folder %s contains %s" % (path, describe_character(odd.group())),
-                "MPI launchers split or misread such a path, and no run could start from it",
+                "MPI launchers split or misread such a path, so no run could start from it",
                 "--root /path   # letters, digits and / . _ - + @ , = ~ only",
                 slug="input",
             )

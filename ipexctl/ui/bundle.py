@@ -17,7 +17,7 @@ def text(made: Bundled) -> str:
         f"{new}ipexctl.lock has sha256 {made.lock_sha256}\n"
         "to install from it, with this ipexctl.lock in the folder:\n"
         f"  ipexctl install --bundle {name}\n"
-        "or, knowing its sha256 from here:\n"
+        "or, with the sha256 from here:\n"
         f"  ipexctl install --bundle {name} --lock-sha256 {made.lock_sha256}\n"
     )
 

@@ -60,7 +60,7 @@ def lines(planned: Planned) -> Iterator[Text]:
     for note in plan.notes:
         yield from (Text(line) for line in _wrapped("note: " + note, "", "      "))
     yield Text("")
-    yield Text("Nothing was started. The free port is looked for again when it runs.", "dim")
+    yield Text("Nothing was started. A free port is chosen again when it runs.", "dim")
 
 
 # --- hosts ---------------------------------------------------------------------------------------

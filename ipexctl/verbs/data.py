@@ -36,7 +36,7 @@ from ipexctl.verbs.run.send_project import why_refused
 
 LEAST = 8 << 20  # bytes; fewer are sent to every host
 T = TypeVar("T")
-WAY_OUT = "make it readable, or push a copy of the folder without it: all of a data set goes"
+WAY_OUT = "make it readable, or push a copy of the folder without it: a dataset is sent completely"
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def push(
 def _would(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostRecap:
     fleet.connect(host)
     if fleet.call(host, "files.datasets.look", name=name, key=tree.key).flag("same"):
-        return HostRecap(host.name, Recap.OK, "was there already")
+        return HostRecap(host.name, Recap.OK, "was already there")
     most = f"{human(tree.bytes)} in {len(tree.files):,} files"
-    return HostRecap(host.name, Recap.CHANGED, f"would be sent what it lacks of {most}")
+    return HostRecap(host.name, Recap.CHANGED, f"would be sent the missing part of {most}")
 
 
 @contextmanager
@@ -215,7 +215,7 @@ class _Push:
 
 def _told(done: Answer, moved: Moved) -> str:
     if done.get("same") is True:
-        return "was there already"
+        return "was already there"
     sent = f"{human(moved.sent)} sent"
     if moved.passed:
         sent = f"{human(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)

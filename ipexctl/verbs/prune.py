@@ -60,7 +60,7 @@ def prune(
             if host not in fleet.agents:
                 progress.step(Step(host.name, "connecting"))
                 fleet.connect(host)
-            progress.step(Step(host.name, "looking for what can go" if check else "removing"))
+            progress.step(Step(host.name, "looking for files to remove" if check else "removing"))
             asked = {"limits": limits.for_host(), "check": check}
             done = fleet.call(host, OP, total=LONG, **asked)
             progress.step(Step(host.name, DONE))

@@ -73,7 +73,7 @@ def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Ru
             raise
         down = fleet.failures[0]
         raise Unreachable(
-            f"{fold(d.host for d in fleet.failures)} could not be asked; {e.what}",
+            f"{fold(d.host for d in fleet.failures)} did not answer; {e.what}",
             why=down.what,
             hint=down.hint,
         ) from None
@@ -81,7 +81,7 @@ def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Ru
 
 def _note_of_this_machine(fleet: Fleet) -> None:
     if not fleet.target.hostfile and not fleet.target.hosts:
-        fleet.target.note("no hosts are given (-f, -H), so only this machine was asked")
+        fleet.target.note("no hosts are given (-f, -H), so only this machine was searched")
 
 
 def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:

@@ -88,7 +88,9 @@ def find(target: Target, name: str) -> Host:
             hint=again if near else f"hosts: {fold(h.name for h in hosts)}",
         )
     if len(found) != 1:
-        raise InputError(f"{name}: a shell runs on one host", hint=f"ipexctl shell {found[0].name}")
+        raise InputError(
+            f"{name}: a shell opens on one host", hint=f"ipexctl shell {found[0].name}"
+        )
     return found[0]
 
 

@@ -70,7 +70,7 @@ def impatient(monkeypatch):
 
 
 def test_a_shell_that_never_stops_printing_is_given_up(impatient):
-    with pytest.raises(HostFailed, match="printed more than 1 MiB before our command ran"):
+    with pytest.raises(HostFailed, match="printed more than 1 MiB before the command ran"):
         connect(Through("head -c 2000000 /dev/zero | tr '\\0' x"), HERE)
 
 

@@ -409,7 +409,7 @@ def test_node0_does_not_write_where_another_hosts_files_go(tmp_path):
     words = brought(tmp_path, first, [files(["loss.txt", 2], ["@node01", 2]), part(2), part(2)])
     assert words[0].endswith("outputs (3 files, 5 bytes)")
     assert words[1:] == (
-        "node01: @Node02/loss.txt was not taken (what comes from another host goes there)",
-        "node01: @node02 was not taken (what comes from another host goes there)",
+        "node01: @Node02/loss.txt was not taken (that name is used for files of other hosts)",
+        "node01: @node02 was not taken (that name is used for files of other hosts)",
     )
     assert (tmp_path / "outputs/@node02/loss.txt").read_text() == "xx"

@@ -312,11 +312,11 @@ ONE_HOST = [
     ),
     Case(
         "PY-001", "fail", whole(pythons=(), hung=("/usr/bin/python3",)),
-        "/usr/bin/python3 hangs: it was started, and gave no answer in time",
+        "/usr/bin/python3 hangs: it was started and did not answer in time",
     ),
     Case(
         "PY-003", "warn", whole(hung=("/nfs/bin/python3",)),
-        "/nfs/bin/python3 hangs: it was started, and gave no answer in time",
+        "/nfs/bin/python3 hangs: it was started and did not answer in time",
     ),
     Case(
         "PY-002", "fail", whole(pythons=python(6)),

@@ -136,11 +136,11 @@ CASES = [
     Case("MPI-011", "warn", env(CCL_WORKER_COUNT="4"), "CCL_WORKER_COUNT=4, 4 cores"),
     Case(
         "MPI-012", "warn", env(CCL_WORKER_AFFINITY="3,4-5"),
-        "CCL_WORKER_AFFINITY=3,4-5; not ours: 4, 5",
+        "CCL_WORKER_AFFINITY=3,4-5; not allowed: 4, 5",
     ),
     Case(
         "MPI-013", "warn", env(I_MPI_PIN_DOMAIN="[0x3,0x30]"),
-        "I_MPI_PIN_DOMAIN=[0x3,0x30]; not ours: 4, 5",
+        "I_MPI_PIN_DOMAIN=[0x3,0x30]; not allowed: 4, 5",
     ),
     Case("MPI-009", "warn", env(FI_PROVIDER="verbs;ofi_rxm"),
          "FI_PROVIDER=verbs, and there is no InfiniBand or RoCE"),

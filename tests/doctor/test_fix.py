@@ -343,7 +343,7 @@ def test_on_real_hosts_nothing_is_changed_without_a_yes(lab3):
         back = doctor(lab3, "--undo")
         assert (back.returncode, mode()) == (0, "775")
         again = doctor(lab3, "--undo")
-        assert (again.returncode, again.stdout) == (0, "nothing to take back\n")
+        assert (again.returncode, again.stdout) == (0, "nothing to undo\n")
     finally:
         lab3.run_in("node01", ["rm", "-rf", folder])
     assert doctor(lab3, "--fix", "-y").stdout == "nothing to fix without root\n"

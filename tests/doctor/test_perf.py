@@ -83,8 +83,8 @@ FOUND = [
     (
         hosts(n1={"amx": "denied"}, n2={"amx": "old-kernel"}),
         [
-            ("PERF-003", "warn", "n1", "the kernel answers no (Linux 6.1)"),
-            ("PERF-003", "warn", "n2", "the kernel does not know the question (Linux 6.1)"),
+            ("PERF-003", "warn", "n1", "the kernel denies it (Linux 6.1)"),
+            ("PERF-003", "warn", "n2", "the kernel does not know this request (Linux 6.1)"),
         ],
     ),
     (
@@ -111,7 +111,7 @@ FOUND = [
         hosts(n3={"cpuinfo_mounted": True, "amx": "absent", "onednn": "Intel AVX2", "bf16": 90.0}),
         [
             ("PERF-001", "warn", "n3", "bf16 90 GFLOP/s, 400 in the middle of 4"),
-            ("PERF-007", "note", "n3", "/proc/cpuinfo is a bind mount: not compared"),
+            ("PERF-007", "note", "n3", "/proc//proc/cpuinfo is a bind mount: flags not compared"),
         ],
     ),
     (

@@ -178,7 +178,7 @@ def test_what_a_run_uses_stays_whoever_watches_it_and_the_run_is_named(shop: Sho
         assert shop.ipexctl("stop", run, *root, "-t", "0").code == 0
     assert (refused.code, refused.states) == (1, ["failed"])
     used = rf"process \d+ of run {run} runs in"
-    assert re.search(f"{used} {shop.root}/envs/{key}, which is to be rebuilt", refused.detail)
+    assert re.search(f"{used} {shop.root}/envs/{key}, which would be rebuilt", refused.detail)
     (stays,) = kept
     assert stays["key"] == key and re.fullmatch(f"{used} it", stays["why"])
 

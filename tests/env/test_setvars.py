@@ -112,7 +112,7 @@ def test_whatever_the_script_says_only_what_it_sets_counts(
 # how the script ends the shell that reads it
 BROKEN = [
     ("exit 1", "bash failed (exit 1)"),
-    ("exit 0", "it ends the shell that reads it"),
+    ("exit 0", "it exits the shell that sources it"),
     ("kill -9 $$", "bash failed (signal 9)"),
     ("export A=$(yes | head -c 3000000)", "bash failed (exit 126)"),
 ]

@@ -77,7 +77,7 @@ def test_what_ranks_get() -> None:
         ("IPEXCTL_DATA_MNIST", held("mnist").path, f"--data mnist, version {'a' * 16}"),
         ("IPEXCTL_DATA_HF", held("hf").path, f"--data hf, version {'a' * 16}"),
         ("HF_HOME", f"/r/data/hf/{'a' * 16}", "hf is a hub cache"),
-        ("HF_HUB_OFFLINE", "1", "the hub is not asked for what is in the cache"),
+        ("HF_HUB_OFFLINE", "1", "the hub is not contacted for files in the cache"),
     )
     with pytest.raises(InputError, match="both are hub caches"):
         core.variables([held("a", hub="cache"), held("b", hub="home")])
@@ -181,7 +181,7 @@ def test_a_hub_cache_keeps_its_links_and_leaves_its_token_here(tmp_path: Path) -
     for folder in ("hf", "hf/hub"):
         pushed = data.push(Target(), tmp_path / folder, None, Progress(say=said.append), str(root))
         assert pushed.exit_code == 0
-    assert said == ["never sent, as they may hold secrets: token"]
+    assert said == ["never sent, as they may contain secrets: token"]
     ((_, found),) = data.listed(Target(), str(root)).hosts
     homes = [Path(one.hub) for one in found]
     assert [len(found), *(h.is_dir() for h in homes)] == [2, True, True]

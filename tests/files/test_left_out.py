@@ -41,7 +41,7 @@ LEFT_OUT = {
         "left out by scratch in .ipexctlignore:1", "remove that line",
     ),
     "as a secret": (
-        {}, ".env.py", ".env.py may hold secrets: it is never sent",
+        {}, ".env.py", ".env.py may contain secrets: it is never sent",
         "give it another name, or another place",
     ),
     "as an environment": (

@@ -136,7 +136,7 @@ def test_a_tree_holds_files_modes_inner_links_and_empty_folders(tmp_path: Path) 
     assert snapshot.notes == (
         "not sent, because they link outside the folder: dot, outer, pkg/self and 1 more",
         "not sent, because they are not regular files: pipe",
-        "never sent, as they may hold secrets: .env",
+        "never sent, as they may contain secrets: .env",
     )
 
 

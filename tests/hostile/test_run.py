@@ -19,7 +19,7 @@ from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
         ("raw(b'garbage ' * 100)", "invalid reply"),
         ("raw(head.pack(1 << 30, 0))", "invalid reply"),
         ("raw(head.pack(2, 0) + b'{}')", "a header without an id"),
-        ("say({'event': 'boom'})", "an event called 'boom'"),
+        ("say({'event': 'boom'})", "an event named 'boom'"),
         ("say({'event': 'rank', 'rank': 0, 'started': 1})", "rank 0, which is not on this host"),
         ("say({'event': 'log', 'key': 1}, b'x' * (100 << 20))", "invalid reply"),
         ("say({'event': 'log', 'key': 1}, b'x' * 300000)", "300000 bytes of output at once"),
@@ -57,7 +57,7 @@ def test_a_host_that_floods_is_stopped_before_memory_is_full(tmp_path):
     flood = READY + "while True: say({'event': 'log', 'key': 1}, b'x\\n' * 30000)\n"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = drive(tmp_path, [GOOD, flood], view=Stuck())
-    assert result.cause == "n1 was lost: it sends more output than it may"
+    assert result.cause == "n1 was lost: it sends more output than allowed"
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 100 * 1024, f"{grown} KiB more memory"
 
@@ -77,7 +77,7 @@ def test_what_only_the_hub_may_say_is_passed_over_from_another(tmp_path):
 
 def test_a_host_that_says_nothing_is_lost_after_the_timeout(tmp_path):
     result = drive(tmp_path, [GOOD, "time.sleep(60)\n"], host_timeout=1.0)
-    assert result.cause == "n1 was lost: no word from it for 1 s"
+    assert result.cause == "n1 was lost: no message from it for 1 s"
 
 
 def test_a_terminal_that_stands_still_does_not_stop_the_run(tmp_path):

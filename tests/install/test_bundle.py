@@ -202,7 +202,7 @@ TAMPERED = [
     ("more than it says", lambda d: d + b"x", "something follows its last member"),
     ("not a tar", lambda d: b"PK" + d, "does not begin with ipexctl.lock"),
     ("empty", lambda d: b"", "does not begin with ipexctl.lock"),
-    ("one file twice", twice, "is there twice or out of order"),
+    ("one file twice", twice, "is duplicated or out of order"),
     ("absolute", instead(evil("/etc/cron.d/x")), "would leave its folder"),
     ("dots", instead(evil("blobs/../../.ssh/authorized_keys")), "would leave its folder"),
     ("unknown", instead(evil("blobs/" + "f" * 64)), "is not in its lock"),

@@ -213,8 +213,8 @@ def _walk(found: dict, group: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[web]\nnode1:22", "hf:2:1: node1:22 could be a port or a number of ranks"),
-        ("[web]\nnode1:2222", "hf:2:1: node1:2222 could be a port or a number of ranks"),
+        ("[web]\nnode1:22", "hf:2:1: node1:22 may be a port or a number of ranks"),
+        ("[web]\nnode1:2222", "hf:2:1: node1:2222 may be a port or a number of ranks"),
         ("[web]\n-x", "hf:2:1: '-x' is not a host: a name cannot start with '-'"),
         ("[web]\na b", "hf:2:3: unexpected 'b' after the host"),
         ("[web:var]\na=1", "hf:1:1: 'var' is not a kind of section (did you mean 'vars'?)"),

@@ -82,7 +82,7 @@ def test_the_place_of_a_host_is_where_it_stands():
     [
         ("", "hf names no host"),
         ("# only\n\n", "hf names no host"),
-        ("a\nnode1:2222", "hf:2:1: node1:2222 could be a port or a number of ranks"),
+        ("a\nnode1:2222", "hf:2:1: node1:2222 may be a port or a number of ranks"),
         ("node1:0", "hf:1:1: node1:0 has no number of slots after the colon"),
         ("node1:", "hf:1:1: node1: has no number of slots after the colon"),
         ("node1:x", "hf:1:1: node1:x has no number of slots after the colon"),

@@ -62,7 +62,7 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
         ("python3 -m pip install datasets", "ipexctl install -r requirements.txt"),
         (
             "pip install intel_extension_for_pytorch==2.8.0",
-            "ipexctl install --stack ipex   # where code needs it; else: ipexctl install",
+            "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
         ),
         (
             "accelerate config",

@@ -95,7 +95,7 @@ def test_programs_with_needs_of_their_own_are_told_of():
     assert render(hosts, "deepspeed").notes == ("no number of slots for a: written as slots=1",)
     assert render(hosts, "ipexrun").notes == (
         "lost in this format: slots",
-        "ipexrun wants an IP address of the machine it is started on in line 1",
+        "ipexrun requires, in line 1, an IP address of the machine it is started on",
     )
     assert render(parse_hosts(("10.0.0.1",)), "ipexrun").notes == ()
 

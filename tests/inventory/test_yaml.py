@@ -91,7 +91,7 @@ def bomb() -> str:
         ("hosts:\n  a: {slots: [1]}\n", "h.yaml:2:14: slots: a plain value is needed"),
         ("hosts:\n  a:\n  a:\n", "h.yaml:3:3: duplicate key 'a'"),
         ("hosts: [a, a]\n", "h.yaml:1:12: a is named twice"),
-        ("hosts:\n  a:2222:\n", "h.yaml:2:3: a:2222 could be a port or a number of ranks"),
+        ("hosts:\n  a:2222:\n", "h.yaml:2:3: a:2222 may be a port or a number of ranks"),
         ("hosts:\n  -x:\n", "h.yaml:2:3: '-x' is not a host"),
         ("hots:\n  a:\n", "h.yaml:1:1: 'hots' is not a group (did you mean 'hosts'?)"),
         ("hosts: {u@a: {user: b}}\n", "h.yaml:1:21: user of a is given twice"),

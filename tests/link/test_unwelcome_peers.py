@@ -88,7 +88,7 @@ def test_a_spoke_takes_no_other_host_for_the_hub(busy) -> None:
     port = false.listen("127.0.0.1")
     try:
         spoke = busy.spoke("node2", port=port)
-        assert until(lambda: spoke.trouble == "the certificate of the other end is of another host")
+        assert until(lambda: spoke.trouble == "the other end's certificate belongs to another host")
         assert false.connected() == set()
     finally:
         false.close()

@@ -143,6 +143,6 @@ def test_a_server_that_sends_more_than_was_locked_is_not_listened_to(
     download = Download(urllib.request.build_opener().open, wait=waited.append)
     with (tmp_path / "out").open("a+b") as out:
         out.write(CONTENT[:resumed])
-        with pytest.raises(Broken, match="it sends more than the 100 bytes that were to come"):
+        with pytest.raises(Broken, match="it sends more than the 100 bytes that were expected"):
             download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None, 100)
         assert (out.seek(0, 2), waited) == (0, [])

@@ -131,7 +131,7 @@ def test_a_host_without_a_way_to_the_index_is_named_with_what_helps(
     assert (told.value.what, told.value.why, told.value.hint) == (
         "here: cannot reach 127.0.0.1",
         "Connection refused",
-        "--fetch controller   # then only the machine that you work on needs the index",
+        "--fetch controller   # then only the machine you work on needs access to the index",
     )
 
 

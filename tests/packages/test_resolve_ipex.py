@@ -248,7 +248,9 @@ def test_a_package_that_drags_in_a_free_name_is_refused(world: World) -> None:
     page(numpy)
     with pytest.raises(InputError) as refused:
         world.resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"))
-    assert "oneccl-bind-pt would come from an index that anybody can fill" in refused.value.why
+    assert "oneccl-bind-pt would come from a public index, where anybody can publish" in (
+        refused.value.why
+    )
 
 
 def test_a_python_without_wheels_of_the_bindings_gives_way_to_one_that_has_them(

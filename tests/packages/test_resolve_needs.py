@@ -74,7 +74,7 @@ def test_what_is_for_other_machines_is_asked_for_and_left_out(world: World) -> N
 
 REFUSED = [
     ("a free name that a package drags in", "dragging",
-     "oneccl-bind-pt would come from an index that anybody can fill"),
+     "oneccl-bind-pt would come from a public index, where anybody can publish"),
     ("another torch by way of a package", "old", "torch==1.13"),
     ("a package without a wheel", "sdist", "no usable wheels"),
     ("a version that nobody has", "accelerate==9", "accelerate==9"),

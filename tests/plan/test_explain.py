@@ -81,7 +81,7 @@ note: ranks on node03 have 3 threads, others up to 7: each step waits for the
 note: --env HF_TOKEN: is it a secret? --secret-env HF_TOKEN keeps it out of more
       places
 
-Nothing was started. The free port is looked for again when it runs."""
+Nothing was started. A free port is chosen again when it runs."""
     )
 
 

@@ -151,7 +151,7 @@ CASES = {
         "quota of 6",
         expected=LO + """6
   r0 0-15
-! n1: its control group gives 6 CPUs' worth of time: 6 of 16 threads per rank""",
+! n1: its control group allows 6 CPUs' worth of time: 6 of 16 threads per rank""",
         why="6 CPUs' worth of time do not fill one node of 8: one rank. It may run on all 16 "
         "cores, as others in their own control groups take the same time on the same cores",
     ),
@@ -160,14 +160,14 @@ CASES = {
         expected=LO + """6
   r0 0-7 node 0
   r1 8-15 node 1
-! n1: its control group gives 12 CPUs' worth of time: 6 of 8 threads per rank""",
+! n1: its control group allows 12 CPUs' worth of time: 6 of 8 threads per rank""",
         why="12 CPUs' worth take two nodes of 8, 6 threads in each",
     ),
     "a quota and a cpuset": case(
         "cgroup v2",
         expected=LO + """1
   r0 0-3
-! n1: its control group gives 1.5 CPUs' worth of time: 1 of 4 threads per rank""",
+! n1: its control group allows 1.5 CPUs' worth of time: 1 of 4 threads per rank""",
         why="two threads would be stopped a quarter of the time",
     ),
     "more ranks than the quota": case(
@@ -175,8 +175,8 @@ CASES = {
         expected=LO + """1
   r0 0-7 node 0
   r1 8-15 node 1
-! n1: its control group gives 1.5 CPUs' worth of time: 1 of 8 threads per rank
-! n1: 2 ranks have to share 1.5 CPUs' worth of time""",
+! n1: its control group allows 1.5 CPUs' worth of time: 1 of 8 threads per rank
+! n1: 2 ranks must share 1.5 CPUs' worth of time""",
         why="asked for, so done, and said", ppn=2,
     ),
     # --- requests ---
@@ -264,7 +264,7 @@ n2 eth0 threads=8
     "ccl with a quota": case(
         "quota of 6",
         expected="ccl 127.0.0.1:29500\nn1 lo threads=5\n  r0 0-14 comm 15" + CCL + "15\n"
-        "! n1: its control group gives 6 CPUs' worth of time: 5 of 15 threads per rank",
+        "! n1: its control group allows 6 CPUs' worth of time: 5 of 15 threads per rank",
         why="the communication thread spins and takes one of the 6 CPUs' worth", ccl=True,
     ),
     "ccl, a core for each rank": case(
@@ -310,7 +310,7 @@ n2 eth0 threads=8
   r1 8-15 node 1
   LD_PRELOAD=/home/trainer/.ipexctl/envs/abc/lib/libiomp5.so
   KMP_BLOCKTIME=1
-! n1: its control group gives 12 CPUs' worth of time: 6 of 8 threads per rank""",
+! n1: its control group allows 12 CPUs' worth of time: 6 of 8 threads per rank""",
         why="6 threads on 8 cores: the kernel may move them to those that others leave free",
         preload=("libiomp5.so",),
     ),

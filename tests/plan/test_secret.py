@@ -25,7 +25,7 @@ HERE = {"HF_TOKEN": "hush", "DB": ""}
     [
         (["HF_TOKEN=hush"], [], "--secret-env HF_TOKEN=...: only the name, without a value"),
         (["NOT_HERE"], [], "--secret-env NOT_HERE: not set here"),
-        (["hush hush"], [], "--secret-env takes the name of a variable that is set here"),
+        (["hush hush"], [], "--secret-env takes the name of a local environment variable"),
         (["HF_TOKEN"], ["HF_TOKEN"], "HF_TOKEN is given by --env and by --secret-env"),
     ],
 )

@@ -82,7 +82,7 @@ def test_it_says_what_it_is_doing_on_each_host(home: Path) -> None:
     assert lines[2].startswith("a: removing ") and lines[2].endswith("B")
     assert call(home, *words, "--json").stderr == ""
     lines = call(home, "prune", "-f", "hosts", "--check").stderr.splitlines()
-    assert lines == ["a: connecting", "a: looking for what can go"]
+    assert lines == ["a: connecting", "a: looking for files to remove"]
 
 
 @pytest.mark.parametrize("command", [("remove", "--all"), ("prune",)])

@@ -79,7 +79,7 @@ def test_every_word_of_a_host_is_understood(header, body, event):
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        ({"event": "boom"}, "an event called 'boom'"),
+        ({"event": "boom"}, "an event named 'boom'"),
         ({"event": 5}, "no text in 'event'"),
         ({}, "no text in 'event'"),
         ({"event": "rank", "rank": 0, "started": 1}, "rank 0, which is not on this host"),

@@ -136,8 +136,8 @@ def test_what_cannot_be_counted_is_not_guessed(watch):
     seen = found.judge(completed=True)
     assert (seen.verdict, seen.alarming) == (Verdict.UNKNOWN, False)
     assert seen.reason == "n2: it reported no counters"
-    found.add("n2", Report(trouble="this kernel counts no bytes (before 4.1)"))
-    assert found.judge().reason == "n2: this kernel counts no bytes (before 4.1)"
+    found.add("n2", Report(trouble="this kernel does not count bytes (older than 4.1)"))
+    assert found.judge().reason == "n2: this kernel does not count bytes (older than 4.1)"
 
 
 def test_much_data_with_an_address_that_is_no_ranks_leaves_it_open(watch):
@@ -195,7 +195,7 @@ def test_the_warning_comes_once_and_after_the_second_step(watch):
     assert (found.warning(120.0), found.warning(122.0)) == ("", "")
     mesh(found, lambda a, b: 5000)
     assert found.warning(124.0) == ""
-    assert found.warning(128.0) == "ranks have begun to exchange data"
+    assert found.warning(128.0) == "ranks have started to exchange data"
     assert found.warning(200.0) == ""
 
 

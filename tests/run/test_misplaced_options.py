@@ -13,7 +13,7 @@ def said_of(typed: Typed, args: list[str], own: frozenset[str] = frozenset()) ->
     return note(typed, meant(typed, args, own))
 
 
-OWN = "ipexctl's own options stand before the script: ipexctl run"
+OWN = "ipexctl's own options go before the script: ipexctl run"
 
 
 @pytest.mark.parametrize(

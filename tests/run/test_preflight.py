@@ -85,9 +85,9 @@ def test_a_refusal_is_a_table_with_fixes_and_the_way_past_it() -> None:
     assert (e.what, e.exit_code) == (
         "nothing was started: a problem on node[01-02] would break this run", 123,
     )  # fmt: skip
-    assert e.why == "SHM-003    node[01-02]  there is no /dev/shm: no such folder"
+    assert e.why == "SHM-003    node[01-02]  /dev/shm is missing: no such folder"
     assert [line.partition("   # ")[2] for line in e.hint.splitlines()[:-1]] == ["SHM-003"]
-    assert e.hint.splitlines()[-1] == "or --force: start all the same"
+    assert e.hint.splitlines()[-1] == "or --force: start anyway"
 
 
 def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
@@ -160,7 +160,7 @@ def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_p
     nodes = {h: replace(n, facts=low(n.facts)) for h, n in flight.nodes.items()}
     told = []
     verb.check(replace(flight, nodes=nodes, among=False), told.append, memory)
-    assert told[0].startswith("preflight: DISK-003   node[01-02]  little disk space")
+    assert told[0].startswith("preflight: DISK-003   node[01-02]  low disk space")
 
 
 @pytest.mark.parametrize(("change", "said"), [

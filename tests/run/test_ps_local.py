@@ -99,7 +99,7 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert (stopped.returncode, stopped.stdout) == (0, f"{row['run_id']} is stopped\n")
     _, said = run.communicate(timeout=30)
     assert run.returncode == 130
-    assert "(ipexctl stop): passed on to the ranks as Ctrl-C; they have 5 s to end." in said
+    assert "(ipexctl stop): sent to the ranks as Ctrl-C; they have 5 s to end." in said
     assert waits.wait(timeout=30) == 130
     assert here.listed() == []
     (row,) = here.listed("-a")
@@ -260,7 +260,7 @@ def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
     )
     alone = here.call("wait", "bert")
     assert alone.returncode == 2
-    assert "no hosts are given (-f, -H), so only this machine was asked" in alone.stderr
+    assert "no hosts are given (-f, -H), so only this machine was searched" in alone.stderr
 
 
 def test_the_last_line_of_a_failed_run_is_that_of_the_rank_that_failed_first(here: Here) -> None:

@@ -269,8 +269,8 @@ def test_merge_collects_the_shards_of_all_hosts_in_one_folder(shards):
         "ck/__3_0.distcp node02",
         "ck/__4_0.distcp node03",
         "ck/log node01",
-        "2 of 10 files are on an earlier host, too; they are in @HOST",
-        "node03: @node02/ck/other was not taken (what comes from another host goes there)",
+        "2 of 10 files also exist on an earlier host; they are in @HOST",
+        "node03: @node02/ck/other was not taken (that name is used for files of other hosts)",
     ]
 
 

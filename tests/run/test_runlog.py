@@ -168,9 +168,9 @@ def test_a_lost_host_is_named_once():
 
 def test_a_lost_host_explains_the_ranks_that_fail_after_it():
     run = state()
-    run.host_lost("n1", "no word from it for 30 s")
+    run.host_lost("n1", "no message from it for 30 s")
     run.rank_ended(RankEnd(0, "n0", 1))
-    assert (run.first, run.lost) == (None, "n1 was lost: no word from it for 30 s")
+    assert (run.first, run.lost) == (None, "n1 was lost: no message from it for 30 s")
 
 
 def test_what_follows_the_first_cause_does_not_replace_it():

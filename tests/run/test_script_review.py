@@ -64,7 +64,8 @@ WARNED = {
     ),
     "a bare PartialState": (
         "from accelerate import PartialState\nstate = PartialState()\n", [],
-        ["train.py:2: PartialState() leaves every rank alone on CPUs; use PartialState(cpu=True)"],
+        [("train.py:2: PartialState() makes every rank train alone on CPUs; use "
+        "PartialState(cpu=True)")],
     ),
     "keywords": (
         HF + "TrainingArguments('out', no_cuda=True, use_ipex=False,\n  ddp_backend='ccl')\n", [],
@@ -130,8 +131,8 @@ WARNED = {
     ),
     "nccl": (
         "import torch.distributed as dist\ndist.init_process_group(backend='nccl')\n", [],
-        ['train.py:2: the backend "nccl" needs a GPU, and the torch of the hosts is built for '
-         'CPUs; use the backend "gloo"'],
+        ["train.py:2: the backend \"nccl\" needs a GPU, but torch on the hosts is built for "
+         "CPUs; use the backend \"gloo\""],
     ),
     "a GPU": (
         "import torch\ndef main():\n    model = Net().to('cuda:0')\n    x.cuda()\nmain()\n", [],

@@ -46,7 +46,7 @@ def made_plan(ranks=2, hosts=2, env=()):
 def test_a_silent_host_is_told_of_once_and_again_when_it_is_heard():
     health = Health(made_plan(), 30)
     assert health.news(9.0, {"n0": 0.0, "n1": 0.0}) == []
-    told = "n0 has been silent for 10 s; after 30 s it counts as lost (--host-timeout)"
+    told = "n0 has not responded for 10 s; after 30 s it is considered lost (--host-timeout)"
     assert health.news(10.0, {"n0": 0.0, "n1": 9.0}) == [told]
     assert health.news(12.0, {"n0": 0.0, "n1": 12.0}) == []
     assert health.news(13.0, {"n0": 13.0, "n1": 12.0}) == ["n0 is heard again"]
@@ -58,8 +58,8 @@ def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_ti
     assert health.news(0.0, {}) == []
     health.sample("n1", Sample(Load(), ((1, 11.0),)))
     assert health.news(0.0, {}) == [
-        "rank 1 on n1 has stood still for 11 s, all its threads are stopped (state T); "
-        "after 30 s the run ends (--host-timeout)"
+        "rank 1 on n1 has been stopped for 11 s (all its threads are in state T); after 30 s the "
+        "run ends (--host-timeout)"
     ]
     health.sample("n0", Sample(Load()))
     health.sample("n1", Sample(Load(), ((1, 31.0),)))
@@ -68,7 +68,10 @@ def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_ti
 
 
 def test_ranks_without_output_are_told_of_only_when_asked():
-    for stall, told in ((None, []), (5, ["rank 0 on n0 lives, and has written nothing for 6 s"])):
+    for stall, told in (
+        (None, []),
+        (5, [("rank 0 on n0 is running, but has printed nothing for 6 s")]),
+    ):
         health = Health(made_plan(), 30, stall)
         health.spoke(0, 0.0)
         health.spoke(1, 5.5)
@@ -95,7 +98,7 @@ def test_many_stalled_ranks_are_one_note():
     for rank in range(12):
         health.spoke(rank, 0.0)
     assert health.news(6.0, {}) == [
-        "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more live, and have written nothing for 5 s"
+        "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more are running, but have printed nothing for 5 s"
     ]
 
 
@@ -382,7 +385,7 @@ class Broken(Slow):
         (
             errno.ENOSPC,
             "",
-            ["stdout: No space left on device; the run goes on, its lines are in its logs"],
+            ["stdout: No space left on device; the run continues, and its output is in its logs"],
         ),
     ],
 )

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 REPO = Path(__file__).parents[2]
-WHY = "MPI launchers split or misread such a path, and no run could start from it"
+WHY = "MPI launchers split or misread such a path, so no run could start from it"
 
 
 def ipexctl(lab, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -76,7 +76,7 @@ def test_a_run_goes_on_when_only_we_do_not_reach_a_host_any_more(runner):
     ("order", "victim", "cause"),
     [
         ("KILL", "ipexctl-run", "node02: the supervisor of the run was killed (signal 9)"),
-        ("STOP", "ipexctl-run", "node02 was lost: no word from it for 4 s"),
+        ("STOP", "ipexctl-run", "node02 was lost: no message from it for 4 s"),
         ("KILL", "ipexctl-guard", ""),
     ],
 )
@@ -199,7 +199,7 @@ def test_a_host_that_falls_silent_is_the_cause(runner, host, kind):
     finally:
         runner.lab.heal(host)
     assert (result["exit_code"], result["ended_by"]) == (121, "host-lost")
-    assert result["cause"] == f"{host} was lost: no word from it for 2 s"
+    assert result["cause"] == f"{host} was lost: no message from it for 2 s"
     survivors = {h["name"]: h["survivors"] for h in result["hosts"]}
     assert survivors == {**dict.fromkeys(runner.lab.hosts, 0), host: None}
     assert result["again"].startswith(f"ipexctl run -x {host} -f ")
@@ -231,7 +231,7 @@ def test_a_controller_that_stood_still_says_so(runner):
     run.process.send_signal(signal.SIGCONT)
     result = run.finish()
     assert result["exit_code"] == 121
-    assert result["cause"].startswith("this machine stood still for ")
+    assert result["cause"].startswith("this machine was suspended for ")
 
 
 def test_a_reader_that_leaves_ends_the_run(runner):

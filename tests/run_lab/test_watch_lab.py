@@ -82,7 +82,7 @@ def test_a_rank_that_stands_still_ends_the_run_and_is_named(runner):
     result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (121, "rank-frozen")
     assert re.fullmatch(
-        r"rank 1 on node02 has stood still for \d+ s: every thread of it is stopped \(state T\)",
+        r"rank 1 on node02 has been stopped for \d+ s: every thread of it is stopped \(state T\)",
         result["cause"],
     )
     assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]

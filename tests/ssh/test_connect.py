@@ -414,7 +414,7 @@ def test_a_host_that_stops_after_its_banner_ends_with_the_deadline(transport, tm
 
     with port_that(serve) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=1.0)
-    assert error.what == "n: the SSH key exchange was not finished in time"
+    assert error.what == "n: the SSH key exchange did not finish in time"
 
 
 def test_a_port_that_speaks_something_else_is_told(transport, tmp_path):

@@ -123,7 +123,7 @@ REFUSALS = [
      "new: a: glibc 2.17, the wheels need 2.28 or newer\n"
      "old: it has torch 2.8.0, not 2.13"),
     ([host("a", "3.10.1"), host("b", "3.12.1")], Request(torch="2.13"),
-     "new: no Python version is on all hosts: a has 3.10, b has 3.12\n"
+     "new: the hosts have no Python version in common: a has 3.10, b has 3.12\n"
      "old: it has torch 2.8.0, not 2.13"),
 ]  # fmt: skip
 

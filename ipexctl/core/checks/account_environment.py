@@ -44,12 +44,12 @@ def missing_paths(facts: Facts, name: str) -> list[str]:
 
 @host_check(
     "SOFT-016",
-    title="LD_PRELOAD names a file that is not here",
+    title="LD_PRELOAD names a file that does not exist",
     severity=BY_HAND,
-    seen="a path in LD_PRELOAD does not exist",
+    seen="LD_PRELOAD contains a path that does not exist",
     why="Every program prints `object ... from LD_PRELOAD cannot be preloaded: ignored`, and runs "
     "without the OpenMP or allocator it should have. `ipexctl run` does not pass it on.",
-    fix=do(Shell(f"grep -n LD_PRELOAD {_FILES}"), "   and take the path out"),
+    fix=do(Shell(f"grep -n LD_PRELOAD {_FILES}"), "   and remove the path"),
 )
 @by_hand
 def preload(facts: Facts) -> Sight | None:
@@ -61,9 +61,9 @@ def preload(facts: Facts) -> Sight | None:
     "SOFT-017",
     title="two OpenMP runtimes in one process",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="LD_PRELOAD holds libiomp5 and libgomp, or torch brings a second libiomp5",
+    seen="LD_PRELOAD lists libiomp5 and libgomp, or torch ships a second libiomp5",
     why="Two thread pools on the same cores: `OMP: Error #15: Initializing libiomp5.so, but found "
-    "libiomp5.so already initialized`, or a slow run without a word.",
+    "libiomp5.so already initialized`, or a slow run without any message.",
     fix=do("keep one of them: ", command("unset LD_PRELOAD"), ", or name libiomp5.so alone"),
 )
 def two_openmps(facts: Facts) -> Iterator[Sight]:
@@ -87,7 +87,7 @@ def two_openmps(facts: Facts) -> Iterator[Sight]:
     seen="the login environment sets OMP_NUM_THREADS=1 on a host with more cores",
     why="Each rank computes on one core: many times slower, without an error. `ipexctl run` sets "
     "its own; torchrun, accelerate and mpirun by hand keep this one.",
-    fix=do(Shell(f"grep -n OMP_NUM_THREADS {_FILES}"), "   and take it out"),
+    fix=do(Shell(f"grep -n OMP_NUM_THREADS {_FILES}"), "   and remove it"),
 )
 @by_hand
 def one_thread(facts: Facts) -> Sight | None:
@@ -102,9 +102,9 @@ def one_thread(facts: Facts) -> Sight | None:
     title="PYTHONHOME is set",
     severity=BY_HAND,
     seen="the login environment sets PYTHONHOME",
-    why="Every Python of another version or place takes its library from there: `No module named "
+    why="Every other Python then looks for its standard library there: `No module named "
     "'encodings'`. Environments do not work.",
-    fix=do(Shell(f"grep -n PYTHONHOME {_FILES}"), "   and take it out"),
+    fix=do(Shell(f"grep -n PYTHONHOME {_FILES}"), "   and remove it"),
 )
 @by_hand
 def python_home(facts: Facts) -> Sight | None:
@@ -114,14 +114,14 @@ def python_home(facts: Facts) -> Sight | None:
 
 @host_check(
     "SOFT-020",
-    title="libraries in the login environment hide those of the stack",
+    title="libraries in the login environment shadow those of the stack",
     severity=BY_HAND,
-    seen="PYTHONPATH has another torch, or LD_LIBRARY_PATH another C++, OpenMP or MPI library",
+    seen="PYTHONPATH contains another torch, or LD_LIBRARY_PATH another C++, OpenMP or MPI library",
     why="They are found before the environment's own: `GLIBCXX_3.4.32 not found`, `undefined "
     "symbol`, or two versions of one package. `ipexctl run` does not pass these variables on.",
     fix=do(
         Shell("grep -nE 'PYTHONPATH|LD_LIBRARY_PATH' ~/.bashrc ~/.profile"),
-        "   and take the folder out",
+        "   and remove the folder",
     ),
 )
 @by_hand
@@ -146,11 +146,11 @@ _SLOW = {
 
 @host_check(
     "SOFT-021",
-    title="a variable keeps the processor's instructions unused",
+    title="a variable stops PyTorch from using the CPU's best instructions",
     severity=BY_HAND,
-    seen="ATEN_CPU_CAPABILITY or ONEDNN_MAX_CPU_ISA asks for less than the processor has",
-    why="Matrix products run without AVX-512, bf16 or AMX: several times slower.",
-    fix=do(Shell(f"grep -nE 'ATEN_CPU|MAX_CPU_ISA' {_FILES}"), "   and take it out"),
+    seen="ATEN_CPU_CAPABILITY or ONEDNN_MAX_CPU_ISA selects less than the CPU supports",
+    why="Matrix multiplications run without AVX-512, bf16 or AMX, several times slower.",
+    fix=do(Shell(f"grep -nE 'ATEN_CPU|MAX_CPU_ISA' {_FILES}"), "   and remove it"),
 )
 @by_hand
 def held_back(facts: Facts) -> Sight | None:
@@ -163,11 +163,11 @@ def held_back(facts: Facts) -> Sight | None:
 
 @host_check(
     "SOFT-022",
-    title="OMP_THREAD_LIMIT is below the threads of a rank",
+    title="OMP_THREAD_LIMIT is lower than the threads of a rank",
     severity=BY_HAND,
-    seen="OMP_THREAD_LIMIT is smaller than OMP_NUM_THREADS, or than the cores",
-    why="The backward pass can wait for ever for a thread that it does not get.",
-    fix=do(Shell(f"grep -n OMP_THREAD_LIMIT {_FILES}"), "   and take it out"),
+    seen="OMP_THREAD_LIMIT is lower than OMP_NUM_THREADS or the number of cores",
+    why="The backward pass can wait forever for a thread that never starts.",
+    fix=do(Shell(f"grep -n OMP_THREAD_LIMIT {_FILES}"), "   and remove it"),
 )
 @by_hand
 def thread_limit(facts: Facts) -> Sight | None:
@@ -180,14 +180,14 @@ def thread_limit(facts: Facts) -> Sight | None:
 
 @host_check(
     "SOFT-023",
-    title="dead MPI processes left shared memory behind",
+    title="shared memory left behind by MPI processes that have ended",
     severity=(Severity.NOTE, Severity.WARN),
-    seen="files of ended MPI processes in /dev/shm; warn from 1 GiB on",
-    why="Ranks that are killed, and torch-ccl at its end, leave segments there. They fill "
-    "/dev/shm, and then new ranks die with a bus error.",
+    seen="files of MPI processes that have ended, in /dev/shm; warn from 1 GiB",
+    why="Killed ranks, and torch-ccl when it exits, leave segments there. When they fill "
+    "/dev/shm, new ranks die with a bus error.",
     fix=do(
         Shell("find /dev/shm -maxdepth 1 -user $(id -un) -name '[0-9]*:*:*' -delete"),
-        "   # while none runs",
+        "   # while no MPI job is running",
     ),
 )
 def stale_memory(facts: Facts) -> Sight | None:

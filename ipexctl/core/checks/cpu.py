@@ -16,7 +16,7 @@ from ipexctl.core.stack.version_table import ISA, stock
 
 _EXPOSE = (
     "give the virtual machine its host's CPU model (libvirt: <cpu mode='host-passthrough'/>, QEMU: "
-    "-cpu host, Proxmox: cpu: host), then shut it down and start it"
+    "-cpu host, Proxmox: cpu: host), then shut it down and start it again"
 )
 _FP32 = "train in fp32 on these hosts (no --bf16, no autocast)"
 _LOOK_BELOW = do(
@@ -30,8 +30,8 @@ _LOOK_BELOW = do(
     severity=(Severity.WARN, Severity.FAIL),
     seen="no AVX2 with FMA: PyTorch runs without its fast kernels (fail: below what every stack of "
     "the version table needs, x86-64-v2 for stock PyTorch)",
-    why="Stock PyTorch then uses its kernels for SSE, several times slower, and all hosts wait for "
-    "this one; IPEX does not start.",
+    why="Stock PyTorch then uses SSE kernels, several times slower, and all hosts wait for this "
+    "one; IPEX does not start.",
 )
 def no_avx2(cluster: Cluster) -> list[Sight]:
     needs = {ISA[row.isa] for row in stock(cluster.rows)} or {ISA["x86-64-v2"]}
@@ -57,7 +57,7 @@ def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
         host=facts.host,
         severity=Severity.FAIL,
         title="the processor cannot run PyTorch",
-        why="oneDNN, which computes PyTorch's layers, needs SSE4.1, and NumPy x86-64-v2: `could "
+        why="oneDNN, which runs PyTorch's layers, needs SSE4.1, and NumPy needs x86-64-v2: `could "
         "not create a primitive`, or `Illegal instruction` at the import.",
         fix=_EXPOSE if guest else "leave this host out",
     )
@@ -67,7 +67,7 @@ def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
     "CPU-002",
     title="no bf16 in hardware",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="no bf16 in hardware: warn with AVX2 only, note with AVX-512",
+    seen="no bf16 in hardware: warn on AVX2, note on AVX-512",
     why="bf16 is emulated here: slower than fp32, and with IPEX on AVX2 it is known to misbehave.",
     fix=_FP32,
 )
@@ -86,9 +86,9 @@ def no_bf16(facts: Facts) -> Sight | None:
 
 @host_check(
     "CPU-003",
-    title="no x86 processor: IPEX and oneCCL do not exist for it",
+    title="not an x86 CPU: IPEX and oneCCL are not available for it",
     severity=Severity.NOTE,
-    seen="no x86 processor: no IPEX, stock PyTorch works",
+    seen="not an x86 CPU: no IPEX; stock PyTorch works",
     why="IPEX was built for x86-64 only. Stock PyTorch with gloo works.",
     fix="choose a stack without IPEX",
 )
@@ -98,7 +98,7 @@ def no_x86(facts: Facts) -> Sight | None:
 
 @host_check(
     "CPU-004",
-    title="the kernel is too old to let programs use AMX",
+    title="the kernel is too old for AMX",
     severity=Severity.WARN,
     seen="AMX in the processor, and a kernel that does not know ARCH_GET_XCOMP_SUPP of arch_prctl; "
     "where it did not say, one older than 5.16 (RHEL 8, 9 and SLES 15 SP4 have it in theirs)",
@@ -121,11 +121,11 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
 
 @host_check(
     "CPU-005",
-    title="a part of the processor's instructions is hidden",
+    title="some of the CPU's instructions are hidden",
     severity=(Severity.WARN, Severity.NOTE),
     seen="a processor of this family, model and stepping can more than /proc/cpuinfo shows (note: "
     "below a practice host)",
-    why="Code runs at the level that is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
+    why="Code uses only what is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
     fix=do(
         "look at ",
@@ -140,7 +140,7 @@ def hidden_instructions(facts: Facts) -> Sight | None:
         return None
     text = f"{known.name} has {known.level}, only {isa.level(facts.cpu)} is shown"
     if facts.condition.system.container == PRACTICE:
-        title = "the machine that runs this practice host hides a part of its instructions"
+        title = "the machine under this practice host hides some of its instructions"
         return Sight(text, severity=Severity.NOTE, title=title, fix="nothing to do for practice")
     if not processors.is_guest(facts.cpu):
         return Sight(text)
@@ -150,10 +150,10 @@ def hidden_instructions(facts: Facts) -> Sight | None:
 
 @host_check(
     "CPU-006",
-    title="AMX is there only in part",
+    title="AMX is only partly available",
     severity=Severity.WARN,
     seen="amx_tile without amx_bf16 and amx_int8, or the other way round",
-    why="oneDNN uses AMX only where tiles, bf16 and int8 are all there.",
+    why="oneDNN uses AMX only if tiles, bf16 and int8 are all available.",
     fix=_EXPOSE,
 )
 def partial_amx(facts: Facts) -> Sight | None:
@@ -184,8 +184,8 @@ def hybrid(facts: Facts) -> Sight | None:
     "CPU-008",
     title="some CPUs are offline",
     severity=Severity.NOTE,
-    seen="CPUs that are there are not online, and are not just the second threads",
-    why="Nothing runs on them. Fewer cores than on the other hosts make this host the slow one.",
+    seen="CPUs are offline that are not merely second hardware threads",
+    why="Nothing runs on them, so with fewer cores than the others this host is the slow one.",
     fix=Shell(
         "for c in /sys/devices/system/cpu/cpu[0-9]*/online; do echo 1 | sudo tee $c; done",
         needs_root=True,
@@ -206,12 +206,13 @@ def offline(facts: Facts) -> Sight | None:
 
 @host_check(
     "CPU-009",
-    title="CPUs are kept from the scheduler (isolcpus)",
+    title="CPUs are isolated from the scheduler (isolcpus)",
     severity=Severity.NOTE,
-    seen="isolcpus= or an isolated cpuset partition takes CPUs away",
-    why="A program gets them only when it pins itself there, and threads on them are never moved: "
-    "several can share one CPU while others idle.",
-    fix="take isolcpus= off the kernel's command line, unless these CPUs have another use",
+    seen="isolcpus= or an isolated cpuset partition removes CPUs from the scheduler",
+    why="A program runs there only if it pins itself, and its threads are never balanced: "
+    "several can share one CPU while others are idle.",
+    fix="remove isolcpus= from the kernel command line, unless these CPUs are reserved for "
+    "something else",
 )
 def isolated(facts: Facts) -> Sight | None:
     cpus = facts.cpu.isolated
@@ -222,9 +223,9 @@ def isolated(facts: Facts) -> Sight | None:
     "CORE-001",
     title="ipexctl may use only some of the CPUs",
     severity=Severity.NOTE,
-    seen="a cpuset or an affinity leaves us a part of the CPUs",
-    why="A cgroup cpuset or a CPU affinity (a job scheduler, a container) keeps us to these. "
-    "ipexctl plans ranks and threads within them.",
+    seen="a cpuset or a CPU affinity allows only some of the CPUs",
+    why="A cgroup cpuset or a CPU affinity (from a job scheduler or a container) restricts "
+    "ipexctl to these. It plans ranks and threads within them.",
     fix="ask your scheduler or container runtime for more CPUs, if you expected more",
 )
 def part_of_the_cpus(facts: Facts) -> Sight | None:
@@ -239,8 +240,8 @@ def part_of_the_cpus(facts: Facts) -> Sight | None:
     title="one CPU only",
     severity=Severity.WARN,
     seen="one CPU only",
-    why="Computing and communicating take turns on one CPU, and all other hosts wait.",
-    fix="give this host two CPUs or more, or leave it out",
+    why="Computation and communication share one CPU, and all other hosts wait.",
+    fix="give this host at least two CPUs, or leave it out",
 )
 def one_cpu(facts: Facts) -> Sight | None:
     usable = of.usable(facts)
@@ -251,11 +252,11 @@ def one_cpu(facts: Facts) -> Sight | None:
 
 @host_check(
     "CORE-003",
-    title="CPU time is limited below the number of CPUs",
+    title="a quota allows less CPU time than there are CPUs",
     severity=Severity.WARN,
     seen="a cgroup quota gives less CPU time than there are CPUs",
-    why="With one thread per CPU the kernel stops all of them for a part of every period; one such "
-    "host slows every step of the whole training.",
+    why="With one thread per CPU, the kernel pauses all of them for part of every period; one "
+    "such host slows down every step of the run.",
     fix="raise the limit (docker: --cpus, Kubernetes: limits.cpu, cgroup: cpu.max), or pin with "
     "--cpuset-cpus instead",
 )

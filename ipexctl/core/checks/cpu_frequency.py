@@ -22,9 +22,8 @@ _BOOST = do(write("1", f"{_CPUFREQ}/boost"), _FIRMWARE)
     title="the governor keeps the processor at its lowest frequency",
     severity=Severity.WARN,
     seen="the governor is powersave, and no driver that chooses frequencies itself is active",
-    why="powersave is the lowest frequency there is, unless intel_pstate or amd-pstate-epp is "
-    "active (there the name means the normal, adaptive mode). Steps take two to four times as "
-    "long.",
+    why="powersave means the lowest frequency, unless intel_pstate or amd-pstate-epp is active "
+    "(there it is the normal, adaptive mode). Steps take two to four times as long.",
     fix=FASTEST,
 )
 def slow_governor(facts: Facts) -> Sight | None:
@@ -39,7 +38,7 @@ def slow_governor(facts: Facts) -> Sight | None:
     title="turbo is off",
     severity=Severity.WARN,
     seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0 (cppc_cpufreq: and there is a boost)",
-    why="Training stays at the base frequency: 20 to 40 % slower on most processors.",
+    why="The CPU stays at its base frequency: 20 to 40 % slower on most models.",
     fix=_TURBO | _BOOST,
 )
 def no_turbo(facts: Facts) -> Sight | None:
@@ -52,12 +51,12 @@ def no_turbo(facts: Facts) -> Sight | None:
 
 @host_check(
     "PWR-003",
-    title="the processor was too hot",
+    title="the CPU was throttled because of heat",
     severity=(Severity.NOTE, Severity.WARN),
     seen=f"throttling counters above 0 (warn: above {HOT}), since boot, in a sample of the cores",
-    why="A throttled processor runs far below its base frequency, and all hosts wait for it.",
+    why="A throttled CPU runs far below its base frequency, and all hosts wait for it.",
     fix=do(
-        "look at fans, air flow and ",
+        "check fans, air flow and ",
         sudo("ipmitool sdr type temperature"),
         "; a reboot clears the counters",
     ),
@@ -72,9 +71,9 @@ def throttled(facts: Facts) -> Sight | None:
 
 @host_check(
     "PWR-004",
-    title="the frequency is capped",
+    title="the CPU frequency is capped",
     severity=Severity.WARN,
-    seen="scaling_max_freq is more than 10 % below what the processor can do",
+    seen="scaling_max_freq is more than 10 % below what the CPU supports",
     why="A user or a power policy lowered the upper limit.",
     fix=Shell(
         f"sudo cpupower frequency-set -u $(cat {_CPUFREQ}/policy0/cpuinfo_max_freq)kHz",
@@ -90,10 +89,10 @@ def capped(facts: Facts) -> Sight | None:
 
 @host_check(
     "PWR-005",
-    title="the processor is told to save energy",
+    title="the CPU is set to save energy",
     severity=(Severity.WARN, Severity.NOTE),
     seen="energy_performance_preference is power (note: balance_power)",
-    why="The processor raises its frequency late and less far.",
+    why="The CPU raises its frequency later and less.",
     fix=Shell(
         f"echo balance_performance | sudo tee {_CPUFREQ}/policy*/energy_performance_preference",
         needs_root=True,

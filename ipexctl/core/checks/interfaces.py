@@ -35,7 +35,7 @@ def peer_nic(facts: Facts) -> Nic | None:
     title="the loopback interface is down",
     severity=Severity.FAIL,
     seen="lo is not up, or has no address",
-    why="Ranks of one host, mpirun and its proxies talk over loopback.",
+    why="Ranks on one host, mpirun and its proxies communicate over loopback.",
     fix=scripted("ip link set lo up"),
 )
 def no_loopback(facts: Facts) -> Sight | None:
@@ -47,14 +47,14 @@ def no_loopback(facts: Facts) -> Sight | None:
 
 @cluster_check(
     "NET-011",
-    title="no network interface but loopback",
+    title="no network interface except loopback",
     severity=Severity.FAIL,
-    seen="among several hosts, one whose only interface with an address is lo",
+    seen="one of several hosts, whose only interface with an address is lo",
     why="`fill_local_host_ip: can't find interface to get host IP`: the other hosts cannot reach "
-    "its ranks. So in containers without a network.",
+    "its ranks. Typical of containers without a network.",
     fix=do(
         command("docker run --network host ..."),
-        "   or give the container a network that the hosts share",
+        "   or attach the container to a network that the hosts share",
     ),
 )
 def only_loopback(cluster: Cluster) -> Iterator[Sight]:
@@ -71,8 +71,8 @@ def only_loopback(cluster: Cluster) -> Iterator[Sight]:
     seen="one address on the interfaces of several hosts: note for bridges of containers and VMs "
     "(docker0, virbr0) and for 169.254.x.y (the interface to the host's own BMC), warn for any "
     "other",
-    why="MPI and gloo may choose it, and then each host reaches itself: a silent hang with ranks "
-    "at 90 % CPU. `ipexctl run` names the interface.",
+    why="MPI and gloo may choose it, and each host then connects to itself: a silent hang with "
+    "ranks at 90 % CPU. `ipexctl run` sets the interface.",
     fix=do(
         "by hand: export FI_TCP_IFACE, GLOO_SOCKET_IFNAME and I_MPI_HYDRA_IFACE (",
         SEE_ADDRESSES,
@@ -102,10 +102,10 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
     "NET-013",
     title="the hosts' MTUs differ",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="the interfaces by which the hosts reach each other have different MTUs (note: large "
-    "packets between the hosts were tried, and arrive)",
-    why="Small messages pass and large ones vanish where something between them drops what is too "
-    "long: a hang in the first large all_reduce.",
+    seen="the interfaces between the hosts have different MTUs (note: large packets between the "
+    "hosts were tested and arrive)",
+    why="Small messages arrive, but large ones are lost if a device in between drops packets "
+    "that are too long: the run hangs in its first large all_reduce.",
     fix=do(_MTU, "   # the same on all hosts, and on the switch"),
 )
 def mtu(cluster: Cluster) -> Sight | None:
@@ -121,10 +121,10 @@ def mtu(cluster: Cluster) -> Sight | None:
     "NET-027",
     title="a slow network link",
     severity=Severity.WARN,
-    seen=f"the link by which the others reach the host has less than {SLOW_LINK:,} Mbit/s, or half "
-    "duplex (with --level std: PERF-005 says what it carries)",
-    why="Every step sends all gradients over the slowest link: at 100 Mbit/s those of a model with "
-    "100 million parameters take half a minute.",
+    seen=f"the link to the other hosts has less than {SLOW_LINK:,} Mbit/s, or half "
+    "duplex (with --level std, PERF-005 shows its throughput)",
+    why="Every step sends all gradients over the slowest link: for a model with 100 million "
+    "parameters, half a minute at 100 Mbit/s.",
 )
 def slow_link(cluster: Cluster) -> Iterator[Sight]:
     for facts in cluster.hosts if len(cluster.hosts) > 1 and not cluster.measured.links else ():
@@ -139,10 +139,10 @@ def slow_link(cluster: Cluster) -> Iterator[Sight]:
     "NET-028",
     title="the hosts' link speeds differ",
     severity=Severity.WARN,
-    seen="the links by which the hosts reach each other have different speeds",
-    why="All hosts wait for the one with the slowest link in each step.",
+    seen="the links between the hosts have different speeds",
+    why="In each step, all hosts wait for the one with the slowest link.",
     fix=do(
-        "if the hosts have a faster network in common: name them by their addresses there (",
+        "if the hosts share a faster network, use their addresses there (",
         SEE_ADDRESSES,
         ")",
     ),
@@ -171,8 +171,8 @@ def look_at_link(nic: str) -> Fix:
     "NET-014",
     title="the MTU is very small",
     severity=Severity.WARN,
-    seen="an MTU below 1280 where the other hosts are reached",
-    why="Many small packets: a fraction of the link's rate.",
+    seen="an MTU below 1280 on the interface to the other hosts",
+    why="Many small packets use only a fraction of the link's bandwidth.",
     fix=_MTU,
 )
 def small_mtu(facts: Facts) -> Sight | None:
@@ -184,11 +184,11 @@ def small_mtu(facts: Facts) -> Sight | None:
 
 @cluster_check(
     "NET-015",
-    title="the way to the other hosts leaves by another interface",
+    title="the route to the other hosts uses another interface",
     severity=Severity.WARN,
-    seen="the route to other hosts' addresses is not by the interface that has our own address",
-    why="Answers take another way than questions: firewalls drop them, or a slow link carries the "
-    "training. gloo and libfabric are told the interface of our own address.",
+    seen="the route to the other hosts is not through the interface that has this host's address",
+    why="Replies take another path than requests: firewalls drop them, or the traffic uses a "
+    "slow link. gloo and libfabric are set to the interface of the host's own address.",
 )
 def other_way(cluster: Cluster) -> Iterator[Sight]:
     tried: dict[str, list[str]] = {}
@@ -245,11 +245,11 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     severity=Severity.WARN,
     seen=f"something listens on {MASTER_PORT}",
     why="`errno: 98 - Address already in use` for torchrun, accelerate and DeepSpeed, which take "
-    "this port unless told otherwise: most often a run that did not end. `ipexctl run` takes a "
+    "this port unless told otherwise: most often a run that is still going. `ipexctl run` uses a "
     "free one.",
     fix=do(
         command("ss -ltnp", f"sport = :{MASTER_PORT}"),
-        "   and end that process if it is a lost run of yours",
+        "   and end that process if it is left over from one of your runs",
     ),
 )
 def master_port(facts: Facts) -> Sight | None:
@@ -258,11 +258,11 @@ def master_port(facts: Facts) -> Sight | None:
 
 @host_check(
     "NET-017",
-    title="the kernel hands out MASTER_PORT as any other port",
+    title="the kernel may assign MASTER_PORT to other programs",
     severity=Severity.NOTE,
-    seen=f"net.ipv4.ip_local_port_range holds {MASTER_PORT}",
-    why="Any outgoing connection may sit on it when a run starts: `Address already in use`, "
-    "now and then.",
+    seen=f"net.ipv4.ip_local_port_range includes {MASTER_PORT}",
+    why="An outgoing connection may occupy it when a run starts, and the run then fails with "
+    "`Address already in use`.",
     fix=scripted("sysctl -w net.ipv4.ip_local_reserved_ports=29500-29600"),
 )
 def ephemeral_master(facts: Facts) -> Sight | None:
@@ -279,7 +279,7 @@ def _reserved(text: str, port: int) -> bool:
 
 @host_check(
     "NET-018",
-    title="few ports for connections",
+    title="few local ports for connections",
     severity=Severity.WARN,
     seen="net.ipv4.ip_local_port_range holds fewer than 2,000 ports",
     why="Every pair of ranks needs several connections: `Cannot assign requested address`.",
@@ -298,11 +298,11 @@ def few_ports(facts: Facts) -> Sight | None:
 
 @host_check(
     "NET-019",
-    title="a short queue for new connections",
+    title="the queue for new connections is short",
     severity=Severity.WARN,
     seen="net.core.somaxconn is below 128",
-    why="All ranks connect to rank 0 at once; what does not fit waits a second and more, or is "
-    "refused.",
+    why="All ranks connect to rank 0 at once; connections beyond the queue wait a second or "
+    "more, or are refused.",
     fix=scripted("sysctl -w net.core.somaxconn=4096"),
 )
 def short_queue(facts: Facts) -> Sight | None:
@@ -312,18 +312,18 @@ def short_queue(facts: Facts) -> Sight | None:
 
 @host_check(
     "NET-020",
-    title="a firewall is on",
+    title="a firewall is active",
     severity=Severity.NOTE,
-    seen="firewalld, ufw, nftables or the old iptables looks switched on",
-    why="Ranks need all TCP ports between the hosts. Whether they are open, NET-002 to NET-004 "
-    "have tried.",
-    fix=do("see what it lets through: ", FIREWALL),
+    seen="firewalld, ufw, nftables or iptables appears to be active",
+    why="Ranks need all TCP ports between the hosts. NET-002 to NET-004 test whether they are "
+    "open.",
+    fix=do("see what it allows: ", FIREWALL),
 )
 def firewall(facts: Facts) -> Sight | None:
     found = facts.net.firewalls
     if not found:
         return None
-    return Sight(", ".join(found), fix=do("see what it lets through: ", firewall_of(facts)))
+    return Sight(", ".join(found), fix=do("see what it allows: ", firewall_of(facts)))
 
 
 def firewall_of(facts: Facts | None) -> Command:
@@ -337,8 +337,8 @@ def firewall_of(facts: Facts | None) -> Command:
     title="IPv6 only",
     severity=Severity.NOTE,
     seen="no interface has an IPv4 address, loopback aside",
-    why="`ipexctl run` works: gloo, Intel MPI and Open MPI use IPv6. MPICH needs IPv4, so with it "
-    "the agents start the ranks without MPI. Intel MPI by hand has to be told.",
+    why="`ipexctl run` works: gloo, Intel MPI and Open MPI use IPv6. MPICH needs IPv4, so with "
+    "it the agents start the ranks without MPI. A manual mpirun of Intel MPI needs -v6.",
     fix=do("by hand: ", command("mpirun -v6 ..."), "   # Intel MPI"),
 )
 def ipv6_only(facts: Facts) -> Sight | None:
@@ -350,11 +350,10 @@ def ipv6_only(facts: Facts) -> Sight | None:
 
 @cluster_check(
     "NET-026",
-    title="the host has no address of the kind by which the others are reached",
+    title="the host has no address of the family that the others use",
     severity=Severity.FAIL,
-    seen="a host without IPv4 among hosts that are reached by IPv4, or without IPv6 among others",
-    why="An IPv4 address cannot connect to an IPv6 one. Its ranks would wait for the others, and "
-    "these for it.",
+    seen="a host without IPv4 among hosts that use IPv4, or without IPv6 among hosts that use IPv6",
+    why="IPv4 cannot connect to IPv6, so its ranks and the others would wait for each other.",
 )
 def other_family(cluster: Cluster) -> Iterator[Sight]:
     reached = groups(cluster.hosts, lambda f: address_family(peer_address(f)))
@@ -369,7 +368,7 @@ def other_family(cluster: Cluster) -> Iterator[Sight]:
                 yield Sight(
                     f"it has {' and '.join(sorted(own))} only; {fold(named)} reached by {family}",
                     host=facts.host,
-                    title=f"no {family} address, by which the other hosts are reached",
+                    title=f"no {family} address, which the other hosts use",
                     fix=_one_family(cluster, family),
                 )
 
@@ -396,10 +395,10 @@ def _one_family(cluster: Cluster, lacking: str) -> str:
     title="no default route",
     severity=Severity.NOTE,
     seen="the host has no IPv4 default route",
-    why="Training needs none. Downloads by the script itself (models, data) would fail; `ipexctl "
-    "install` brings its packages over SSH.",
+    why="Training does not need one. Downloads by the script itself (models, data) would fail; "
+    "`ipexctl install` sends packages over SSH.",
     fix=do(
-        command("ip route"), "   and HF_HUB_OFFLINE=1 for scripts that would look for newer files"
+        command("ip route"), "   and set HF_HUB_OFFLINE=1 for scripts that check for newer files"
     ),
 )
 def no_route(facts: Facts) -> Sight | None:
@@ -413,8 +412,8 @@ def no_route(facts: Facts) -> Sight | None:
     title="an interface with an address is down",
     severity=Severity.NOTE,
     seen="an address on an interface that is down or has no cable (bridges aside)",
-    why="If the hosts should reach each other by it, they take a slower way now.",
-    fix=do(command("ip -br link"), "   and look at the cable or the switch's port"),
+    why="If the hosts should communicate over it, they now use a slower path.",
+    fix=do(command("ip -br link"), "   and check the cable and the switch port"),
 )
 def down(facts: Facts) -> Sight | None:
     found = [
@@ -427,13 +426,14 @@ def down(facts: Facts) -> Sight | None:
 
 @cluster_check(
     "NET-024",
-    title="a proxy is set, and nothing says that the hosts are not behind it",
+    title="a proxy is set, but no_proxy does not list the hosts",
     severity=Severity.NOTE,
-    seen="http_proxy or https_proxy without a no_proxy that names the other hosts",
-    why="HTTP between the hosts (experiment trackers, stores) goes to the proxy. gloo and MPI do "
-    "not ask it.",
+    seen="http_proxy or https_proxy is set, and no_proxy does not name the other hosts",
+    why="HTTP between the hosts (experiment trackers, stores) goes through the proxy. gloo and "
+    "MPI do not use it.",
     fix=do(
-        command("export no_proxy=localhost,127.0.0.1,.cluster,10.0.0.0/8"), "   with your own hosts"
+        command("export no_proxy=localhost,127.0.0.1,.cluster,10.0.0.0/8"),
+        "   with your own host names",
     ),
 )
 def proxies(cluster: Cluster) -> Iterator[Sight]:

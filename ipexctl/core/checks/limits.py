@@ -14,11 +14,11 @@ _CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alo
 
 @cluster_check(
     "LIM-001",
-    title="few open files are allowed for a run of this size",
+    title="the limit on open files is low for a run of this size",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="ulimit -n is below 512, or below 4 times the ranks and 256 more (fail: below the ranks)",
-    why="Each rank holds connections to the others, and mpirun on the first host pipes of all: Too "
-    "many open files.",
+    seen="ulimit -n is below 512, or below 4 × ranks + 256 (fail: below the number of ranks)",
+    why="Each rank keeps connections to the others, and mpirun on the first host has pipes to "
+    "all of them: Too many open files.",
 )
 def open_files(cluster: Cluster) -> list[Sight]:
     needed = max(512, 4 * cluster.ranks + 256)
@@ -36,7 +36,7 @@ def open_files(cluster: Cluster) -> list[Sight]:
 
 @host_check(
     "LIM-002",
-    title="little memory may be locked, and there is RDMA",
+    title="the limit on locked memory is low, and there is RDMA",
     severity=(Severity.NOTE, Severity.WARN),
     seen="ulimit -l is below 1 GiB: warn with an active port of InfiniBand or OPA, note with any "
     "other RDMA device (drivers of Ethernet cards make some as well)",
@@ -57,11 +57,11 @@ def locked_memory(facts: Facts) -> Sight | None:
 
 @host_check(
     "LIM-003",
-    title="few processes and threads are allowed",
+    title="the limit on processes and threads is low",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="ulimit -u is below 2 per CPU and 256 more (fail: below the CPUs)",
-    why="Threads count as well: OpenMP alone starts one for each core. Beyond the limit it is "
-    "pthread_create failed: Resource temporarily unavailable.",
+    seen="ulimit -u is below 2 × CPUs + 256 (fail: below the number of CPUs)",
+    why="Threads count as well: OpenMP alone starts one per core. Beyond the limit, "
+    "pthread_create fails: Resource temporarily unavailable.",
 )
 def processes(facts: Facts) -> Sight | None:
     limit = facts.condition.limits.nproc
@@ -77,10 +77,10 @@ def processes(facts: Facts) -> Sight | None:
 
 @host_check(
     "LIM-004",
-    title="the control group allows few processes and threads",
+    title="the control group's limit on processes and threads is low",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="pids.max is below 2 per CPU and 256 more (fail: below the CPUs)",
-    why="Threads count as well. Beyond it: pthread_create failed: Resource temporarily "
+    seen="pids.max is below 2 × CPUs + 256 (fail: below the number of CPUs)",
+    why="Threads count as well. Beyond the limit, pthread_create fails: Resource temporarily "
     "unavailable.",
     fix=do(
         command("docker run --pids-limit -1 ..."), "; systemd: TasksMax=infinity in user-.slice"
@@ -113,11 +113,11 @@ def address_space(facts: Facts) -> Sight | None:
 
 @host_check(
     "LIM-006",
-    title="processes are killed after some CPU time",
+    title="processes are killed after a limited amount of CPU time",
     severity=Severity.WARN,
-    seen="ulimit -t is set, as on many login nodes",
+    seen="ulimit -t is set, as is common on login nodes",
     why="A rank with 56 threads uses up an hour of CPU time in about a minute, and is killed by "
-    "SIGXCPU or SIGKILL without a word.",
+    "SIGXCPU or SIGKILL without a message.",
     fix="use compute nodes instead of a login node, or remove `cpu` from /etc/security/limits.conf",
 )
 def cpu_time(facts: Facts) -> Sight | None:
@@ -129,11 +129,11 @@ def cpu_time(facts: Facts) -> Sight | None:
 
 @host_check(
     "LIM-007",
-    title="a crash writes a core file",
+    title="a crash writes a large core file",
     severity=Severity.NOTE,
-    seen="ulimit -c is above 1 GiB, and core_pattern is a file and no program",
+    seen="ulimit -c is above 1 GiB, and core_pattern is a file, not a program",
     why="Each crashing rank writes all of its memory into its working folder.",
-    fix=do(command("ulimit -c 0"), "   where you do not want them"),
+    fix=do(command("ulimit -c 0"), "   # if you do not need core files"),
 )
 def core_files(facts: Facts) -> Sight | None:
     limit, pattern = facts.condition.limits.core, facts.condition.kernel.core_pattern

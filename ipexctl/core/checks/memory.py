@@ -26,10 +26,10 @@ _MORE_NODES = "allow more nodes (docker: --cpuset-mems, cgroup: cpuset.mems), if
     "MEM-001",
     title="little memory",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="less than 2 GiB (fail: 0.5 GiB) available, or allowed by the cgroup, or left of what it "
-    "allows",
+    seen="less than 2 GiB (fail: 0.5 GiB) is available, allowed by the cgroup, or left of its "
+    "limit",
     why="Importing torch takes about 0.5 GiB per rank, before the model, its gradients and the "
-    "optimizer's state. The kernel kills what does not fit.",
+    "optimizer's state. The kernel kills processes that do not fit.",
     fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
 )
 def little(facts: Facts) -> Sight | None:
@@ -54,8 +54,8 @@ def little(facts: Facts) -> Sight | None:
     title="little memory for this many cores",
     severity=Severity.NOTE,
     seen="less than 1 GiB for each core",
-    why="Servers have 4 to 16 GiB for a core. Modules may be missing, which costs memory channels "
-    "and so bandwidth as well.",
+    why="Servers usually have 4 to 16 GiB per core. Missing modules also mean fewer memory "
+    "channels and less bandwidth.",
     fix=do(SEE_DIMMS, " shows which slots are empty"),
 )
 def per_core(facts: Facts) -> Sight | None:
@@ -66,7 +66,7 @@ def per_core(facts: Facts) -> Sight | None:
     text = f"{size(ours)} for {cores} cores"
     if ours == facts.mem.total:
         return Sight(text)
-    return Sight(text, why="Each core's share of the batch has to fit into it.", fix=_RAISE)
+    return Sight(text, why="Each core's share of the batch must fit in it.", fix=_RAISE)
 
 
 @host_check(
@@ -74,7 +74,7 @@ def per_core(facts: Facts) -> Sight | None:
     title="the host is swapping",
     severity=(Severity.NOTE, Severity.WARN),
     seen="more than 1 GiB of swap is in use (warn: and less than a tenth of memory is available)",
-    why="A rank that touches swapped pages waits for a disk, and all hosts wait for it.",
+    why="A rank that needs swapped pages waits for a disk, and all hosts wait for the rank.",
     fix=do(
         "free memory first, then: ", Shell("sudo swapoff -a && sudo swapon -a", needs_root=True)
     ),
@@ -110,7 +110,8 @@ def swappiness(facts: Facts) -> Sight | None:
     title="transparent huge pages are off",
     severity=Severity.NOTE,
     seen="transparent_hugepage/enabled is never",
-    why="Large tensors in 4 KiB pages cost more TLB misses; allocators cannot even ask for more.",
+    why="Large tensors in 4 KiB pages cause more TLB misses, and allocators cannot request "
+    "larger pages.",
     fix=HUGE_PAGES,
 )
 def no_huge_pages(facts: Facts) -> Sight | None:
@@ -122,8 +123,8 @@ def no_huge_pages(facts: Facts) -> Sight | None:
     title="the kernel moves pages between NUMA nodes (numa_balancing)",
     severity=Severity.NOTE,
     seen="kernel.numa_balancing is on, and there are several NUMA nodes",
-    why="Ranks are pinned, so pages are where they belong already; the kernel's sampling costs a "
-    "few per cent. It is on in most distributions.",
+    why="Ranks are pinned, so their pages are already local; the kernel's sampling costs a few "
+    "percent. Most distributions turn it on.",
     fix=scripted("sysctl kernel.numa_balancing=0"),
 )
 def numa_balancing(facts: Facts) -> Sight | None:
@@ -135,11 +136,11 @@ def numa_balancing(facts: Facts) -> Sight | None:
 
 @host_check(
     "MEM-007",
-    title="the kernel frees near memory before it uses far memory (zone_reclaim)",
+    title="the kernel reclaims local memory before it uses another node's (zone_reclaim)",
     severity=Severity.WARN,
     seen="vm.zone_reclaim_mode is not 0, and there are several NUMA nodes",
-    why="A rank whose node is full stalls while the kernel throws away file pages there, although "
-    "other nodes have free memory. It is off by default.",
+    why="A rank on a full node stalls while the kernel drops cached files there, although other "
+    "nodes have free memory. It is off by default.",
     fix=scripted("sysctl vm.zone_reclaim_mode=0"),
 )
 def zone_reclaim(facts: Facts) -> Sight | None:
@@ -151,9 +152,9 @@ def zone_reclaim(facts: Facts) -> Sight | None:
 
 @host_check(
     "MEM-008",
-    title="the kernel refuses to promise more memory than there is",
+    title="the kernel does not overcommit memory",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="vm.overcommit_memory is 2 (fail: and less than 2 GiB can still be promised)",
+    seen="vm.overcommit_memory is 2 (fail: and less than 2 GiB can still be committed)",
     why="torch, oneDNN and MPI reserve far more address space than they use, and fork() doubles "
     "it: Cannot allocate memory, although most of it is free.",
     fix=scripted("sysctl vm.overcommit_memory=0"),
@@ -173,9 +174,9 @@ def no_overcommit(facts: Facts) -> Sight | None:
 
 @host_check(
     "MEM-009",
-    title="the control group gets a part of the memory",
+    title="the control group may use only part of the memory",
     severity=Severity.NOTE,
-    seen="a cgroup limit, or the NUMA nodes that a cpuset allows, are below half of the host's "
+    seen="a cgroup limit, or the memory of the allowed NUMA nodes, is below half of the host's "
     "memory",
     why="The kernel kills a rank that goes beyond it (exit 137), whatever `free` shows.",
     fix=f"{_RAISE}, if you expected more",
@@ -198,7 +199,7 @@ def _small_part(facts: Facts) -> bool:
 
 @host_check(
     "MEM-010",
-    title="much memory is set aside as huge pages",
+    title="a lot of memory is reserved as huge pages",
     severity=Severity.WARN,
     seen="more than a quarter of the memory is reserved in hugetlbfs (vm.nr_hugepages)",
     why="Neither torch nor MPI uses it, and no other process can.",
@@ -218,8 +219,8 @@ def reserved_huge_pages(facts: Facts) -> Sight | None:
     title="/dev/shm is small",
     severity=(Severity.WARN, Severity.FAIL),
     seen="/dev/shm has less than 256 MiB (fail: 16 MiB)",
-    why="Ranks on one host and DataLoader workers pass data through /dev/shm. When it is full they "
-    "die with a bus error. Docker's default is 64 MiB.",
+    why="Ranks on one host and DataLoader workers pass data through /dev/shm. When it is full, "
+    "they die with a bus error. Docker's default is 64 MiB.",
     fix=do(
         command("docker run --shm-size=8g ..."),
         "   or   ",
@@ -241,7 +242,7 @@ def shm_small(facts: Facts) -> Sight | None:
     seen="/dev/shm has less than 64 MiB free",
     why="Ranks and DataLoader workers die with a bus error when it is full. Killed runs leave "
     "files there.",
-    fix=do(command("ls -l /dev/shm"), "   and remove what no running process of yours needs"),
+    fix=do(command("ls -l /dev/shm"), "   and remove what none of your running processes needs"),
 )
 def shm_full(facts: Facts) -> Sight | None:
     total, free = facts.mem.shm_total, facts.mem.shm_free
@@ -252,10 +253,10 @@ def shm_full(facts: Facts) -> Sight | None:
 
 @host_check(
     "SHM-003",
-    title="there is no /dev/shm",
+    title="/dev/shm is missing",
     severity=Severity.FAIL,
-    seen="/dev/shm is not there",
-    why="Intel MPI, oneCCL and DataLoader workers need it: the first of them aborts at its start.",
+    seen="/dev/shm does not exist",
+    why="Intel MPI, oneCCL and DataLoader workers need it: Intel MPI aborts at startup.",
     fix=Shell(
         "sudo mkdir -m 1777 /dev/shm && sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
         needs_root=True,
@@ -272,9 +273,9 @@ def shm_missing(facts: Facts) -> Sight | None:
 
 @host_check(
     "SHM-004",
-    title="/dev/shm cannot be written",
+    title="/dev/shm is not writable",
     severity=Severity.FAIL,
-    seen="this user may not write into /dev/shm",
+    seen="this user may not write to /dev/shm",
     why="Intel MPI, oneCCL and DataLoader workers create files there.",
     fix=scripted("chmod 1777 /dev/shm"),
 )
@@ -288,5 +289,5 @@ def shm_not_writable(facts: Facts) -> Sight | None:
 
 def _shm_mount(facts: Facts, point: str) -> Fix:
     if facts.condition.system.in_container:
-        return do(command("docker run --shm-size=8g ..."), "   makes one that can be written to")
+        return do(command("docker run --shm-size=8g ..."), "   gives the container a writable one")
     return do(sudo("mount -o remount,rw", point))

@@ -28,7 +28,7 @@ def _intel(facts: Facts) -> Iterator[tuple[Prefix, Layout]]:
     "MPI-001",
     title="Intel MPI's libfabric is missing",
     severity=ALL,
-    seen="impi-rt is installed and there is no libfabric.so.1 (so with impi-rt 2021.19)",
+    seen="impi-rt is installed without libfabric.so.1 (as with impi-rt 2021.19)",
     why="MPI_Init ends with `failed to load libfabric: libfabric.so.1`. impi-rt 2021.19 needs a "
     "package `libfabric` that the public index does not have.",
     fix=REINSTALL,
@@ -45,9 +45,9 @@ def no_libfabric(facts: Facts) -> Iterator[Sight]:
     "MPI-002",
     title="Intel MPI's network providers are missing",
     severity=ALL,
-    seen="libfabric is there and its tcp provider is not",
-    why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`: libfabric has nothing "
-    "that can speak over the network.",
+    seen="libfabric is installed without its tcp provider",
+    why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`: libfabric has no "
+    "provider for the network.",
     fix=REINSTALL,
 )
 def no_provider(facts: Facts) -> Iterator[Sight]:
@@ -75,11 +75,11 @@ def no_libmpi(facts: Facts) -> Iterator[Sight]:
 
 @host_check(
     "MPI-004",
-    title="MPI's programs may not be run",
+    title="MPI's programs are not executable",
     severity=ALL,
     seen="mpirun, mpiexec.hydra or Hydra's proxies have no x bit",
     why="`Permission denied`, or `unable to run bstrap_proxy` on every host. Wheels that were "
-    "unpacked and zipped again lose the bit.",
+    "unpacked and repacked lose it.",
     fix=Shell("chmod +x PREFIX/bin/mpi* PREFIX/bin/hydra_*"),
 )
 def not_runnable(facts: Facts) -> Iterator[Sight]:
@@ -98,11 +98,11 @@ def not_runnable(facts: Facts) -> Iterator[Sight]:
 
 @host_check(
     "MPI-005",
-    title="the oneCCL library of the bindings is missing",
+    title="the bindings' oneCCL library is missing",
     severity=ALL,
-    seen="oneccl_bind_pt is installed and libccl.so.1 is nowhere in its environment",
-    why="`libccl.so.1: cannot open shared object file` at the import: the bindings are a build "
-    "against a oneCCL of the system, whose setvars.sh would have to be sourced.",
+    seen="oneccl_bind_pt is installed, and its environment has no libccl.so.1",
+    why="`libccl.so.1: cannot open shared object file` on import: the bindings were built "
+    "against a system-wide oneCCL, whose setvars.sh must be sourced.",
     fix=do(
         command("source /opt/intel/oneapi/setvars.sh"), "   before, or use gloo: ", INSTALL, PROVED
     ),
@@ -127,9 +127,9 @@ def _first(facts: Facts) -> Mpi | None:
     title="several MPIs in PATH",
     severity=BY_HAND,
     seen="mpirun of two flavours is in the PATH of a command over SSH",
-    why="Which one starts depends on the order, and one's mpirun with the other's library gives "
-    "ranks that each believe to be rank 0 of 1, or `Missing hostname or invalid host/port`. "
-    "`ipexctl run` starts its own by its full path.",
+    why="The order decides which one starts, and the mpirun of one with the library of another "
+    "gives ranks that each believe they are rank 0 of 1, or `Missing hostname or invalid "
+    "host/port`. `ipexctl run` starts its own by its full path.",
     fix="keep one in PATH: see ~/.bashrc, ~/.profile and `module list`",
 )
 @by_hand
@@ -142,11 +142,12 @@ def several_mpis(facts: Facts) -> Sight | None:
 
 @cluster_check(
     "MPI-007",
-    title="the hosts find different MPIs",
+    title="the hosts have different MPIs in PATH",
     severity=BY_HAND,
     seen="the first mpirun in PATH differs between hosts, or is missing on some",
-    why="An mpirun by hand starts the other hosts' daemons from their own PATH: `orted: command "
-    "not found`, `hydra_bstrap_proxy: No such file or directory`. `ipexctl run` does not.",
+    why="A manual mpirun starts the daemons on the other hosts from their own PATH: `orted: "
+    "command not found`, `hydra_bstrap_proxy: No such file or directory`. `ipexctl run` does "
+    "not.",
     fix="load the same MPI on all hosts, in ~/.bashrc before its early return",
 )
 def different_mpis(cluster: Cluster) -> Sight | None:
@@ -159,13 +160,13 @@ def different_mpis(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "MPI-008",
-    title="the environments' paths differ",
+    title="the environments have different paths",
     severity=Severity.NOTE,
     seen="ipexctl's environment is at another path on some hosts",
-    why="An mpirun by hand looks for its proxies and for python at the launching host's path: "
+    why="A manual mpirun looks for its proxies and for python at the path of the launching host: "
     "`hydra_bstrap_proxy: No such file or directory`, `execvp error on file`. `ipexctl run` "
     "rewrites the paths for each host.",
-    fix="the same --root on all hosts, at a path that all have",
+    fix="use the same --root on all hosts, a path that exists everywhere",
 )
 def different_paths(cluster: Cluster) -> Sight | None:
     hosts = [f for f in cluster.hosts if f.software and f.software.used]
@@ -175,10 +176,10 @@ def different_paths(cluster: Cluster) -> Sight | None:
 
 @host_check(
     "MPI-020",
-    title="Open MPI for root",
+    title="Open MPI refuses to run as root",
     severity=Severity.NOTE,
     seen="the account is root and Open MPI is the first mpirun in PATH",
-    why="`prterun has detected an attempt to run as root` and ends. `ipexctl run` uses Intel MPI.",
+    why="`prterun has detected an attempt to run as root` and exits. `ipexctl run` uses Intel MPI.",
     fix=do("log in as an ordinary user, or ", command("mpirun --allow-run-as-root")),
 )
 def open_mpi_root(facts: Facts) -> Sight | None:

@@ -32,12 +32,14 @@ _ANYWHERE = ("tcp", "shm", "rxm", "udp", "sm2", "self", "hook")
     "MPI-009",
     title="FI_PROVIDER names a provider that this host does not have",
     severity=BY_HAND,
-    seen="FI_PROVIDER or I_MPI_OFI_PROVIDER asks for sockets, or for hardware that is not here",
-    why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`. `sockets` left Intel "
-    "MPI with 2021.11; verbs, psm and efa need their hardware. `ipexctl run` does not pass it on.",
+    seen="FI_PROVIDER or I_MPI_OFI_PROVIDER names sockets, or hardware that this host does not "
+    "have",
+    why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`. Intel MPI 2021.11 "
+    "removed `sockets`; verbs, psm and efa need their hardware. `ipexctl run` does not pass it "
+    "on.",
     fix=do(
         command("export FI_PROVIDER=tcp"),
-        "   in place of it, or take it out of ~/.bashrc and ~/.profile",
+        "   instead, or remove it from ~/.bashrc and ~/.profile",
     ),
 )
 @by_hand
@@ -57,7 +59,7 @@ def _has(facts: Facts, device: str) -> bool:
 
 @host_check(
     "MPI-010",
-    title="a variable points at a folder that is not here",
+    title="a variable names a folder that does not exist",
     severity=BY_HAND,
     seen="I_MPI_ROOT, CCL_ROOT or FI_PROVIDER_PATH names a path that does not exist",
     why="MPI finds no tuning files and no providers: `OFI fi_getinfo() failed`, `could not "
@@ -77,12 +79,12 @@ def dangling(facts: Facts) -> Sight | None:
 
 @host_check(
     "MPI-011",
-    title="CCL_WORKER_COUNT does not fit",
+    title="CCL_WORKER_COUNT has an unusable value",
     severity=BY_HAND,
-    seen="CCL_WORKER_COUNT is 0, or not below the cores",
-    why="accelerate up to 1.12 takes 0 as `do not use ccl` and trains with gloo in silence; older "
-    "Trainers stop: `CCL_WORKER_COUNT is not correctly set`. Too many: `exceeds the number of "
-    "available cores per process`.",
+    seen="CCL_WORKER_COUNT is 0, or not less than the number of cores",
+    why='accelerate up to 1.12 reads 0 as "do not use ccl" and silently trains with gloo; '
+    "older Trainers stop: `CCL_WORKER_COUNT is not correctly set`. Too many: `exceeds the number "
+    "of available cores per process`.",
     fix=command("export CCL_WORKER_COUNT=1"),
 )
 @by_hand
@@ -95,9 +97,9 @@ def workers(facts: Facts) -> Sight | None:
 
 @host_check(
     "MPI-012",
-    title="oneCCL's workers are tied to CPUs that are not ours",
+    title="CCL_WORKER_AFFINITY names CPUs that are not allowed",
     severity=BY_HAND,
-    seen="CCL_WORKER_AFFINITY names CPUs outside those this user may use",
+    seen="CCL_WORKER_AFFINITY names CPUs that this user may not use",
     why="`failed to start worker # 0 ... pthread_create returns 22`.",
     fix=do(command("unset CCL_WORKER_AFFINITY"), "   (auto takes the last cores of each rank)"),
 )
@@ -107,14 +109,14 @@ def worker_cpus(facts: Facts) -> Sight | None:
     outside = sorted(set(of.cpu_list(text)) - mine) if mine and text else []
     if not outside:
         return None
-    return Sight(f"CCL_WORKER_AFFINITY={text}; not ours: {', '.join(map(str, outside[:8]))}")
+    return Sight(f"CCL_WORKER_AFFINITY={text}; not allowed: {', '.join(map(str, outside[:8]))}")
 
 
 @host_check(
     "MPI-013",
-    title="the ranks' pinning names CPUs that are not here",
+    title="I_MPI_PIN_DOMAIN names CPUs that are not allowed",
     severity=BY_HAND,
-    seen="a mask in I_MPI_PIN_DOMAIN has bits of CPUs this user may not use",
+    seen="a mask in I_MPI_PIN_DOMAIN includes CPUs that this user may not use",
     why="`unable to bind process` and `error creating process`: the mask was made for another "
     "host, or for one without a cpuset.",
     fix=do(command("export I_MPI_PIN_DOMAIN=numa"), "   or leave it out"),
@@ -127,7 +129,7 @@ def pin_domain(facts: Facts) -> Sight | None:
     outside = sorted(cpus - mine) if mine else []
     if not outside:
         return None
-    return Sight(f"I_MPI_PIN_DOMAIN={text[:80]}; not ours: {', '.join(map(str, outside[:8]))}")
+    return Sight(f"I_MPI_PIN_DOMAIN={text[:80]}; not allowed: {', '.join(map(str, outside[:8]))}")
 
 
 _NICS = ("I_MPI_HYDRA_IFACE", "FI_TCP_IFACE", "GLOO_SOCKET_IFNAME", "CCL_KVS_IFACE")
@@ -138,9 +140,9 @@ _NICS = ("I_MPI_HYDRA_IFACE", "FI_TCP_IFACE", "GLOO_SOCKET_IFNAME", "CCL_KVS_IFA
     title="a variable names a network interface that this host does not have",
     severity=BY_HAND,
     seen="I_MPI_HYDRA_IFACE, FI_TCP_IFACE, GLOO_SOCKET_IFNAME or CCL_KVS_IFACE: no such interface",
-    why="`unable to find interface X`, or `Unable to find address for: X`. The name of one host's "
-    "card is not that of the next. `ipexctl run` sets them for each host.",
-    fix=do(SEE_ADDRESSES, "   and export the name that this host has"),
+    why="`unable to find interface X`, or `Unable to find address for: X`. Interface names "
+    "differ between hosts. `ipexctl run` sets them for each host.",
+    fix=do(SEE_ADDRESSES, "   and export the name of an interface of this host"),
 )
 @by_hand
 def interfaces(facts: Facts) -> Iterator[Sight]:
@@ -153,12 +155,12 @@ def interfaces(facts: Facts) -> Iterator[Sight]:
 
 @host_check(
     "MPI-015",
-    title="Intel's script is started, not sourced, or by a shell that cannot",
+    title="setvars.sh is executed instead of sourced, or sourced by sh or dash",
     severity=BY_HAND,
-    seen="a start-up file runs setvars.sh as a program, or with sh or dash",
-    why="Executed, it ends with `this script must be sourced`. Sourced by sh or dash it prints "
-    "`source: not found`, sets nothing and still ends with 0.",
-    fix=do(command("source DIR/setvars.sh"), "   in ~/.bashrc, read by bash"),
+    seen="a startup file runs setvars.sh as a program, or with sh or dash",
+    why="Executed, it fails with `this script must be sourced`. Sourced by sh or dash, it prints "
+    "`source: not found`, sets nothing and still exits with 0.",
+    fix=do(command("source DIR/setvars.sh"), "   in ~/.bashrc, which bash reads"),
 )
 @by_hand
 def not_sourced(facts: Facts) -> Iterator[Sight]:
@@ -188,7 +190,7 @@ _LEFT = (
 
 @host_check(
     "MPI-016",
-    title="Intel's script has no effect for commands over SSH",
+    title="setvars.sh has no effect for commands over SSH",
     severity=BY_HAND,
     seen="a start-up file sources setvars.sh, or env/vars.sh of MPI or oneCCL, and nothing of what "
     "it sets is there (I_MPI_ROOT, CCL_ROOT; of setvars.sh also SETVARS_COMPLETED and others)",
@@ -207,12 +209,12 @@ def no_effect(facts: Facts) -> Iterator[Sight]:
 
 @host_check(
     "MPI-017",
-    title="MPI is told to stay inside one host",
+    title="MPI is restricted to one host",
     severity=BY_HAND,
     seen="I_MPI_FABRICS or FI_PROVIDER is shm",
-    why="Ranks of several hosts cannot reach each other by shared memory: MPI_Init ends or hangs. "
-    "`ipexctl run` does not pass it on.",
-    fix=do(command("export I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp"), "   or leave them out"),
+    why="Ranks on different hosts cannot communicate through shared memory: MPI_Init fails or "
+    "hangs. `ipexctl run` does not pass it on.",
+    fix=do(command("export I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp"), "   or remove them"),
 )
 @by_hand
 def only_shm(facts: Facts) -> Sight | None:
@@ -223,10 +225,10 @@ def only_shm(facts: Facts) -> Sight | None:
 
 @host_check(
     "MPI-018",
-    title="ccl is wanted and its bindings are not installed",
+    title="ccl is requested, but its bindings are not installed",
     severity=Severity.NOTE,
-    seen="CCL_WORKER_COUNT is exported and IPEX is there without oneccl_bind_pt",
-    why="`No module named 'oneccl_bindings_for_pytorch'`, or gloo in silence.",
+    seen="CCL_WORKER_COUNT is exported, and IPEX is installed without oneccl_bind_pt",
+    why="`No module named 'oneccl_bindings_for_pytorch'`, or gloo is silently used instead.",
     fix=do("use gloo: ", INSTALL, ", and ", command("unset CCL_WORKER_COUNT")),
 )
 def no_bindings(facts: Facts) -> Iterator[Sight]:
@@ -242,14 +244,15 @@ _RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_
 
 @host_check(
     "MPI-019",
-    title="the login environment holds a rank's variables",
+    title="the login environment sets a rank's variables",
     severity=BY_HAND,
-    seen="RANK, WORLD_SIZE, MASTER_ADDR and their like are set for a command over SSH",
-    why="A script by hand takes them for its own: all ranks are the same one, or wait for a master "
-    "that is not there (127.0.0.1: `connectFullMesh failed`). `ipexctl run` sets its own.",
+    seen="RANK, WORLD_SIZE, MASTER_ADDR or similar variables are set for commands over SSH",
+    why="A script started by hand reads them: all ranks believe they are the same one, or wait "
+    "for a master that does not exist (127.0.0.1: `connectFullMesh failed`). `ipexctl run` sets "
+    "its own.",
     fix=do(
         Shell("grep -nE 'RANK|WORLD_SIZE|MASTER_|PMI_' ~/.bashrc ~/.profile"),
-        "   and take them out",
+        "   and remove them",
     ),
 )
 @by_hand

@@ -19,8 +19,8 @@ UNEVEN = 1.5  # two DIMMs of sixteen missing are 1.14, half of the channels are 
     title="sub-NUMA clustering",
     severity=Severity.NOTE,
     seen="more NUMA nodes with CPUs than sockets (SNC, NPS)",
-    why="Each node has its own memory channels: one rank per node is the best fit, and what "
-    "`ipexctl run` starts by default. One rank per socket would use far memory.",
+    why="Each node has its own memory channels, so one rank per node fits best; `ipexctl run` "
+    "does that by default. One rank per socket would use remote memory.",
     fix="nothing to do; by hand: one rank per NUMA node, with numactl --cpunodebind and --membind",
 )
 def sub_numa(facts: Facts) -> Sight | None:
@@ -33,10 +33,11 @@ def sub_numa(facts: Facts) -> Sight | None:
 
 @host_check(
     "TOPO-002",
-    title="NUMA nodes of memory alone",
+    title="NUMA nodes with memory only",
     severity=Severity.NOTE,
     seen="nodes without CPUs: HBM of a Xeon Max in flat mode, or CXL",
-    why="They get no rank. Nothing is put into them unless a process asks: HBM stays unused.",
+    why="They get no rank, and nothing is allocated there unless a process requests it: HBM "
+    "stays unused.",
     fix=do(
         "prefer them for a rank: ",
         command("numactl --preferred-many=NODES"),
@@ -58,9 +59,9 @@ def memory_only(facts: Facts) -> Sight | None:
     title="the NUMA information contradicts itself",
     severity=Severity.WARN,
     seen="one CPU is in two NUMA nodes",
-    why="It is unknown which memory is near. ipexctl ignores all of it and starts one rank, "
-    "whose memory may be far.",
-    fix="update the firmware (its SRAT table is wrong), or say -ppn yourself",
+    why="It is unknown which memory is local. ipexctl ignores this information and starts one "
+    "rank, whose memory may be remote.",
+    fix="update the firmware (its SRAT table is wrong), or set -ppn yourself",
 )
 def contradictory(facts: Facts) -> Sight | None:
     if not facts.nodes_contradict:
@@ -72,9 +73,9 @@ def contradictory(facts: Facts) -> Sight | None:
     "TOPO-004",
     title="NUMA nodes of different sizes",
     severity=Severity.NOTE,
-    seen="a NUMA node has less than three quarters of another's allowed cores",
+    seen="one NUMA node has less than three quarters of the allowed cores of another",
     why="Ranks get equal numbers of cores, so some of them span two nodes.",
-    fix="ask the scheduler for whole nodes, or say -ppn yourself",
+    fix="request whole nodes from the scheduler, or set -ppn yourself",
 )
 def unequal_nodes(facts: Facts) -> Sight | None:
     nodes = core_pinning.by_node(facts.cpu)
@@ -88,9 +89,9 @@ def unequal_nodes(facts: Facts) -> Sight | None:
     title="several sockets, but one NUMA node",
     severity=Severity.WARN,
     seen="two or more sockets of bare metal show one NUMA node",
-    why="Memory is interleaved over the sockets, so half of all accesses are far, and ranks cannot "
-    "be placed beside their memory.",
-    fix="switch node interleaving off in the firmware, and take numa=off off the kernel's command "
+    why="Memory is interleaved across the sockets, so half of all accesses are remote, and ranks "
+    "cannot be placed near their memory.",
+    fix="disable node interleaving in the firmware, and remove numa=off from the kernel command "
     "line",
 )
 def hidden_numa(facts: Facts) -> Sight | None:
@@ -104,11 +105,11 @@ def hidden_numa(facts: Facts) -> Sight | None:
 
 @host_check(
     "TOPO-006",
-    title="a NUMA node has CPUs and no memory",
+    title="a NUMA node has CPUs but no memory",
     severity=Severity.WARN,
     seen="a NUMA node with CPUs has no memory",
-    why="All memory of the ranks there is far: half the bandwidth or less.",
-    fix=do("put DIMMs into every socket (", SEE_DIMMS, " shows which slots are empty)"),
+    why="All memory of its ranks is remote: half the bandwidth or less.",
+    fix=do("install DIMMs for every socket (", SEE_DIMMS, " shows which slots are empty)"),
 )
 def no_memory(facts: Facts) -> Sight | None:
     nodes = [n for n in _with_cpus(facts) if n.mem_total == 0]
@@ -120,8 +121,8 @@ def no_memory(facts: Facts) -> Sight | None:
     title="the NUMA nodes have different amounts of memory",
     severity=Severity.WARN,
     seen=f"the largest node with CPUs has more than {UNEVEN} times the memory of the smallest",
-    why="The small one has fewer memory channels in use, and its rank is the slow one; or memory "
-    "there runs out first.",
+    why="The smaller node uses fewer memory channels, so its rank is slower, or runs out of "
+    "memory first.",
     fix=do("compare the DIMMs of the sockets: ", SEE_DIMMS),
 )
 def uneven_memory(facts: Facts) -> Sight | None:
@@ -135,7 +136,7 @@ def uneven_memory(facts: Facts) -> Sight | None:
     "TOPO-008",
     title="CPUs without the memory of their NUMA node",
     severity=Severity.WARN,
-    seen="the cpuset allows CPUs of a NUMA node, and not its memory (cpuset.mems)",
+    seen="the cpuset allows CPUs of a NUMA node, but not its memory (cpuset.mems)",
     why="All memory of a rank on these CPUs is on another node: half the bandwidth or less.",
     fix="allow the memory of the same nodes as the CPUs (docker: --cpuset-mems, cgroup: "
     "cpuset.mems), or CPUs of the nodes whose memory is allowed",

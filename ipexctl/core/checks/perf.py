@@ -27,14 +27,14 @@ _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
 
 @cluster_check(
     "PERF-001",
-    title="computes slower than equal hosts",
+    title="slower than identical hosts",
     severity=Severity.WARN,
-    seen="--level std: below 70 % of the middle of at least three equal hosts",
-    why="All hosts wait for the slowest one in each step. Another program, a power or heat limit, "
+    seen="--level std: below 70 % of the median of at least three identical hosts",
+    why="In each step, all hosts wait for the slowest one. Another program, a power or heat limit, "
     "a missing memory module or a busy neighbour in the cloud are the usual reasons.",
     fix=do(
         command("top -bn1", pipe="head -20"),
-        "   and compare the clock: ",
+        "   and compare clock rates: ",
         command("grep MHz /proc/cpuinfo"),
     ),
 )
@@ -55,11 +55,11 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
     "PERF-002",
     title="bf16 is slower than fp32 although the CPU has it",
     severity=Severity.WARN,
-    seen="--level std: the bf16 product is slower than the fp32 one, with the flags there",
-    why="The libraries do not use what the CPU has: an old torch, a limit in the environment "
-    "(ONEDNN_MAX_CPU_ISA), or a hypervisor that emulates it.",
+    seen="--level std: bf16 is slower than fp32, although the CPU flags include it",
+    why="The libraries do not use the CPU's bf16 instructions: an old torch, a limit in the "
+    "environment (ONEDNN_MAX_CPU_ISA), or a hypervisor that emulates it.",
     fix=do(
-        "train in fp32 here, or see what is chosen: ",
+        "train in fp32 here, or see which kernels are chosen: ",
         Shell("ONEDNN_VERBOSE=1 python3 train.py | head"),
     ),
 )
@@ -74,17 +74,17 @@ def slow_bf16(cluster: Cluster) -> Iterator[Sight]:
 
 @cluster_check(
     "PERF-003",
-    title="the kernel does not let us use AMX",
+    title="the kernel does not permit AMX",
     severity=Severity.WARN,
-    seen="--level std: amx_tile is there, and arch_prctl refuses the permission",
+    seen="--level std: amx_tile is listed, but arch_prctl denies permission",
     why="AMX needs Linux 5.16 or newer and a permission that each process asks for. Without it "
     "bf16 runs at a fraction of its speed.",
     fix="use Linux 5.16 or newer; in a container: allow arch_prctl in its seccomp profile",
 )
 def amx_refused(cluster: Cluster) -> Iterator[Sight]:
     words = {
-        "denied": "the kernel answers no",
-        "old-kernel": "the kernel does not know the question",
+        "denied": "the kernel denies it",
+        "old-kernel": "the kernel does not know this request",
         "absent": "the kernel does not offer AMX tiles",
     }
     for h, facts in _comparable(cluster):
@@ -94,10 +94,10 @@ def amx_refused(cluster: Cluster) -> Iterator[Sight]:
 
 @cluster_check(
     "PERF-004",
-    title="oneDNN uses less than the CPU has",
+    title="oneDNN uses less than the CPU supports",
     severity=Severity.WARN,
     seen="--level std: oneDNN names an instruction set below that of the flags",
-    why="PyTorch computes bf16 products and convolutions with oneDNN.",
+    why="PyTorch runs bf16 matrix multiplications and convolutions with oneDNN.",
     fix=do(command("unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA"), "   or install a newer torch"),
 )
 def onednn_low(cluster: Cluster) -> Iterator[Sight]:
@@ -112,8 +112,8 @@ def onednn_low(cluster: Cluster) -> Iterator[Sight]:
     title="a slow link",
     severity=Severity.WARN,
     seen="--level std: one TCP stream below 500 Mbit/s, or below half of the other links",
-    why="Every step sends all gradients over the slowest link: at 100 Mbit/s those of a model with "
-    "100 million parameters take half a minute.",
+    why="Every step sends all gradients over the slowest link: for a model with 100 million "
+    "parameters, half a minute at 100 Mbit/s.",
     fix=look_at_link("IFACE"),
 )
 def slow_link(cluster: Cluster) -> list[Sight]:
@@ -129,11 +129,12 @@ def slow_link(cluster: Cluster) -> list[Sight]:
 
 @cluster_check(
     "PERF-006",
-    title="messages take long",
+    title="high network latency",
     severity=Severity.WARN,
-    seen="--level std: small messages take more than 5 ms there and back",
-    why="Collectives are chains of small messages; hosts far apart spend their time waiting.",
-    fix="use hosts of one site and one network   (ping, ip route get: is there a VPN between?)",
+    seen="--level std: the round trip of a small message takes more than 5 ms",
+    why="Collectives are chains of small messages; hosts that are far apart spend their time "
+    "waiting.",
+    fix="use hosts of one site and one network   (ping, ip route get: is there a VPN in between?)",
 )
 def far(cluster: Cluster) -> list[Sight]:
     slow = [n for n in cluster.measured.links if n.latency and n.latency > LATENCY]
@@ -145,7 +146,7 @@ def far(cluster: Cluster) -> list[Sight]:
 
 @cluster_check(
     "PERF-007",
-    title="cpuinfo is a bind mount: not compared",
+    title="/proc/cpuinfo is a bind mount: flags not compared",
     severity=Severity.NOTE,
     seen="--level std: something is mounted over /proc/cpuinfo (lxcfs, ipexctl's lab)",
     why="Its flags may not be those of the CPU, so what was measured is not compared with them.",
@@ -154,15 +155,16 @@ def far(cluster: Cluster) -> list[Sight]:
 def cpuinfo_mounted(cluster: Cluster) -> Iterator[Sight]:
     for h in cluster.measured.hosts:
         if h.cpuinfo_mounted:
-            yield Sight("/proc/cpuinfo is a bind mount: not compared", host=h.host)
+            yield Sight("/proc//proc/cpuinfo is a bind mount: flags not compared", host=h.host)
 
 
 @cluster_check(
     "PERF-008",
-    title="torch does not compute",
+    title="torch does not work",
     severity=(Severity.FAIL, Severity.WARN),
-    seen="--level std: importing torch or multiplying failed (fail), or took too long (warn)",
-    why="Ranks would end in the same way, or start as late.",
+    seen="--level std: importing torch or a matrix multiplication failed (fail) or took too "
+    "long (warn)",
+    why="Ranks would fail in the same way, or start just as late.",
     fix=do(ipexctl("install"), "   (rebuilds the environment)"),
 )
 def broken_torch(cluster: Cluster) -> Iterator[Sight]:
@@ -177,11 +179,11 @@ def broken_torch(cluster: Cluster) -> Iterator[Sight]:
     "PERF-009",
     title="a link could not be measured",
     severity=Severity.WARN,
-    seen="--level std: the connection opened, and the exchange over it broke off",
-    why="Small packets pass and large ones do not (MTU), or a firewall ends the connection.",
+    seen="--level std: the connection opened, but the transfer over it failed",
+    why="Large packets are lost (MTU), or a firewall ends the connection.",
     fix=do(
         command("ping -M do -s 1472 ADDRESS"),
-        "   (from one host to the other: does a full packet pass?)",
+        "   (between the two hosts: does a full-size packet arrive?)",
     ),
 )
 def broken_link(cluster: Cluster) -> list[Sight]:

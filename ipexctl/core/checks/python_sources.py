@@ -11,7 +11,7 @@ from ipexctl.core.model import Facts
 
 CARRIED = do(
     ipexctl("install", "--python-from", "FILE"),
-    "   # carries a CPython to the hosts; docs/install.md",
+    "   # copies a CPython to the hosts; docs/install.md",
 )
 # What a distribution calls itself: the Pythons that it has packages of, the first one first.
 _OWN = (

@@ -41,9 +41,9 @@ _WHY = (
 
 @cluster_check(
     "NET-001",
-    title="the host's own name means loopback",
+    title="the host's own name resolves to loopback",
     severity=Severity.WARN,
-    seen="the host's own name resolves to loopback. `ipexctl run` names addresses itself",
+    seen="the host's own name resolves to loopback. `ipexctl run` sets addresses itself",
     why="gloo and some MPIs announce the address of their own name to the other hosts, which then "
     "connect to themselves: connectFullMesh failed, or a silent hang. `ipexctl run` names each "
     "host's address and interface itself, so its runs work; torchrun or mpirun by hand do not.",
@@ -57,7 +57,7 @@ def own_name(cluster: Cluster) -> list[Sight]:
             f"{facts.net.hostname} resolves to {facts.net.hostname_addresses[0]}",
             host=facts.host,
             fix=f"in /etc/hosts: {peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
-            f"   in place of the line {facts.net.hostname_addresses[0]} {facts.net.hostname}",
+            f"   instead of the line {facts.net.hostname_addresses[0]} {facts.net.hostname}",
         )
         for facts in cluster.hosts
         if facts.net.hostname_addresses and loopback(facts.net.hostname_addresses[0])
@@ -87,7 +87,7 @@ def nobody_reaches(cluster: Cluster) -> list[Sight]:
     "NET-003",
     title="cannot open TCP connections to other hosts",
     severity=Severity.FAIL,
-    seen="this host cannot open TCP connections to some others",
+    seen="this host cannot open TCP connections to some other hosts",
     why=_WHY,
 )
 def cannot_reach(cluster: Cluster) -> list[Sight]:
@@ -110,7 +110,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
 
 @cluster_check(
     "NET-004",
-    title="a port beside MASTER_PORT is closed",
+    title="a port next to MASTER_PORT is blocked",
     severity=Severity.WARN,
     seen="a port of 29501-29599 is refused or dropped, where ports the kernel chooses work",
     why="`The client socket has failed to connect to [..]:29500 (errno: 110)`: rank 0 listens "
@@ -137,8 +137,8 @@ def range_closed(cluster: Cluster) -> list[Sight]:
     "NET-025",
     title="large packets to or from this host are lost",
     severity=Severity.FAIL,
-    seen="a new connection carries one byte, but none of the next 64 KiB; reported for the host "
-    "that all failing pairs have in common",
+    seen="a new connection carries one byte but not the next 64 KiB; reported for the host that "
+    "all failing pairs share",
     why="Something between the hosts (a switch port, bridge, tunnel or VPN) has a smaller MTU than "
     "their interfaces and drops longer packets silently. Connections open, and a run hangs in "
     "its first large all_reduce.",
@@ -240,7 +240,7 @@ def within_open_ports(cluster: Cluster) -> Fix:
     kernel = sudo("sysctl -w", f"net.ipv4.ip_local_port_range={low} {high}")
     return do(
         ipexctl("run", "--ports", f"{low}-{high}", "train.py"),
-        f"   (the firewall of {fold(walled)} lets these in; gloo needs, on all hosts: ",
+        f"   (the firewall of {fold(walled)} allows these; gloo needs, on all hosts: ",
         kernel,
         ")",
     )
@@ -253,7 +253,7 @@ def within_open_ports(cluster: Cluster) -> Fix:
     "NET-005",
     title="the host's own name does not resolve",
     severity=Severity.WARN,
-    seen="the host's own name has no address on itself, or name resolution gives no answer",
+    seen="the host cannot resolve its own name, or name resolution does not answer",
     why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
     "ranks connect to themselves. `ipexctl run` names each host's address itself.",
 )
@@ -276,11 +276,11 @@ def nameless(facts: Facts) -> Sight | None:
 
 @host_check(
     "NET-006",
-    title="the host's own name means an address that it does not have",
+    title="the host's own name resolves to an address that it does not have",
     severity=Severity.WARN,
-    seen="the own name resolves to an address that is on none of the host's interfaces",
-    why="gloo and MPI announce it to the other hosts, which then reach another host or none. "
-    "`ipexctl run` names each host's address itself.",
+    seen="its own name resolves to an address that none of its interfaces has",
+    why="gloo and MPI announce it to the other hosts, which then connect to another host, or to "
+    "none. `ipexctl run` names each host's address itself.",
 )
 def stale_name(facts: Facts) -> Sight | None:
     named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
@@ -296,7 +296,7 @@ def stale_name(facts: Facts) -> Sight | None:
 
 @host_check(
     "NET-007",
-    title="localhost does not mean loopback",
+    title="localhost does not resolve to loopback",
     severity=Severity.FAIL,
     seen="`localhost` does not resolve, or to an address outside 127.0.0.0/8 and ::1",
     why="torch, MPI and most tests of a single host connect to localhost.",
@@ -315,9 +315,9 @@ def localhost(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="a host's name in the inventory does not resolve on other hosts, or name resolution there "
     "gives no answer",
-    why="mpirun and DeepSpeed by hand need names that resolve on every host: `unable to run "
-    "bstrap_proxy`, `getaddrinfo returned error`. `ipexctl run` hands out addresses.",
-    fix="put all hosts into /etc/hosts of each, or use addresses in the hostfile",
+    why="mpirun and DeepSpeed started by hand need names that resolve on every host: `unable to "
+    "run bstrap_proxy`, `getaddrinfo returned error`. `ipexctl run` uses addresses.",
+    fix="add all hosts to /etc/hosts on each host, or use addresses in the hostfile",
 )
 def unknown_names(cluster: Cluster) -> Iterator[Sight]:
     """Silent about hosts whose own name got no answer: NET-005."""
@@ -329,7 +329,7 @@ def unknown_names(cluster: Cluster) -> Iterator[Sight]:
             f"asked for {_targets(bad)}, the name servers gave no answer on {_sources(bad)}",
             title=_SILENT,
             why=_SILENT_WHY,
-            fix=do("put all hosts into /etc/hosts of each") | _NAME_SERVERS,
+            fix=do("add all hosts to /etc/hosts on each host") | _NAME_SERVERS,
         )
 
 
@@ -344,10 +344,10 @@ def _sources(peers: Iterable[Peer]) -> str:
 _SILENT = "name resolution does not answer"
 _SILENT_WHY = (
     "Each lookup waits for seconds and then fails (Temporary failure in name resolution): mpirun "
-    "and gloo by hand, pip, and downloads of models and data. `ipexctl run` hands out addresses."
+    "and gloo by hand, pip, and downloads of models and data. `ipexctl run` uses addresses."
 )
 _NAME_SERVERS = do(
-    "see which name servers are asked, and whether they can be reached: ",
+    "check which name servers are configured and whether they respond: ",
     command("cat /etc/resolv.conf"),
     ", ",
     command("getent hosts example.org"),
@@ -356,11 +356,11 @@ _NAME_SERVERS = do(
 
 @cluster_check(
     "NET-009",
-    title="a host's name means another address on other hosts",
+    title="a host's name resolves to another address on other hosts",
     severity=(Severity.WARN, Severity.NOTE),
     seen="the inventory's name resolves elsewhere to an address that is not that host's (note: to "
     "a public one, and all of that host's are private)",
-    why="What is started by hand on one host reaches another host, or none. Two sources of names "
+    why="Programs started by hand connect to another host, or to none. Two sources of names "
     "contradict each other (/etc/hosts and DNS).",
 )
 def wrong_names(cluster: Cluster) -> list[Sight]:
@@ -393,8 +393,8 @@ def _wrong(source: str, peers: Sequence[Peer], translated: bool) -> Sight:
     return replace(
         sight,
         severity=Severity.NOTE,
-        title="a host's name means its public address on other hosts",
-        why="The host has private addresses alone: in a cloud the public one is translated on the "
-        "way. What is started by hand with that name leaves the private network, and firewalls "
-        "mostly stop it. `ipexctl run` hands out the hosts' own addresses.",
+        title="a host's name resolves to its public address on other hosts",
+        why="The host has only private addresses; the cloud translates the public one. Traffic "
+        "to that name leaves the private network, and firewalls usually block it. `ipexctl run` "
+        "uses the hosts' own addresses.",
     )

@@ -24,7 +24,7 @@ ALL = (Severity.FAIL, Severity.WARN, Severity.NOTE)
 _LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
 INSTALL = ipexctl("install")
 REBUILT = do(INSTALL, "   # ", ipexctl("env diff"), " says how")
-PROVED = "   # one matching set, proved before it is used"
+PROVED = "   # one matching set, tested before it is used"
 REINSTALL = do(INSTALL, PROVED)
 
 _ACCELERATE = command("accelerate config")
@@ -70,7 +70,7 @@ def _each(
     title="IPEX is for another PyTorch",
     severity=ALL,
     seen="the minor versions of torch and IPEX differ",
-    why="IPEX compares them when it is imported and ends the process: `needs to work with PyTorch "
+    why="IPEX compares them on import and ends the process: `needs to work with PyTorch "
     "X.Y.*`, then `module 'os' has no attribute 'exit'`. pip cannot see it: IPEX's wheels do not "
     "name torch.",
     fix=REINSTALL,
@@ -113,8 +113,8 @@ def ipex_patch(facts: Facts) -> Iterator[Sight]:
     title="the oneCCL bindings are for another PyTorch",
     severity=ALL,
     seen="oneccl_bind_pt is not of the same version as torch",
-    why="They must match exactly: otherwise `undefined symbol: _ZN3c10...`, `Mismatch in kernel "
-    "C++ signatures` or a crash at the import. The 1.12.0 bindings fail with torch 1.12.1.",
+    why="They must match exactly; otherwise `undefined symbol: _ZN3c10...`, `Mismatch in kernel "
+    "C++ signatures` or a crash on import. The 1.12.0 bindings fail with torch 1.12.1.",
     fix=REINSTALL | do("or without the bindings: gloo needs none"),
 )
 def ccl_version(facts: Facts) -> Iterator[Sight]:
@@ -136,7 +136,7 @@ def ccl_version(facts: Facts) -> Iterator[Sight]:
     title="IPEX or its bindings without PyTorch",
     severity=ALL,
     seen="IPEX or oneccl_bind_pt is installed and torch is not",
-    why="Their wheels do not bring torch with them: the import fails.",
+    why="Their wheels do not depend on torch, so the import fails.",
     fix=REINSTALL,
 )
 def no_torch(facts: Facts) -> Iterator[Sight]:
@@ -153,10 +153,10 @@ def no_torch(facts: Facts) -> Iterator[Sight]:
     "SOFT-005",
     title="PyTorch is the CUDA build",
     severity=Severity.NOTE,
-    seen="torch in use has CUDA libraries, on a host that trains on its CPU",
-    why="It works and is as fast, but takes some 6 GB more of disk and of transfer per host. "
-    "Packages with a hard dependency on torch pull it in.",
-    fix=do(INSTALL, "   # takes the +cpu build where it can"),
+    seen="the torch in use has CUDA libraries, on a host that trains on its CPU",
+    why="It works at the same speed, but takes about 6 GB more disk space and transfer per host. "
+    "Packages that depend on torch pull it in.",
+    fix=do(INSTALL, "   # installs the +cpu build where possible"),
 )
 def cuda_build(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, torch: Version | None) -> Sight | None:
@@ -174,7 +174,7 @@ def cuda_build(facts: Facts) -> Iterator[Sight]:
     seen="IPEX or oneccl_bind_pt is in use",
     why="IPEX ended with 2.8 (archived in March 2026, with known security issues), the bindings "
     "with 2.7 for CPUs. bf16, AMX and gloo's bf16 collectives are in stock PyTorch.",
-    fix=do(INSTALL, "   # stock PyTorch; keep IPEX only where its own speed-ups are needed"),
+    fix=do(INSTALL, "   # stock PyTorch; keep IPEX only if you need its own optimizations"),
 )
 def end_of_life(facts: Facts) -> Iterator[Sight]:
     def look(prefix: Prefix, _: Version | None) -> Sight | None:
@@ -191,7 +191,7 @@ def end_of_life(facts: Facts) -> Iterator[Sight]:
     title="this PyTorch's gloo has no bf16",
     severity=(Severity.WARN, Severity.NOTE),
     seen="torch is older than 2.2 and there are no oneCCL bindings",
-    why="Collectives of bf16 tensors end with `Invalid scalar type`. gloo has bf16 since 2.2.",
+    why="Collectives on bf16 tensors fail with `Invalid scalar type`. gloo has bf16 since 2.2.",
     fix=REINSTALL | do("or reduce in fp32"),
 )
 def gloo_bf16(facts: Facts) -> Iterator[Sight]:
@@ -209,9 +209,9 @@ def gloo_bf16(facts: Facts) -> Iterator[Sight]:
     title="this IPEX needs a newer processor",
     severity=ALL,
     seen="IPEX 1.8 to 1.10 without AVX-512, IPEX 1.12.0 on AVX2, or any IPEX below AVX2",
-    why="IPEX ends below AVX2 (`instruction sets equal or newer than AVX2`). Wheels up to 1.10 "
-    "hold AVX-512 code alone, and 1.12.0 uses it by mistake: `Illegal instruction`, or `extension "
-    "binary is AVX512 while current machine does not`.",
+    why="IPEX exits without AVX2 (`instruction sets equal or newer than AVX2`). Wheels up to 1.10 "
+    "contain AVX-512 code only, and 1.12.0 uses it by mistake: `Illegal instruction`, or "
+    "`extension binary is AVX512 while current machine does not`.",
     fix=do("use IPEX 1.12.100 or newer: ", INSTALL, PROVED),
 )
 def ipex_isa(facts: Facts) -> Iterator[Sight]:
@@ -234,7 +234,7 @@ def ipex_isa(facts: Facts) -> Iterator[Sight]:
 
 @host_check(
     "SOFT-009",
-    title="NumPy 2 under a PyTorch built for NumPy 1",
+    title="NumPy 2 with a PyTorch built for NumPy 1",
     severity=(Severity.WARN, Severity.NOTE),
     seen="torch is older than 2.3 and numpy is 2 or newer",
     why="`A module that was compiled using NumPy 1.x cannot be run in NumPy 2`; from_numpy and "
@@ -258,12 +258,12 @@ def numpy_two(facts: Facts) -> Iterator[Sight]:
 
 @host_check(
     "SOFT-010",
-    title="accelerate's configuration has keys that it no longer knows",
+    title="Accelerate's configuration has keys that it no longer supports",
     severity=Severity.WARN,
     seen="accelerate 1.13 or newer, and ipex_config or mpirun_ccl in default_config.yaml",
-    why="`accelerate launch` ends at once: `The config file had unknown keys (['ipex_config'])`. "
+    why="`accelerate launch` fails at once: `The config file had unknown keys (['ipex_config'])`. "
     "IPEX left accelerate with 1.13.",
-    fix=do(_ACCELERATE, "   # or take these keys out of the file"),
+    fix=do(_ACCELERATE, "   # or remove these keys from the file"),
 )
 def accelerate_keys(facts: Facts) -> Sight | None:
     software = facts.software
@@ -275,16 +275,16 @@ def accelerate_keys(facts: Facts) -> Sight | None:
         return None
     return Sight(
         f"accelerate {found}, and {', '.join(old)} in {software.accelerate_path}",
-        fix=do(_ACCELERATE, f"   # or take {', '.join(old)} out of {software.accelerate_path}"),
+        fix=do(_ACCELERATE, f"   # or remove {', '.join(old)} from {software.accelerate_path}"),
     )
 
 
 @host_check(
     "SOFT-011",
-    title="accelerate stumbles over IPEX without ipex_config",
+    title="Accelerate fails with IPEX and no ipex_config",
     severity=Severity.NOTE,
     seen="accelerate 1.10 to 1.12 beside IPEX, and a configuration without ipex_config.ipex",
-    why="It still reads the flag --ipex, which is gone: AttributeError in `accelerate launch`.",
+    why="It still reads the removed flag --ipex: AttributeError in `accelerate launch`.",
     fix="in default_config.yaml:   ipex_config:\n                             ipex: false",
 )
 def accelerate_ipex(facts: Facts) -> Sight | None:
@@ -313,8 +313,8 @@ def _accelerate(software: SoftwareFacts | None) -> Version | None:
     "SOFT-012",
     title="the installed environment is incomplete",
     severity=Severity.FAIL,
-    seen="`current` points at nothing, or at a build that was never finished",
-    why="`ipexctl run` would stop there, or fail at the import of torch.",
+    seen="`current` points to nothing, or to an unfinished build",
+    why="`ipexctl run` would stop there, or fail when it imports torch.",
     fix=do(INSTALL, "   # rebuilds it"),
 )
 def not_whole(facts: Facts) -> Sight | None:
@@ -333,9 +333,9 @@ def not_whole(facts: Facts) -> Sight | None:
     title="the environment was changed by hand",
     severity=Severity.WARN,
     seen="packages differ from those that `ipexctl install` put there (by metadata)",
-    why="It is no longer what the lock says and what was proved, and other hosts do not have it. "
-    "`ipexctl env diff` also finds files that were changed.",
-    fix=do(INSTALL, "   # rebuilds it; what was added by hand is lost"),
+    why="It no longer matches the lock or what was tested, and differs from the other hosts. "
+    "`ipexctl env diff` also finds changed files.",
+    fix=do(INSTALL, "   # rebuilds it; manual changes are lost"),
 )
 def by_hand(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
@@ -346,9 +346,9 @@ def by_hand(facts: Facts) -> Sight | None:
 
 @host_check(
     "SOFT-013",
-    title="a build of an environment was broken off",
+    title="the build of an environment was interrupted",
     severity=Severity.NOTE,
-    seen="a .work folder is left below envs, or environments without `current`",
+    seen="a .work folder is left in envs, or there are environments but no `current`",
     why="It takes disk space; nothing uses it. The next install removes it.",
     fix=INSTALL,
 )
@@ -366,9 +366,9 @@ def leftover(facts: Facts) -> Sight | None:
     "SOFT-026",
     title="the environment of ipexctl.lock is not installed",
     severity=Severity.WARN,
-    seen="the host has environments, and not the one that this folder's ipexctl.lock names",
-    why="`ipexctl run` uses the environment of the project's own lock, and stops before it starts "
-    "anything where a host does not have it.",
+    seen="the host has environments, but not the one named in this folder's ipexctl.lock",
+    why="`ipexctl run` uses the environment of the project's own lock, and starts nothing if a "
+    "host lacks it.",
     fix=INSTALL,
 )
 def lock_not_installed(facts: Facts) -> Sight | None:
@@ -382,8 +382,8 @@ def lock_not_installed(facts: Facts) -> Sight | None:
     "SOFT-014",
     title="some hosts have no environment",
     severity=Severity.WARN,
-    seen="`ipexctl install` has run on a part of the hosts only",
-    why="`ipexctl run` needs it on every host and stops before it starts anything.",
+    seen="`ipexctl install` has run on only some of the hosts",
+    why="`ipexctl run` needs it on every host and starts nothing without it.",
     fix=do(INSTALL, "   # with the same hostfile"),
 )
 def not_everywhere(cluster: Cluster) -> list[Sight]:
@@ -404,8 +404,8 @@ def not_everywhere(cluster: Cluster) -> list[Sight]:
     severity=(Severity.FAIL, Severity.WARN),
     seen="torch, IPEX, the bindings, MPI or the Python minor differ between hosts; warn: the "
     "versions are the same and the environments are not",
-    why="Ranks exchange pickled objects and bytes whose form depends on the version: hangs, wrong "
-    "numbers or `Mismatch` errors, far from their cause.",
+    why="Ranks exchange pickled objects and bytes whose format depends on the version: hangs, "
+    "wrong results or `Mismatch` errors, far from their cause.",
     fix=do(INSTALL, "   # the same locked set on all hosts"),
 )
 def drift(cluster: Cluster) -> Iterator[Sight]:

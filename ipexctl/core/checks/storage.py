@@ -28,7 +28,7 @@ _NETWORK = (
 )
 # remote/install/blobs.py refuses the same in the same words
 UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
-PATH_WHY = "MPI launchers split or misread such a path, and no run could start from it"
+PATH_WHY = "MPI launchers split or misread such a path, so no run could start from it"
 PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"
 _ELSEWHERE = do("use a folder on another disk: --root /path")
 _READ_ONLY = "mounted read-only"
@@ -44,7 +44,7 @@ def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
         return do("start the container without --read-only, or with a volume or --tmpfs there")
     return do(
         sudo("mount -o remount,rw", disk.point or "MOUNTPOINT"),
-        "   (if a disk error made it read-only, look first: ",
+        "   (if a disk error made it read-only, check first: ",
         sudo("dmesg -T --level=err,warn"),
         ")",
     )
@@ -52,9 +52,9 @@ def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
 
 @host_check(
     "DISK-001",
-    title="ipexctl's folder cannot be written",
+    title="ipexctl's folder is not writable",
     severity=Severity.FAIL,
-    seen="the root folder, or the folder it would be made in, cannot be written",
+    seen="the root folder, or the folder to create it in, is not writable",
     why="Environments, code and logs of runs live there.",
     fix=_ELSEWHERE,
 )
@@ -80,10 +80,10 @@ def disk_noexec(facts: Facts) -> Sight | None:
 
 @host_check(
     "DISK-003",
-    title="little disk space",
+    title="low disk space",
     severity=(Severity.WARN, Severity.FAIL),
     seen="less than 4 GiB (fail: 1 GiB) free where the root folder is",
-    why="The CPU stack takes about 2 GiB; checkpoints and logs come on top.",
+    why="The CPU stack needs about 2 GiB, plus space for checkpoints and logs.",
 )
 def disk_space(facts: Facts) -> Sight | None:
     free = facts.disk.free
@@ -99,10 +99,10 @@ def disk_space(facts: Facts) -> Sight | None:
 
 @host_check(
     "DISK-004",
-    title="the file system has few inodes left",
+    title="the file system is low on inodes",
     severity=Severity.FAIL,
     seen=f"fewer than {INODES:,} inodes free where the root folder is",
-    why=f"The stack has some {INODES:,} files, and each needs an inode.",
+    why=f"The stack has about {INODES:,} files, and each needs an inode.",
     fix=_ELSEWHERE,
 )
 def disk_inodes(facts: Facts) -> Sight | None:
@@ -117,8 +117,8 @@ def disk_inodes(facts: Facts) -> Sight | None:
     title="ipexctl's folder is on a network file system",
     severity=Severity.NOTE,
     seen="the root folder is on NFS, Lustre, GPFS, CephFS, CIFS, ...",
-    why="Every rank reads some 10,000 small files when it imports torch: from a file server, with "
-    "all ranks at once, that takes minutes. A local disk takes seconds.",
+    why="Every rank reads some 10,000 small files when it imports torch: from a file server, "
+    "with all ranks at once, this takes minutes; from a local disk, seconds.",
     fix="use a local disk: --root /path",
 )
 def disk_network(facts: Facts) -> Sight | None:
@@ -132,8 +132,8 @@ def disk_network(facts: Facts) -> Sight | None:
     title="ipexctl's folder is in memory",
     severity=Severity.NOTE,
     seen="the root folder is on tmpfs or ramfs",
-    why="The environment takes 2 GiB of memory from the training, and a reboot takes it away.",
-    fix="use a disk: --root /path",
+    why="The environment uses 2 GiB of memory that the ranks could use, and is lost at a reboot.",
+    fix="use a folder on a disk: --root /path",
 )
 def disk_memory(facts: Facts) -> Sight | None:
     return Sight(_where(facts)) if facts.disk.filesystem in ("tmpfs", "ramfs", "rootfs") else None
@@ -144,7 +144,7 @@ def disk_memory(facts: Facts) -> Sight | None:
     title="ipexctl's folder is in the container's own layer",
     severity=Severity.NOTE,
     seen="the root folder is on an overlay file system",
-    why="It goes when the container goes, and must be installed again.",
+    why="It is lost when the container is removed, and must then be installed again.",
     fix="mount a volume there, or: --root /path/to/a/volume",
 )
 def disk_overlay(facts: Facts) -> Sight | None:
@@ -156,8 +156,8 @@ def disk_overlay(facts: Facts) -> Sight | None:
     title="the disk has quotas",
     severity=Severity.NOTE,
     seen="the root folder is on a disk that is mounted with user, group or project quotas",
-    why="What is free on the disk may not be free for you: Disk quota exceeded.",
-    fix=do(command("quota -s"), "   shows what is left for you"),
+    why="You may not be able to use all of the free space: Disk quota exceeded.",
+    fix=do(command("quota -s"), "   shows your remaining quota"),
 )
 def disk_quota(facts: Facts) -> Sight | None:
     return Sight(f"{_where(facts)} at {facts.disk.point}") if facts.disk.quota else None
@@ -188,10 +188,10 @@ def path_problem(disk: DiskFacts) -> str:
 
 @host_check(
     "TMP-001",
-    title="temporary files cannot be written",
+    title="no writable folder for temporary files",
     severity=Severity.FAIL,
-    seen="TMPDIR, or /tmp, is missing or cannot be written",
-    why="MPI, torch and pip create files there, and end at once when they cannot.",
+    seen="TMPDIR (or /tmp) is missing or not writable",
+    why="MPI, torch and pip create files there, and fail at once if they cannot.",
 )
 def tmp_not_writable(facts: Facts) -> Sight | None:
     tmp = facts.tmp
@@ -225,13 +225,13 @@ def tmp_full(facts: Facts) -> Sight | None:
         return None
     return Sight(
         f"{tmp.root}: {size(tmp.free)} free",
-        fix=do(command("ls -l", tmp.root), "   and remove what is yours, or set TMPDIR"),
+        fix=do(command("ls -l", tmp.root), "   and remove your own files, or set TMPDIR"),
     )
 
 
 @host_check(
     "TMP-003",
-    title="programs cannot be run from the temporary folder",
+    title="the folder for temporary files is mounted noexec",
     severity=Severity.NOTE,
     seen="TMPDIR, or /tmp, is mounted noexec",
     why="torch.compile builds libraries in /tmp/torchinductor_USER and loads them from there: "
@@ -244,11 +244,11 @@ def tmp_noexec(facts: Facts) -> Sight | None:
 
 @host_check(
     "HOME-001",
-    title="the home folder cannot be written",
+    title="the home folder is not writable",
     severity=Severity.WARN,
-    seen="the home folder is missing or cannot be written",
-    why="Caches of torch, Hugging Face and matplotlib go there; some programs end when they cannot "
-    "write them. ipexctl itself needs only its root folder.",
+    seen="the home folder is missing or not writable",
+    why="torch, Hugging Face and matplotlib keep caches there; some programs fail if they "
+    "cannot. ipexctl itself needs only its root folder.",
 )
 def home_not_writable(facts: Facts) -> Sight | None:
     home = facts.home_disk
@@ -286,7 +286,7 @@ def shared_root(cluster: Cluster) -> Sight | None:
     title="some hosts share their homes, others do not",
     severity=Severity.WARN,
     seen="the home is on a file server on some hosts and local on others",
-    why="Data, scripts and caches that you put into your home are there on some of the hosts only.",
+    why="Data, scripts and caches in your home folder exist on some of the hosts only.",
     fix="put data where all hosts have it; `ipexctl run` sends the script's folder itself",
 )
 def mixed_homes(cluster: Cluster) -> Sight | None:

@@ -25,8 +25,8 @@ OLDEST_KERNEL = (3, 10)
     "PY-001",
     title="no Python 3",
     severity=Severity.FAIL,
-    seen="no Python 3 that runs: none found, or what is called python3 is something else, or hangs",
-    why="The stack is installed into an environment of a Python that is already on the host.",
+    seen="no working Python 3: none was found, or python3 is another program, or it hangs",
+    why="ipexctl creates the environment with a Python that is already on the host.",
 )
 def no_python(facts: Facts) -> Sight | None:
     if facts.pythons:
@@ -43,16 +43,16 @@ _LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
 
 
 def _hangs(path: str) -> str:
-    return f"{path} hangs: it was started, and gave no answer in time"
+    return f"{path} hangs: it was started and did not answer in time"
 
 
 @host_check(
     "PY-003",
     title="a Python hangs",
     severity=Severity.WARN,
-    seen="a Python was started and gave no answer; another one was used",
-    why="Each command waits for it first, and what starts it by hand hangs, too. Mostly it is a "
-    "wrapper, or a file server that does not answer.",
+    seen="a Python was started and did not answer; another one was used",
+    why="Each command waits for it first, and programs that use it hang. Usually it is a "
+    "wrapper, or is on a file server that does not respond.",
 )
 def hanging_python(facts: Facts) -> list[Sight]:
     """Without another one it is PY-001."""
@@ -62,7 +62,7 @@ def hanging_python(facts: Facts) -> list[Sight]:
             fix=do(
                 "see where it hangs: ",
                 command("timeout 20 strace -f", path, "-c", "1"),
-                "; until then name another one: python=PATH in the hostfile",
+                "; until then set another one: python=PATH in the hostfile",
             ),
         )
         for path in facts.hung
@@ -72,10 +72,10 @@ def hanging_python(facts: Facts) -> list[Sight]:
 
 @cluster_check(
     "PY-002",
-    title="no Python that the version table has packages for",
+    title="no Python with PyTorch packages",
     severity=Severity.FAIL,
-    seen="every Python on the host is too old, or too new, for stock PyTorch",
-    why="The stack is installed into an environment of a Python that it has packages for.",
+    seen="every Python on the host is too old or too new for stock PyTorch",
+    why="PyTorch is available only for certain versions of Python.",
 )
 def unusable_python(cluster: Cluster) -> list[Sight]:
     wanted = pythons_of(cluster.rows)
@@ -101,7 +101,8 @@ def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
     "LOAD-001",
     title="other programs use the CPUs",
     severity=Severity.WARN,
-    seen="the load of the last minute is at least half of the CPUs, and other programs compute now",
+    seen="the load average of the last minute is at least half the number of CPUs, and other "
+    "programs are busy now",
     why="Ranks share their cores with these programs, and all hosts wait for this one in each "
     "step. ipexctl's own processes are not counted.",
     fix=do(
@@ -122,10 +123,10 @@ def busy(cluster: Cluster) -> list[Sight]:
     "LOAD-002",
     title="programs are stuck waiting for a disk or a file server",
     severity=Severity.WARN,
-    seen="the load of the last minute is at least half of the CPUs, and most of it is processes in "
-    "state D",
-    why="A file server that does not answer, or a failing disk: ranks that touch it hang in the "
-    "same way, and cannot even be killed.",
+    seen="the load average of the last minute is at least half the number of CPUs, mostly from "
+    "processes in state D",
+    why="A file server that does not respond, or a failing disk: ranks that use it hang in the "
+    "same way and cannot even be killed.",
     fix=do(
         "see what they wait for: ",
         command("ps -eo state,wchan:24,user,pid,comm", pipe="grep ^D"),
@@ -148,10 +149,11 @@ def stuck(cluster: Cluster) -> list[Sight]:
 
 @host_check(
     "LOAD-003",
-    title="programs stall for lack of memory",
+    title="programs stall because memory is short",
     severity=Severity.WARN,
-    seen="PSI: in a tenth of the last 10 s everything waited for memory (/proc/pressure/memory)",
-    why="The kernel drops and reloads pages all the time: ranks crawl, and are killed in the end.",
+    seen="PSI: for a tenth of the last 10 s everything waited for memory (/proc/pressure/memory)",
+    why="The kernel constantly drops and reloads pages: ranks become extremely slow, and are "
+    "killed in the end.",
     fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
 )
 def memory_pressure(facts: Facts) -> Sight | None:
@@ -167,7 +169,7 @@ def memory_pressure(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="a run of ipexctl, of this or another account, on CPUs that this account may use",
     why="Ranks of two runs take turns on a core, and each run waits for its slowest rank.",
-    fix=do("see it: ", ipexctl("ps"), "   and wait for its end, or use other hosts"),
+    fix=do("see it: ", ipexctl("ps"), "   and wait until it ends, or use other hosts"),
 )
 def other_runs(facts: Facts) -> list[Sight]:
     found = [run for run in facts.condition.load.runs if run.meets(of.usable(facts))]
@@ -208,8 +210,8 @@ def _work(load: Load, cpus: int) -> str:
     "SYS-001",
     title="the C library is musl",
     severity=Severity.FAIL,
-    seen="musl in place of glibc (Alpine)",
-    why="PyTorch, IPEX and Intel MPI are built for glibc; none of them can be loaded.",
+    seen="musl instead of glibc (Alpine)",
+    why="PyTorch, IPEX and Intel MPI are built for glibc; none of them can be loaded here.",
     fix="use a distribution with glibc: Debian, Ubuntu, RHEL, Rocky, SUSE",
 )
 def musl(facts: Facts) -> Sight | None:
@@ -220,8 +222,8 @@ def musl(facts: Facts) -> Sight | None:
     "SYS-002",
     title="glibc is too old",
     severity=(Severity.FAIL, Severity.NOTE),
-    seen="stock PyTorch has no packages for this glibc (note: only some versions have)",
-    why="Packages name the oldest glibc that they run on (manylinux_2_28: 2.28): "
+    seen="stock PyTorch has no packages for this glibc (note: only some versions have them)",
+    why="A package's name states the oldest glibc that it runs on (manylinux_2_28: 2.28): "
     "version `GLIBC_2.28' not found.",
     fix="use a newer system: RHEL 8, Debian 10, Ubuntu 20.04 and later have 2.28",
 )
@@ -246,7 +248,7 @@ def old_glibc(cluster: Cluster) -> list[Sight]:
     title="the kernel is very old",
     severity=Severity.WARN,
     seen="Linux before 3.10",
-    why="Current C libraries refuse to start on it: FATAL: kernel too old.",
+    why="Current C libraries do not start on it: FATAL: kernel too old.",
     fix="boot a newer kernel",
 )
 def old_kernel(facts: Facts) -> Sight | None:
@@ -258,7 +260,7 @@ def old_kernel(facts: Facts) -> Sight | None:
 
 @host_check(
     "SYS-004",
-    title="32-bit programs on this host",
+    title="this host runs 32-bit programs",
     severity=Severity.FAIL,
     seen="the Python that answered is a 32-bit program, or the kernel is",
     why="There are no 32-bit packages of PyTorch.",
@@ -272,11 +274,11 @@ def thirty_two_bits(facts: Facts) -> Sight | None:
 
 @host_check(
     "SYS-005",
-    title="logind kills what a login leaves running",
+    title="logind kills a user's processes at logout",
     severity=Severity.WARN,
     seen="KillUserProcesses=yes in logind.conf, a session of an ordinary user, no linger",
-    why="When the SSH connection ends, so does everything that was started through it: a detached "
-    "run, tmux, nohup.",
+    why="When the SSH connection ends, logind kills everything started through it: detached "
+    "runs, tmux, nohup.",
 )
 def kills_processes(facts: Facts) -> Sight | None:
     system = facts.condition.system
@@ -291,7 +293,7 @@ def kills_processes(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="RemoveIPC=yes (the default), a session of an ordinary user, no linger",
     why="When this user's last login ends, logind removes their shared memory and their files in "
-    "/dev/shm: a detached run dies with a bus error. Attached runs hold a login open.",
+    "/dev/shm: a detached run dies with a bus error. An attached run keeps a login open.",
 )
 def removes_ipc(facts: Facts) -> Sight | None:
     if not facts.condition.system.remove_ipc or not _ordinary(facts):
@@ -304,9 +306,9 @@ def removes_ipc(facts: Facts) -> Sight | None:
     title="a container",
     severity=Severity.NOTE,
     seen="Docker, Podman, Kubernetes, LXC, Incus, systemd-nspawn, Apptainer or Singularity",
-    why="Its limits count (CPUs, memory, /dev/shm, processes), and other hosts reach it only with "
-    "a network of its own or the host's (--network=host).",
-    fix="nothing to do, unless other findings say so",
+    why="The container's limits apply (CPUs, memory, /dev/shm, processes), and other hosts reach "
+    "it only over its own network or the host's (--network=host).",
+    fix="nothing to do, unless other findings require it",
 )
 def container(facts: Facts) -> Sight | None:
     system = facts.condition.system
@@ -318,7 +320,7 @@ def container(facts: Facts) -> Sight | None:
     title="Windows Subsystem for Linux",
     severity=(Severity.WARN, Severity.NOTE),
     seen="the kernel is Microsoft's WSL (note: it is the only host)",
-    why="Its network is translated: other machines cannot connect to it, so it can only train "
+    why="Its network is behind NAT: other machines cannot connect to it, so it can only train "
     "alone.",
     fix=do(
         "in %UserProfile%\\.wslconfig: [wsl2] networkingMode=mirrored; then ",
@@ -333,11 +335,11 @@ def wsl(cluster: Cluster) -> list[Sight]:
 
 @host_check(
     "SYS-009",
-    title="the login is inside a scheduler's job",
+    title="the login is inside a scheduler job",
     severity=Severity.NOTE,
     seen="SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID or OAR_JOB_ID in the environment",
-    why="Intel MPI's mpirun then starts its daemons through the scheduler in place of SSH. "
-    "`ipexctl run` names its own way, so its runs work; mpirun by hand may not.",
+    why="Intel MPI's mpirun then starts its daemons through the scheduler instead of SSH. "
+    "`ipexctl run` works, because it sets its own launcher; a manual mpirun may not.",
     fix=do("by hand: ", command("export I_MPI_HYDRA_BOOTSTRAP=ssh")),
 )
 def in_a_job(facts: Facts) -> Sight | None:
@@ -347,14 +349,14 @@ def in_a_job(facts: Facts) -> Sight | None:
 
 @host_check(
     "SEC-001",
-    title="training would go over a public address",
+    title="training traffic would use a public address",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="the address by which the other hosts reach it is a public one (note: of IPv6, where "
-    "nearly all are)",
-    why="gloo and MPI neither authenticate nor encrypt: whoever reaches their ports can read "
+    seen="the other hosts reach it at a public address (note: for IPv6, where nearly all are "
+    "public)",
+    why="gloo and MPI neither authenticate nor encrypt: anyone who reaches their ports can read "
     "gradients or break the run.",
-    fix="name the hosts by private addresses, or allow their ports between the hosts alone "
-    "(security group, firewall)",
+    fix="use the hosts' private addresses, or allow these ports only between the hosts (security "
+    "group, firewall)",
 )
 def public_address(facts: Facts) -> Sight | None:
     address = of.peer_address(facts)
@@ -367,9 +369,9 @@ def public_address(facts: Facts) -> Sight | None:
     "HOST-001",
     title="one machine is listed twice",
     severity=Severity.WARN,
-    seen="two names lead to the same boot and the same network",
-    why="Its ranks share cores and memory twice over, and all other hosts wait for them.",
-    fix="take all names but one out of the hostfile",
+    seen="two names lead to the same machine and the same network",
+    why="It gets the ranks of two hosts, and all other hosts wait for them.",
+    fix="keep only one of the names in the hostfile",
 )
 def twice(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, _machine)
@@ -381,7 +383,7 @@ def twice(cluster: Cluster) -> Sight | None:
     "HOST-002",
     title="several hosts are one machine",
     severity=Severity.NOTE,
-    seen="hosts of one boot have different networks (containers, network namespaces)",
+    seen="hosts on one machine have separate networks (containers, network namespaces)",
     why="They share its cores and memory bandwidth: more of them do not make training faster.",
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
@@ -399,12 +401,12 @@ def one_machine(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "HOST-003",
-    title="two hosts call themselves the same",
+    title="two hosts have the same hostname",
     severity=Severity.WARN,
     seen="two machines report one hostname",
-    why="MPI and gloo tell by the hostname who shares a machine: ranks of two machines then try to "
-    "meet in one /dev/shm, and hang.",
-    fix=do(sudo("hostnamectl set-hostname NAME"), "   with another name on each"),
+    why="MPI and gloo use the hostname to decide which ranks share a machine: ranks of two "
+    "machines then look for each other in one /dev/shm, and hang.",
+    fix=do(sudo("hostnamectl set-hostname NAME"), "   with a different name on each"),
 )
 def same_hostname(cluster: Cluster) -> Sight | None:
     found: dict[str, dict[object, list[str]]] = {}
@@ -424,9 +426,9 @@ def same_hostname(cluster: Cluster) -> Sight | None:
     "CLOCK-001",
     title="the clock is off",
     severity=Severity.WARN,
-    seen="the clock differs by more than 2 s, beyond what the measurement may be wrong",
-    why="Certificates look expired or not yet valid, logs of hosts do not line up, and tools that "
-    "compare file times rebuild too much or too little.",
+    seen="the clock is off by more than 2 s, after allowing for measurement error",
+    why="Certificates look expired or not yet valid, logs of different hosts do not line up, "
+    "and tools that compare file times rebuild too much or too little.",
     fix=do(scripted("timedatectl set-ntp true"), "   (or start chronyd)"),
 )
 def clocks(cluster: Cluster) -> list[Sight]:

@@ -23,7 +23,7 @@ from ipexctl.core.plan import core_pinning
     title="the hosts' architectures differ",
     severity=Severity.FAIL,
     seen="architectures differ",
-    why="One stack of binary packages cannot serve them, and MPI between them does not work.",
+    why="One stack of binary packages cannot serve them all, and MPI does not work between them.",
     fix="train on hosts of one architecture",
 )
 def same_architecture(cluster: Cluster) -> Sight | None:
@@ -34,9 +34,9 @@ def same_architecture(cluster: Cluster) -> Sight | None:
     "UNI-002",
     title="the hosts' instruction sets differ",
     severity=Severity.WARN,
-    seen="instruction set levels differ",
-    why="All hosts wait for the slowest one in each step. In bf16 the gap is widest.",
-    fix="leave out the slower hosts, or train in fp32, where they differ least",
+    seen="the instruction set levels differ",
+    why="In each step, all hosts wait for the slowest one. The gap is largest in bf16.",
+    fix="leave out the slower hosts, or train in fp32, where the gap is smallest",
 )
 def same_instruction_set(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, lambda f: isa.level(f.cpu))
@@ -52,8 +52,8 @@ def same_instruction_set(cluster: Cluster) -> Sight | None:
     title="the hosts' core counts differ",
     severity=Severity.NOTE,
     seen="core counts differ",
-    why="With equal ranks per host all wait for the host with the fewest cores. ipexctl plans "
-    "ranks and threads from each host's own cores.",
+    why="With equal ranks per host, all hosts wait for the one with the fewest cores. ipexctl "
+    "plans ranks and threads from each host's own cores.",
     fix="give larger hosts more ranks: slots in the hostfile",
 )
 def same_cores(cluster: Cluster) -> Sight | None:
@@ -62,9 +62,9 @@ def same_cores(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "UNI-004",
-    title="no Python version is on all hosts",
+    title="the hosts have no Python version in common",
     severity=Severity.WARN,
-    seen="no Python minor version is on all hosts",
+    seen="no Python minor version is installed on all hosts",
     why="Ranks exchange pickled objects and compiled packages of one Python version.",
     fix="install the same minor version on all hosts",
 )
@@ -90,8 +90,8 @@ def common_python(cluster: Cluster) -> Sight | None:
     title="the hosts' C libraries differ",
     severity=(Severity.NOTE, Severity.WARN),
     seen="C libraries differ: note for versions, warn for glibc beside musl",
-    why="Packages are chosen for the oldest of them.",
-    fix="nothing to do, unless a package asks for a newer one",
+    why="Packages are chosen for the oldest one.",
+    fix="nothing to do, unless a package requires a newer one",
 )
 def same_libc(cluster: Cluster) -> Sight | None:
     found = groups(cluster.hosts, lambda f: f.libc)
@@ -103,9 +103,9 @@ def same_libc(cluster: Cluster) -> Sight | None:
     "UNI-006",
     title="the hosts' processors differ",
     severity=Severity.NOTE,
-    seen="different processors of one instruction set level",
-    why="All hosts wait for the slowest one in each step.",
-    fix="nothing to do, or train on equal hosts",
+    seen="different CPU models with the same instruction set level",
+    why="In each step, all hosts wait for the slowest one.",
+    fix="nothing to do, or use identical hosts",
 )
 def same_processor(cluster: Cluster) -> Sight | None:
     """Silent where the levels differ already."""
@@ -118,8 +118,9 @@ def same_processor(cluster: Cluster) -> Sight | None:
     "UNI-007",
     title="the hosts' microcode differs",
     severity=Severity.NOTE,
-    seen="equal processors with different microcode",
-    why="Microcode changes speed (mitigations, turbo tables): equal hosts are not equally fast.",
+    seen="identical CPUs with different microcode",
+    why="Microcode affects speed (mitigations, turbo tables), so identical hosts are not "
+    "equally fast.",
     fix="update the firmware or the microcode package on all hosts, and reboot",
 )
 def same_microcode(cluster: Cluster) -> Sight | None:
@@ -133,7 +134,7 @@ def same_microcode(cluster: Cluster) -> Sight | None:
     title="the hosts' kernels differ",
     severity=Severity.NOTE,
     seen="kernel versions differ",
-    why="It works; when one host is slower without another reason, this may be it.",
+    why="It works, but if one host is slower for no other reason, this may be the cause.",
     fix="update and reboot them together",
 )
 def same_kernel(cluster: Cluster) -> Sight | None:
@@ -145,7 +146,7 @@ def same_kernel(cluster: Cluster) -> Sight | None:
     title="the hosts' governors differ",
     severity=Severity.NOTE,
     seen="frequency governors differ",
-    why="A host that saves energy is slower than the others, which wait for it.",
+    why="A host that saves energy is slower, and the others wait for it.",
     fix=do(FASTEST, "   on all"),
 )
 def same_governor(cluster: Cluster) -> Sight | None:
@@ -154,13 +155,13 @@ def same_governor(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "UNI-010",
-    title="the hosts' amounts of memory differ",
+    title="the hosts have different amounts of memory",
     severity=(Severity.NOTE, Severity.WARN),
-    seen="the largest has more than a tenth more memory than the smallest (warn: more than twice); "
-    "a cgroup's limit counts",
-    why="With equal ranks on all hosts the smallest one runs out first: its rank is killed, and "
-    "the run with it.",
-    fix="give the small ones fewer ranks (slots in the hostfile), or leave them out",
+    seen="the largest has over 10 % more memory than the smallest (warn: more than twice as "
+    "much); cgroup limits count",
+    why="With equal ranks on all hosts, the smallest runs out of memory first: its rank is "
+    "killed, and the run fails.",
+    fix="give the smaller hosts fewer ranks (slots in the hostfile), or leave them out",
 )
 def same_memory(cluster: Cluster) -> Sight | None:
     known = [n for n in map(of.memory, cluster.hosts) if n]
@@ -174,11 +175,11 @@ def same_memory(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "UNI-011",
-    title="SMT is on on some hosts only",
+    title="SMT is on for some hosts only",
     severity=Severity.NOTE,
-    seen="the hosts' cores have different numbers of threads",
-    why="It works: a rank gets one thread of each core. Hosts with SMT off are a little faster at "
-    "times.",
+    seen="the hosts have different numbers of threads per core",
+    why="It works: a rank gets one thread of each core. Hosts with SMT off are sometimes "
+    "slightly faster.",
     fix="nothing to do",
 )
 def same_smt(cluster: Cluster) -> Sight | None:
@@ -187,12 +188,12 @@ def same_smt(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "UNI-012",
-    title="the hosts' numbers of NUMA nodes differ",
+    title="the hosts have different numbers of NUMA nodes",
     severity=Severity.NOTE,
-    seen="numbers of NUMA nodes with CPUs differ",
-    why="`ipexctl run` starts one rank per node, so these hosts get different numbers of ranks: "
-    "the ranks of some compute on fewer cores than those of others.",
-    fix="set sub-NUMA clustering (SNC, NPS) alike in the firmware, or say -ppn",
+    seen="the numbers of NUMA nodes with CPUs differ",
+    why="`ipexctl run` starts one rank per node, so these hosts get different numbers of ranks, "
+    "and some ranks have fewer cores than others.",
+    fix="set sub-NUMA clustering (SNC, NPS) identically in the firmware, or set -ppn",
 )
 def same_nodes(cluster: Cluster) -> Sight | None:
     known = [f for f in cluster.hosts if f.cpu.cpus]
@@ -201,11 +202,11 @@ def same_nodes(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "UNI-013",
-    title="the hosts know you by different names",
+    title="your user name differs between hosts",
     severity=(Severity.NOTE, Severity.WARN),
     seen="user names differ (warn: user ids differ, and the homes are shared)",
     why="On a shared home, files that one host writes cannot be changed on another.",
-    fix="use one user with one id: a directory service, or usermod -u",
+    fix="use the same user name and id everywhere: a directory service, or usermod -u",
 )
 def same_user(cluster: Cluster) -> Sight | None:
     shared = [f for f in cluster.hosts if f.home_disk and network_fs(f.home_disk)]
@@ -220,7 +221,7 @@ def same_user(cluster: Cluster) -> Sight | None:
     title="transparent huge pages are set differently",
     severity=Severity.NOTE,
     seen="transparent_hugepage/enabled differs",
-    why="Hosts with large pages are a little faster than those without.",
+    why="Hosts with huge pages are slightly faster than those without.",
     fix=do(HUGE_PAGES, "   on all"),
 )
 def same_huge_pages(cluster: Cluster) -> Sight | None:

@@ -83,7 +83,7 @@ def _recommendation(
 def _decide(hosts: Sequence[Facts], cluster: Cluster) -> Decision | str:
     """As `install` decides in this folder without options, or why nothing fits."""
     if not hosts or not cluster.rows:
-        return "no version table at hand"
+        return "no version table available"
     lock = cluster.lock
     carried = lock.cpython if lock else None
     try:

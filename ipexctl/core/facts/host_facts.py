@@ -222,7 +222,7 @@ def _unreadable(host: str, why: str) -> HostFailed:
     return HostFailed(
         f"{host}: the host sent invalid facts",
         why=why,
-        hint="is another program answering in place of python3 on that host?",
+        hint="is another program running under the name python3 on that host?",
     )
 
 

@@ -100,7 +100,7 @@ def _refuse_slots(host: Host, text: str, place: Place) -> None:
     if host.slots:
         name = text.rpartition(":")[0]
         raise Bad(
-            f"{text} could be a port or a number of ranks",
+            f"{text} may be a port or a number of ranks",
             why="in a file with [groups] host:N is a port to Ansible, and slots to MPI",
             hint=f"{name} ansible_port={host.slots}   an SSH port\n"
             f"{name} slots={host.slots}          number of ranks",

@@ -181,7 +181,7 @@ def _slots(name: str, text: str) -> int:
         )
     if slots >= SMALLEST_PORT_LOOKALIKE:
         raise Bad(
-            f"{name}:{text} could be a port or a number of ranks",
+            f"{name}:{text} may be a port or a number of ranks",
             why="host:N means N slots, as Intel MPI reads it, and this N looks like an SSH port",
             hint=f"USER@{name}:{text} or {name} port={text}     an SSH port\n"
             f"{name} slots={text}  number of ranks",

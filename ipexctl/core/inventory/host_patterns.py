@@ -110,8 +110,8 @@ class _Finder:
             hosts = self._known[name]
             if hosts is None:
                 raise InputError(
-                    f"@{name}: nothing is known about these hosts yet",
-                    hint="ipexctl doctor   # looks at them, and remembers",
+                    f"@{name}: these hosts have not been checked yet",
+                    hint="ipexctl doctor   # checks the hosts and remembers the result",
                 )
             return hosts & frozenset(self._names.values())
         found = frozenset[str]()

@@ -179,7 +179,7 @@ def _notes(inventory: Inventory, form: str, keeps: tuple[str, ...]) -> Iterator[
     ssh = [name for name in ("user", "port", "address") if lost.get(name)]
     if ssh:
         names = dict.fromkeys(name for field in ssh for name in lost[field])
-        yield f"{' and '.join(ssh)} of {fold(names)} are lost: put them into ssh_config"
+        yield f"{' and '.join(ssh)} of {fold(names)} are lost: put them in ssh_config"
     others = [
         name for name in ("python", "slots", "nic", "root", "groups", "vars") if lost.get(name)
     ]
@@ -190,7 +190,7 @@ def _notes(inventory: Inventory, form: str, keeps: tuple[str, ...]) -> Iterator[
     if form == "deepspeed" and bare:
         yield f"no number of slots for {fold(bare)}: written as slots=1"
     if form == "ipexrun" and not _is_address(_where(inventory.hosts[0])):
-        yield "ipexrun wants an IP address of the machine it is started on in line 1"
+        yield "ipexrun requires, in line 1, an IP address of the machine it is started on"
 
 
 def _is_address(text: str) -> bool:

@@ -80,7 +80,7 @@ def _of_processes(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     port = site.node.prepared.port
     bounded = port_plan.variables(request.ports, port) if request.ports else ()
     return (
-        Variable("I_MPI_PIN", "0", "the ranks are pinned by their wrapper, so not by MPI"),
+        Variable("I_MPI_PIN", "0", "ipexctl pins the ranks itself, so MPI must not"),
         *(Variable(name, value, "--ports") for name, value in bounded),
     )
 
@@ -99,7 +99,7 @@ def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
 def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
     places = core_pinning.place_ranks(node.facts, count, backend.workers)
     if alone:
-        return Site(node, places, backend, "lo", "one host talks to itself", alone=True)
+        return Site(node, places, backend, "lo", "only one host, so loopback is used", alone=True)
     nic = interface_choice.nic(node)
     why = "the hostfile says so" if node.host.nic else "other hosts connect to this interface"
     return Site(node, places, backend, nic, why, alone=False)
@@ -129,7 +129,9 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
     if request.ports and len(sites) > 1:
         yield port_plan.port_note([site.node for site in sites], sites[0].backend.name)
     for name in filter(looks_secret, dict(request.env)):
-        yield f"--env {name}: is it a secret? --secret-env {name} keeps it out of more places"
+        yield (
+            f"--env {name}: looks like a secret; --secret-env {name} keeps it out of plans and logs"
+        )
 
 
 def _tight(sites: Sequence[Site]) -> Iterator[str]:
@@ -146,18 +148,21 @@ def _of_one(site: Site) -> Iterator[str]:
     places, cpu = site.places, site.node.facts.cpu
     ranks = len(places.parts)
     if places.threads is None:
-        yield "the kernel hides its CPUs: ranks are not pinned, and torch chooses its threads"
+        yield (
+            "the kernel does not show its CPUs: ranks are not pinned, and torch chooses the "
+            "number of threads"
+        )
     elif places.shared:
         yield f"{ranks} ranks share {len(places.parts[0].cpus)} cores, one thread each"
     if places.crowded:
         yield "too few cores: communication threads share those on which ranks compute"
     if places.capped:
         yield (
-            f"its control group gives {cpu.quota:g} CPUs' worth of time: "
+            f"its control group allows {cpu.quota:g} CPUs' worth of time: "
             f"{places.threads} of {min(len(p.cpus) for p in places.parts)} threads per rank"
         )
     if cpu.quota is not None and ranks * (1 + site.backend.workers) > cpu.quota:
-        yield f"{ranks} ranks have to share {cpu.quota:g} CPUs' worth of time"
+        yield f"{ranks} ranks must share {cpu.quota:g} CPUs' worth of time"
 
 
 def _unequal(sites: Sequence[Site]) -> Iterator[str]:

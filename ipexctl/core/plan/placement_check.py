@@ -46,7 +46,9 @@ def _of_host(host: HostPlan, said: Mapping[int, Where], plan: LaunchPlan) -> Ite
         where = said[place.rank]
         yield from _cpus(place, where)
         if where.nic and where.nic != planned_nic:
-            yield f"the way to {plan.master_addr} is by {where.nic}, the plan has {planned_nic}"
+            yield (
+                f"the route to {plan.master_addr} uses {where.nic}, but the plan says {planned_nic}"
+            )
         if where.missing:
             yield f"no {', '.join(where.missing)} there, which the processor is said to have"
         if where.mounted:
@@ -57,5 +59,5 @@ def _cpus(place: RankPlace, where: Where) -> Iterator[str]:
     if where.cpus is not None and place.cpus and set(where.cpus) != set(place.cpus):
         yield (
             f"rank {place.rank} runs on CPUs {cpu_list(where.cpus)}, "
-            f"the plan has {cpu_list(place.cpus)}"
+            f"but the plan says {cpu_list(place.cpus)}"
         )

@@ -24,7 +24,7 @@ def read_ports(text: str) -> Ports:
         raise InputError(
             f"--ports {text}: {high - low + 1} ports are too few",
             why="MASTER_PORT, mpirun and every process that uses MPI take some",
-            hint=f"open at least {FEWEST} ports, better 100",
+            hint=f"open at least {FEWEST} ports, ideally 100",
         )
     return low, high
 
@@ -75,14 +75,17 @@ def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
 def port_note(nodes: Sequence[Node], backend: str) -> str:
     """gloo asks the kernel for any port, so only the kernel can bound it."""
     if backend != "gloo":
-        return f"--ports does not bound what the backend {backend} opens beside MPI and libfabric"
+        return (
+            f"--ports does not limit the ports that the backend {backend} opens in addition "
+            "to MPI and libfabric"
+        )
     ranges: dict[str, list[str]] = {}
     for node in nodes:
         low_high = node.facts.net.port_range
-        text = f"{low_high[0]}-{low_high[1]}" if low_high else "what the kernel gives"
+        text = f"{low_high[0]}-{low_high[1]}" if low_high else "the kernel's default range"
         ranges.setdefault(text, []).append(node.host.name)
     where = "; ".join(f"{text} on {fold(hosts)}" for text, hosts in ranges.items())
     return (
-        f"--ports cannot bound gloo, which takes any port of {where} "
+        f"--ports cannot limit gloo, which uses any port of {where} "
         "(sysctl net.ipv4.ip_local_port_range): open those between the hosts, too"
     )

@@ -36,8 +36,7 @@ def checked(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> Lau
     raise InputError(
         f"{plan.world_size} ranks are too many for {fold(names)}",
         why="\n".join(lines),
-        hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or more hosts\n"
-        "or --force: start all the same",
+        hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or more hosts\nor --force: start anyway",
     )
 
 
@@ -56,7 +55,7 @@ def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
         most = max(1, min(known) // PER_RANK)
         yield _Excess(
             f"{ranks} ranks need at least {size(ranks * PER_RANK)} of memory, and "
-            f"{size(min(known))} is available; at most {most}, as PyTorch alone takes "
+            f"{size(min(known))} is available; at most {most}, because PyTorch alone takes "
             f"{size(PER_RANK)} per rank",
             most,
         )

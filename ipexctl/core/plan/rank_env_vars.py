@@ -94,7 +94,7 @@ def _threads(site: Site) -> Iterator[Variable]:
     if places.shared:
         why = "more ranks than cores"
     elif places.capped:
-        why = f"the control group gives {cpu.quota:g} CPUs' worth of time"
+        why = f"the control group allows {cpu.quota:g} CPUs' worth of time"
     if site.backend.workers and not places.crowded:
         why += f", {site.backend.workers} more for communication"
     yield Variable("OMP_NUM_THREADS", str(places.threads), why)
@@ -115,7 +115,7 @@ def _ccl(site: Site) -> Iterator[Variable]:
     yield Variable("CCL_KVS_IFACE", site.nic, "oneCCL may wait 120 s on another interface")
     comm = [cpu for part in site.places.parts for cpu in part.comm]
     if comm:
-        why = "too few cores to set any apart" if site.places.crowded else "no rank computes there"
+        why = "too few cores to reserve any" if site.places.crowded else "no rank computes there"
         yield Variable("CCL_WORKER_AFFINITY", ",".join(map(str, comm)), why)
 
 
@@ -153,7 +153,7 @@ def _frameworks(site: Site) -> Iterator[Variable]:
         old = re.match(r"0\.(\d|1[0-4])\.", found["accelerate"])
         yield Variable("USE_CPU" if old else "ACCELERATE_USE_CPU", "true", why)
     if "deepspeed" in found and site.cpu_only:
-        yield Variable("DS_ACCELERATOR", "cpu", "DeepSpeed may take another one for granted")
+        yield Variable("DS_ACCELERATOR", "cpu", "DeepSpeed may assume another one")
 
 
 def usable_accelerators(prepared: Prepared) -> tuple[str, ...]:

@@ -22,20 +22,20 @@ def values(
     for word in words:
         name, sign, _ = word.partition("=")
         if not (name.isascii() and name.isidentifier()):
-            raise InputError("--secret-env takes the name of a variable that is set here")
+            raise InputError("--secret-env takes the name of a local environment variable")
         if sign:
             raise InputError(
                 f"--secret-env {name}=...: only the name, without a value",
-                why="the arguments of a program can be read by every user of the machine",
+                why="every user of a machine can read the arguments of its programs",
                 hint=f"export {name}, then: --secret-env {name}",
             )
         if name not in environ:
             raise InputError(
-                f"--secret-env {name}: not set here, so there is no value to pass on",
+                f"--secret-env {name}: not set on this machine, so there is no value to forward",
                 hint=f"read -rs {name} && export {name}",
             )
         if name in given:
-            raise InputError(f"{name} is given by --env and by --secret-env: one of them")
+            raise InputError(f"{name} is given with both --env and --secret-env")
     return tuple((name, environ[name]) for name in dict.fromkeys(words))
 
 

@@ -76,7 +76,7 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
     kind, _, rest = name.partition(".")
     if kind in ("env", "secret") and rest:
         return Bad(
-            f"${{{name}}}: the variable {rest} is not set here",
+            f"${{{name}}}: the variable {rest} is not set on this machine",
             hint=f"read -rs {rest} && export {rest}" if kind == "secret" else f"export {rest}=...",
             at=at,
         )

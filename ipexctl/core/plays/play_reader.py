@@ -297,7 +297,7 @@ class _Reader:
 
 
 _NOTHING = "nothing: "
-_NO_KEYWORD = "this step has no keyword that says what it does"
+_NO_KEYWORD = "this step has no keyword"
 
 
 def _one_line(text: str) -> str:

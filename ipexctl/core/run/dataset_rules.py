@@ -43,7 +43,7 @@ def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r} is not a name for data",
-            why="letters, digits, dots, dashes and underscores; at most 64",
+            why="use letters, digits, dots, dashes and underscores; at most 64",
             hint="--as NAME",
         )
     return name
@@ -56,7 +56,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
         other = found.setdefault(variable(name), name)
         if other != name:
             raise InputError(
-                f"--data {other} --data {name}: ranks would find both by {variable(name)}",
+                f"--data {other} --data {name}: ranks would find both as {variable(name)}",
                 hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
             )
     return tuple(found.values())
@@ -137,7 +137,7 @@ def variables(held: Iterable[Held]) -> Variables:
         if one.hub:
             hubs.append(one.name)
             found.append(("HF_HOME", one.hub, f"{one.name} is a hub cache"))
-            found.append(("HF_HUB_OFFLINE", "1", "the hub is not asked for what is in the cache"))
+            found.append(("HF_HUB_OFFLINE", "1", "the hub is not contacted for files in the cache"))
     if len(hubs) > 1:
         raise InputError(
             f"--data {' --data '.join(hubs)}: both are hub caches, and there is one HF_HOME",

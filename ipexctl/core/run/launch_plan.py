@@ -39,7 +39,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     if ipv6 and request.ports and starter == mpi.OPENMPI.name:
         raise RunFailed(
             "--ports cannot be used with Open MPI on hosts without an IPv4 address",
-            why="its daemons do not find each other at given ports over IPv6",
+            why="over IPv6, its daemons cannot find each other at fixed ports",
             hint="leave --ports out, or: ipexctl install --mpi intel",
         )
     hosts: list[HostPlan] = []
@@ -83,7 +83,7 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
     listed, used = done.get("modules"), read_used(done.get("environment"))
     if choice and choice.key and (not used or used.key != choice.key):
-        raise ValueError("another environment than it was asked for")
+        raise ValueError("an environment other than the requested one")
     return Prepared(
         prefix,
         tuple(found.items()),

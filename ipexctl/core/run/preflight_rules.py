@@ -102,7 +102,7 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
     found = groups(facts, lambda f: posixpath.basename(prefixes.get(f.host, "")))
     if len(found) < 2:
         return []
-    why = "Ranks import other versions on some hosts, and what they exchange may not fit."
+    why = "Ranks on some hosts import other versions, and may not understand what they receive."
     title = "the hosts' environments differ"
     return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(found), why, REBUILT)]
 
@@ -119,7 +119,7 @@ def refusal(blockers: Sequence[Finding]) -> RunFailed:
     e = RunFailed(
         f"nothing was started: {problems}{where} would break this run",
         why="\n".join(table(blockers)),
-        hint="\n".join([*fixes, "or --force: start all the same"]),
+        hint="\n".join([*fixes, "or --force: start anyway"]),
         exit_code=EXIT_HOST_FAILED,
     )
     e.slug = "preflight"

@@ -148,7 +148,7 @@ class Watch:
             more = f"   (ipexctl explain {TRAINED_ALONE})"
             return f"WARNING: {so_far(found)}{more}" if found and alarming else ""
         self._warned, self._settled = now, not alarming
-        return "" if alarming else "ranks have begun to exchange data"
+        return "" if alarming else "ranks have started to exchange data"
 
     def waiting(self, now: float) -> str:
         """Said once: ranks are at the rendezvous, and no group has come of it."""
@@ -162,8 +162,8 @@ class Watch:
         if not missing:
             return (
                 f"all {world} ranks reached the rendezvous {WAIT_AFTER:.0f} s ago and "
-                "have not formed a group: do two of them claim the same rank (GROUP_RANK, "
-                "NODE_RANK), or do they expect another world size?"
+                "have not formed a group: check whether two of them have the same rank "
+                "(GROUP_RANK, NODE_RANK) or a different world size"
             )
         verb = "has" if len(missing) == 1 else "have"
         return (
@@ -205,7 +205,7 @@ class Watch:
             )
             return replace(seen, reason=why)
         if self.joined and self._uncounted(edges, least):
-            why = "connections between the hosts closed too soon to tell whose they were"
+            why = "connections between the hosts closed too soon to be assigned to ranks"
             return replace(seen, reason=why)
         verdict = Verdict.ALONE if len(groups) == world else Verdict.APART
         return replace(seen, verdict=verdict, groups=groups)
@@ -298,7 +298,7 @@ def _apart(found: Exchange) -> str:
 def sentence(found: Exchange, world: int) -> str:
     """The line of the summary."""
     if found.verdict is Verdict.UNKNOWN:
-        return f"what ranks exchanged is not known: {found.reason}"
+        return f"it is unknown what ranks exchanged: {found.reason}"
     if found.verdict is Verdict.APART:
         return _apart(found)
     if found.early:
@@ -315,7 +315,7 @@ def sentence(found: Exchange, world: int) -> str:
     return (
         f"ranks exchanged {short(found.bytes)}{where}"
         if found.bytes or not where
-        else ("ranks shared memory on their hosts, of which no bytes are counted")
+        else ("ranks exchanged data through shared memory on their hosts, which is not counted")
     )
 
 

@@ -206,7 +206,7 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
         return Done(_whole(done, "survivors"), _text(done, "logs"), kept)
     reader = _READERS.get(_text(header, "event"))
     if reader is None:
-        raise BadEvent(f"an event called {header['event'][:40]!r}")
+        raise BadEvent(f"an event named {header['event'][:40]!r}")
     return reader(host, ranks, header, body)
 
 
@@ -240,7 +240,7 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
     lost = ended.get("lost") is True
     code, signal = (None if ended.get(k) is None else _whole(ended, k) for k in ("code", "signal"))
     if [code is not None, signal is not None, lost].count(True) != 1:
-        raise BadEvent(f"a rank that ended in no way or in two: {dict(ended)}")
+        raise BadEvent(f"a rank with no end or two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
     aborted = signal == 6 and ended.get("aborted") is True
     return RankEnded(RankEnd(rank, host, code, signal, lost, hints, _usage(ended), aborted))

@@ -249,11 +249,11 @@ class RankEnd:
 
 
 _HINTS = {
-    "oom-rank": "the kernel killed it, as there was no memory left (OOM)",
-    "oom-limit": "its control group had reached its memory limit, and the kernel killed a process "
-    "of it (OOM)",
-    "oom": "meanwhile the host had no memory left and its kernel killed a process (OOM)",
-    "disk-full": "the disk of its folder and its log is full",
+    "oom-rank": "the kernel killed it because memory ran out (OOM)",
+    "oom-limit": "its control group reached its memory limit, and the kernel killed one of its "
+    "processes (OOM)",
+    "oom": "meanwhile the host ran out of memory and its kernel killed a process (OOM)",
+    "disk-full": "the disk with its folder and its log is full",
 }
 _SIGNALS = {
     2: " (SIGINT)", 4: " (SIGILL: an instruction this CPU does not have)", 6: " (SIGABRT)",
@@ -275,8 +275,8 @@ def lost_text(host: str, why: str) -> str:
 
 def frozen_text(rank: int, host: str, seconds: float) -> str:
     return (
-        f"rank {rank} on {host} has stood still for {seconds:.0f} s: "
-        "every thread of it is stopped (state T)"
+        f"rank {rank} on {host} has been stopped for {seconds:.0f} s (all its threads are in "
+        "state T)"
     )
 
 
@@ -331,8 +331,8 @@ class RunState:
         """We were suspended; what comes from the hosts now is about their ends, not the cause."""
         if self._undecided:
             self.lost = (
-                f"this machine stood still for {seconds:.0f} s, "
-                f"and hosts end a run when they get no message for {lease:.0f} s"
+                f"this machine was suspended for {seconds:.0f} s, "
+                f"and hosts end a run if they receive no message for {lease:.0f} s"
             )
 
     def mpi_ended(self, how: str, *, killed: bool = False) -> None:

@@ -49,7 +49,7 @@ class Health:
         self._spoke[rank] = now
         if rank in self._stalled:
             self._stalled.discard(rank)
-            return [f"{self._name(rank)} writes again"]
+            return [f"{self._name(rank)} prints again"]
         return []
 
     def ended(self, rank: int) -> None:
@@ -84,20 +84,20 @@ class Health:
         """What is to be told now. `heard`: when each host was last heard."""
         quiet = {host: now - at for host, at in heard.items() if now - at >= SHOWN_AFTER}
         notes = [
-            f"{host} has been silent for {seconds:.0f} s; after {self.host_timeout:g} s it counts "
-            "as lost (--host-timeout)"
+            f"{host} has not responded for {seconds:.0f} s; after {self.host_timeout:g} s it is "
+            "considered lost (--host-timeout)"
             for host, seconds in quiet.items()
             if host not in self._told
         ]
         still = {r: s for r, s in self._stopped.items() if s >= SHOWN_AFTER}
         notes += [
-            f"{self._name(rank)} has stood still for {seconds:.0f} s, all its threads are stopped "
-            f"(state T); after {self.host_timeout:g} s the run ends (--host-timeout)"
+            f"{self._name(rank)} has been stopped for {seconds:.0f} s (all its threads are in "
+            f"state T); after {self.host_timeout:g} s the run ends (--host-timeout)"
             for rank, seconds in still.items()
             if rank not in self._told
         ]
         notes += [
-            f"{host} is heard again" for host in heard if host in self._told and host not in quiet
+            f"{host} responds again" for host in heard if host in self._told and host not in quiet
         ]
         self._told = {*quiet, *still}
         return notes + self._stalls(now)
@@ -114,9 +114,11 @@ class Health:
         if len(fresh) > 4:
             ranks = ", ".join(str(rank) for rank, _ in fresh[:8])
             more = f" and {len(fresh) - 8} more" if len(fresh) > 8 else ""
-            return [f"ranks {ranks}{more} live, and have written nothing for {self.stall:g} s"]
+            return [
+                f"ranks {ranks}{more} are running, but have printed nothing for {self.stall:g} s"
+            ]
         return [
-            f"{self._name(rank)} lives, and has written nothing for {seconds:.0f} s"
+            f"{self._name(rank)} is running, but has printed nothing for {seconds:.0f} s"
             for rank, seconds in fresh
         ]
 

@@ -35,8 +35,8 @@ def note(typed: Typed, meant: Typed) -> str:
         return ""
     verb = "goes" if len(words) <= 2 else "go"
     return (
-        f"{quote_for_pasting(words)} {verb} to {quote_for_pasting(typed.script[:1])}; ipexctl's "
-        f"own options stand before the script: {retry_command.command(meant, (), None)}"
+        f"{quote_for_pasting(words)} {verb} to {quote_for_pasting(typed.script[:1])}; "
+        f"ipexctl's own options go before the script: {retry_command.command(meant, (), None)}"
     )
 
 

@@ -61,7 +61,7 @@ class Imports:
         unknown = any(host.modules is None for host in self.hosts)
         lack = [h.host for h in self.hosts if h.modules is not None and name not in h.modules]
         if (lack or unknown) and (why := files.kept_here.get(name)):
-            yield Note(place, f"module {name} is beside the script and not sent: {why}")
+            yield Note(place, f"module {name} is next to the script but not sent: {why}")
         elif (lack or unknown) and files.holds(f"{name}.py"):
             text = f"module {name} is not in the script's folder, where Python looks for it"
             script = posixpath.relpath(script, files.cwd or ".")

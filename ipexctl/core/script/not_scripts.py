@@ -17,11 +17,11 @@ _INSTALL = (
     "ipexctl install -r requirements.txt",
 )
 _IPEX = (
-    "IPEX and its oneCCL bindings are discontinued; stock PyTorch has what they brought",
-    "ipexctl install --stack ipex   # where code needs it; else: ipexctl install",
+    "IPEX and its oneCCL bindings are discontinued; stock PyTorch includes their optimizations",
+    "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
 )
 _ASKS = (
-    "what it asks for are options of ipexctl run",
+    "its answers are options of ipexctl run",
     "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; with its file: --accelerate FILE",
 )
 _SHELL = (

@@ -207,7 +207,7 @@ class Review:
             for call in source.calls:
                 state = call.target in ("accelerate.PartialState", "accelerate.state.PartialState")
                 if state and call.complete and "cpu" not in dict(call.keywords):
-                    text = "PartialState() leaves every rank alone on CPUs"
+                    text = "PartialState() makes every rank train alone on CPUs"
                     yield Note(f"{source.path}:{call.line}", text, "PartialState(cpu=True)")
 
     def _lightning(self) -> Iterator[Note]:
@@ -241,7 +241,7 @@ class Review:
         for source in self.sources:
             for words, line in [g for g in source.gpu if not (own and g[0] == ".cuda()")][:1]:
                 use = 'the backend "gloo"' if "backend" in words else 'the device "cpu"'
-                text = f"{words} needs a GPU, and the torch of the hosts is built for CPUs"
+                text = f"{words} needs a GPU, but torch on the hosts is built for CPUs"
                 yield Note(f"{source.path}:{line}", text, use)
 
     # --- models and datasets ---------------------------------------------------------------------
@@ -306,7 +306,7 @@ class Review:
                 yield Note(
                     f"{source.path}:{line}",
                     f"{launch.name} here starts further ranks in every rank",
-                    f"`ipexctl run {script}` in its place",
+                    f"`ipexctl run {script}` instead",
                 )
 
 

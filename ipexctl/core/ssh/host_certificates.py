@@ -48,7 +48,7 @@ def why_invalid(cert: Certificate, name: str, now: float) -> str:
     if cert.kind != HOST:
         return "it is a user's certificate, not a host's"
     if cert.has_conditions:
-        return "it has conditions that ipexctl does not know"
+        return "it has critical options that ipexctl does not support"
     if not cert.valid_after <= now < cert.valid_before:
         return "it has expired" if now >= cert.valid_before else "it is not valid yet"
     if cert.principals and name.lower() not in (p.lower() for p in cert.principals):

@@ -51,7 +51,7 @@ def padding(size: int) -> bytes:
 def header(member: Member) -> bytes:
     """A ustar header by hand: tarfile's differ between Pythons, and same lock means same bytes."""
     if not 0 <= member.size < LARGEST_MEMBER:
-        raise BadBundle(f"{member.name} has {member.size} bytes, which a bundle cannot hold")
+        raise BadBundle(f"{member.name} has {member.size} bytes, more than a bundle can hold")
     name, size = member.name.encode("ascii").ljust(100, b"\0"), f"{member.size:011o}\0".encode()
     before = name + b"0000644\0" + b"0000000\0" * 2 + size + b"0" * 11 + b"\0"
     after = b"0" + bytes(100) + b"ustar\x0000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
@@ -89,10 +89,10 @@ def _what_came(found: bytes, wanted: Member, known: set[str]) -> str:
     if name.startswith("/") or ".." in name.split("/"):
         return f"{shown} would leave its folder"
     if name != wanted.name:
-        why = "is there twice or out of order" if name in known else "is not in its lock"
+        why = "is duplicated or out of order" if name in known else "is not in its lock"
         return f"{shown} {why}"
     if found[124:136] != header(wanted)[124:136]:
-        return f"{shown} has not the {wanted.size} bytes that its lock says"
+        return f"{shown} does not have the {wanted.size} bytes that its lock states"
     return f"{shown} has a mode, an owner or a type that ipexctl never writes"
 
 

@@ -69,7 +69,7 @@ def spared(shelf: Shelf, choice: EnvChoice) -> dict[str, str]:
             found[env.key] = why
         elif others:
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            found[env.key] = f"asked for by {others[0]}{more}"
+            found[env.key] = f"requested by {others[0]}{more}"
     return found
 
 

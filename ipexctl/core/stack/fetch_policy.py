@@ -50,10 +50,10 @@ def decide(here: float | None, hosts: Mapping[str, float | None], sites: Iterabl
     reaching = {name: took for name, took in hosts.items() if took is not None}
     where = ", ".join(sites)
     if here is None and not reaching:
-        return Decision(Fetch.CONTROLLER, f"neither this machine nor a host reaches {where}")
+        return Decision(Fetch.CONTROLLER, f"neither this machine nor any host can reach {where}")
     if here is None:
         first = next(iter(reaching))
-        return Decision(Fetch.NODE0, f"this machine does not reach {where}, {first} does", first)
+        return Decision(Fetch.NODE0, f"this machine cannot reach {where}, but {first} can", first)
     slowest = max(reaching.values(), default=0.0)
     if len(reaching) < len(hosts) or here <= LONG or here < MUCH * slowest:
         return Decision(Fetch.CONTROLLER, f"this machine reaches {where}, about {here:.0f} s")

@@ -208,7 +208,7 @@ def _each_once(packages: Sequence[Package]) -> None:
     names = [canonicalize_name(p.name) for p in packages]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{name} is there twice")
+            raise ValueError(f"{name} is duplicated")
 
 
 def _wheel(raw: Mapping[str, Any]) -> Package:
@@ -232,7 +232,7 @@ def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
         raise ValueError(f"{sha256!r} is not a sha256")
     index = _text(raw.get("index", ""))
     if index not in ("", *INDEXES):
-        raise ValueError(f"index {index!r} of {name} is none of {', '.join(INDEXES)}")
+        raise ValueError(f"index {index!r} of {name} is not one of {', '.join(INDEXES)}")
     return Package(name, version, file, sha256, size, index)
 
 

@@ -213,7 +213,7 @@ def _requirement(place: str, kind: str, line: str) -> _Line:
 
 def _no_name(place: str, text: str) -> InputError:
     return InputError(
-        f"{place}: {text!r} is a place, not a package's name and version",
+        f"{place}: {text!r} is a location, not a package name and version",
         why="only wheels from package indexes and folders are locked and sent to hosts",
         hint="pip wheel PLACE -w FOLDER, name it NAME==VERSION there, and --find-links FOLDER",
     )
@@ -229,7 +229,7 @@ def _dependencies(text: str, path: str) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise InputError(
             f"{path} has no list of dependencies under [project]",
-            why="other tables, and dependencies that a build computes, are not read",
+            why="other tables, and dependencies computed at build time, are not read",
             hint="write them into a requirements.txt",
         )
     return [_requirement(path, "-r", text).text for text in found]
@@ -250,8 +250,8 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
         if name in RESERVED and name not in fixed and text in extra.requirements:
             raise InputError(
                 f"-r asks for {text}, which {row.title} does not have",
-                why="this name comes only with a row of the version table",
-                hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or leave that line out",
+                why="this package is installed only as part of a row of the version table",
+                hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or remove that line",
             )
         version = fixed.get(name, "")
         allowed = (version, f"{version}+cpu")
@@ -260,7 +260,7 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
             raise InputError(
                 f"-r asks for {text}, the stack has {name} {version}",
                 why=f"{row.title} is one row of the version table; its versions belong together",
-                hint=f"{option.get(name, 'ipexctl stacks')}; or leave that line out",
+                hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line",
             )
 
 

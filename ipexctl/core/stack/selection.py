@@ -104,7 +104,7 @@ def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
     if any(
         all(": Python " in r or "no Python" in r for r in reasons) for _, reasons in passed_over
     ):
-        yield "--python-from FILE   # carries a CPython to the hosts; see docs/install.md"
+        yield "--python-from FILE   # copies a CPython to the hosts; see docs/install.md"
 
 
 def _hint(request: Request, rows: Sequence[Row]) -> str:
@@ -190,10 +190,10 @@ def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterato
         kinds.setdefault(f.cpu.arch, []).append(f.host)
     if len(kinds) > 1:
         told = ", ".join(f"{arch}: {fold(tuple(kinds[arch]))}" for arch in sorted(kinds))
-        yield f"one lock serves one architecture ({told}; -l takes some of them)"
+        yield f"a lock is for one architecture ({told}; -l selects hosts)"
     each = [_fitting(row, f, request) for f in facts]
     if all(each) and not _common(each):
-        yield "no Python version is on all hosts: " + ", ".join(
+        yield "the hosts have no Python version in common: " + ", ".join(
             f"{f.host} has {'/'.join(_dotted(m) for m in sorted(ps))}"
             for f, ps in zip(facts, each, strict=True)
         )

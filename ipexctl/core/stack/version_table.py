@@ -26,10 +26,10 @@ ISA: Mapping[str, frozenset[str]] = {
     "avx512": _V2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 }
 END_OF_LIFE = (
-    "IPEX and the oneCCL bindings have ended: no fixes since March 2026, security holes stay open "
-    "(--stack stock is maintained)"
+    "IPEX and the oneCCL bindings are discontinued: no fixes since March 2026, security holes "
+    "stay open (--stack stock is maintained)"
 )
-NEVER_RUN = "the real oneccl_bind_pt was never run with ipexctl"
+NEVER_RUN = "oneccl_bind_pt itself has never been run with ipexctl"
 NEWEST = "newest"  # `--ipex` without a version
 GLOO = "-gloo"  # ends the name of an IPEX row that is used without the bindings
 
@@ -150,7 +150,7 @@ def _without_bindings(row: Row) -> Row:
 def not_asked(row: Row, request: Request) -> str:
     """Why this row is not what was asked for, "" if it is."""
     if request.row and row.name != request.row:
-        return f"{request.row} was asked for"
+        return f"{request.row} was requested"
     if request.torch and not is_version(row.torch, request.torch):
         return f"it has torch {row.torch}, not {request.torch}"
     if request.stack == "stock" and row.ipex:

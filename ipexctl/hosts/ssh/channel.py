@@ -131,7 +131,7 @@ class SshChannel:
                 except (SSHException, EOFError) as e:
                     raise OSError(str(e)) from None
                 if not sent:
-                    raise OSError(f"{self._host.name} reads no more")
+                    raise OSError(f"{self._host.name} no longer reads")
                 chunk = chunk[sent:]
 
     def read(self, size: int, timeout: float | None = None) -> bytes:

@@ -215,7 +215,7 @@ def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
         hops = (*before, *hops)
         if len(hops) > MAX_JUMPS:
             raise Unreachable(
-                f"{answer.name}: ProxyJump goes in circles",
+                f"{answer.name}: ProxyJump is circular",
                 why=" -> ".join(hops),
                 hint=f"{login_command.ssh(answer.given, options=('-G',))} | grep -i proxyjump",
             )

@@ -227,13 +227,14 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
     if isinstance(error, ConnectionRefusedError):
         return Unreachable(
             f"{answer.name}: {where} refuses the connection",
-            why="sshd does not run there, listens on another port, or a firewall rejects us",
+            why="sshd is not running, listens on another port, or a firewall rejects the "
+            "connection",
             hint=f"on {answer.name}: {SEE_SSHD}",
         )
     if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:
         return Unreachable(
             f"{answer.name}: no answer from {where}",
-            why="the host is down, the address is wrong, or a firewall drops our packets",
+            why="the host is down, the address is wrong, or a firewall drops the packets",
             hint=f"ping {address}",
         )
     if error.errno in _NO_ROUTE:

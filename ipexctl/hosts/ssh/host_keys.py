@@ -103,12 +103,12 @@ def judge_certificate(
     name = answer.host_key_alias or answer.hostname
     wrong = why_invalid(cert, name, time.time())
     if not wrong and not _signed(cert):
-        wrong = "its signature is false"
+        wrong = "its signature is invalid"
     if wrong:
         raise HostKeyChanged(
             f"{answer.name}: its host certificate is not valid",
             why=f"the certificate {cert.key_id!r}: {wrong}",
-            hint="have it signed again: ssh-keygen -s CA -h -n NAMES ssh_host_ed25519_key.pub",
+            hint="sign it again: ssh-keygen -s CA -h -n NAMES ssh_host_ed25519_key.pub",
         )
     return verdict
 

@@ -158,10 +158,10 @@ def _transport_class() -> Any:
             transport: Any = self.transport
             transport.exchanges += 1
             if transport.exchanges > EXCHANGES + time.monotonic() - transport.began:
-                raise paramiko.SSHException("it asks for new keys again and again")
+                raise paramiko.SSHException("it requests new keys again and again")
             prime = message.get_mpint()
             if prime < 0 or not self.min_bits <= prime.bit_length() <= LARGEST_PRIME:
-                raise paramiko.SSHException("a prime of a size that was not asked for")
+                raise paramiko.SSHException("a prime of a size that was not requested")
             message.rewind()
             super()._parse_kexdh_gex_group(message)  # type: ignore[misc]
 
@@ -202,7 +202,7 @@ def _allowed(
     if not found:
         key = "KexAlgorithms" if word == "Kex" else word
         raise Unreachable(
-            f"{host}: ssh_config allows no {key} that ipexctl knows",
+            f"{host}: ssh_config allows no {key} that ipexctl supports",
             why=f"{key} {','.join(allowed)}; known: {','.join(sound)}",
             hint="--transport openssh   # the ssh program itself",
         )
@@ -227,7 +227,7 @@ def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
 
     if error is None:
         return Unreachable(
-            f"{answer.name}: the SSH key exchange was not finished in time",
+            f"{answer.name}: the SSH key exchange did not finish in time",
             why="the host is overloaded, or a firewall lets only small packets pass (MTU)",
             hint=login_command.debug(answer.given),
         )

@@ -174,7 +174,7 @@ def _load_key(path: str) -> tuple[Any, str]:
     try:
         mode = Path(path).stat().st_mode
         if mode & 0o077 and Path(path).stat().st_uid == os.getuid():
-            return None, f"{path} can be read by others, so ssh would not use it (chmod 600 {path})"
+            return None, f"{path} can be read by others, so ssh would refuse it (chmod 600 {path})"
         return paramiko.PKey.from_path(path), ""
     except FileNotFoundError:
         return None, ""
@@ -364,7 +364,8 @@ def _login_hint(login: _Login, skipped: tuple[str, ...], *, with_password: bool)
 
 def _auth_timeout(answer: Answer, label: str) -> Unreachable:
     return Unreachable(
-        f"{answer.name}: the login as {answer.user} was not answered in time",
-        why=f"sshd looks at the key {label}; it may wait for a directory, DNS or PAM service",
+        f"{answer.name}: the host did not answer the login as {answer.user} in time",
+        why=f"sshd is checking the key {label}; it may be waiting for a directory, DNS or PAM "
+        "service",
         hint=login_command.debug(answer.given),
     )

@@ -36,7 +36,7 @@ def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreac
         return Unreachable(
             f"{host.name}: the name {hostname} cannot be resolved",
             why=f"{place}: {why}" if place else why,
-            hint=f"add -F {quote((str(beside),))}, which names the hosts",
+            hint=f"add -F {quote((str(beside),))}, which defines the hosts",
         )
     others = [n for n in (*names.configured, *_names_here()) if n not in names.given]
     near = difflib.get_close_matches(hostname, others, 1, 0.7)

@@ -17,7 +17,7 @@ from ipexctl.remote.own_process import start_thread
 
 BEATS = 1.0  # seconds from one to the next
 SILENCE = 5.0  # seconds without a word after which a connection is given up
-FORGOTTEN = "given up: too many messages without an acknowledgement"
+FORGOTTEN = "too many unacknowledged messages"
 BACKLOG = 1 << 18  # bytes that are encrypted ahead of what the kernel takes
 
 
@@ -214,7 +214,7 @@ class Link:
     def greet(self, channel):
         end = self.by_certificate.get(channel.peer())
         if end is None:
-            raise Refused("the certificate of the other end is of another host")
+            raise Refused("the other end's certificate belongs to another host")
         if end.lost:
             raise Refused(FORGOTTEN)
         channel.end = end

@@ -183,7 +183,7 @@ def in_words(error):
 def tls_in_words(error):
     reason = error.reason or ""
     if "VERIFY_FAILED" in reason:
-        return "the certificate of the other end is not of this run"
+        return "the other end's certificate is not from this run"
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
         return "the other end refused the certificate of this host"
     return "TLS: %s" % (reason.lower().replace("_", " ") or error)

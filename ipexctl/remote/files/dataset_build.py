@@ -277,7 +277,7 @@ class Part:
         absent = [i for i in range(len(self.tree["files"])) if not self.there(i)]
         left = [i for i in absent if not self.placed(call, i)]
         if left:
-            raise Failure("%d files did not come" % len(left), "", "run the same command again")
+            raise Failure("%d files did not arrive" % len(left), "", "run the same command again")
         mending = self.use is not None
         try:
             self.bad = (self.bad or 0) + self.links(hub)

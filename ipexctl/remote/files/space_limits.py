@@ -54,7 +54,7 @@ def op_remove_run(call, header):
         return {"removed": False}
     lock = None if run in run_folders.active(root) else lock_run(folder)
     if lock is None:
-        raise Failure("the run %s goes on" % run, hint="ipexctl stop %s" % run)
+        raise Failure("the run %s is still active" % run, hint="ipexctl stop %s" % run)
     try:
         shutil.rmtree(folder, ignore_errors=True)
     finally:

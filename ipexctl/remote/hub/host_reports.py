@@ -36,7 +36,7 @@ def end_of(how):
     code, signal = (None if how.get(k) is None else whole(how[k]) for k in ("code", "signal"))
     lost = how.get("lost") is True
     if [code is not None, signal is not None, lost].count(True) != 1:
-        raise ValueError("it ended in no way or in two")
+        raise ValueError("it has no end or two")
     usage, hints = how.get("usage"), how.get("hints")
     if usage is not None:
         usage = {key: amount(usage[key]) for key in ("seconds", "cpu", "memory")}

@@ -144,7 +144,7 @@ class Hub:
             silence = now - self.link.heard(host)
             since, why = self.doubts.get(host, (now, ""))
             if silence > self.supervisor.lease:
-                self.judge.host_lost(host, "no word from it for %.0f s" % silence, now)
+                self.judge.host_lost(host, "no message from it for %.0f s" % silence, now)
             elif now - since > GONE:
                 if host not in connected or silence > 2 * GONE:
                     self.judge.host_lost(host, why, now)
@@ -192,7 +192,7 @@ class Hub:
         return 0.0 if self.run["lives_on"] else time.monotonic() - self.supervisor.last_heard
 
     def end_by_silence(self, seconds):
-        self.supervisor.stopped = "no word from ipexctl for %.0f s" % seconds
+        self.supervisor.stopped = "no message from ipexctl for %.0f s" % seconds
         self.supervisor.emit({"event": "lease", "seconds": seconds})
         self.ask({"over": self.supervisor.stopped})
 
@@ -247,8 +247,8 @@ class Spoke:
         return time.monotonic() - self.link.heard()
 
     def end_by_silence(self, seconds):
-        self.hub_lost("no word from it for %.0f s" % seconds)
-        self.supervisor.stop("no word from %s for %.0f s" % (self.hub, seconds))
+        self.hub_lost("no message from it for %.0f s" % seconds)
+        self.supervisor.stop("no message from %s for %.0f s" % (self.hub, seconds))
 
     def finish(self, survivors):
         self.link.send({"event": "swept", "survivors": survivors})

@@ -123,15 +123,15 @@ class Judge:
         key, argv = int(event["key"]), [str(word) for word in event["argv"]]
         self.launches += 1
         if self.launches > len(self.hosts) + SPARE_LAUNCHES:
-            self.host_lost(host, "it asks for more launches than the run has hosts", now)
+            self.host_lost(host, "it requested more launches than the run has hosts", now)
             return
         if self.decided:
-            self.order(host, {"refused": key, "why": "the run is about to end"})
+            self.order(host, {"refused": key, "why": "the run is ending"})
             return
         try:
             if host != self.first or key in self.spawned or key in self.by_ssh:
                 raise mpi_launch.NotOfThisRun(
-                    "%s asked for a launch that mpirun cannot want" % host
+                    "%s requested a launch that mpirun would not request" % host
                 )
             target, argv = mpi_launch.read(self.run, argv)
         except mpi_launch.NotOfThisRun as e:
@@ -209,12 +209,12 @@ class Judge:
             self.host_lost(host, "it reported a rank that is not on this host", now)
         elif "ended" not in event:
             if rank in self.started:
-                self.host_lost(host, "it said twice that rank %d started" % rank, now)
+                self.host_lost(host, "it reported twice that rank %d started" % rank, now)
                 return
             self.started.add(rank)
             self.fact("rank", host=host, rank=rank, started=True, where=small(event.get("where")))
         elif rank in self.ended:
-            self.host_lost(host, "it said twice that rank %d ended" % rank, now)
+            self.host_lost(host, "it reported twice that rank %d ended" % rank, now)
         else:
             self.rank_ended(host, rank, end_of(event["ended"]), str(event.get("tail", "")), now)
 

@@ -22,13 +22,13 @@ def read(run, argv):
     before the daemon's own words is left out, since the host's supervisor has set it.
     """
     if not run["mpi"]:
-        raise NotOfThisRun("a launch was asked for, and there is no mpirun in this run")
+        raise NotOfThisRun("a launch was requested, but this run has no mpirun")
     words = list(itertools.dropwhile(lambda word: word in ("-q", "-x", "-6"), argv))
     if len(words) < 2:
-        raise NotOfThisRun("mpirun asked for something that is not a launch: %s" % (argv,))
+        raise NotOfThisRun("mpirun requested something that is not a launch: %s" % (argv,))
     target = next((h for h in run["hosts"] if h["label"] == words[0]), None)
     if target is None:
-        raise NotOfThisRun("mpirun asked for a host that is not in this run: %s" % words[0])
+        raise NotOfThisRun("mpirun requested a host that is not in this run: %s" % words[0])
     command = daemon(run, words[1:])
     own = run["hosts"][0]["prefix"]
     moved = [move(word, own, target["prefix"]) for word in command[1:]]
@@ -58,12 +58,12 @@ def daemon(run, words):
     split = split_line(" ".join(words))
     begins = next((i for i, word in enumerate(split) if is_daemon(word, run)), None)
     if begins is None or (begins and mpi["own_names"]):
-        raise NotOfThisRun("mpirun asked for a program that is not its daemon: %s" % words[0])
+        raise NotOfThisRun("mpirun requested a program that is not its daemon: %s" % words[0])
     found = split[begins:]
     found = found[:-1] if found[-1] == ")" else found
     for word in found[1:]:
         if set(word) & set("$`\n") or set(word) <= set(SHELL):
-            raise NotOfThisRun("mpirun asked for more than its daemon: %s" % word)
+            raise NotOfThisRun("mpirun requested more than its daemon: %s" % word)
     return [found[0].rpartition("/")[2]] + found[1:]
 
 
@@ -74,7 +74,7 @@ def split_line(line):
     try:
         return list(lexer)
     except ValueError as e:
-        raise NotOfThisRun("mpirun asked for something that is not a launch: %s" % e) from None
+        raise NotOfThisRun("mpirun requested something that is not a launch: %s" % e) from None
 
 
 def is_daemon(word, run):

@@ -32,7 +32,7 @@ class Arrivals:
                 left = [file for file in left if file not in here]
                 yield here
             elif last:
-                raise NotBrought("%s was brought, and is not here any more" % left[0][0])
+                raise NotBrought("%s was received, but has disappeared" % left[0][0])
             else:
                 self.wait()
 

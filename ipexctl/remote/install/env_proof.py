@@ -167,7 +167,9 @@ def prove(call, env, header, variables):
         said = child_processes.run(call, command, variables, TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        raise Failure("the new environment's test printed unexpected output", said[-500:]) from None
+        raise Failure(
+            "the test of the new environment printed unexpected output", said[-500:]
+        ) from None
     except Failure as e:
         raise proof_failure(e) from None
     finally:

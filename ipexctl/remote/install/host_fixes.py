@@ -37,7 +37,7 @@ def op_apply(call, args):
     changes, _ = _plan(args, root)
     wanted = [c for c in changes if c["key"] in args["keys"]]
     missing = len(args["keys"]) - len(wanted)
-    failed = ["%d things are not as they were when they were shown" % missing] if missing else []
+    failed = ["%d items have changed since they were shown" % missing] if missing else []
     if not wanted:
         return {"done": [], "failed": failed, "record": ""}
     mode = [c for c in wanted if c["key"] == "root-mode"]
@@ -109,7 +109,7 @@ def _plan(args, root):
             _age(time.time() - max(found.st_mtime, found.st_ctime)),
         )
         if size > room:
-            left.append("%s: too large to keep a copy of; rm %s" % (path, path))
+            left.append("%s: too large to back up; rm %s" % (path, path))
             continue
         room -= size
         key = "shm:%s:%d:%d" % (name, found.st_ino, found.st_mtime)
@@ -126,7 +126,7 @@ def _open_root(root):
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or not mode & 0o022:
         return []
-    what = "chmod go-w %s (is %o: others could change what is run)" % (root, mode)
+    what = "chmod go-w %s (is %o: others could change the programs that run)" % (root, mode)
     return [{"key": "root-mode", "what": what, "undo": "chmod %o" % mode, "size": 0, "mode": mode}]
 
 

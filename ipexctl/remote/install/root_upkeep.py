@@ -122,7 +122,7 @@ def op_set_aside(call, header):
             return {}
         user = environments.process_using(env)
         if user:
-            what = "%s runs in %s, which is to be rebuilt" % (user, env)
+            what = "%s runs in %s, which would be rebuilt" % (user, env)
             raise Failure(what, "", "ipexctl install --rebuild   # once it has ended")
         here = os.path.realpath(env)
         used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]

@@ -51,7 +51,7 @@ def source_script(call, prefix, script, seconds, path=None):
     except Failure as e:
         raise script_failure(script, e.what) from None
     if not after:
-        raise script_failure(script, "it ends the shell that reads it")
+        raise script_failure(script, "it exits the shell that sources it")
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     if "PATH" in changed:
         changed["PATH"] = added_paths(before["PATH"], changed["PATH"])

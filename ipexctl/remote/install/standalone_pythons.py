@@ -159,7 +159,7 @@ class Unpacking:
     def claim(self, member, name, kind):
         before = self.seen.get(name)
         if before and not (kind == "folder" and before == "made"):
-            self.refuse(member, "is there twice")
+            self.refuse(member, "is duplicated")
         self.seen[name] = kind
 
     def write(self, archive, member, name):

@@ -27,5 +27,5 @@ def apply(task):
     )
     if code:
         why = "exit code %d: %s\n%s" % (code, args["that"], out[-1500:])
-        raise Failure(args["msg"] or "the condition does not hold", why)
+        raise Failure(args["msg"] or "the condition is false", why)
     return result(False, "", "", task.reads)

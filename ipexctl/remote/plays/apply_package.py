@@ -97,7 +97,7 @@ def manager_of(use):
         ):
             return manager
     known = ", ".join(manager.name for manager in MANAGERS) if use == "auto" else use
-    raise Failure("this host has no package manager that is known here (%s)" % known)
+    raise Failure("no supported package manager on this host (%s)" % known)
 
 
 def installed(task, manager, names):
@@ -146,7 +146,7 @@ def _change(task, manager, state, names, updated):
     except Failure:
         if updated:
             raise
-        task.say("%s does not find all of them; updating its lists" % manager.name)
+        task.say("%s does not find all of them; updating the package lists" % manager.name)
         _do(task, manager, manager.update, [])
         _do(task, manager, command, names)
 
@@ -173,11 +173,13 @@ def _expected(task, manager, names, before, wanted, uses):
         return result(bool(wanted), "%s %s" % (verb, ", ".join(wanted)) if wanted else "", **uses)
     if manager.pending is None:
         return result(
-            None, "%s does not tell whether there are newer versions" % manager.name, **uses
+            None, "%s does not report whether newer versions exist" % manager.name, **uses
         )
     _, out = task.program(manager.pending + list(names), variables(), quiet=True)
     due = re.search(r"^(?:Inst |\(\d+/\d+\) )", out, re.M)
-    return result(True if due else None, "newest as of the last update of the lists", **uses)
+    return result(
+        True if due else None, ("newest according to the last update of the package lists"), **uses
+    )
 
 
 def describe(before, after):

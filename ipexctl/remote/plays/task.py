@@ -43,7 +43,7 @@ class Task:
             if header.get("last"):
                 break
         if digest.hexdigest() != sha256:
-            raise Failure("the file has changed on the controller while it was sent")
+            raise Failure("the file changed on the controller while it was being sent")
 
     def program(self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False):
         """Runs it and passes its lines on. Returns (exit code, the end of its output)."""

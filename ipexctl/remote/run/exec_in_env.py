@@ -30,7 +30,10 @@ def require_own(program, folder):
     if not os.access(os.path.join(folder, program), os.X_OK):
         raise Failure(
             "there is no %s in %s" % (program, folder),
-            "environments of ipexctl have no pip; the host's own would change the host's Python",
+            (
+                "ipexctl's environments contain no pip, and the host's own pip would change the "
+                "host's Python"
+            ),
             "ipexctl install -r requirements.txt   # adds packages to the environment",
         )
 

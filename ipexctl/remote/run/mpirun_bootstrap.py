@@ -35,7 +35,7 @@ def answer(link):
     while not line.endswith(b"\n"):
         data = link.recv(4096)
         if not data:
-            return {"exit": 255}  # the agent is gone
+            return {"exit": 255}  # the agent has ended
         line += data
     return json.loads(line.decode("utf-8"))
 

@@ -2,7 +2,7 @@
 
 As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the
 user's script with its output going straight to the rank's own file, and reports how it ended. The
-script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent is gone.
+script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent has ended.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ def main(rank, local):
     reader = Lines(link)
     orders = reader.next()
     if orders is None or "refused" in orders:
-        why = (orders or {}).get("refused", "the agent is gone")
+        why = (orders or {}).get("refused", "the agent has ended")
         sys.stderr.write("ipexctl rank: %s\n" % why)
         return 125
     set_subreaper()
@@ -43,7 +43,7 @@ def main(rank, local):
         # when we go, MPI tears everything down: only once the controller knows who was first
         noted = {}  # type: dict[str, object]
         while "noted" not in noted:
-            noted = reader.next() or {"noted": "the agent is gone"}
+            noted = reader.next() or {"noted": "the agent has ended"}
         if noted.get("ok"):
             return 0  # an abort after the work was done: MPI shall not end the others for it
     except OSError:
@@ -118,13 +118,13 @@ def supervise(orders, reader, link):
         if wake in ready:
             os.read(wake, 512)
         if link in ready and not forward_signals(reader, pid):
-            # the agent is gone, and with it who asked for this run
+            # the agent has ended, and with it who asked for this run
             signal_group(pid, signal.SIGKILL)
             watched = [wake]
 
 
 def forward_signals(reader, pid):
-    """The agent's orders: signals. False when the agent is gone."""
+    """The agent's orders: signals. False when the agent has ended."""
     while True:
         message = reader.next()
         if message is None:

@@ -65,7 +65,7 @@ def no_such_environment(root, key):
     now = env_marks.current(root)
     return Failure(
         "the environment %s of ipexctl.lock is not installed here" % key,
-        "current is %s, which another project or lock asked for" % now if now else "",
+        "current is %s, which belongs to another project or lock" % now if now else "",
         "ipexctl install",
         "not-installed",
     )

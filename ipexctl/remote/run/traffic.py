@@ -227,7 +227,7 @@ class Traffic:
                     self.met = time.monotonic()
             elif rank is not None:
                 if sent is None:
-                    raise OSError(0, "this kernel counts no bytes (before 4.1)")
+                    raise OSError(0, "this kernel does not count bytes (older than 4.1)")
                 self.links[key] = (rank, sent, received)
         foreign = {s[0] for s in found if s[2] and self.owners.get(s[2]) is None}
         strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'

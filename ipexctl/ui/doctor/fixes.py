@@ -34,7 +34,7 @@ def show_plan(plans: Sequence[Plan], file: IO[str]) -> None:
             print_lines(console, [Text(f"  {plain(what)}   [undo: {plain(undo)}]")])
     for p in plans:
         for text in p.left:
-            print_lines(console, [Text(f"{plain(p.host)}: not by us: {plain(text)}")])
+            print_lines(console, [Text(f"{plain(p.host)}: not reverted: {plain(text)}")])
 
 
 def show_scripts(report: Report, file: IO[str]) -> None:
@@ -82,9 +82,9 @@ def show_done(report: FixReport, file: IO[str], again: str) -> None:
             print_lines(console, [line])
     if not any(d.done or d.failed for d in report.done) and not report.down:
         words = DECLINED if not report.agreed else "nothing to fix without root"
-        console.print(Text(words if again else "nothing to take back"))
+        console.print(Text(words if again else "nothing to undo"))
     elif again and any(d.done for d in report.done):
-        print_lines(console, [Text(f"take it back: {again}")])
+        print_lines(console, [Text(f"to undo: {again}")])
 
 
 def document(report: FixReport) -> dict[str, Any]:

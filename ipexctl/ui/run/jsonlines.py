@@ -45,7 +45,7 @@ class JsonView:
         self._print("progress", host=host, rank=rank, text=without_colour(text))
 
     def dropped(self, lines: int) -> None:
-        raise AssertionError("nothing is left out here")
+        raise AssertionError("nothing is left out")
 
     def tick(self, tally: Tally) -> None:
         if tally.loads and tally.seconds - self._told >= STATUS_EVERY:

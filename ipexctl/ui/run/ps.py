@@ -114,11 +114,11 @@ def run_document(run: Run) -> dict[str, Any]:
 def show_stopped(stopped: Stopped) -> None:
     run, console = stopped.run, stdout_console()
     if stopped.was_over:
-        print_text(console, f"{run.id} has ended already: {run.state.value}")
+        print_text(console, f"{run.id} has already ended: {run.state.value}")
     elif run.over:
         print_text(console, f"{run.id} is stopped")
     else:
-        print_text(console, f"{run.id} still runs on {fold(run.alive)}")
+        print_text(console, f"{run.id} is still running on {fold(run.alive)}")
     print_lines(console, not_shown(stopped.recaps, stopped.answered))
 
 

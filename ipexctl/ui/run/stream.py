@@ -67,7 +67,7 @@ class PlainView:
         self.lines(host, rank, [text])
 
     def dropped(self, lines: int) -> None:
-        raise AssertionError("nothing is left out here")
+        raise AssertionError("nothing is left out")
 
     def tick(self, tally: Tally) -> None:
         return None
@@ -141,7 +141,7 @@ class TerminalView(PlainView):
 
     def dropped(self, lines: int) -> None:
         self._show(self._fold.rest())
-        self.note(f"... {count(lines, 'line')} came too fast for this terminal: see the logs")
+        self.note(f"... {count(lines, 'line')} arrived too fast for this terminal: see the logs")
 
     def tick(self, tally: Tally | None) -> None:
         now = time.monotonic()

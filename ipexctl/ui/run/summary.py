@@ -86,7 +86,7 @@ def _card(result: RunResult) -> list[Text]:
         lines.append(
             Text(
                 f"  torch-ccl aborted {count(len(result.aborted), 'rank')} ({ranks}) while Python "
-                "shut down, as it often does: their work was done   "
+                "shut down, as it often does: their work was complete   "
                 "(ipexctl explain ccl-abort-at-exit)"
             )
         )
@@ -105,7 +105,9 @@ def _exchange(result: RunResult) -> list[Text]:
         hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
         return [Text(text, "bold yellow"), Text(hint, "yellow")]
     if found.verdict is Verdict.ALONE and found.steps:
-        return [Text(f"{text}; its code joins no group (ipexctl explain {TRAINED_ALONE})")]
+        return [
+            Text(f"{text}; its code never joins a process group (ipexctl explain {TRAINED_ALONE})")
+        ]
     return [Text(text)]
 
 

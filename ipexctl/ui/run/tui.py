@@ -72,7 +72,7 @@ class PanesView:
         if self.panes is None:
             self.stream.dropped(lines)
         else:
-            self.note(f"{count(lines, 'line')} came too fast for this terminal: see the logs")
+            self.note(f"{count(lines, 'line')} arrived too fast for this terminal: see the logs")
 
     def tick(self, tally: Tally) -> None:
         if self.panes is None:

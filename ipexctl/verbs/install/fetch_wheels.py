@@ -211,10 +211,10 @@ def _why_not(file: Package, url: str, logins: Logins, indexes: Indexes) -> str:
     if parts.scheme not in ("http", "https"):
         return "some are in a folder of this machine"
     if logins.wants(url):
-        return f"{parts.hostname} may want a login, and logins stay on this machine"
+        return f"{parts.hostname} may require a login, and logins stay on this machine"
     if parts.scheme == "https" and indexes.trusts(url):
         return f"{parts.hostname} is trusted without a certificate, and only by this machine"
-    return "" if file.size else f"{parts.hostname} does not tell how long its files are"
+    return "" if file.size else f"{parts.hostname} does not report file sizes"
 
 
 def _ours(work: Work, lock: Lock, lacking: frozenset[str], shares: _Shares) -> int:
@@ -251,7 +251,7 @@ def _decided(
     store = default_store()
     missing = [p for p in shares.theirs if not store.whole(p.blob)]
     if not missing:
-        return Decision(Fetch.CONTROLLER, "this machine has the files"), 0
+        return Decision(Fetch.CONTROLLER, "this machine already has the files"), 0
     return _measured(work, fleet, missing, shares.urls, todo)
 
 
@@ -259,7 +259,7 @@ def _measured(
     work: Work, fleet: Fleet, files: Sequence[Package], urls: Urls, hosts: Sequence[Host]
 ) -> tuple[Decision, int]:
     """Everybody asks each site for the beginning of its largest file, all at the same time."""
-    work.step("", "asking who reaches the index")
+    work.step("", "checking who can reach the index")
     sites: dict[str, list[Package]] = {}
     for file in files:
         sites.setdefault(urlsplit(urls[file.sha256]).netloc, []).append(file)

@@ -47,7 +47,7 @@ def accepted(asked: Install) -> Bundle | None:
     if asked.wanted.names_a_stack or asked.python_from or asked.needs or asked.upgrade:
         raise InputError(
             "--bundle cannot be combined with options that select a stack",
-            why="the lock in it has chosen",
+            why="its lock has already chosen",
         )
     if asked.fetch is not Fetch.CONTROLLER:
         raise InputError("--bundle cannot be combined with --fetch", why="nothing is fetched")
@@ -77,7 +77,7 @@ def _known_by_hash(asked: Install, text: bytes) -> None:
 def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
     if own is None:
         raise InputError(
-            f"nothing vouches for {asked.bundle}: there is no ipexctl.lock in this folder",
+            f"{asked.bundle} cannot be verified: there is no ipexctl.lock in this folder",
             why="a bundle contains programs, and its lock was written by whoever made it",
             hint="--lock-sha256 HEX   # as `ipexctl bundle` printed it where it was made",
         )

@@ -61,7 +61,7 @@ def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
     if part.complete:
         return HostRecap(name, Recap.OK, f"has {key}")
     if not agreed:
-        return HostRecap(name, Recap.SKIPPED, "you said no")
+        return HostRecap(name, Recap.SKIPPED, "you answered no")
     if state.stale:
         notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
         return HostRecap(name, Recap.CHANGED, f"would rebuild {key}", notes=notes)

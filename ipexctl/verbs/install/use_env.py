@@ -101,7 +101,7 @@ def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> Borrowed:
     if different := env_match.disagreement(looks):
         raise InputError(
             f"the environments at {asked.path} are not the same on all hosts",
-            why=f"{different}; ranks exchange what Python and torch have packed",
+            why=f"{different}; ranks exchange objects serialized by Python and torch",
             hint="ipexctl install   # makes the same one on all hosts",
         )
     row, why = env_match.row_of(looks[0], table()) if looks else (None, "")
@@ -110,7 +110,7 @@ def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> Borrowed:
 
 def _would(host: Host, state: State, key: str) -> HostRecap:
     if state.built and state.current == key and not state.stale:
-        return HostRecap(host.name, Recap.OK, "uses it already")
+        return HostRecap(host.name, Recap.OK, "already uses it")
     now = f", uses {state.current}" if state.current else ""
     return HostRecap(host.name, Recap.CHANGED, f"would use it{now}")
 

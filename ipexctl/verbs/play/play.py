@@ -31,7 +31,7 @@ from ipexctl.verbs.play.play_scope import PlayScope, read_names
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, HostStep, Result
 from ipexctl.verbs.play.steps import all_steps
 
-WHEN = "when does not hold"
+WHEN = "condition (when) not met"
 DONE = "done before (--resume)"
 
 
@@ -119,7 +119,7 @@ def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
 
 def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
     if step.sudo and issubclass(all_steps()[step.kind], FleetStep):
-        step_sudo = f"{step.place}: {step.kind} does not go with sudo"
+        step_sudo = f"{step.place}: {step.kind} cannot be combined with sudo"
         raise InputError(step_sudo, why="it works in the user's own folder")
     if step.when is not None:
         check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
@@ -197,7 +197,7 @@ class _PlayRun:
         left = {host.name for host in self._fleet.alive} & set(before)
         left -= self._notified.get(handler, set())
         if left and steps:
-            text = f"{handler}: notified on {fold(sorted(left))} by an earlier run, not done yet"
+            text = f"{handler}: notified on {fold(sorted(left))} by an earlier run, still to be run"
             self._listener.line("", steps[0], text)
         return left
 

@@ -40,7 +40,7 @@ class RunLines:
         self.lines(host, rank, [text])
 
     def dropped(self, lines: int) -> None:
-        raise AssertionError("nothing is left out here")
+        raise AssertionError("nothing is left out")
 
     def tick(self, tally: Tally) -> None:
         return None

@@ -84,8 +84,9 @@ def check_patterns(option: str, patterns: Sequence[str]) -> None:
         if pattern.startswith(("/", "~")) or ".." in pattern.split("/") or not pattern.strip("/"):
             raise InputError(
                 f"{option} {pattern}: not below the folder of the script",
-                why="only what ranks write into the run's own folder is brought back",
-                hint=f"let the script write to a folder beside it, and name that: {option} out",
+                why="only files that ranks write to the run's own folder can be fetched",
+                hint="let the script write to a folder next to it, and name that folder: "
+                f"{option} out",
             )
 
 
@@ -117,7 +118,9 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
     owners = _owners(lists, wish)
     listed_files = sum(len(one.files) for one in lists.values() if isinstance(one, Listed))
     if wish.merge and (apart := listed_files - len(owners)):
-        note(f"{apart:,} of {listed_files:,} files are on an earlier host, too; they are in @HOST")
+        note(
+            f"{apart:,} of {listed_files:,} files also exist on an earlier host; they are in @HOST"
+        )
 
     def work(host: Host) -> Brought | HostDown:
         listed = lists[host]
@@ -204,13 +207,15 @@ def _bring(
             continue
         on_top = owners.get(path) == agent.host.name
         if on_top and path.partition("/")[0].casefold() in others:
-            why = "what comes from another host goes there"
+            why = "that name is used for files of other hosts"
             refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
             continue
         entries = 1 + path.count("/")
         if not budget.take(size + ENTRY * entries, entries):
             most = f"--fetch-limit {wish.limit >> 30} GB, {ENTRIES:,} files and folders"
-            refused.append(f"{agent.host.name}: {path[:200]} and what follows stay there ({most})")
+            refused.append(
+                f"{agent.host.name}: {path[:200]} and the following files stay there ({most})"
+            )
             break
         try:
             below = outputs if on_top else outputs / folder_of(agent.host.name)
@@ -221,7 +226,9 @@ def _bring(
         except IpexctlError as e:
             return Brought(count, total, tuple(refused), True, e.what)
     if listed.more:
-        refused.append(f"{agent.host.name}: more than {len(files)} files match; the rest is there")
+        refused.append(
+            f"{agent.host.name}: more than {len(files)} files match; the rest stays there"
+        )
     return Brought(count, total, tuple(refused), bool(files))
 
 

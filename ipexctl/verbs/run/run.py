@@ -266,7 +266,7 @@ class _Run:
             done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
             outputs = done.words
         except KeyboardInterrupt:
-            outputs = ("outputs: interrupted; what is missing here is on the hosts",)
+            outputs = ("outputs: interrupted; the missing files are on the hosts",)
         return replace(kept, outputs=outputs)
 
 

@@ -69,7 +69,7 @@ class Record:
     def lacks(self, hosts: list[str]) -> None:
         """Hosts whose last output did not come."""
         if hosts and self.folder is not None:
-            self.trouble.append(f"the logs of {fold(hosts)} here end where it was last heard")
+            self.trouble.append(f"the logs of {fold(hosts)} here end at the last contact")
 
     def kept(self) -> Kept:
         cut = f"{len(self._cut)} of the logs here end after {self.limit} bytes (--log-limit)"
@@ -106,7 +106,7 @@ def folder_for(here: Path, run_id: str) -> Path:
     except OSError as e:
         raise InputError(
             f"{e.filename or here / FOLDER}: no folder for the files ({e.strerror or e})",
-            hint="run it in a folder that you can write",
+            hint="run it in a folder that you can write to",
         ) from None
     return folder
 

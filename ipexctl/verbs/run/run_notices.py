@@ -69,8 +69,8 @@ def tell_left(
 ) -> None:
     """The run goes on; this is how to come back. `wanted`: files to be fetched at its end."""
     if left.why:
-        painter.note(f"no host is reached any more from here: {left.why}")
-        painter.note("the run goes on there, if its hosts do")
+        painter.note(f"no host can be reached from here any more: {left.why}")
+        painter.note("the run continues if its hosts are up")
     else:
         painter.note(f"run {left.run_id} continues in the background")
     for command in ("attach", "stop"):

@@ -43,7 +43,7 @@ class Script:
         if options.fetch or options.outputs:
             raise InputError(
                 "--fetch and --outputs do not go with --no-sync",
-                why="they bring files out of the folder of the run, which --no-sync does not make",
+                why="they fetch files from the run's folder, which --no-sync does not create",
             )
         return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])
 
@@ -101,7 +101,7 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     meant = (found, *options.args)
     hint = retry_command.command(replace(options.typed, script=meant), (), None)
     if is_folder:
-        return InputError(f"{given} is a folder", why="the script itself is needed", hint=hint)
+        return InputError(f"{given} is a folder", why="name the script itself", hint=hint)
     return InputError(
         f"there is no script {given}", why=f"looked in {Path.cwd() / given.parent}", hint=hint
     )

@@ -293,4 +293,6 @@ class Painter:
         elif not self._full:
             self._full = True
             with suppress(OSError):
-                self.tell(f"stdout: {error.strerror}; the run goes on, its lines are in its logs")
+                self.tell(
+                    f"stdout: {error.strerror}; the run continues, and its output is in its logs"
+                )

@@ -109,7 +109,7 @@ def project_of(script: Path, cwd: Path) -> Project:
     root = git_root(script)
     notes: tuple[str, ...] = ()
     if root and root != script and (why := why_refused(root)):
-        notes = (f"{root} is not sent whole, since {why}; only {script} is",)
+        notes = (f"{root} is not sent as a whole, because {why}; only {script} is sent",)
         root = None
     if root and (owner := foreign_owner(root) or foreign_owner(root / ".git")):
         notes = (f"ignoring the git repository {root}: owned by {owner}; only {script} is sent",)

@@ -213,7 +213,7 @@ class Session:
         for name, link in tuple(self.links.items()):
             self._tell(name, {"ping": True})
             if link.open and self.now - link.heard > silence:
-                self._cut(link, f"no word from it for {silence:.0f} s")
+                self._cut(link, f"no message from it for {silence:.0f} s")
 
     def _ping_every(self) -> float:
         return min(PING_EVERY, self.host_timeout / 4)
@@ -262,17 +262,17 @@ class Session:
             return
         self.told_away[link.name] = True
         if link.name == self.hub:
-            text = "the run continues there, if its hosts do; trying again until Ctrl-C"
+            text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
         else:
             text = (
-                f"the run continues, as {self.hub} reaches it; "
-                "what its ranks print is shown when it is connected again"
+                f"the run continues, because {self.hub} can reach it; its output is shown "
+                "once it is reconnected"
             )
         self.painter.note(f"{link.name}: no connection from this machine; {text}")
 
     def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
         self.painter.note(
-            f"{why}: passed on to the ranks as Ctrl-C; they have {seconds:.0f} s to end.{more}"
+            f"{why}: sent to the ranks as Ctrl-C; they have {seconds:.0f} s to end.{more}"
         )
 
     def _tally(self) -> Tally:
@@ -316,7 +316,7 @@ class Session:
         if name == self.hub:
             self.cut_off = None
         if self.told_away.pop(name, None):
-            self.painter.note(f"{name}: connected again, after {self.now - away:.0f} s")
+            self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
 
     def _event(self, link: Link, of: str, event: Event) -> None:
         name = link.name
@@ -343,7 +343,7 @@ class Session:
             case run_events.LeaseOver(seconds):
                 self._lost(
                     link,
-                    f"it heard nothing from this machine for {seconds:.0f} s and ended the run",
+                    f"it received nothing from this machine for {seconds:.0f} s and ended the run",
                 )
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
@@ -415,7 +415,7 @@ class Session:
         link.left -= size
         link.came += size
         if link.unshown > 2 * WINDOW:
-            self._lost(link, "it sends more output than it may")
+            self._lost(link, "it sends more output than allowed")
             return
         self.record.log(name, event.rank, event.data)
         if event.rank is not None:
