@@ -154,7 +154,7 @@ def test_hints_of_several_hosts_stand_there_once_and_not_by_hundreds():
         (
             "/opt/python9",
             "/usr/bin/python3",
-            ["a: python=/opt/python9 was asked for, and /usr/bin/python3 is what answers"],
+            ["a: python=/opt/python9 was asked for, but /usr/bin/python3 is used"],
         ),
     ],
 )

@@ -392,7 +392,8 @@ def test_what_is_fetched_has_a_limit_for_all_hosts_together(tmp_path):
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)], limit=2 << 30)
     assert words[0].endswith("outputs (2 files, 2 bytes)")
     assert words[1:] == (
-        "node01: huge and what follows stay there (--fetch-limit 2 GB, 500,000 files and folders)",
+        "node01: huge and the following files stay there "
+        "(--fetch-limit 2 GB, 500,000 files and folders)",
     )
 
 

@@ -95,7 +95,7 @@ def test_an_open_range_is_suggested_where_other_ports_are_closed():
     (found,) = findings(*three(node02=behind), peers=_CLOSED)
     assert (found.id, found.severity.value, found.host) == ("NET-002", "fail", "node02")
     assert found.fix.lines == (
-        "ipexctl run --ports 40000-40100 train.py   (the firewall of node02 lets these in; gloo "
+        "ipexctl run --ports 40000-40100 train.py   (the firewall of node02 allows these; gloo "
         "needs, on all hosts: sudo sysctl -w 'net.ipv4.ip_local_port_range=40000 40100')",
         "on node01: ip route get 10.0.0.2   on node02: sudo nft list ruleset   "
         "(allow all TCP between the hosts: firewall, security group)",
@@ -118,17 +118,17 @@ _NO_ROUTE = "Network is unreachable"
     [
         (
             {"node02": _SIX},
-            [("node02", "no IPv4 address, by which the other hosts are reached",
+            [("node02", "no IPv4 address, which the other hosts use",
               "it has IPv6 only; node[01,03] reached by IPv4", "give it an IPv4 address")],
         ),
         (
             {"node01": _SIX, "node02": _FOUR, "node03": _SIX},
-            [("node02", "no IPv6 address, by which the other hosts are reached",
+            [("node02", "no IPv6 address, which the other hosts use",
               "it has IPv4 only; node[01,03] reached by IPv6", "give it an IPv6 address")],
         ),
         (
             {"node01": _at("fd00::1", "10.0.0.1"), "node03": _at("fd00::3", "10.0.0.3")},
-            [("node02", "no IPv6 address, by which the other hosts are reached",
+            [("node02", "no IPv6 address, which the other hosts use",
               "it has IPv4 only; node[01,03] reached by IPv6",
               "name all hosts by their IPv4 addresses, or give it an IPv6 address")],
         ),

@@ -62,11 +62,11 @@ HALF_MINUTE = "; 100 million gradients take 32 s"
 FOUND = [
     (
         hosts(n2={"fp32": 60.0}),
-        [("PERF-001", "warn", "n2", "fp32 60 GFLOP/s, 100 in the middle of 4")],
+        [("PERF-001", "warn", "n2", "fp32 60 GFLOP/s, median 100 of 4 hosts")],
     ),
     (
         hosts(n2={"copy": 10.0}),
-        [("PERF-001", "warn", "n2", "memory copy 10 GB/s, 20 in the middle of 4")],
+        [("PERF-001", "warn", "n2", "memory copy 10 GB/s, median 20 of 4 hosts")],
     ),
     (
         hosts(**{n: {"bf16": 50.0} for n in NAMES}),
@@ -110,7 +110,7 @@ FOUND = [
     (
         hosts(n3={"cpuinfo_mounted": True, "amx": "absent", "onednn": "Intel AVX2", "bf16": 90.0}),
         [
-            ("PERF-001", "warn", "n3", "bf16 90 GFLOP/s, 400 in the middle of 4"),
+            ("PERF-001", "warn", "n3", "bf16 90 GFLOP/s, median 400 of 4 hosts"),
             ("PERF-007", "note", "n3", "/proc//proc/cpuinfo is a bind mount: flags not compared"),
         ],
     ),

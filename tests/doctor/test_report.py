@@ -150,7 +150,7 @@ def test_each_trouble_is_told_once_with_its_hosts_and_its_command():
 
 
 def test_why_is_told_when_asked():
-    assert "  why The stack is installed into" in text(report(NO_PYTHON), verbose=True)
+    assert "  why ipexctl creates the environment" in text(report(NO_PYTHON), verbose=True)
     assert "The stack is installed into" not in text(report(NO_PYTHON))
 
 

@@ -161,7 +161,9 @@ def test_without_git_the_scripts_folder_goes(tmp_path: Path) -> None:
 def test_a_repository_of_the_whole_home_is_not_sent(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     script = fill(tmp_path, {".git/HEAD": "", "p/train.py": ""}) / "p"
-    why = f"{tmp_path} is not sent whole, since it is your home folder; only {script} is"
+    why = (
+        f"{tmp_path} is not sent as a whole, because it is your home folder; only {script} is sent"
+    )
     assert project_of(script, script) == Project(script, notes=(why,))
 
 

@@ -36,9 +36,9 @@ LOST = {
     "nests a header deeply": (DEEP, "invalid reply"),
     "sends a header of many values": (MANY, "invalid reply"),
     "drips half a frame": (
-        "raw(head.pack(100, 0))\n" + "raw(b'x'); time.sleep(0.5)\n" * 80, "no word",
+        "raw(head.pack(100, 0))\n" + "raw(b'x'); time.sleep(0.5)\n" * 80, "no message",
     ),
-    "goes silent": ("time.sleep(60)", "no word"),
+    "goes silent": ("time.sleep(60)", "no message"),
     "closes stdout and lives on": ("import os; os.close(1); time.sleep(60)", "connection ended"),
     "sends nonsense in the middle": ("say({'event': 'pong'}); raw(b'\\0' * 999)", "invalid reply"),
     "gives a rank of another host an end": (

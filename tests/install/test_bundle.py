@@ -247,7 +247,7 @@ def test_what_is_not_whole_is_refused_and_nothing_is_left(
 SAME_NAME = [
     ("setuid", {"mode": 0o4755}, "a mode, an owner or a type"),
     ("of somebody", {"uid": 1000}, "a mode, an owner or a type"),
-    ("a size of 7 GiB", {"size": 7 << 30}, "bytes that its lock says"),
+    ("a size of 7 GiB", {"size": 7 << 30}, "bytes that its lock states"),
 ]
 
 

@@ -191,7 +191,7 @@ def test_the_first_line_is_the_choice_and_its_reason_and_the_end_of_life_stands_
         "torch 2.7.0 + IPEX 2.7.0 + oneCCL 2.7.0, ccl, no MPI, Python 3.11 on 2 hosts (a,b), "
         "because: --backend ccl"
     )
-    assert ended.strip().startswith("IPEX and the oneCCL bindings have ended: no fixes since")
+    assert ended.strip().startswith("IPEX and the oneCCL bindings are discontinued: no fixes since")
     assert unproved == (
         "  not tested: oneccl_bind_pt was run with a private build, not Intel's binary; the "
         "bindings' Pythons and glibc"

@@ -87,7 +87,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 SENT, PASSED = Moved(sent=SIZE), Moved(passed=SIZE)
-ELSEWHERE = "it gets them from another host, or from here"
+ELSEWHERE = "another host or this machine sends them"
 
 
 def total(moved: Mapping[Host, object]) -> Moved:
@@ -150,8 +150,9 @@ UNREACHED = [
     (
         NOWHERE,
         [
-            f"b does not reach a (Network is unreachable): {ELSEWHERE}",
-            "c does not reach b (Network is unreachable): all are sent the files from here",
+            f"b cannot reach a (Network is unreachable): {ELSEWHERE}",
+            "c cannot reach b (Network is unreachable): "
+            "this machine sends the files to all of them",
         ],
     ),
 ]
@@ -175,7 +176,7 @@ def test_a_giver_that_is_gone_costs_each_host_one_try_and_nobody_else_the_files(
     site.agents["b"].close()
     assert [site.bring(carrier, n) for n in "cde"] == [SENT, PASSED, PASSED]
     assert site.said == [
-        f"c does not reach {giver} (Connection refused): {ELSEWHERE}" for giver in "ab"
+        f"c cannot reach {giver} (Connection refused): {ELSEWHERE}" for giver in "ab"
     ]
 
 
@@ -239,7 +240,9 @@ def test_what_a_host_gives_is_not_trusted(site: Site) -> None:
     damaged.write_bytes(CONTENTS[0][:-1] + b"?")
     moved = site.bring(carrier, "b")
     assert moved.sent >= BLOBS[0].size
-    assert site.said == [f"b did not get all from a (the download was discarded): {ELSEWHERE}"]
+    assert site.said == [
+        f"b did not receive everything from a (the download was discarded): {ELSEWHERE}"
+    ]
 
 
 def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
@@ -262,7 +265,7 @@ def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
         server.shutdown(socket.SHUT_RDWR)
     gets = [line for line in asked if line]  # else: only to see whether one gets there
     assert len(gets) == len(set(gets)) > 0
-    assert site.said[0].startswith("b did not get all from a (")
+    assert site.said[0].startswith("b did not receive everything from a (")
 
 
 def test_a_full_disk_is_told_as_such(site: Site, tmp_path: Path) -> None:

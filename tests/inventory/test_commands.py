@@ -79,7 +79,7 @@ def test_variables_that_only_ansible_reads_are_told_of(shell):
     [
         (("hosts", "-f", "hf", "--to", "xml"), "--to xml: no such format"),
         (("hosts", "-f", "hf", "-l", "nod"), "(did you mean 'node1'?)"),
-        (("doctor", "-f", "hf", "-l", "@healthy"), "nothing is known about these hosts yet"),
+        (("doctor", "-f", "hf", "-l", "@healthy"), "these hosts have not been checked yet"),
         (("install", "-f", "hf", "-x", "all"), "leave no host of hf"),
         (("trust", "-f", "hf", "-l", ""), "--limit is empty"),
         (

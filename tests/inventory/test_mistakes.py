@@ -226,7 +226,7 @@ def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transp
     done = shell(*lab)
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
     assert all(e["what"].endswith("cannot be resolved") for e in errors)
-    add = "add -F 'my lab/lab.ssh', which names the hosts"
+    add = "add -F 'my lab/lab.ssh', which defines the hosts"
     assert [e["hint"] for e in errors[:2]] == [add] * 2
     assert "-F" not in errors[2]["hint"]
     done = shell(*lab, "-F", "my lab/lab.ssh")
@@ -244,7 +244,7 @@ def test_the_ssh_config_of_the_hostfiles_project_is_pointed_out(shell):
     done = shell("env", "ls", "-f", "project/hosts", "--json")
     (host,) = json.loads(done.stdout)["failed"]
     add = next(note for note in host["notes"] if "add -F" in note)
-    assert add == f"try: add -F {shell.folder}/lab/cfg, which names the hosts"
+    assert add == f"try: add -F {shell.folder}/lab/cfg, which defines the hosts"
 
 
 def test_a_name_that_the_given_ssh_config_has_is_not_looked_for_in_another(shell):
@@ -261,7 +261,7 @@ def test_what_is_suggested_for_unknown_health_has_the_hostfile_and_not_the_limit
     code, lines = said(shell("install", "-f", "my hosts", "-l", "@healthy"))
     assert (code, lines[1]) == (
         2,
-        "  try: ipexctl doctor -f 'my hosts'   # looks at them, and remembers",
+        "  try: ipexctl doctor -f 'my hosts'   # checks the hosts and remembers the result",
     )
 
 

@@ -71,14 +71,14 @@ def test_the_same_hosts_for_every_program(form):
         (
             "mpich",
             (
-                "user and port of node3 are lost: put them into ssh_config",
+                "user and port of node3 are lost: put them in ssh_config",
                 "lost in this format: python, nic, root, groups",
             ),
         ),
         (
             "slurm",
             (
-                "user and port and address of node[2-3] are lost: put them into ssh_config",
+                "user and port and address of node[2-3] are lost: put them in ssh_config",
                 "lost in this format: python, slots, nic, root, groups",
             ),
         ),

@@ -102,7 +102,7 @@ def test_a_group_missing_from_several_is_named():
         ("@wb", "there is no group 'wb' (did you mean 'web'?)"),
         ("@node1", "there is no group 'node1'"),
         ("@node*", "there is no group 'node*'"),
-        ("@last-failed", "@last-failed: nothing is known about these hosts yet"),
+        ("@last-failed", "@last-failed: these hosts have not been checked yet"),
         ("", "--limit is empty"),
         (" , :", "--limit is empty"),
         ("all:!all", "--limit and -x leave no host of hf"),

@@ -89,7 +89,7 @@ def test_cores_are_filled_socket_by_socket_and_second_threads_come_last():
 
 @pytest.mark.parametrize("spec", [HostSpec(sockets=3), HostSpec(numa=3), HostSpec(smt=8)])
 def test_cpus_that_do_not_exist_are_refused(spec):
-    with pytest.raises(InputError, match="cannot be made of 4 CPUs"):
+    with pytest.raises(InputError, match="cannot be made from 4 CPUs"):
         layout(spec, (0, 1, 2, 3))
 
 

@@ -69,7 +69,7 @@ def test_a_peer_without_a_certificate_of_the_run_is_refused(busy, keys) -> None:
 
 def test_a_certificate_of_another_run_is_refused_in_words_at_both_ends(busy) -> None:
     wrong = busy.spoke("node2", keys=OTHER_RUN["node2"])
-    assert until(lambda: "certificate of the other end is not of this run" in wrong.trouble)
+    assert until(lambda: "other end's certificate is not from this run" in wrong.trouble)
     half = {**OTHER_RUN["node2"], "ca": KEYS["node0"]["ca"]}
     wrong = busy.spoke("node2", keys=half)
     assert until(lambda: "refused the certificate of this host" in wrong.trouble), wrong.trouble

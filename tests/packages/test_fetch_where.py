@@ -104,8 +104,13 @@ REFUSED = [
         "run the same command",
         [],
     ),
-    (Fault("status", 401, 9), "127.0.0.1 did not give a-1", "--fetch controller   # logins", [b""]),
-    (Fault("status", 404, 9), "127.0.0.1 did not give a-1", "rm -f ipexctl.lock", [b""]),
+    (
+        Fault("status", 401, 9),
+        "127.0.0.1 did not deliver a-1",
+        "--fetch controller   # logins",
+        [b""],
+    ),
+    (Fault("status", 404, 9), "127.0.0.1 did not deliver a-1", "rm -f ipexctl.lock", [b""]),
 ]
 
 

@@ -187,5 +187,5 @@ def test_an_index_that_gives_no_answer_is_named_and_not_waited_for_again(world: 
     wheel(default, "intel_extension_for_pytorch", "2.7.0")
     page(default)
     found = resolve(stacks, world.indexes(), world.environ())
-    assert found.no_cpu_build.endswith("http://127.0.0.1:9/cpu gave no answer")
+    assert found.no_cpu_build.endswith("http://127.0.0.1:9/cpu did not answer")
     assert found.lock.version("torch") == "2.7.0"

@@ -73,13 +73,13 @@ Variables of the ranks
   TORCHELASTIC_ERROR_FILE.
 
 Variables of MPI's programs, too
-  I_MPI_PIN=0                         the ranks are pinned by their wrapper, so
-                                      not by MPI
+  I_MPI_PIN=0                         ipexctl pins the ranks itself, so MPI must
+                                      not
 
 note: ranks on node03 have 3 threads, others up to 7: each step waits for the
       slowest
-note: --env HF_TOKEN: is it a secret? --secret-env HF_TOKEN keeps it out of more
-      places
+note: --env HF_TOKEN: looks like a secret; --secret-env HF_TOKEN keeps it out of
+      plans and logs
 
 Nothing was started. A free port is chosen again when it runs."""
     )
@@ -115,7 +115,7 @@ def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
     assert variables["HF_TOKEN"] == (None, "yours, with --env")
     assert made["notes"] == [
         "--env OMP_NUM_THREADS=4 is used, the plan had 8",
-        "--env HF_TOKEN: is it a secret? --secret-env HF_TOKEN keeps it out of more places",
+        "--env HF_TOKEN: looks like a secret; --secret-env HF_TOKEN keeps it out of plans and logs",
     ]
 
 

@@ -40,14 +40,14 @@ def _notes(said: dict[int, Where]) -> list[str]:
         pytest.param({r: Where() for r in range(4)}, [], id="nobody could tell"),
         pytest.param(
             {3: replace(RIGHT[3], cpus=(3,))},
-            ["node02: rank 3 runs on CPUs 3, the plan has 2-3"],
+            ["node02: rank 3 runs on CPUs 3, but the plan says 2-3"],
             id="a CPU was taken away meanwhile",
         ),
         pytest.param(
             {r: replace(RIGHT[r], nic="wlan0") for r in range(4)},
             [
-                "node01: the way to 10.0.0.1 is by wlan0, the plan has eth0",
-                "node02: the way to 10.0.0.1 is by wlan0, the plan has ens3",
+                "node01: the route to 10.0.0.1 uses wlan0, but the plan says eth0",
+                "node02: the route to 10.0.0.1 uses wlan0, but the plan says ens3",
             ],
             id="another way to rank 0, said once for each host",
         ),

@@ -24,9 +24,9 @@ HERE = {"HF_TOKEN": "hush", "DB": ""}
     ("words", "given", "why"),
     [
         (["HF_TOKEN=hush"], [], "--secret-env HF_TOKEN=...: only the name, without a value"),
-        (["NOT_HERE"], [], "--secret-env NOT_HERE: not set here"),
+        (["NOT_HERE"], [], "--secret-env NOT_HERE: not set on this machine"),
         (["hush hush"], [], "--secret-env takes the name of a local environment variable"),
-        (["HF_TOKEN"], ["HF_TOKEN"], "HF_TOKEN is given by --env and by --secret-env"),
+        (["HF_TOKEN"], ["HF_TOKEN"], "HF_TOKEN is given with both --env and --secret-env"),
     ],
 )
 def test_what_is_refused_names_the_variable_and_never_its_value(words, given, why):

@@ -18,7 +18,7 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
     [
         ({"event": "ready", "port": 40000}, b"", run_events.Ready(40000)),
         ({"event": "pong"}, b"", run_events.Pong()),
-        ({"event": "lost", "why": "no word"}, b"", run_events.HostLost("no word")),
+        ({"event": "lost", "why": "no message"}, b"", run_events.HostLost("no message")),
         ({"event": "frozen", "rank": 3, "seconds": 31}, b"", run_events.RankFrozen(3, 31.0)),
         ({"event": "timeout", "seconds": 60}, b"", run_events.TimedOut(60.0)),
         (
@@ -87,8 +87,8 @@ def test_every_word_of_a_host_is_understood(header, body, event):
         ({"event": "log", "key": True}, "no number in 'key'"),
         ({"event": "log", "key": [2]}, "no number in 'key'"),
         ({"event": "rank", "rank": 2, "ended": "well"}, "ended without content"),
-        ({"event": "rank", "rank": 2, "ended": {}}, "in no way or in two"),
-        ({"event": "rank", "rank": 2, "ended": {"code": 0, "lost": True}}, "in no way or in two"),
+        ({"event": "rank", "rank": 2, "ended": {}}, "with no end or two"),
+        ({"event": "rank", "rank": 2, "ended": {"code": 0, "lost": True}}, "with no end or two"),
         ({"event": "rank", "rank": 2, "ended": {"code": "0"}}, "no number in 'code'"),
         ({"event": "ready"}, "no number in 'port'"),
         ({"event": "ready", "port": 1 << 40}, "no number in 'port'"),

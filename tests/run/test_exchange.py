@@ -271,7 +271,7 @@ def test_ranks_that_all_came_and_form_no_group_may_claim_the_same_rank(watch):
     for name, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
         apart.add(name, Report(joined=ranks), 0.0)
     mesh(group, lambda a, b: 10)
-    assert "do two of them claim the same rank" in apart.waiting(61.0)
+    assert "check whether two of them have the same rank" in apart.waiting(61.0)
     assert group.waiting(61.0) == ""
 
 
@@ -323,7 +323,7 @@ def test_a_host_that_reports_new_connections_for_ever_fills_no_memory(watch):
              "    why, and what to change: ipexctl explain trained-alone"],
         ),
         (Verdict.ALONE, False, ["  ranks exchanged nothing: each of the 4 ran alone"]),
-        (Verdict.UNKNOWN, True, ["  what ranks exchanged is not known: n2: old"]),
+        (Verdict.UNKNOWN, True, ["  it is unknown what ranks exchanged: n2: old"]),
     ],
 )  # fmt: skip
 def test_the_summary_has_one_line_and_an_alarm_says_where_to_read_on(

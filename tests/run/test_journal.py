@@ -183,8 +183,8 @@ def test_a_run_without_an_end_is_lost_and_one_that_answers_is_not() -> None:
     (gone,) = listed_runs.merged([row("r1", "a", *DONE[:2])])
     assert gone.state is State.LOST
     assert "switched off" in gone.cause
-    (cut,) = listed_runs.merged([row("r1", "a", *DONE[:2], {"over": "no word from ipexctl"})])
-    assert cut.cause == "a: no word from ipexctl"
+    (cut,) = listed_runs.merged([row("r1", "a", *DONE[:2], {"over": "no message from ipexctl"})])
+    assert cut.cause == "a: no message from ipexctl"
     (lives,) = listed_runs.merged([row("r1", "a", *DONE[:2], alive=True)])
     assert lives.state is State.RUNNING
     asked = [*DONE[:2], {"asked": "ann@pc"}]

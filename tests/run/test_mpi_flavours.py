@@ -201,7 +201,7 @@ def test_by_ssh_a_daemon_reads_the_file_that_its_own_host_has_named():
         (MPICH, ("-x", "node02", "id;", f"{P}/bin/hydra_pmi_proxy"), "not its daemon: id;"),
         (MPICH, ("-x", "node02", "hydra_pmi_proxy"), "not its daemon"),
         (MPICH, ("-x", "node02", ""), "not its daemon"),
-        (None, ("-x", "node02", f"{P}/bin/hydra_pmi_proxy"), "no mpirun in this run"),
+        (None, ("-x", "node02", f"{P}/bin/hydra_pmi_proxy"), "this run has no mpirun"),
     ],
 )
 def test_nothing_but_the_daemon_of_this_runs_mpi_is_started(found, argv, words):

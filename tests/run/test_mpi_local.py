@@ -168,7 +168,9 @@ def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here, how):
     (here / "code/imports.py").write_text("import mine\n")
     done = run(here, how, "imports.py", active=str(here / "env"))
     assert done.returncode == 0
-    assert "imports.py:1: module mine is beside the script and not sent: left out by" in done.stderr
+    assert (
+        "imports.py:1: module mine is next to the script but not sent: left out by" in done.stderr
+    )
     assert "preflight" not in done.stdout
 
 

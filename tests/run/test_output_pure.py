@@ -135,7 +135,7 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
         (Wanted(hosts=("",)), "--show-hosts is empty"),
         (Wanted(hosts=("node01,!node01",)), "--show-hosts leaves no host of made"),
         (Wanted(hosts=("@last-failed",)), "--show-hosts leaves no host of made"),
-        (Wanted(hosts=("@healthy",)), "@healthy: nothing is known about these hosts yet"),
+        (Wanted(hosts=("@healthy",)), "@healthy: these hosts have not been checked yet"),
     ],
 )
 def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):

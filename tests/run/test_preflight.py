@@ -164,7 +164,7 @@ def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_p
 
 
 @pytest.mark.parametrize(("change", "said"), [
-    ({"kill_user_processes": True}, "SYS-005    node[01-02]  logind kills what a login leaves"),
+    ({"kill_user_processes": True}, "SYS-005    node[01-02]  logind kills a user's processes"),
     ({"remove_ipc": True}, "SYS-006    node[01-02]  logind clears /dev/shm at logout"),
 ])  # fmt: skip
 def test_what_logout_would_end_is_told_of_a_run_that_lives_on(

@@ -110,7 +110,7 @@ WARNED = {
     "mpirun inside": (
         "import subprocess\nsubprocess.run(['mpirun', '-n', '4', 'python', 'worker.py'])\n", [],
         ["train.py:2: mpirun here starts further ranks in every rank; use "
-         "`ipexctl run worker.py` in its place"],
+         "`ipexctl run worker.py` instead"],
     ),
     "torchrun in a shell": (
         "import os\nos.system(f'torchrun --nproc_per_node {n} x.py')\n", [],
@@ -305,7 +305,7 @@ def test_a_module_of_the_project_is_looked_for_where_python_does() -> None:
 def test_a_module_that_stays_here_is_told_with_the_reason() -> None:
     kept = {"data": "left out by data.py in .gitignore; write into .ipexctlignore: !data.py"}
     found = of_project("train.py", "import data\n", kept_here=kept)
-    assert found == [f"train.py:1: module data is beside the script and not sent: {kept['data']}"]
+    assert found == [f"train.py:1: module data is next to the script but not sent: {kept['data']}"]
     assert of_project("train.py", "import data\n", kept_here=kept, modules=None) == found
     assert of_project("train.py", "import torch\n", kept_here={"torch": "x"}) == []
 

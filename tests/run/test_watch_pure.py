@@ -49,7 +49,7 @@ def test_a_silent_host_is_told_of_once_and_again_when_it_is_heard():
     told = "n0 has not responded for 10 s; after 30 s it is considered lost (--host-timeout)"
     assert health.news(10.0, {"n0": 0.0, "n1": 9.0}) == [told]
     assert health.news(12.0, {"n0": 0.0, "n1": 12.0}) == []
-    assert health.news(13.0, {"n0": 13.0, "n1": 12.0}) == ["n0 is heard again"]
+    assert health.news(13.0, {"n0": 13.0, "n1": 12.0}) == ["n0 responds again"]
 
 
 def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_timeout():
@@ -77,7 +77,7 @@ def test_ranks_without_output_are_told_of_only_when_asked():
         health.spoke(1, 5.5)
         assert health.news(6.0, {}) == told
         assert health.news(7.0, {}) == []
-        assert health.spoke(0, 8.0) == (["rank 0 on n0 writes again"] if told else [])
+        assert health.spoke(0, 8.0) == (["rank 0 on n0 prints again"] if told else [])
         health.ended(0)
         health.ended(1)
         assert health.news(99.0, {}) == []

@@ -82,7 +82,7 @@ def test_a_rank_that_stands_still_ends_the_run_and_is_named(runner):
     result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (121, "rank-frozen")
     assert re.fullmatch(
-        r"rank 1 on node02 has been stopped for \d+ s: every thread of it is stopped \(state T\)",
+        r"rank 1 on node02 has been stopped for \d+ s \(all its threads are in state T\)",
         result["cause"],
     )
     assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
@@ -98,7 +98,7 @@ def test_a_run_that_takes_too_long_ends_and_ranks_may_save(runner):
     assert (result["exit_code"], result["ended_by"]) == (124, "timeout")
     assert run.lines().count("saved") == 3
     notes = [e["text"] for e in run.events if e["event"] == "note"]
-    assert any("lives, and has written nothing" in t for t in notes)
+    assert any("is running, but has printed nothing" in t for t in notes)
 
 
 def test_ranks_that_fail_by_themselves_in_the_same_way_are_no_victims(runner):

@@ -162,7 +162,7 @@ def test_a_shell_that_runs_nothing_is_told_plainly(make_sshd, transport):
     sshd = make_sshd("ForceCommand echo This account is not available >&2; exit 1")
     with pytest.raises(HostFailed) as e:
         connect(transport(sshd.config("n"), "n"), Host("n"), timeout=PATIENCE)
-    assert e.value.what == "n: the login shell ended (exit 1) without running our command"
+    assert e.value.what == "n: the login shell exited with code 1 without running the command"
     assert e.value.why == "This account is not available"
 
 

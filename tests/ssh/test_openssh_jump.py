@@ -76,7 +76,7 @@ def test_a_jump_to_itself_by_a_line_for_all_hosts_is_none(way):
 def test_jump_hosts_in_circles_are_refused(way):
     config, _, _ = way
     config.write_text("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost n\n ProxyJump a\n")
-    with pytest.raises(Unreachable, match="circles"):
+    with pytest.raises(Unreachable, match="circular"):
         opened(config)
 
 

@@ -46,7 +46,7 @@ def test_what_was_not_tested_is_shown_with_v_alone() -> None:
         full
     )
     others = [r for r in table() if r.oneccl and not r.oneccl_run]
-    assert f"was never run with ipexctl: {len(others)} rows with ONECCL" in words
+    assert f"has never been run with ipexctl: {len(others)} rows with ONECCL" in words
     assert [line for line in full.splitlines() if len(line) > 80] == []
 
 

@@ -47,7 +47,7 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
             usual = median(v for _, v in known)
             for h, v in known:
                 if v < SLOW * usual:
-                    evidence = f"{what} {v:.0f} {unit}, {usual:.0f} in the middle of {len(known)}"
+                    evidence = f"{what} {v:.0f} {unit}, median {usual:.0f} of {len(known)} hosts"
                     yield Sight(evidence, host=h.host)
 
 

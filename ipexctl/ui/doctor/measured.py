@@ -60,7 +60,7 @@ def _links(report: Report, *, verbose: bool) -> list[Text]:
     rate = median(link.rate or 0.0 for link in good)
     latency = median(link.latency or 0.0 for link in good)
     slowest = min(good, key=lambda link: link.rate or 0.0)
-    words = f"{len(good)} links  {bits(rate)} and {seconds(latency)} in the middle"
+    words = f"{len(good)} links  {bits(rate)} and {seconds(latency)} median"
     if len(good) > 1:
         words += f", slowest {_pair(slowest)} {bits(slowest.rate or 0.0)}"
     text = [Text(), Text(words)]
