@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import ipexctl
+from ipexctl.cli.options import make_target
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.ssh import login_command
 from ipexctl.errors import Unreachable
@@ -174,3 +175,35 @@ def test_doctor_offers_its_command_without_hosts_that_are_down(tmp_path, down, n
     text = "b address=127.0.0.1 port=1\n"
     (tmp_path / "hosts").write_text(text)
     assert "-x b" not in typed("doctor", "-f", "hosts", cwd=tmp_path).stdout
+
+
+def test_what_a_settings_file_says_is_not_typed_again():
+    target = Target(Path("hosts"), ssh_config=Path("cfg"))
+    assert command(target, "install") == "ipexctl install -f hosts -F cfg"
+    known = replace(target, configured=frozenset({"hostfile", "ssh_config"}))
+    assert command(known, "install") == "ipexctl install"
+    assert command(replace(known, hosts=("a",)), "logs x") == "ipexctl logs x -H a"
+    part = replace(target, configured=frozenset({"hostfile", "root"}))
+    assert command(part, "ps", "/r") == "ipexctl ps -F cfg"
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "expected"),
+    [
+        ('hostfile = "hosts"\n', {}, "ipexctl ps"),
+        ("", {"IPEXCTL_HOSTFILE": "hosts"}, "ipexctl ps -f hosts"),
+        ('root = "/r"\nhostfile = "hosts"\n', {}, "ipexctl ps"),
+    ],
+)
+def test_a_variable_ends_with_its_shell_and_a_settings_file_stays(
+    tmp_path, monkeypatch, settings, variables, expected
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("ipexctl.local.accepted_settings.is_accepted", lambda proposed: True)
+    Path("hosts").write_text("a\n")
+    Path("ipexctl.toml").write_text(settings)
+    target = make_target(root="/r" if "root" in settings else "~/.ipexctl")
+    assert command(target, "ps", "/r" if "root" in settings else "~/.ipexctl") == expected

@@ -135,7 +135,7 @@ def make_target(
     """
     from ipexctl.core.run.retry_command import Typed
     from ipexctl.hosts.target import Target
-    from ipexctl.local.settings import short_path
+    from ipexctl.local.settings import is_from_file, short_path
 
     _refuse_hostfiles(names or ())
     named = (*(names or ()), *(hosts or ()))
@@ -144,6 +144,7 @@ def make_target(
         "hostfile": given_here, "hosts": given_here, "ssh_config": ssh_config, "root": root,
     }  # fmt: skip
     configured = _configured(given)
+    lasting = frozenset(key for key, setting in configured.items() if is_from_file(setting))
     if "hostfile" in configured:
         hostfile = Path(short_path(configured["hostfile"].value))
     if "hosts" in configured:
@@ -153,7 +154,7 @@ def make_target(
     config = Path(ssh_config) if ssh_config else None
     return Target(
         hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
-        typed=Typed(tuple(sys.argv[1:])), note=note, **more,
+        typed=Typed(tuple(sys.argv[1:])), configured=lasting, note=note, **more,
     )  # fmt: skip
 
 
@@ -195,9 +196,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     proposed = proposal(settings)
     if proposed and not is_accepted(proposed) and any(s.key in wanted for s in proposed.settings):
         raise refusal(proposed, wanted)
-    used: dict[str, Setting] = {
-        key: settings[key] for key in ("hostfile", "hosts", "ssh_config") if key in wanted
-    }
+    used: dict[str, Setting] = {key: settings[key] for key in settings if key in wanted}
     for key, setting in used.items():
         checked = key == "ssh_config" or (key == "hostfile" and setting.project)
         path = Path(setting.value)
@@ -214,7 +213,11 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
         "hosts": "hosts {}",
         "ssh_config": "SSH settings from {}",
     }
-    told = [f"{what[key].format(short_path(s.value))} ({s.origin})" for key, s in used.items()]
+    told = [
+        f"{text.format(short_path(used[key].value))} ({used[key].origin})"
+        for key, text in what.items()
+        if key in used
+    ]
     if told:
         note("; ".join(told))
     return used

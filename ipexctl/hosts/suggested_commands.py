@@ -27,10 +27,12 @@ _MOST = 4
 
 
 def options(target: Target) -> tuple[str, ...]:
-    """How the user named the hosts and the way to them."""
-    argv = ["-f", str(target.hostfile)] if target.hostfile else []
+    """How the user named the hosts and the way to them, without what ipexctl.toml says anyway."""
+    known = target.configured
+    argv = ["-f", str(target.hostfile)] if target.hostfile and "hostfile" not in known else []
     argv += ["-H", ",".join(target.hosts)] if target.hosts else []
-    argv += ["-F", str(target.ssh_config)] if target.ssh_config else []
+    needed = target.ssh_config and "ssh_config" not in known
+    argv += ["-F", str(target.ssh_config)] if needed else []
     for option, patterns in (("-l", target.limit), ("-x", target.exclude)):
         argv += [word for pattern in patterns for word in (option, pattern)]
     return (*argv, "--ask-pass") if target.ask_pass else tuple(argv)
@@ -46,7 +48,8 @@ def command(target: Target, verb: str, root: str = ROOT) -> str:
 
 def _all_options(target: Target, root: str) -> tuple[str, ...]:
     way = () if target.transport == "paramiko" else ("--transport", target.transport)
-    return (*options(target), *way, *(() if root == ROOT else ("--root", root)))
+    usual = root == ROOT or "root" in target.configured
+    return (*options(target), *way, *(() if usual else ("--root", root)))
 
 
 def with_options(

@@ -36,6 +36,7 @@ class Target:
     limit: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     typed: Typed = Typed()
+    configured: frozenset[str] = frozenset()  # options that a settings file gives every command
     note: Callable[[str], None] = field(default=lambda text: None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

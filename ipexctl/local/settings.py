@@ -140,6 +140,11 @@ def _from_folder(folder: Path, setting: Setting) -> Setting:
     return replace(setting, value=value)
 
 
+def is_from_file(setting: Setting) -> bool:
+    """Every later command in this folder has it, too; a variable ends with its shell."""
+    return setting.origin not in {NODES, *(name for names in VARIABLES.values() for name in names)}
+
+
 def short_path(text: str | Path) -> str:
     """As short as the user would write it."""
     try:

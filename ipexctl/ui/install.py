@@ -197,6 +197,8 @@ def show(report: InstallReport) -> None:
     print_text(console, cost(report))
     if report.without_downs:
         print_text(console, f"try: {report.without_downs}")
+    if report.run:
+        print_text(console, f"next: {report.run}")
 
 
 # --- while it works ------------------------------------------------------------------------------

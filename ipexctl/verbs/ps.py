@@ -22,6 +22,7 @@ from ipexctl.verbs.run import run_format
 EVERY = 0.5  # seconds between two looks
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
 RESULT_WAIT = 10.0  # seconds from the end of a run to its result
+_ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
 NEWEST = 20  # ended runs that a host lists unless asked for all
 
 
@@ -68,9 +69,11 @@ def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Ru
             fleet.target.note(told)
         return run
     except InputError as e:
-        _note_of_this_machine(fleet)
         if not fleet.failures:
-            raise
+            if e.why or not _asked_here(fleet):
+                raise
+            hint = "add -f HOSTFILE, or run it in your project's folder (with ipexctl.toml)"
+            raise InputError(e.what, why=_ONLY_HERE, hint=hint) from None
         down = fleet.failures[0]
         raise Unreachable(
             f"{fold(d.host for d in fleet.failures)} did not answer; {e.what}",
@@ -79,9 +82,9 @@ def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Ru
         ) from None
 
 
-def _note_of_this_machine(fleet: Fleet) -> None:
-    if not fleet.target.hostfile and not fleet.target.hosts:
-        fleet.target.note("no hosts are given (-f, -H), so only this machine was searched")
+def _asked_here(fleet: Fleet) -> bool:
+    """Whether this machine alone was asked, because no hosts are given."""
+    return not fleet.target.hostfile and not fleet.target.hosts
 
 
 def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
@@ -92,8 +95,8 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
         for told in filter(None, map(run_format.note, runs)):
             target.note(told)
         others = _other_users(fleet)
-        if not runs:
-            _note_of_this_machine(fleet)
+        if not runs and _asked_here(fleet):
+            target.note(_ONLY_HERE)
         return Runs(runs, fleet.recaps(), len(fleet.alive), others)
 
 

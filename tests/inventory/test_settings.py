@@ -253,7 +253,7 @@ def test_settings_of_a_project_wait_until_they_are_accepted(shell, cloned, words
     shell.write("mine", "n1\n")
     done = shell(*words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"ipexctl.toml: {missing}: not accepted yet" in done.stderr
+    assert f"ipexctl.toml: {missing} not accepted yet" in done.stderr
     assert "try: ipexctl config --accept" in done.stderr
     assert not cloned.exists()
 

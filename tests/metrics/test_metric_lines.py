@@ -89,3 +89,11 @@ def test_progress_of_ranks():
     assert found.rate == pytest.approx(2.0)
     assert found.eta == pytest.approx(45.0)
     assert training.progress(500.0).rate is None
+
+
+def test_a_bar_of_bytes_without_a_unit_is_no_training():
+    """As torchvision draws the download of a dataset."""
+    for bar in ("0/9912422 [00:00<?, ?it/s]", "9912422/9912422 [00:00<00:00, 19824843.31it/s]"):
+        assert FORMATS.point(f" 45%|####5     | {bar}") is None
+    steps = FORMATS.point(" 50%|#####     | 1000000/2000000 [10:00<10:00, 1666.70it/s]")
+    assert steps is not None and (steps.step, steps.total) == (1_000_000, 2_000_000)

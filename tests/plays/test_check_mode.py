@@ -49,6 +49,13 @@ def test_a_download_into_a_missing_folder_fails_in_a_check_too(tmp_path: Path):
     assert [step["state"] for step in found] == ["would change", "would change"]
 
 
+def test_what_comes_after_a_step_that_fails_is_listed_in_a_check(tmp_path: Path):
+    text = "steps:\n  - assert: {path: ~/missing}\n  - doctor:\n  - sh: 'true'\n"
+    found = steps(tmp_path, text, "--check")
+    assert [step["state"] for step in found] == ["failed", "cannot know", "cannot know"]
+    assert found[1]["detail"] == "not checked: an earlier step fails"
+
+
 def test_what_a_shell_says_has_the_names_of_the_play(tmp_path: Path):
     text = "vars: {my_lr: '1'}\nsteps:\n  - assert: {that: 'test \"${my_lr}\" = ${host}'}\n"
     assert "test ${my_lr} = ${host}" in run(tmp_path, text).stdout

@@ -103,11 +103,11 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert waits.wait(timeout=30) == 130
     assert here.listed() == []
     (row,) = here.listed("-a")
-    assert (row["state"], row["exit_code"]) == ("failed", 130)
+    assert (row["state"], row["exit_code"]) == ("stopped", 130)
     assert row["cause"].endswith("(ipexctl stop)")
     assert row["bytes"] > 0
     again = here.call("stop", "@last")
-    assert (again.returncode, again.stdout) == (0, f"{row['run_id']} has ended already: failed\n")
+    assert (again.returncode, again.stdout) == (0, f"{row['run_id']} has already ended: stopped\n")
 
 
 @pytest.mark.parametrize(("code", "state", "cause"), [
@@ -248,16 +248,14 @@ def test_of_two_runs_with_one_name_the_active_one_is_meant(here: Here) -> None:
     assert (both.returncode, "bert: 2 active runs have this name" in both.stderr) == (2, True)
     assert f"{second} (running), {first} (running)" in both.stderr
     said = json.loads(here.call("stop", second, "-t", "1s", "--json").stdout)
-    assert (said["state"], said["exit_code"], said["command_exit_code"]) == ("failed", 130, 0)
+    assert (said["state"], said["exit_code"], said["command_exit_code"]) == ("stopped", 130, 0)
     assert here.call("stop", "bert", "-t", "0").stdout == f"{first} is stopped\n"
 
 
 def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
     lost = here.call("wait", "bert", "-H", "localhost,no-such-host.invalid")
     assert lost.returncode == 4
-    assert (
-        "no-such-host.invalid could not be asked; there are no runs on these hosts" in lost.stderr
-    )
+    assert "no-such-host.invalid did not answer; there are no runs on these hosts" in lost.stderr
     alone = here.call("wait", "bert")
     assert alone.returncode == 2
     assert "no hosts are given (-f, -H), so only this machine was searched" in alone.stderr

@@ -144,7 +144,7 @@ BROKEN = [
     (TEXT.replace("size = 6", "size = -6"), "size -6 of numpy"),
     (TEXT.replace("size = 6", 'size = "6"'), "size '6' of numpy"),
     (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
-    (render(TOLD).replace('"own"', '"/opt/x"'), "index '/opt/x' of numpy is none of default"),
+    (render(TOLD).replace('"own"', '"/opt/x"'), "index '/opt/x' of numpy is not one of default"),
     (render(TOLD).replace('"numpy<3"', "3"), "3 is not text"),
     (render(TOLD).replace('"numpy<3"', '"-e ."'), "-e ."),
     (TEXT + "<<<<<<< HEAD\n", "nvalid"),

@@ -66,7 +66,7 @@ REFUSED = [
     ({"r.txt": "-e git+https://git.invalid/foo"}, "r.txt:1: -e is not supported here"),
     ({"r.txt": "./wheels/foo-1-py3-none-any.whl"}, "r.txt:1: './wheels/foo"),
     ({"r.txt": "git+https://git.invalid/foo"}, "r.txt:1: 'git+https"),
-    ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a place, not a package's name"),
+    ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a location, not a package name"),
     ({"r.txt": "# one\nfoo=1"}, "r.txt:2: 'foo=1' is not a requirement"),
     ({"r.txt": "foo; sys_platform ~= 'linux'"}, "r.txt:1: \"foo; sys_platform ~= 'linux'\" is no"),
     ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not supported here"),

@@ -114,7 +114,7 @@ REFUSALS = [
      "new: a: Intel MPI has no build for aarch64 (--mpi none leaves it out)\n"
      "old: it has torch 2.8.0, not 2.13"),
     ([host("a"), host("b", arch="aarch64")], Request(torch="2.13", mpi="none"),
-     "new: one lock serves one architecture (aarch64: b, x86_64: a; -l takes some of them)\n"
+     "new: a lock is for one architecture (aarch64: b, x86_64: a; -l selects hosts)\n"
      "old: it has torch 2.8.0, not 2.13"),
     ([host("a", libc="musl 1.2")], Request(torch="2.13"),
      "new: a: the C library is musl, the wheels need glibc\n"

@@ -23,6 +23,7 @@ _BAR = re.compile(
     r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)"
     r"(?:, +(?P<rate>[\d.?]+[kM]?) ?(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
 )
+_BYTES, _BYTES_A_SECOND = 1_000_000, 50_000
 _STEPS = r"(?:it|iters?|iterations?|steps?|batch(?:es)?)"
 _RATES = (
     re.compile(rf"(?<![\w.])(?P<rate>\d[\d.]*) ?{_STEPS}/s(?:ec)?\b"),
@@ -150,7 +151,7 @@ class Formats:
         title = bar["title"] or ""
         unit, per = bar["unit"] or "", bar["per"] or ""
         counted = per if unit == "s" and per != "s" else unit
-        if counted.lower() not in self.units or self.titles.search(title):
+        if counted.lower() not in self.units or self.titles.search(title) or _is_download(bar):
             return
         yield "step", _whole(bar["step"])
         yield "total", _whole(bar["total"])
@@ -163,6 +164,14 @@ class Formats:
         for key, value in self._named(f"{bar['title'] or ''} ; {text[bar.end() :]}"):
             if key != "step":
                 yield key, value
+
+
+def _is_download(bar: re.Match[str]) -> bool:
+    """Bytes without a unit: no training makes so many steps a second."""
+    if float(_whole(bar["total"])) < _BYTES:
+        return False
+    rate = bar["rate"] or "?"
+    return "?" in rate or (bar["unit"] != "s" and float(_whole(rate)) > _BYTES_A_SECOND)
 
 
 def _whole(text: str) -> str:

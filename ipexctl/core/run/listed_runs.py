@@ -28,6 +28,7 @@ FORMAT = 1  # of journals that this version writes and understands
 RANK_FAILED = "rank-failed"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _HUGE = 1 << 60
+_ID = "use a run ID"
 
 
 class State(str, Enum):
@@ -35,6 +36,7 @@ class State(str, Enum):
     STOPPING = "stopping"
     DONE = "done"
     FAILED = "failed"
+    STOPPED = "stopped"  # by a user
     LOST = "lost"  # it has ended, and how is not known
 
 
@@ -206,9 +208,10 @@ def _state(
     if any(part.alive for part in seen):
         return State.STOPPING if asked or result or failed else State.RUNNING
     if result:
-        return State.DONE if result.exit_code == 0 else State.FAILED
+        usual = State.STOPPED if result.ended_by == "interrupted" else State.FAILED
+        return State.DONE if result.exit_code == 0 else usual
     if failed or asked:
-        return State.FAILED
+        return State.FAILED if failed else State.STOPPED
     return State.DONE if about.ranks and ok >= about.ranks else State.LOST
 
 
@@ -241,11 +244,13 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     begins = [run for run in runs if text and run.id.startswith(text)]
     active = [run for run in named if not run.over]
     if len(active) > 1:
-        raise InputError(f"{text}: {len(active)} active runs have this name", why=_ids(active))
+        raise InputError(
+            f"{text}: {len(active)} active runs have this name", why=_ids(active), hint=_ID
+        )
     if named or len(begins) == 1:
         return (active or named or begins)[0]
     if begins:
-        raise InputError(f"{text}: {len(begins)} runs match", why=_ids(begins))
+        raise InputError(f"{text}: {len(begins)} runs match", why=_ids(begins), hint=_ID)
     names = [name for run in runs for name in (run.id, run.about.name) if name]
     near = nearest(text, names)
     why = f"did you mean {near}?" if near else ""

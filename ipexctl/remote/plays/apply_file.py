@@ -142,6 +142,8 @@ def _directory(task, path):
                 os.mkdir(place.name, 0o700 if closed else 0o777, dir_fd=place.folder)
             except FileExistsError:
                 pass
+            except OSError as e:
+                raise safe_paths.not_written(each, e) from None
     with safe_paths.place(path) as place:
         found = place.found
         if found is None:

@@ -72,7 +72,7 @@ class Place:
     def require_writable(self):
         """For a check: may a file here be made, replaced or removed?"""
         if not os.access("/proc/self/fd/%d" % self.folder, os.W_OK | os.X_OK):
-            raise _not_written(self.path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+            raise not_written(self.path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
     @contextmanager
     def replacing(self):
@@ -89,7 +89,7 @@ class Place:
                     remove_left(self.folder, name)
                     raise
         except OSError as e:
-            raise _not_written(self.path, e) from None
+            raise not_written(self.path, e) from None
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def remove_left(folder, name):
         pass
 
 
-def _not_written(path, error):
+def not_written(path, error):
     folder = os.path.dirname(path)
     hints = {
         errno.ENOSPC: "df -h %s" % folder,

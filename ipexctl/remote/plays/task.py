@@ -1,5 +1,6 @@
 """What a step gets to work with: its arguments, and the way to the controller."""
 
+import errno
 import os
 import signal
 import threading
@@ -126,6 +127,7 @@ def outcome(module, task):
         raise
     except OSError as e:
         what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
-        return {"failure": document(Failure(what))}
+        hint = "sudo: true" if e.errno == errno.EACCES else ""
+        return {"failure": document(Failure(what, hint=hint))}
     except Exception:
         return {"failure": bug()}

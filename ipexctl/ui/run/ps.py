@@ -23,6 +23,7 @@ _COLOURS = {
     State.STOPPING: "yellow",
     State.DONE: "cyan",
     State.FAILED: "red",
+    State.STOPPED: "yellow",
     State.LOST: "bold red",
 }
 

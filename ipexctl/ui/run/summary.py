@@ -56,8 +56,9 @@ def _known(result: RunResult) -> list[Text]:
     known = known_cause(result, failures())
     if known is None:
         return []
+    word = "possibly" if known.weak else "known"
     return [
-        Text(f"  known: {known.title}   (ipexctl explain {known.slug})", "bold"),
+        Text(f"  {word}: {known.title}   (ipexctl explain {known.slug})", "bold"),
         Text(f"  why: {known.why}"),
         Text(f"  try: {known.fix}"),
     ]

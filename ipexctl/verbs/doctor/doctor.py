@@ -92,7 +92,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         findings=with_options(run_all(cluster), target, options.root),
         seconds=time.monotonic() - began,
         named=named(target, hosts),
-        root="" if options.root == ROOT else options.root,
+        root="" if options.root == ROOT or "root" in target.configured else options.root,
         without_downs=fleet.without_downs(),
         level=options.level,
         script=training_script(Path.cwd()),
@@ -154,7 +154,8 @@ def _with_open_ports(
 
 def named(target: Target, hosts: Inventory) -> str:
     """The hosts as the user would name them to another command."""
-    if said := options_of(target):
+    said = options_of(target)
+    if said or target.hostfile:
         return quoting.quote(said)
     names = ",".join(h.name for h in hosts.hosts if not h.local)
     return quoting.quote(("-H", names)) if names else ""

@@ -23,6 +23,7 @@ from ipexctl.errors import HostFailed, Interrupted, NothingFits
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_store import Room, default_store, missing_and_begun
 from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.suggested_commands import command
 from ipexctl.hosts.target import Target
 from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
@@ -71,7 +72,8 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     report = replace(report, recaps=recaps, seconds=seconds, check=asked.check)
     done = any(recap.state in (Recap.OK, Recap.CHANGED) for recap in recaps)
     if done and not (asked.check or report.declined):
-        return report
+        run = command(target, "run", asked.root) + " SCRIPT"
+        return report if report.exit_code else replace(report, run=run)
     return replace(report, without_downs=fleet.without_downs())
 
 

@@ -201,6 +201,7 @@ class InstallReport(PerHost):
     plan: Plan | None = None
     declined: bool = False  # the user said no
     without_downs: str = ""  # the same command for the other hosts; "" where they are done
+    run: str = ""  # what to type next; "" where a host failed
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -178,7 +178,10 @@ class _PlayRun:
         for segment in self._segments(self._steps):
             if self.fatal:
                 break
-            self._segment(segment, self._left())
+            left = self._left()
+            self._segment(segment, left)
+            if self._options.check:
+                self._not_checked(segment, {host.name for host in left})
         for name, steps in self._play.handlers.items():
             hosts = self._notified.get(name, set()) | self._pending(name, steps)
             self._failed_before, self._failed = self._failed, set()
@@ -189,6 +192,14 @@ class _PlayRun:
                 alive = {host.name for host in self._fleet.alive}
                 self._journal.handled((hosts & alive) - self._failed, name)
             self._failed |= self._failed_before
+
+    def _not_checked(self, segment: Sequence[PlayStep], checked: Container[str]) -> None:
+        """Hosts on which a step fails already are not asked about later ones."""
+        for step in segment:
+            for host in self._fleet.alive:
+                if host.name not in checked and host.name in self._hosts.on[step.number]:
+                    text = "not checked: an earlier step fails"
+                    self._add(StepOutcome(step, host.name, State.CANNOT_KNOW, text))
 
     def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
         """Hosts on which the last run of the play was stopped before this handler."""

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import LaunchPlan
+from ipexctl.core.output.short_paths import shortened
+from ipexctl.core.output.short_traceback import short_traceback
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.run.outcome import Left, RunResult, Tally, known_cause
 from ipexctl.core.run.rank_exchange import sentence
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.core.sizes import duration
 from ipexctl.errors import Interrupted
+from ipexctl.hosts.suggested_commands import command
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs.play.step_kinds import Acting, Result
 
@@ -34,7 +37,7 @@ class RunLines:
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         for text in texts:
-            self._say(host, f"r{rank:02d} | {without_colour(text)}")
+            self._say(host, f"r{rank:02d} | {shortened(without_colour(text))}")
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])
@@ -65,7 +68,7 @@ def ranks_of(plan: LaunchPlan) -> str:
 
 def run_results(on: Acting, ended: RunResult | Left) -> dict[str, Result]:
     if isinstance(ended, Left):
-        hint = f"ipexctl attach {ended.run_id}"
+        hint = command(on.fleet.target, f"attach {ended.run_id}", on.fleet.root)
         if ended.why:
             return dict.fromkeys(on.hosts, Result(State.FAILED, ended.why, hint=hint))
         return dict.fromkeys(on.hosts, Result(State.CHANGED, f"started run {ended.run_id}"))
@@ -83,13 +86,15 @@ def _failed(on: Acting, ended: RunResult) -> dict[str, Result]:
     """The host of the first cause gets the reasons, the others a line: the step needs them all."""
     known = known_cause(ended, failures())
     first = ended.first.host if ended.first else next(iter(sorted(ended.lost)), on.hosts[0])
-    why = [without_colour(text) for text in ended.last_words]
+    said = short_traceback([without_colour(text) for text in ended.last_words])
+    why = [shortened(text) for text in said]
     found = {}
     for host in on.hosts:
         state = State.UNREACHABLE if host in ended.lost else State.FAILED
         if host == first:
             why += [known.why] if known else []
-            hint = known.fix if known else f"ipexctl logs {ended.run_id}"
+            logs = command(on.fleet.target, f"logs {ended.run_id}", on.fleet.root)
+            hint = f"{known.fix}\n{logs}" if known else logs
             found[host] = Result(state, f"run {ended.run_id}: {ended.cause}", "\n".join(why), hint)
         else:
             found[host] = Result(state, f"run {ended.run_id} failed, first on {first}")
