@@ -335,10 +335,10 @@ def run(
 def _lives_on(*, detach: bool, die_with_me: bool, fetched: list[str]) -> bool:
     """Does the run go on when this command is gone? A job without a terminal may not leave one."""
     if detach and die_with_me:
-        raise InputError("-d and --die-with-me do not go together", hint="leave one of them out")
+        raise InputError("-d and --die-with-me cannot be combined", hint="leave one of them out")
     if detach and fetched:
         raise InputError(
-            "-d does not go with --fetch or --outputs",
+            "-d cannot be combined with --fetch or --outputs",
             why="files are fetched when a run ends, and -d does not wait for that",
             hint=f"ipexctl fetch @last {shlex.join(fetched)}, when it has ended",
         )
@@ -352,9 +352,9 @@ def _way_to_show(ui: str, typed: str, *, explain: bool, print_cmd: bool) -> str:
 
     check(typed)
     if print_cmd and explain:
-        raise InputError("--explain and --print-cmd do not go together", hint="use one of them")
+        raise InputError("--explain and --print-cmd cannot be combined", hint="use one of them")
     if print_cmd and ui == "json":
-        raise InputError("--print-cmd prints a shell script, and no JSON", hint="leave out --json")
+        raise InputError("--print-cmd prints a shell script, not JSON", hint="leave out --json")
     return ui
 
 

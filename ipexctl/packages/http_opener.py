@@ -75,7 +75,7 @@ def _checked(cafile: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=cafile or None)
     except OSError as e:
         raise InputError(
-            f"cannot read certificates of CAs from {cafile}",
+            f"cannot read the CA certificates in {cafile}",
             why=e.strerror or str(e),
             hint="PIP_CERT=FILE, or SSL_CERT_FILE=FILE   # in PEM",
         ) from None

@@ -151,9 +151,9 @@ def test_without_a_terminal_a_run_ends_with_its_command(here: Here) -> None:
 
 
 @pytest.mark.parametrize(("more", "said"), [
-    (("--die-with-me",), "-d and --die-with-me do not go together"),
-    (("--fetch", "*.pt"), "-d does not go with --fetch or --outputs"),
-    (("--outputs", "out"), "-d does not go with --fetch or --outputs"),
+    (("--die-with-me",), "-d and --die-with-me cannot be combined"),
+    (("--fetch", "*.pt"), "-d cannot be combined with --fetch or --outputs"),
+    (("--outputs", "out"), "-d cannot be combined with --fetch or --outputs"),
 ])  # fmt: skip
 def test_what_cannot_be_with_d_is_refused(here: Here, more: tuple[str, ...], said: str) -> None:
     done = here.call("run", "-d", *more, "-n", "1", *LONG)

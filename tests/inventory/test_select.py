@@ -108,7 +108,7 @@ def test_a_group_missing_from_several_is_named():
         ("all:!all", "--limit and -x leave no host of hf"),
         ("@empty", "there is no group 'empty'"),
         ("~node.*", "'~node.*': regular expressions are not supported"),
-        ("node[1-", "'node[1-': a bracket is open, or one too many"),
+        ("node[1-", "'node[1-': unbalanced brackets"),
         ("a" * 5000, "--limit: longer than 4096 characters"),
     ],
 )

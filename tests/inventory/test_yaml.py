@@ -88,7 +88,7 @@ def bomb() -> str:
             "h.yaml:2:15: 'adress' is not known (did you mean 'address'?)",
         ),
         ("hosts:\n  a: {slots: many}\n", "h.yaml:2:14: slots: 'many' is not a whole number"),
-        ("hosts:\n  a: {slots: [1]}\n", "h.yaml:2:14: slots: a plain value is needed"),
+        ("hosts:\n  a: {slots: [1]}\n", "h.yaml:2:14: slots: expected a plain value"),
         ("hosts:\n  a:\n  a:\n", "h.yaml:3:3: duplicate key 'a'"),
         ("hosts: [a, a]\n", "h.yaml:1:12: a is named twice"),
         ("hosts:\n  a:2222:\n", "h.yaml:2:3: a:2222 may be a port or a number of ranks"),

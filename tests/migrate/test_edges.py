@@ -113,7 +113,7 @@ def test_json_has_all_that_the_text_has(tmp_path: Path) -> None:
 def test_options_that_contradict_each_other_are_refused(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(CCL)
     done = ipexctl("migrate", "a.py", *words, cwd=tmp_path)
-    assert done.returncode == 2 and "--diff does not go with" in done.stderr
+    assert done.returncode == 2 and "--diff cannot be combined with" in done.stderr
     assert (tmp_path / "a.py").read_text() == CCL
 
 

@@ -102,7 +102,7 @@ def test_a_site_that_is_trusted_cannot_vouch_for_another_one(
 def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
     for name in ("none.pem", "empty.pem"):
         (tmp_path / "empty.pem").touch()
-        with pytest.raises(InputError, match=f"cannot read certificates of CAs from .*{name}"):
+        with pytest.raises(InputError, match=f"cannot read the CA certificates in .*{name}"):
             Fetcher(Store(tmp_path), Indexes(cert=str(tmp_path / name)), {})
 
 

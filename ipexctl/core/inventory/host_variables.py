@@ -140,9 +140,9 @@ def _field(key: str) -> tuple[str, Callable[[str], Any] | None]:
 def _text(key: str, value: Value) -> str:
     if value.text is None:
         vault = _shown(key, value, " --ask-vault-pass") if "vault" in value.odd else ""
-        raise Bad(value.odd or "a plain value is needed", hint=vault)
+        raise Bad(value.odd or "expected a plain value", hint=vault)
     if "{{" in value.text or "{%" in value.text:
-        raise Bad("a Jinja template, which is not evaluated here", hint=_shown(key, value))
+        raise Bad("a Jinja template, which ipexctl does not evaluate", hint=_shown(key, value))
     return value.text
 
 

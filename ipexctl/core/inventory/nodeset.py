@@ -95,7 +95,7 @@ def _names(part: list[str] | list[_Span]) -> Iterator[str]:
 def _refuse_brackets(text: str, piece: str, at: int) -> None:
     bracket = re.search(r"[\[\]]", piece)
     if bracket:
-        what = f"{text!r}: a bracket is open, or one too many"
+        what = f"{text!r}: unbalanced brackets"
         raise BadRange(what, at=at + bracket.start())
 
 

@@ -35,7 +35,7 @@ def decode(data: bytes, source: str) -> str:
         line = text.count("\n", 0, at) + 1
         raise InputError(
             f"cannot read {source}: line {line} has a NUL byte, so this is not a text file",
-            hint="name a text file",
+            hint="use a text file",
         )
     return text
 

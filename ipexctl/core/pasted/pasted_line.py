@@ -345,7 +345,7 @@ class _Options:
     def _not_taken(self, what: str, typed: str, reason: str) -> None:
         error = InputError(
             what,
-            why="ipexctl run takes the launcher's place and passes over none of its options",
+            why="ipexctl run replaces the launcher and ignores none of its options silently",
             hint=f"leave it out, or use an option of ipexctl run   # all: {PAGE}",
         )
         self.refuse(error, typed, reason)

@@ -42,7 +42,7 @@ class Script:
             return snapshot
         if options.fetch or options.outputs:
             raise InputError(
-                "--fetch and --outputs do not go with --no-sync",
+                "--fetch and --outputs cannot be combined with --no-sync",
                 why="they fetch files from the run's folder, which --no-sync does not create",
             )
         return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])

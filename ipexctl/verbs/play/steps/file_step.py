@@ -41,4 +41,4 @@ class File(HostStep):
         if self.src and self.state != "link":
             raise Bad("src needs state: link")
         if self.content is not None and self.state != "file":
-            raise Bad(f"content does not go with state: {self.state}")
+            raise Bad(f"content cannot be combined with state: {self.state}")

@@ -62,7 +62,9 @@ class Run(FleetStep):
             raise Bad(f"{min(both)} is in env and in secret_env")
         if self.detach and (self.fetch or self.outputs):
             why = "files are fetched when a run ends, and detach does not wait for that"
-            raise Bad("detach does not go with outputs or fetch", why=why, hint="a fetch step")
+            raise Bad(
+                "detach cannot be combined with outputs or fetch", why=why, hint="a fetch step"
+            )
 
     @property
     def local_files(self) -> Mapping[str, str]:
