@@ -39,7 +39,7 @@ def _box(result: RunResult) -> list[Text]:
         lines.append(Text(f"  {who} failed in the same way: {_names(result.same)}"))
     if result.victims:
         names = _names(result.victims)
-        lines.append(Text(f"  after it, and most likely because of it: {names}", "dim"))
+        lines.append(Text(f"  likely consequences: {names}", "dim"))
     if result.again:
         lines.append(Text(f"  again: {result.again}"))
     return lines
