@@ -168,10 +168,10 @@ WRONG = [
         ("run", "--print-cmd", "--json", "x.py"), "prints a shell script", id="a script as JSON"
     ),
     pytest.param(
-        ("run", "--print-cmd", "--ui", "json", "x.py"), "no JSON", id="a script as the view JSON"
+        ("run", "--print-cmd", "--ui", "json", "x.py"), "not JSON", id="a script as the view JSON"
     ),
     pytest.param(
-        ("run", "--explain", "--print-cmd", "x.py"), "do not go together", id="two ways to print"
+        ("run", "--explain", "--print-cmd", "x.py"), "cannot be combined", id="two ways to print"
     ),
     pytest.param(("data", "push", "x" * 300), "x is not a folder", id="data of too long a name"),
     pytest.param(("install", "-f", "no-such-file"), "no-such-file", id="install without hosts"),

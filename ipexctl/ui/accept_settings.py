@@ -22,5 +22,7 @@ def ask(proposed: Proposal, stdin: TextIO) -> bool:
     for setting in proposed.settings:
         print(f"  {setting.key:<11} {printable(setting.value)}", file=sys.stderr)
         print(f"  {'':<11} {_WHAT[setting.key]}", file=sys.stderr)
-    question = "Use it? You are asked again when it or one of these files changes. [y/N] "
+    question = (
+        "Accept these settings? You will be asked again if they or these files change. [y/N] "
+    )
     return confirm(question, stdin, refusal(proposed))

@@ -430,4 +430,4 @@ def time_left(left: float) -> str:
 
 
 def question(chosen: Chosen) -> str:
-    return "Take the CUDA build? [y/N] " if chosen.no_cpu_build else "Install? [Y/n] "
+    return "Install the CUDA build? [y/N] " if chosen.no_cpu_build else "Install? [Y/n] "

@@ -78,8 +78,8 @@ class Tmux:
         """Cursor shown, no alternate screen, no colour left on; what is typed is echoed."""
         state = self.call("display-message", "-p", "#{cursor_flag} #{alternate_on}").split()
         assert state == ["1", "0"]
-        self.type("echo plain; clear; echo plain")
-        self.until(lambda shown: "plain" in shown)
+        self.type("echo typed; clear; echo pl''ain")
+        self.until(lambda shown: "plain" in shown)  # printed: what is typed has quotes in it
         coloured = self.screen("-e")
         assert "\x1b[" not in coloured.replace("\x1b[39m", "").replace("\x1b[0m", ""), coloured
 

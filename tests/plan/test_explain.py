@@ -56,11 +56,11 @@ Variables of the ranks
                                       communication (node03)
   GLOO_SOCKET_IFNAME=eth0             other hosts connect to this interface
   FI_PROVIDER=tcp                     for MPI and ccl; works on every network
-  FI_TCP_IFACE=eth0                   libfabric may hang on another interface
+  FI_TCP_IFACE=eth0                   on another interface, libfabric may hang
   CCL_WORKER_COUNT=1                  communication threads per rank
-  CCL_ATL_TRANSPORT=ofi               the same with each MPI that starts the
-                                      ranks
-  CCL_KVS_IFACE=eth0                  oneCCL may wait 120 s on another interface
+  CCL_ATL_TRANSPORT=ofi               the same for every MPI
+  CCL_KVS_IFACE=eth0                  on another interface, oneCCL may wait 120
+                                      s
   CCL_WORKER_AFFINITY=7,15            no rank computes there (node[01-02])
   CCL_WORKER_AFFINITY=5,15            no rank computes there (node03)
   IPEXCTL_BACKEND=ccl                 oneccl-bind-pt 2.7.0+cpu is installed
@@ -111,7 +111,7 @@ def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
         {"rank": 0, "local_rank": 0, "cpus": [*range(8)], "communication": [], "memory_node": 0}
     ]
     variables = {v["name"]: (v["value"], v["why"]) for v in host["variables"]}
-    assert variables["OMP_NUM_THREADS"] == ("4", "yours, with --env, in place of 8")
+    assert variables["OMP_NUM_THREADS"] == ("4", "yours, with --env, instead of 8")
     assert variables["HF_TOKEN"] == (None, "yours, with --env")
     assert made["notes"] == [
         "--env OMP_NUM_THREADS=4 is used, the plan had 8",

@@ -80,7 +80,10 @@ def test_doctor_changes_nothing_and_fails_a_host_with_the_finding(play, tmp_path
     ("steps", "what"),
     [
         ("{script: a.py, env: {A-B: '1'}}", "run: 'A-B' is not the name of a variable"),
-        ("{script: a.py, detach: true, outputs: out}", "run: detach does not go with outputs"),
+        (
+            "{script: a.py, detach: true, outputs: out}",
+            "run: detach cannot be combined with outputs",
+        ),
         ("{script: a.py, env: {A: '1'}, secret_env: {A: '1'}}", "run: A is in env and in"),
     ],
 )

@@ -202,7 +202,7 @@ def test_panes_show_the_last_lines_of_every_rank():
         "line 47 of 0",
         "line 48 of 0",
         "line 49 of 0",
-        " arrows choose  Enter zoom  / filter  p",
+        " arrows select  Enter zoom  / filter  p",
     ]
 
 

@@ -240,7 +240,7 @@ def test_a_wrong_passphrase_is_asked_for_three_times_and_then_told(matrix, capsy
     transport.close()
     assert len(person.asked) == 3
     assert e.value.hint == f"ssh-add {matrix.folder}/encrypted"
-    assert capsys.readouterr().err.count("That is not its passphrase.") == 2
+    assert capsys.readouterr().err.count("Wrong passphrase.") == 2
 
 
 def test_without_a_terminal_an_encrypted_key_is_left_to_the_agent(matrix):

@@ -23,7 +23,7 @@ _BAR = re.compile(
     r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)"
     r"(?:, +(?P<rate>[\d.?]+[kM]?) ?(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
 )
-_BYTES, _BYTES_A_SECOND = 1_000_000, 50_000
+_MANY, _MANY_A_SECOND = 1_000_000, 10_000  # steps: more than any training makes
 _STEPS = r"(?:it|iters?|iterations?|steps?|batch(?:es)?)"
 _RATES = (
     re.compile(rf"(?<![\w.])(?P<rate>\d[\d.]*) ?{_STEPS}/s(?:ec)?\b"),
@@ -57,6 +57,7 @@ _PART = re.compile(
     rf"(?<![\w./\-])[\"']?(?P<key>\w*loss\w*)[\"']?(?:\s*[:=]\s*|\s+)(?P<value>{_NUMBER}){_END}",
     re.IGNORECASE,
 )
+_END_OF_RUN = re.compile(r"\w+ {2,}= {2,}\S+$")  # a table of what the whole run gave
 _TOTALS = {"step": "total", "epoch": "epochs"}
 _KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
 
@@ -97,7 +98,7 @@ class Formats:
             return _point(self._bar(bar, text))
         if not any(word in low for word in self.needed):
             return None
-        if any(word in low for word in self.not_with):
+        if any(word in low for word in self.not_with) or _END_OF_RUN.match(text):
             return None
         found: dict[str, str] = {}
         for form in self.formats:
@@ -167,11 +168,11 @@ class Formats:
 
 
 def _is_download(bar: re.Match[str]) -> bool:
-    """Bytes without a unit: no training makes so many steps a second."""
-    if float(_whole(bar["total"])) < _BYTES:
-        return False
+    """Of bytes or records, without a unit."""
     rate = bar["rate"] or "?"
-    return "?" in rate or (bar["unit"] != "s" and float(_whole(rate)) > _BYTES_A_SECOND)
+    if "?" in rate:
+        return float(_whole(bar["total"])) >= _MANY
+    return bar["unit"] != "s" and float(_whole(rate)) > _MANY_A_SECOND
 
 
 def _whole(text: str) -> str:
@@ -290,5 +291,5 @@ class LineReader:
         return point if point.total == self._most else None
 
 
-_KERAS = re.compile(r"\d+/\d+\S* .*[━=>]")
+_KERAS = re.compile(r"\d+/\d+\S* .*[━=>]|\] +Step: \S+ \| Tot: ")
 _CELL = re.compile(rf"(?:{_NUMBER}|[\d:]+|)")

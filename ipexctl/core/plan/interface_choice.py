@@ -37,8 +37,8 @@ def _address_of_nic(node: Node) -> str:
     if node.host.nic not in there:
         raise RunFailed(
             f"{node.host.name}: there is no network interface {node.host.nic}",
-            why=f"the host has {', '.join(there)}",
-            hint=f"correct nic= of {node.host.name} in the hostfile",
+            why=f"it has {', '.join(there)}",
+            hint=f"correct nic= for {node.host.name} in the hostfile",
         )
     found = best(there[node.host.nic].addresses)
     if not found or not there[node.host.nic].up:

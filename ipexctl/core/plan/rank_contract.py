@@ -29,7 +29,7 @@ _TORCHRUN = "scripts written for torchrun"
 
 TABLE = (
     Contract("RANK", "rank", _TORCH, lambda plan, host, place: place.rank, fixed=True),
-    Contract("WORLD_SIZE", "ranks in all", _TORCH, lambda p, h, r: p.world_size, fixed=True),
+    Contract("WORLD_SIZE", "number of ranks", _TORCH, lambda p, h, r: p.world_size, fixed=True),
     Contract("LOCAL_RANK", "rank on its host", _TORCH, lambda p, h, r: r.local_rank, fixed=True),
     Contract(
         "LOCAL_WORLD_SIZE", "ranks on its host", "torchrun scripts, Accelerate",
@@ -39,14 +39,14 @@ TABLE = (
     Contract("MASTER_PORT", "a free port there", _TORCH, lambda p, h, r: p.master_port),
     Contract(
         "GROUP_RANK", "number of the host, from 0",
-        "Lightning, Fabric (1.9, 2.0, 2.6); without it both of two hosts begin with rank 0",
+        "Lightning, Fabric (1.9, 2.0, 2.6); without it, both of two hosts start with rank 0",
         lambda p, h, r: p.hosts.index(h),
     ),
     Contract("NODE_RANK", "the same", "Lightning, Fabric", lambda p, h, r: p.hosts.index(h)),
-    Contract("GROUP_WORLD_SIZE", "hosts in all", _TORCHRUN, lambda p, h, r: len(p.hosts)),
+    Contract("GROUP_WORLD_SIZE", "number of hosts", _TORCHRUN, lambda p, h, r: len(p.hosts)),
     Contract("ROLE_NAME", "default", _TORCHRUN, lambda p, h, r: "default"),
     Contract("ROLE_RANK", "rank", _TORCHRUN, lambda p, h, r: r.rank, fixed=True),
-    Contract("ROLE_WORLD_SIZE", "ranks in all", _TORCHRUN, lambda p, h, r: p.world_size),
+    Contract("ROLE_WORLD_SIZE", "number of ranks", _TORCHRUN, lambda p, h, r: p.world_size),
     Contract(
         "LOCAL_SIZE", "ranks on its host",
         "DeepSpeed: its device count on CPUs, its all-reduce in shared memory",
@@ -54,7 +54,7 @@ TABLE = (
     ),
     Contract(
         "TORCHELASTIC_RUN_ID", "the run's id",
-        "torch 1.9 and newer (is_torchelastic_launched), Lightning, which then takes RANK as it is",
+        "torch 1.9 and newer (is_torchelastic_launched), Lightning, which then uses RANK unchanged",
         lambda p, h, r: p.run_id,
     ),
     Contract("TORCHELASTIC_RESTART_COUNT", "0", _TORCHRUN, lambda p, h, r: 0),
@@ -67,8 +67,8 @@ ERROR_FILE = Contract(
 HOST_WIDE = (
     (
         "ACCELERATE_USE_CPU",
-        "`true`, where accelerate is installed, no host has an accelerator, and neither DeepSpeed "
-        "nor FSDP is asked of it",
+        "`true`, where accelerate is installed, no host has an accelerator, and neither "
+        "DeepSpeed nor FSDP is requested from it",
         "Accelerate 0.15 and newer, transformers' Trainer; without it `Accelerator()` and a "
         "Trainer without `--use_cpu` train alone on each rank. Before 0.15 it is `USE_CPU`",
     ),

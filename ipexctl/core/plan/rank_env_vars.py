@@ -104,15 +104,15 @@ def _network(site: Site) -> Iterator[Variable]:
     yield Variable("GLOO_SOCKET_IFNAME", site.nic, site.nic_why)
     if not site.alone or site.backend.name == "ccl":
         yield Variable("FI_PROVIDER", "tcp", "for MPI and ccl; works on every network")
-        yield Variable("FI_TCP_IFACE", site.nic, "libfabric may hang on another interface")
+        yield Variable("FI_TCP_IFACE", site.nic, "on another interface, libfabric may hang")
 
 
 def _ccl(site: Site) -> Iterator[Variable]:
     if site.backend.name != "ccl":
         return
     yield Variable("CCL_WORKER_COUNT", str(site.backend.count), "communication threads per rank")
-    yield Variable("CCL_ATL_TRANSPORT", "ofi", "the same with each MPI that starts the ranks")
-    yield Variable("CCL_KVS_IFACE", site.nic, "oneCCL may wait 120 s on another interface")
+    yield Variable("CCL_ATL_TRANSPORT", "ofi", "the same for every MPI")
+    yield Variable("CCL_KVS_IFACE", site.nic, "on another interface, oneCCL may wait 120 s")
     comm = [cpu for part in site.places.parts for cpu in part.comm]
     if comm:
         why = "too few cores to reserve any" if site.places.crowded else "no rank computes there"
@@ -187,7 +187,7 @@ def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable
     """The user's words win, but for what differs in each rank. What only the user has set comes
     last, without a reason."""
     first = [
-        Variable(v.name, asked[v.name], f"yours, with --env, in place of {v.value}")
+        Variable(v.name, asked[v.name], f"yours, with --env, instead of {v.value}")
         if v.name in asked and asked[v.name] != v.value
         else v
         for v in made

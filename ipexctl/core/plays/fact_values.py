@@ -42,7 +42,7 @@ FACTS: dict[str, Fact] = {
     "memory": Fact("memory in GiB", lambda f: _gib(f.mem.total)),
     "os": Fact("distribution: ubuntu, debian, rhel", lambda f: f.os_ids[0] if f.os_ids else None),
     "os_family": Fact(
-        "distribution that it comes from: debian, fedora (RHEL and its kin), suse",
+        "distribution that it comes from: debian, fedora (RHEL and derivatives), suse",
         lambda f: f.os_ids[-1] if f.os_ids else None,
     ),
     "os_name": Fact("full name of the operating system", lambda f: f.os_name or None),

@@ -31,15 +31,18 @@ PLAY_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "steps": ("What to do, in this order.", _STEPS),
     "handlers": (
-        "Name: steps. They run once at the end, where a step with notify changed something.",
+        (
+            "NAME: steps. They run once at the end, on hosts where a step that notifies them "
+            "changed something."
+        ),
         {"type": "object", "additionalProperties": _STEPS},
     ),
-    "sudo": ("Run all steps as root, but for those with sudo: false.", _FLAG),
-    "any_errors_fatal": ("When a step fails on one host, no host gets a further step.", _FLAG),
-    "serial": ("Number of hosts to take through all steps at a time. Default: all.", _COUNT),
+    "sudo": ("Run all steps as root, except those with sudo: false.", _FLAG),
+    "any_errors_fatal": ("If a step fails on one host, stop on all hosts.", _FLAG),
+    "serial": ("Number of hosts to process at a time. Default: all.", _COUNT),
 }
 STEP_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
-    "name": ("What outputs and --from call the step.", _TEXT),
+    "name": ("Name of the step, for the output and --from.", _TEXT),
     "tags": ("For --tags and --skip-tags; always and never as in Ansible.", _WORDS),
     "when": (
         "Facts and variables that must have these values.",
@@ -49,6 +52,6 @@ STEP_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
     "sudo": ("Run as root.", _FLAG),
     "notify": ("Handlers to run at the end if the step changes something.", _WORDS),
     "ignore_errors": ("A failure does not stop the host.", _FLAG),
-    "retries": ("Further tries after a failure.", _COUNT),
-    "delay": ("Time between two tries. Default: 5 s.", _VALUE),
+    "retries": ("Number of retries after a failure.", _COUNT),
+    "delay": ("Time between retries. Default: 5 s.", _VALUE),
 }

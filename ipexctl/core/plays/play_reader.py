@@ -27,7 +27,7 @@ HABITS = {
     "tasks": "steps", "become": "sudo", "loop": "a list in the argument",
     "with_items": "a list in the argument",
     "register": "nothing: write the decision in Python (docs/python.md)",
-    "gather_facts": "nothing: facts are asked for when a step needs them",
+    "gather_facts": "nothing: facts are gathered when a step needs them",
     "block": "nothing: one list of steps", "roles": "several files (ipexctl play a.yaml b.yaml)",
     "shell": "sh", "command": "sh", "raw": "sh", "apt": "package", "dnf": "package",
     "yum": "package", "pip": "install", "lineinfile": "line", "systemd": "service",

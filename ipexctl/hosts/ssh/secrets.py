@@ -65,5 +65,5 @@ class Secrets:
             if key is not None or not said:  # just Enter: go on without this key
                 return key
             if left:
-                print("That is not its passphrase.", file=sys.stderr)
+                print("Wrong passphrase.", file=sys.stderr)
         return None

@@ -83,8 +83,10 @@ class Panes:
 
     def _foot(self, width: int, note: str) -> str:
         if self.typing:
-            return set_cell_size(f" filter: {self.filter}_   Enter takes it, Esc drops it", width)
-        text = note or " arrows choose  Enter zoom  / filter  p pause  q stream  Ctrl-C stop"
+            return set_cell_size(
+                f" filter: {self.filter}_   Enter applies it, Esc clears it", width
+            )
+        text = note or " arrows select  Enter zoom  / filter  p pause  q stream  Ctrl-C stop"
         text = f" [filter {self.filter}]{text}" if self.filter else text
         text = f" [paused]{text}" if self.paused else text
         if self.fits < len(self.panes) and not self.zoomed:

@@ -20,10 +20,12 @@ class Assert(HostStep):
     module = "apply_assert"
     example = "assert: {that: ulimit -l | grep -q unlimited, msg: raise memlock first}"
 
-    that: Code = arg("Shell code that changes nothing and ends with 0 if all is well.", Code(""))
-    path: str = arg("A path that must be there.", "")
+    that: Code = arg(
+        "Shell code that changes nothing and exits with 0 if the condition holds.", Code("")
+    )
+    path: str = arg("A path that must exist.", "")
     fail: str = arg("Fail with this message.", "")
-    msg: str = arg("What to say if it does not hold.", "")
+    msg: str = arg("Message to show if it fails.", "")
     timeout: Seconds = arg("Maximum run time of the code.", Seconds(60))
 
     def check(self) -> None:

@@ -26,7 +26,7 @@ class Copy(HostStep):
     module = "apply_copy"
     example = "copy: {src: train.conf, dest: ~/train.conf, mode: '0600'}"
 
-    src: str = arg("File or folder here, from the current directory.")
+    src: str = arg("File or folder on this machine, relative to the current directory.")
     dest: str = arg("Absolute path on the hosts, or one under ~/.")
     mode: str = arg("Permissions of files, for example '0644'.", "")
     directory_mode: str = arg("Permissions of folders.", "")

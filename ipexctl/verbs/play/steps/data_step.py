@@ -26,9 +26,9 @@ class Data(FleetStep):
     writes: ClassVar[tuple[str, ...]] = ("data",)
 
     push: str = arg("Folder on this machine.", "")
-    rm: str = arg("Name of data to remove from the hosts.", "")
-    name: str = arg("Name of the data that is pushed. Default: the folder's.", "")
-    relay: bool = arg("Hosts give each other what is sent to one.", True)
+    rm: str = arg("Name of the dataset to remove from the hosts.", "")
+    name: str = arg("Name of the pushed dataset. Default: the name of the folder.", "")
+    relay: bool = arg("Let hosts pass files on to other hosts.", True)
 
     def check(self) -> None:
         if bool(self.push) == bool(self.rm):

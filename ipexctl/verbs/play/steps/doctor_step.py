@@ -28,8 +28,12 @@ class Doctor(FleetStep):
     example = "doctor: {level: std, fail_on: warn}"
     writes: ClassVar[tuple[str, ...]] = ()
 
-    level: Literal["quick", "std"] = arg("quick: ask and connect; std: measure as well.", "quick")
-    fail_on: Literal["fail", "warn"] = arg("Least severity of a finding that fails a host.", "fail")
+    level: Literal["quick", "std"] = arg(
+        "quick: facts and connections; std: measurements as well.", "quick"
+    )
+    fail_on: Literal["fail", "warn"] = arg(
+        "Lowest severity of a finding that fails a host.", "fail"
+    )
     python: str = arg("Python on the hosts whose torch level std measures.", "")
 
     def act(self, on: Acting) -> Mapping[str, Result]:

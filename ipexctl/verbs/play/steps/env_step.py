@@ -31,7 +31,8 @@ class Env(FleetStep):
     reads: ClassVar[tuple[str, ...]] = ("environment",)
 
     rm: tuple[str, ...] = arg(
-        "unused: all that no project needs; or keys, as `ipexctl env ls` shows them.", ()
+        "unused: every environment that no project needs; or keys, as shown by `ipexctl env ls`.",
+        (),
     )
     exec: tuple[str, ...] = arg("Command and its arguments.", ())
     changes: bool = arg("Whether the command changes something; if not, it counts as ok.", True)

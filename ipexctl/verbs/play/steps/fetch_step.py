@@ -28,10 +28,10 @@ class Fetch(FleetStep):
     example = "fetch: {files: ['out/*.pt'], dest: results}"
     writes: ClassVar[tuple[str, ...]] = ()
 
-    files: tuple[str, ...] = arg("Globs or folders, from where the ranks started.")
-    run: str = arg("Id or name of the run; last: the newest.", "last")
+    files: tuple[str, ...] = arg("Globs or folders, relative to the ranks' working directory.")
+    run: str = arg("ID or name of the run; last: the newest run.", "last")
     dest: str = arg("Folder on this machine.", "")
-    merge: bool = arg("Bring the files of all hosts into one folder.", False)
+    merge: bool = arg("Merge the files from all hosts into one folder.", False)
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.core.run.listed_runs import LAST

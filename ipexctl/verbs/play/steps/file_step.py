@@ -23,12 +23,12 @@ class File(HostStep):
 
     path: str = arg("Absolute path, or one under ~/.")
     state: Literal["file", "directory", "link", "touch", "absent"] = arg(
-        "file: it exists already, or gets its content; directory: made with those above it; "
-        "link: symbolic link to src; touch: made empty where it is missing; absent: removed.",
+        "file: must exist, or is written with content; directory: created with its parents; "
+        "link: symbolic link to src; touch: created empty if missing; absent: removed.",
         "file",
     )
-    content: str | None = arg("The whole content of the file.", None)
-    src: str = arg("Where the link leads to.", "")
+    content: str | None = arg("The complete content of the file.", None)
+    src: str = arg("Target of the link.", "")
     mode: str = arg("Permissions, for example '0644' or u+x.", "")
     owner: str = arg("Name or number of the owner.", "")
     group: str = arg("Name or number of the group.", "")

@@ -21,13 +21,13 @@ class Get(HostStep):
     module = "apply_get"
     example = "get: {url: 'https://host/model.bin', dest: ~/model.bin, sha256: 9f86d0...}"
 
-    url: str = arg("Where the file is: https, http or file.")
+    url: str = arg("URL of the file: https, http or file.")
     dest: str = arg("Absolute path of the file on the hosts, or one under ~/.")
     sha256: str = arg("The SHA-256 of its content, 64 hexadecimal digits.")
     mode: str = arg("Permissions, for example '0644' or u+x.", "")
     owner: str = arg("Name or number of the owner.", "")
     group: str = arg("Name or number of the group.", "")
-    timeout: Seconds = arg("Seconds without a byte after which it fails.", Seconds(30))
+    timeout: Seconds = arg("Time without data after which the download fails.", Seconds(30))
 
     def check(self) -> None:
         if not _URL.fullmatch(self.url):

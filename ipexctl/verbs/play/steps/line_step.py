@@ -19,11 +19,21 @@ class Line(HostStep):
 
     path: str = arg("Absolute path, or one under ~/.")
     line: str | None = arg("The line.", None)
-    regexp: str = arg("The last line that matches becomes `line`; with state: absent, all go.", "")
-    state: Literal["present", "absent"] = arg("Whether the line is to be there.", "present")
-    insertafter: str = arg("Regular expression: after the last line that matches; EOF.", "")
-    insertbefore: str = arg("Regular expression: before the last line that matches; BOF.", "")
-    create: bool = arg("Make the file where it is missing.", False)
+    regexp: str = arg(
+        "The last matching line is replaced with `line`; with state: absent, all "
+        "matching lines are removed.",
+        "",
+    )
+    state: Literal["present", "absent"] = arg(
+        "present: the line must exist; absent: it must not.", "present"
+    )
+    insertafter: str = arg(
+        "Insert after the last line that matches this regular expression, or at EOF.", ""
+    )
+    insertbefore: str = arg(
+        "Insert before the last line that matches this regular expression, or at BOF.", ""
+    )
+    create: bool = arg("Create the file if it is missing.", False)
     mode: str = arg("Permissions, for example '0644' or u+x.", "")
     owner: str = arg("Name or number of the owner.", "")
     group: str = arg("Name or number of the group.", "")

@@ -26,10 +26,10 @@ class Package(HostStep):
 
     name: tuple[str, ...] = arg("Names of packages.")
     state: Literal["present", "absent", "latest"] = arg(
-        "present: installed, in any version; latest: in the newest one; absent: removed.", "present"
+        "present: installed, any version; latest: newest version; absent: removed.", "present"
     )
-    update_cache: bool = arg("Update the lists of packages first.", False)
-    use: Literal["auto", "apt", "dnf", "zypper", "apk"] = arg("The package manager.", "auto")
+    update_cache: bool = arg("Update the package lists first.", False)
+    use: Literal["auto", "apt", "dnf", "zypper", "apk"] = arg("Package manager to use.", "auto")
 
     def check(self) -> None:
         if not self.name:

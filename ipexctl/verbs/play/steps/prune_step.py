@@ -24,7 +24,7 @@ class Prune(FleetStep):
     reads: ClassVar[tuple[str, ...]] = ("runs",)
     writes: ClassVar[tuple[str, ...]] = ("runs",)
 
-    runs: int | None = arg("Keep this many runs, however new the others are.", None)
+    runs: int | None = arg("Number of runs to keep, regardless of their age.", None)
 
     def check(self) -> None:
         if self.runs is not None and self.runs < 1:

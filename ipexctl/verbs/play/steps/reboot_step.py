@@ -21,7 +21,7 @@ class Reboot(FleetStep):
     keyword = "reboot"
     example = "reboot: {timeout: 15m}"
 
-    timeout: Seconds = arg("How long a host may take to come back.", Seconds(600))
+    timeout: Seconds = arg("Maximum time for a host to come back.", Seconds(600))
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         if on.check:

@@ -31,20 +31,22 @@ class Run(FleetStep):
 
     script: str = arg("Python script on this machine; with module, a module.")
     args: tuple[str, ...] = arg("Arguments of the script.", ())
-    module: bool = arg("script is a module, as for python -m.", False)
-    n: int | None = arg("Ranks in all.", None)
+    module: bool = arg("Run script as a module, like python -m.", False)
+    n: int | None = arg("Total number of ranks.", None)
     ppn: int | None = arg("Ranks per host.", None)
     env: dict[str, str] = arg("Variables for every rank.", {})
-    secret_env: dict[str, str] = arg("Variables that no plan, log or `ps` holds.", {})
-    accelerate: str = arg("Accelerate config: what the other arguments do not say.", "")
-    data: tuple[str, ...] = arg("Names of data that a data step put on the hosts.", ())
+    secret_env: dict[str, str] = arg(
+        "Local variables to forward as secrets: never in a plan, log or `ps`.", {}
+    )
+    accelerate: str = arg("Accelerate config; the other arguments override it.", "")
+    data: tuple[str, ...] = arg("Datasets on the hosts, as pushed by a data step.", ())
     outputs: tuple[str, ...] = arg(
         "Folders to fetch from the ranks' working directory; an empty string: none.", ()
     )
     fetch: tuple[str, ...] = arg("Glob patterns of files to fetch.", ())
     merge: bool = arg("Merge the files from all hosts into one folder.", False)
     name: str = arg("Name of the run, for ps, logs, stop, wait and rm.", "")
-    detach: bool = arg("Go on with the play when all ranks have started.", False)
+    detach: bool = arg("Continue the play when all ranks have started.", False)
     timeout: Seconds | None = arg("Maximum run time.", None)
     stall: Seconds | None = arg("Warn about ranks that print nothing for this long.", None)
     require_together: bool = arg("Fail unless all ranks exchanged data.", False)

@@ -19,12 +19,12 @@ class Service(HostStep):
     module = "apply_service"
     example = "service: {name: chronyd, state: started, enabled: true}"
 
-    name: str = arg("The unit; without a suffix, a .service.")
+    name: str = arg("Name of the unit; without a suffix, .service is added.")
     state: Literal["", "started", "stopped", "restarted", "reloaded"] = arg(
         "restarted and reloaded act every time.", ""
     )
     enabled: bool | None = arg("Whether it starts at boot.", None)
-    daemon_reload: bool = arg("Read changed unit files first.", False)
+    daemon_reload: bool = arg("Reload unit files first (daemon-reload).", False)
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -24,14 +24,14 @@ class Sh(HostStep):
     example = "sh: {cmd: make, chdir: ~/project, creates: ~/project/build}"
 
     cmd: Code = arg("Shell code, run by /bin/sh.")
-    creates: str = arg("Path that the code makes. Where it exists, the code is not run.", "")
-    removes: str = arg("Path that the code removes. Where it is missing, the code is not run.", "")
+    creates: str = arg("Path that the code creates. If it exists, the code is not run.", "")
+    removes: str = arg("Path that the code removes. If it is missing, the code is not run.", "")
     unless: Code = arg(
-        "Shell code that changes nothing. If it ends with 0, cmd is not run.", Code("")
+        "Shell code that changes nothing. If it exits with 0, cmd is not run.", Code("")
     )
     chdir: str = arg("Folder to run in. Default: the home folder.", "")
     env: dict[str, str] = arg("Environment variables.", {})
-    stdin: str = arg("Text for the standard input.", "")
+    stdin: str = arg("Text for stdin.", "")
     timeout: Seconds = arg("Maximum run time; 0: no limit.", Seconds(0))
     changes: tuple[str, ...] | None = arg(
         "Paths that the code may change. []: it changes nothing, and counts as ok.", None

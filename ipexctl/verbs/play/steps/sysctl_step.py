@@ -21,9 +21,9 @@ class Sysctl(HostStep):
 
     name: str = arg("The parameter, for example net.core.somaxconn.")
     value: str | None = arg("Its value.", None)
-    state: Literal["present", "absent"] = arg("absent: take it out of the file.", "present")
+    state: Literal["present", "absent"] = arg("absent: remove it from the file.", "present")
     sysctl_file: str = arg(
-        "The file that sets it at boot; \"\": only now.", "/etc/sysctl.d/90-ipexctl.conf"
+        "File that sets it at boot; \"\": set it only now.", "/etc/sysctl.d/90-ipexctl.conf"
     )  # fmt: skip
 
     def check(self) -> None:

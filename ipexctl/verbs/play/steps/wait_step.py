@@ -16,14 +16,14 @@ class Wait(HostStep):
     module = "apply_wait"
     example = "wait: {port: 29500, host: node01, timeout: 2m}"
 
-    port: int | None = arg("TCP port, seen from the hosts.", None)
-    host: str = arg("Where the port is.", "127.0.0.1")
+    port: int | None = arg("TCP port to connect to from the hosts.", None)
+    host: str = arg("Host of the port.", "127.0.0.1")
     path: str = arg("Absolute path on the hosts, or one under ~/.", "")
     state: Literal["started", "stopped", "present", "absent"] = arg(
-        "started, present: it is open, is there; stopped, absent: it is not.", "started"
+        "started, present: open, exists; stopped, absent: closed, missing.", "started"
     )
-    seconds: Seconds = arg("Only wait for so long.", Seconds(0))
-    timeout: Seconds = arg("After this the step fails.", Seconds(300))
+    seconds: Seconds = arg("Just wait for this long.", Seconds(0))
+    timeout: Seconds = arg("Time after which the step fails.", Seconds(300))
 
     def check(self) -> None:
         if sum((self.port is not None, bool(self.path), bool(self.seconds))) != 1:
