@@ -215,6 +215,15 @@ def test_odd_journals_never_crash_and_a_failed_run_is_never_done(
 NAMES = ["20260102-000000-aaaaaa", "20260101-000000-bbbbbb"]
 
 
+def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
+    said = run_list.summary(list(DONE))
+    warning = "[W1123 socket.cpp:755] [c10d] The hostname of the client socket cannot be retrieved"
+    for last, shown in ((warning, ""), ("step 3", "step 3")):
+        raw = {**said, "run": "r1", "alive": True, "last": [0, last]}
+        (run,) = listed_runs.merged([listed_runs.read_on_host("a", raw, failures)])
+        assert run.last == shown
+
+
 def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() -> None:
     new, old = listed_runs.merged(row(name, "a", *DONE) for name in NAMES)
     for text, expected in (

@@ -19,6 +19,7 @@ from ipexctl.core.run.run_state import (
     lost_text,
     timeout_text,
     without_colour,
+    without_noise,
 )
 from ipexctl.core.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
@@ -153,9 +154,7 @@ def read_on_host(
         _result(result) if isinstance(result, dict) else None,
         raw.get("begun") is True,
         _fact(raw, known),
-        (last[0], without_colour(plain(last[1], 400)))
-        if isinstance(last, list) and len(last) == 2 and type(last[0]) is int
-        else None,
+        _last_line(last),
         count_or_none(raw.get("bytes")),
         count_or_none(raw.get("format")),
         raw.get("unreadable") is True,
@@ -260,6 +259,13 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
 def _ids(runs: Sequence[Run]) -> str:
     more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
     return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
+
+
+def _last_line(last: Any) -> tuple[int, str] | None:
+    if not isinstance(last, list) or len(last) != 2 or type(last[0]) is not int:
+        return None
+    text = without_colour(plain(last[1], 400))
+    return (last[0], text) if without_noise([text]) else None
 
 
 def _about(raw: Mapping[str, Any]) -> About:

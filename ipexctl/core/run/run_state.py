@@ -375,7 +375,7 @@ class RunState:
 
     def _remember(self, rank: int, lines: list[str]) -> list[str]:
         if lines:
-            told = _without_noise(lines)
+            told = without_noise(lines)
             self.hidden += len(lines) - len(told)
             self.tails[rank] = (self.tails.get(rank, []) + told[-TAIL:])[-TAIL:]
             return told
@@ -401,7 +401,8 @@ class RunState:
         )
 
 
-def _without_noise(lines: list[str]) -> list[str]:
+def without_noise(lines: list[str]) -> list[str]:
+    """Without warnings that a healthy run prints."""
     block = "\n".join(lines)
     if not any(word in block for word in _NOISE_WORDS):
         return lines
