@@ -137,7 +137,11 @@ def _read(path: Path) -> dict[str, str]:
     except OSError:
         return {}
     except (configparser.Error, UnicodeDecodeError) as e:
-        raise InputError(f"pip's configuration {path} is not readable", why=str(e)) from None
+        raise InputError(
+            f"pip's configuration {path} is invalid",
+            why=str(e),
+            hint="correct the file; or PIP_CONFIG_FILE=/dev/null to ignore it",
+        ) from None
     said: dict[str, str] = {}
     for section in _SECTIONS:
         if parser.has_section(section):

@@ -48,7 +48,7 @@ def test_devnull_as_the_file_means_no_file_at_all(conf: dict[str, str]) -> None:
 
 def test_a_broken_file_is_told_by_its_name(tmp_path: Path, conf: dict[str, str]) -> None:
     (tmp_path / "pip.conf").write_text("no section = here")
-    with pytest.raises(InputError, match=r"pip\.conf is not readable"):
+    with pytest.raises(InputError, match=r"pip\.conf is invalid"):
         from_pip(conf)
 
 

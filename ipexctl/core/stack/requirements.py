@@ -118,7 +118,7 @@ def _lines(
         elif option[1] in _INDEXES:
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
-            raise InputError(f"{place}: {option[1]} is not supported here")
+            raise InputError(f"{place}: {option[1]} is not supported here", hint="remove that line")
 
 
 def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:

@@ -162,7 +162,7 @@ class SshConfig:
         elif self._file.exists():
             files = [(self._file, folder)]
         else:
-            raise InputError(f"there is no SSH configuration file {self._file}")
+            raise InputError(f"there is no SSH configuration file {self._file}", hint="-F FILE")
         return parse_config(
             (text, _Includes(base, self.me)) for file, base in files for text in _texts([str(file)])
         )
