@@ -58,7 +58,7 @@ def play(
     ] = "",
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Skip sh steps that the last run of the play completed."),
+        typer.Option("--resume", help="Skip sh and run steps that the last run completed."),
     ] = False,
     ask_sudo_pass: Annotated[
         bool,

@@ -171,11 +171,11 @@ _WRITTEN = {
     shell_contexts.NUMBER: "%s",
 }
 _NO_PLACE = {
-    shell_contexts.BACKTICK: ("in backticks", "$( ) in place of backticks"),
-    shell_contexts.ANSI: ("in $'...'", "'...' in place of $'...'"),
+    shell_contexts.BACKTICK: ("in backticks", "$( ) instead of backticks"),
+    shell_contexts.ANSI: ("in $'...'", "'...' instead of $'...'"),
     shell_contexts.QUOTED_HERE: (
         "in a here-document with a quoted delimiter, where the shell expands nothing",
-        "<<EOF in place of <<'EOF'",
+        "<<EOF instead of <<'EOF'",
     ),
     shell_contexts.BACKSLASH: ("after a backslash", "$${%s} for the shell's own variable"),
 }

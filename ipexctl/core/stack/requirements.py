@@ -176,7 +176,7 @@ def _other_project(place: str, named: str) -> InputError:
     return InputError(
         what,
         why="hosts get wheels; its code goes there with `ipexctl run`, as part of this project",
-        hint=f"-r {path}/pyproject.toml   # in place of that line: what it needs\n"
+        hint=f"-r {path}/pyproject.toml   # instead of that line: its dependencies\n"
         f"ipexctl run --env PYTHONPATH=.:{path} SCRIPT   # its code; with a src layout {path}/src",
     )
 

@@ -31,7 +31,7 @@ def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
         print_lines(console, [line])
     print_text(console, _last_line(report))
     if report.failures and again and not report.check:
-        what = "skips completed sh steps; runs start again"
+        what = "skips completed sh and run steps"
         print_text(console, f"after the fix: {again} --resume   # {what}")
 
 
