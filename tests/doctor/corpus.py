@@ -179,7 +179,7 @@ END
 s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/null >/dev/null 2>&1 &
         """,
         (
-            Seed("gloo-loopback", "NET-001", "in place of the line 127.0.1.1"),
+            Seed("gloo-loopback", "NET-001", "instead of the line 127.0.1.1"),
             Seed("name-unknown", "NET-007", "127.0.0.1 localhost"),
             Seed("master-port-taken", "NET-016", "ss -ltnp"),
             Seed("master-port-taken", "NET-017", "ip_local_reserved_ports"),

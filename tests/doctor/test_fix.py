@@ -339,7 +339,7 @@ def test_on_real_hosts_nothing_is_changed_without_a_yes(lab3):
         assert "chmod go-w" in asked.stderr and "-y" in asked.stderr
         done = doctor(lab3, "--fix", "-y")
         assert (done.returncode, mode()) == (0, "755"), done.stderr
-        assert f"take it back: ipexctl doctor -f {lab3.hostfile} -F " in done.stdout
+        assert f"to undo: ipexctl doctor -f {lab3.hostfile} -F " in done.stdout
         back = doctor(lab3, "--undo")
         assert (back.returncode, mode()) == (0, "775")
         again = doctor(lab3, "--undo")

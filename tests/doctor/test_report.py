@@ -151,7 +151,7 @@ def test_each_trouble_is_told_once_with_its_hosts_and_its_command():
 
 def test_why_is_told_when_asked():
     assert "  why ipexctl creates the environment" in text(report(NO_PYTHON), verbose=True)
-    assert "The stack is installed into" not in text(report(NO_PYTHON))
+    assert "ipexctl creates the environment" not in text(report(NO_PYTHON))
 
 
 def test_all_unknown_keys_are_one_message_with_one_command():

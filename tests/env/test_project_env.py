@@ -205,10 +205,10 @@ def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Proje
     (host,) = would.document["hosts"]
     kept = {k["key"]: k["why"] for k in host["kept"]}
     assert kept[keys[0]] == "ipexctl.lock names it"
-    assert "asked for by gamma (" in kept[keys[2]] and "last used 20" in kept[keys[2]]
+    assert "requested by gamma (" in kept[keys[2]] and "last used 20" in kept[keys[2]]
     assert host["environments"] == []
     done = projects.call(c, "env", "rm", "--unused", "-y")
-    assert f"{keys[0]}  stays: asked for by alpha (" in done.out
+    assert f"{keys[0]}  stays: requested by alpha (" in done.out
     left = {path.name for path in (projects.shop.root / "envs").iterdir()} - {".lock"}
     assert left == {keys[0], keys[1], newest, last}  # its own older one went
 

@@ -87,7 +87,7 @@ def test_a_build_goes_on_when_the_wheel_comes(builder: Builder, wheels: tuple[Pa
 
 STOPS = [
     ({"abort": True}, "the controller stopped sending"),
-    ({"all": True}, "two-1.0-py3-none-any.whl was brought, and is not here any more"),
+    ({"all": True}, "two-1.0-py3-none-any.whl was received, but has disappeared"),
 ]
 
 

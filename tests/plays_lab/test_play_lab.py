@@ -167,7 +167,7 @@ handlers:
     _, predicted = hosts.states(text, "--check", "-e", "seconds=0")
     assert {predicted[3, host] for host in HOSTS} == {"cannot know"}
     again = hosts.run(text, "-e", "seconds=0", "-l", "node0[1-3]")
-    assert "reload: notified on node[01-03] by an earlier run, not done yet" in again.stdout
+    assert "reload: notified on node[01-03] by an earlier run, still to be run" in again.stdout
     late = [Path(hosts.home(h), "reloaded-late").exists() for h in HOSTS]
     assert late == [True, True, True, False]
     assert "by an earlier run" not in hosts.run(text, "-e", "seconds=0", "-l", HOSTS[0]).stdout

@@ -148,7 +148,7 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
     ("words", "said"),
     [
         ("--launcher bogus", "--launcher bogus is not known"),
-        ("--launcher ssh", "there is no MPI here"),
+        ("--launcher ssh", "there is no MPI on the hosts"),
         ("--ranks 9", "select no ranks"),
         ("-i (", "is not a regular expression"),
         ("--fetch /etc/*", "not below the folder of the script"),

@@ -74,7 +74,7 @@ def test_training_agrees_on_all_ranks(fleet: Fleet, tmp_path: Path) -> None:
     address = fleet.lab.hosts["node01"].address
     assert plan["master"].startswith(f"[{address}]:")
     notes = [e["text"] for e in run.events if e["event"] == "note"]
-    assert not [n for n in notes if "the way to" in n]
+    assert not [n for n in notes if "the route to" in n]
     fallback = [n for n in notes if n.startswith("MPICH needs IPv4 addresses")]
     assert len(fallback) == (fleet.name == "mpich")
 

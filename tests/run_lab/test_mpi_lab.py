@@ -320,4 +320,4 @@ def test_without_mpi_there_are_no_daemons_to_start_by_ssh(without, tmp_path):
         "--launcher", "ssh", "-n", "3", str(runner.script(UP))
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no MPI here" in done.stderr
+    assert "there is no MPI on the hosts" in done.stderr

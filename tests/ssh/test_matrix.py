@@ -98,9 +98,9 @@ REACHED = [
 ]
 UNREACHABLE, FAILED = Unreachable.slug, HostFailed.slug
 REFUSED = {  # name: the error's kind, and its words over Paramiko and over ssh
-    "false": (FAILED, "the login shell ended (exit 1)", "the login shell ended (exit 1)"),
-    "nologin": (FAILED, "the login shell ended (exit 1)", "the login shell ended (exit 1)"),
-    "rude": (FAILED, "the login shell ended (exit 3)", "the login shell ended (exit 3)"),
+    "false": (FAILED, "the login shell exited with code 1", "the login shell exited with code 1"),
+    "nologin": (FAILED, "the login shell exited with code 1", "the login shell exited with code 1"),
+    "rude": (FAILED, "the login shell exited with code 3", "the login shell exited with code 3"),
     "closed": (UNREACHABLE, "refuses the connection", "refuses the connection"),
     "nowhere": (UNREACHABLE, "cannot be resolved", "cannot be resolved"),
     "password": (UNREACHABLE, "the login as trainer failed", "the login failed"),

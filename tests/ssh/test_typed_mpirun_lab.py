@@ -109,7 +109,7 @@ def test_typed_on_another_host_it_starts_the_same_ranks_and_gives_their_code(typ
 def test_a_host_that_is_not_there_is_refused_by_name(typed):
     option = "--host" if typed.mpi == "openmpi" else "-hosts"
     done = typed.run(f"mpirun {option} node01,node09 -n 2 {ONE_EACH[typed.mpi]} hostname")
-    assert "mpirun asked for a host that is not in this run: node09" in done.stderr
+    assert "mpirun requested a host that is not in this run: node09" in done.stderr
     assert done.returncode != 0
 
 

@@ -59,7 +59,7 @@ def _all(fleet: Fleet, project: Project, say: Say) -> Mapping[Host, _Try]:
         if host in held and not held[host].held:
             _release(fleet, held)
             raise HostFailed(
-                f"{host.name}: another install ({held[host].holder}) has locked it for too long",
+                f"{host.name}: another install, of {held[host].holder}, has locked it for too long",
                 why="nothing was changed on any host",
                 hint="run the same command again once that install has ended",
             )
