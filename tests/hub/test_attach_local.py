@@ -86,7 +86,7 @@ def test_its_events_are_those_of_the_command_that_started_the_run(here: Here) ->
 
 
 @pytest.mark.parametrize(("number", "state"), [
-    (signal.SIGINT, "failed"), (signal.SIGTERM, "running"), (signal.SIGQUIT, "running"),
+    (signal.SIGINT, "stopped"), (signal.SIGTERM, "running"), (signal.SIGQUIT, "running"),
 ])  # fmt: skip
 def test_ctrl_c_stops_the_run_and_all_else_leaves_it(
     here: Here, number: signal.Signals, state: str
@@ -100,7 +100,7 @@ def test_ctrl_c_stops_the_run_and_all_else_leaves_it(
     run.communicate(timeout=30)
     (row,) = here.listed("-a")
     assert row["state"] == state
-    assert run.returncode == (130 if state == "failed" else 0)
+    assert run.returncode == (130 if state == "stopped" else 0)
 
 
 def test_a_closed_pipe_leaves_the_run(here: Here) -> None:

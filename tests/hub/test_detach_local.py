@@ -90,7 +90,7 @@ def test_ipexctl_stop_ends_a_detached_run(here: Here) -> None:
     run_id = here.call("run", "-d", "-n", "2", "--force", *LONG).stdout.split()[-1]
     assert here.call("stop", run_id, "-t", "3").stdout == f"{run_id} is stopped\n"
     (row,) = here.listed("-a")
-    assert (row["state"], row["exit_code"]) == ("failed", 130)
+    assert (row["state"], row["exit_code"]) == ("stopped", 130)
     assert row["cause"].endswith("(ipexctl stop)")
 
 

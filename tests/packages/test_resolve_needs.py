@@ -131,7 +131,7 @@ def test_a_cuda_build_is_found_behind_an_index_that_hides_it_and_is_called_one(
     }  # fmt: skip
     assert found.lock.cuda
     assert found.no_cpu_build == (
-        f"your indexes have no torch 2.7.0+cpu, and {world.url}/cpu/ has none that fits"
+        f"your indexes have no torch 2.7.0+cpu, and {world.url}/cpu/ has no version that fits"
     )
 
 
