@@ -12,13 +12,14 @@ from ipexctl.core.plays.step_schema import Step, argument_schema, arguments, des
 _HEAD = """\
 # Steps of plays
 
-What may stand beside the keyword of a step: [plays](plays.md). An argument in **bold** is required;
-the one marked `*` may stand alone behind the keyword, with others beside it:
+For the keys that can accompany a step's keyword, see [plays](plays.md). An argument in **bold**
+is required; the one marked `*` can be given directly after the keyword, with other arguments
+alongside it:
 
     - sh: make
       creates: build
 
-A single value is a list of one.
+A single value is treated as a one-element list.
 """
 
 

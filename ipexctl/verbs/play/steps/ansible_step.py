@@ -16,7 +16,7 @@ _OLDEST = (3, 9)  # Python on hosts: ansible-core 2.19 asks for 3.8, later ones 
 
 @dataclass(frozen=True)
 class Ansible(FleetStep):
-    """Run a playbook with the `ansible-playbook` program of this machine.
+    """Run a playbook with the `ansible-playbook` program on this machine.
 
     Ansible gets the hosts of the step with their groups, users, ports and Pythons, and the host
     keys that ipexctl accepts. With --check it runs in its own check mode: tasks that it skips

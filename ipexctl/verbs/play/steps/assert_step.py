@@ -10,9 +10,10 @@ from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
 @dataclass(frozen=True)
 class Assert(HostStep):
-    """Fail where shell code ends with an error, or a file is missing. It changes nothing.
+    """Fail if shell code exits with an error or a file is missing. It changes nothing.
 
-    For facts use `when` with it: `assert: {fail: "needs AMX"}` beside `when: {isa: {not: amx}}`.
+    To test facts, combine it with `when`: `assert: {fail: "needs AMX"}` beside `when: {isa:
+    {not: amx}}`.
     """
 
     keyword = "assert"

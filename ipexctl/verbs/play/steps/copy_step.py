@@ -17,7 +17,7 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Copy(HostStep):
-    """Copy a file or folder of this machine to the hosts.
+    """Copy a file or folder from this machine to the hosts.
 
     `src: dir/` copies what is in the folder, `src: dir` the folder itself. For large data: `data`.
     """
@@ -30,7 +30,7 @@ class Copy(HostStep):
     dest: str = arg("Absolute path on the hosts, or one under ~/.")
     mode: str = arg("Permissions of files, for example '0644'.", "")
     directory_mode: str = arg("Permissions of folders.", "")
-    owner: str = arg("Name or number of the owner.", "")
+    owner: str = arg("Name or numeric ID of the owner.", "")
     group: str = arg("Name or number of the group.", "")
 
     def check(self) -> None:

@@ -14,7 +14,7 @@ from ipexctl.verbs.play.verb_calls import progress_of, results_of, target_of
 
 @dataclass(frozen=True)
 class Data(FleetStep):
-    """Put a folder of this machine on every host, for `data` of a run step, or remove it there.
+    """Put a folder from this machine on every host, for `data` of a run step, or remove it there.
 
     Files that a host already has are not sent. Data in use by a run is not removed.
     """

@@ -34,7 +34,7 @@ class Doctor(FleetStep):
     fail_on: Literal["fail", "warn"] = arg(
         "Lowest severity of a finding that fails a host.", "fail"
     )
-    python: str = arg("Python on the hosts whose torch level std measures.", "")
+    python: str = arg("Python on the hosts; its torch is benchmarked at level std.", "")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.verbs.doctor.doctor import Options, examine

@@ -22,8 +22,8 @@ _UNUSED = "unused"
 class Env(FleetStep):
     """Remove environments from the hosts, or run a command in the project's environment there.
 
-    The current and the previous environment are never removed. No shell reads the command; it
-    runs every time, so --check answers "cannot know".
+    The current and the previous environment are never removed. The command is not interpreted by
+    a shell; it runs every time, so --check answers "cannot know".
     """
 
     keyword = "env"

@@ -16,11 +16,11 @@ from ipexctl.verbs.play.verb_calls import results_of, target_of
 
 @dataclass(frozen=True)
 class Fetch(FleetStep):
-    """Bring files that the ranks of a run wrote to this machine.
+    """Fetch files written by the ranks of a run to this machine.
 
-    Without dest, files go to a new folder below .ipexctl/runs; with dest, only files that differ
-    are replaced there. Files of hosts other than rank 0's lie in folders @HOST, unless merge is
-    set.
+    Without dest, files go to a new folder under .ipexctl/runs; with dest, only files that differ
+    are replaced there. Files of hosts other than rank 0's go into folders named @HOST, unless
+    merge is set.
     """
 
     keyword = "fetch"

@@ -13,7 +13,8 @@ from ipexctl.verbs.play.step_kinds import HostStep
 class File(HostStep):
     """Make a file, directory or symbolic link, set its attributes, or remove it.
 
-    A symbolic link on the way is followed only in folders that root or the user of the step owns.
+    A symbolic link along the path is followed only in folders that root or the user of the step
+    owns.
     """
 
     keyword = "file"
@@ -30,7 +31,7 @@ class File(HostStep):
     content: str | None = arg("The complete content of the file.", None)
     src: str = arg("Target of the link.", "")
     mode: str = arg("Permissions, for example '0644' or u+x.", "")
-    owner: str = arg("Name or number of the owner.", "")
+    owner: str = arg("Name or numeric ID of the owner.", "")
     group: str = arg("Name or number of the group.", "")
 
     def check(self) -> None:

@@ -12,9 +12,10 @@ _URL = re.compile(r"(?:https?|file)://[^\s\x00-\x1f]+")
 
 @dataclass(frozen=True)
 class Get(HostStep):
-    """Download a file on each host. Its SHA-256 decides whether it is there already.
+    """Download a file on each host. Its SHA-256 determines whether it is already present.
 
-    Proxies are those of the host's environment. For what hosts cannot reach: `copy`, `data`.
+    Proxy settings come from the host's environment. For URLs that the hosts cannot reach, use
+    `copy` or `data`.
     """
 
     keyword = "get"
@@ -25,7 +26,7 @@ class Get(HostStep):
     dest: str = arg("Absolute path of the file on the hosts, or one under ~/.")
     sha256: str = arg("The SHA-256 of its content, 64 hexadecimal digits.")
     mode: str = arg("Permissions, for example '0644' or u+x.", "")
-    owner: str = arg("Name or number of the owner.", "")
+    owner: str = arg("Name or numeric ID of the owner.", "")
     group: str = arg("Name or number of the group.", "")
     timeout: Seconds = arg("Time without data after which the download fails.", Seconds(30))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Install(FleetStep):
     """Install PyTorch and MPI on the hosts, as `ipexctl install` does.
 
-    The versions in ipexctl.lock of the project are kept; where there is none, it is written.
+    The versions in the project's ipexctl.lock are kept; if there is none, one is written.
     """
 
     keyword = "install"

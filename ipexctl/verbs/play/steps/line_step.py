@@ -11,7 +11,7 @@ from ipexctl.verbs.play.step_kinds import HostStep
 
 @dataclass(frozen=True)
 class Line(HostStep):
-    """Put a line into a file, or take it out."""
+    """Add a line to a file, or remove it."""
 
     keyword = "line"
     module = "apply_line"
@@ -35,7 +35,7 @@ class Line(HostStep):
     )
     create: bool = arg("Create the file if it is missing.", False)
     mode: str = arg("Permissions, for example '0644' or u+x.", "")
-    owner: str = arg("Name or number of the owner.", "")
+    owner: str = arg("Name or numeric ID of the owner.", "")
     group: str = arg("Name or number of the group.", "")
 
     def check(self) -> None:

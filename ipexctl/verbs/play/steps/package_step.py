@@ -15,8 +15,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:_~@/=<>*-]{0,255}")
 class Package(HostStep):
     """Install packages with the host's package manager: apt, dnf, zypper or apk.
 
-    A name may have a version as the manager writes it: numactl=2.0.16-1 (apt, apk). The lists of
-    packages are updated only with update_cache, or where the manager does not know the name.
+    A name may include a version in the package manager's syntax: numactl=2.0.16-1 (apt, apk).
+    The package lists are updated only with update_cache, or if the manager does not know the name.
     """
 
     keyword = "package"

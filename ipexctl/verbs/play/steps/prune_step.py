@@ -13,9 +13,9 @@ from ipexctl.verbs.play.verb_calls import progress_of, results_of, target_of
 
 @dataclass(frozen=True)
 class Prune(FleetStep):
-    """Remove old runs, copies of projects and caches beyond the limits of the settings.
+    """Remove old runs, copies of projects and caches that exceed the configured limits.
 
-    Also this machine's cache of wheels. What a run is using stays.
+    This machine's wheel cache is pruned, too. Anything in use by a run is kept.
     """
 
     keyword = "prune"

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run(FleetStep):
-    """Run a PyTorch script on the hosts with mpirun, with live output of every rank.
+    """Run a PyTorch script on the hosts with mpirun, with live output from every rank.
 
-    The project of the script is copied first. It runs every time, so --check answers "cannot
-    know" where the plan of the run is right.
+    The script's project is copied first. It runs every time, so --check answers "cannot
+    know" if the run plan is valid.
     """
 
     keyword = "run"

@@ -10,7 +10,7 @@ from ipexctl.verbs.play.step_kinds import HostStep
 
 @dataclass(frozen=True)
 class Wait(HostStep):
-    """Wait for a port, a path, or some seconds. It changes nothing."""
+    """Wait for a port, a path, or a number of seconds. It changes nothing."""
 
     keyword = "wait"
     module = "apply_wait"
