@@ -21,6 +21,7 @@ import os
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+import torch.distributed.nn.functional  # before init_process_group(): see train_ddp.py
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -41,6 +42,16 @@ def main() -> None:
 
     os.environ.update({**ALONE, **os.environ})  # `python fsdp2_checkpoint.py` is one rank
     dist.init_process_group("gloo")
+    # the model lives in run() alone: it must not outlive destroy_process_group()
+    before, after = run(args)
+    print(f"world size {dist.get_world_size()}, loss {before:.4f} -> {after:.4f}", flush=True)
+    dist.destroy_process_group()
+    if after >= before:
+        raise SystemExit("the loss did not fall")
+
+
+def run(args: argparse.Namespace) -> tuple[float, float]:
+    """The loss before and after."""
     torch.manual_seed(0)  # the same model on every rank
     model = NextWord()
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
@@ -57,10 +68,7 @@ def main() -> None:
         if dist.get_rank() == 0:
             print(f"epoch {epoch} loss {after:.4f}", flush=True)
     save(args.save, model, optimizer, epoch)
-    print(f"world size {dist.get_world_size()}, loss {before:.4f} -> {after:.4f}", flush=True)
-    dist.destroy_process_group()
-    if after >= before:
-        raise SystemExit("the loss did not fall")
+    return before, after
 
 
 class NextWord(nn.Module):

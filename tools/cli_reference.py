@@ -13,7 +13,7 @@ from ipexctl import cli
 HEAD = """\
 # Command reference
 
-The `--help` of every command. Written by `make docs`; do not edit it.
+The `--help` output of every command. Written by `make docs`; do not edit it.
 [Screens](screens.md) shows what the commands print, [errors](errors.md) lists every error.
 """
 

@@ -57,7 +57,7 @@ class Root(LazyGroup):
         "lab": Entry("lab:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS),
         "stacks": Entry(
             "install:stacks",
-            "Show the supported versions, which fit, and why others do not.",
+            "Show the supported versions: which fit, and why others do not.",
             STACK,
         ),
         "bundle": Entry(

@@ -38,7 +38,7 @@ def doctor(
         typer.Option(
             "--python",
             metavar="PYTHON",
-            help="Python on the hosts whose PyTorch --level std measures.",
+            help="Python on the hosts; --level std measures its PyTorch.",
         ),
     ] = "",
     fix: Annotated[
@@ -46,7 +46,7 @@ def doctor(
     ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last --fix.")] = False,
     script: Annotated[
-        bool, output_option("--print", help="Print the fixes that need root as a script.")
+        bool, output_option("--print", help="Print, as a script, the fixes that need root.")
     ] = False,
     as_what: Annotated[
         str, output_option("--as", metavar="KIND", help="Output of --print: script or play.")

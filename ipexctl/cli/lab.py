@@ -16,7 +16,7 @@ lab_app = CommandGroup(
 
 LabName = Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the lab.")]
 LabHostName = Annotated[
-    str, typer.Argument(metavar="HOST", help="Host of the lab, for example node01.")
+    str, typer.Argument(metavar="HOST", help="Host in the lab, for example node01.")
 ]
 
 
@@ -90,7 +90,7 @@ def lab_status(
     _show_labs(verb.status(name), json=json)
 
 
-@lab_app.command("shell", help="Log in to a host of a lab.")
+@lab_app.command("shell", help="Log in to a host in a lab.")
 def lab_shell(
     host: LabHostName,
     name: LabName = "lab",
@@ -119,7 +119,7 @@ def lab_fault(
     print(f"{host}: {kind}")
 
 
-@lab_app.command("heal", help="Undo every fault of a host; a killed host starts again.")
+@lab_app.command("heal", help="Undo every fault on a host; a killed host starts again.")
 def lab_heal(host: LabHostName, name: LabName = "lab") -> None:
     from ipexctl.verbs import lab as verb
 

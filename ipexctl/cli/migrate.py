@@ -19,8 +19,7 @@ def migrate(
         list[str],
         typer.Argument(
             metavar="PATH|COMMAND...",
-            help="Scripts, notebooks, hostfiles, Slurm, Accelerate or Kubernetes files, folders; "
-            "or a command line.",
+            help="Scripts, notebooks, hostfiles, Slurm, Accelerate or Kubernetes files, or folders; or a command line.",
         ),
     ],
     diff: Annotated[

@@ -45,7 +45,7 @@ def play(
         bool, typer.Option("-C", "--check", help="Show what would change; change nothing.")
     ] = False,
     diff: Annotated[
-        bool, typer.Option("-D", "--diff", help="Show the changed lines of files.")
+        bool, typer.Option("-D", "--diff", help="Show the changed lines in files.")
     ] = False,
     first: Annotated[
         str,
@@ -58,7 +58,7 @@ def play(
     ] = "",
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Skip sh and run steps that the last run completed."),
+        typer.Option("--resume", help="Skip `sh` and `run` steps that the last run completed."),
     ] = False,
     ask_sudo_pass: Annotated[
         bool,

@@ -100,7 +100,7 @@ def run(
             metavar="TIME",
             parser=DURATION,
             show_default=False,
-            help="Time without contact after which a host is lost (default: 30s).",
+            help="Time without contact after which a host counts as lost (default: 30s).",
         ),
     ] = 30,
     timeout: Annotated[
@@ -180,7 +180,7 @@ def run(
         bool, run_option("--force", help="Start even if preflight checks fail.")
     ] = False,
     no_sync: Annotated[
-        bool, files_option("--no-sync", help="Do not copy the project: its files are on the hosts.")
+        bool, files_option("--no-sync", help="Do not copy the project: its files are already there.")
     ] = False,
     yes: Annotated[
         bool, files_option("-y", "--yes", help="Copy the project folder even if it is large.")

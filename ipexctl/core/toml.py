@@ -20,7 +20,7 @@ _DEEP_KEY = re.compile(
 def loads(text: str) -> dict[str, Any]:
     """Raises ValueError."""
     if _DEEP_KEY.search(text):
-        raise ValueError("a key of more than 32 parts")
+        raise ValueError("a key has more than 32 parts")
     try:
         found: dict[str, Any] = tomllib.loads(text)
     except RecursionError:

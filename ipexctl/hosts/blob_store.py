@@ -213,7 +213,7 @@ class Store:
             finally:
                 Path(part).unlink(missing_ok=True)
         except OSError as e:
-            raise NotHere(f"cannot keep {name} in {self.folder}", why=str(e)) from None
+            raise NotHere(f"cannot save {name} to {self.folder}", why=str(e)) from None
 
     def fill(self, blob: Blob, complete: Callable[[BinaryIO], None]) -> None:
         """Afterwards the blob is here. `complete` appends what its part lacks: a part keeps what an
@@ -231,7 +231,7 @@ class Store:
 
     def cannot_keep(self, name: str, e: OSError) -> NotHere:
         return NotHere(
-            f"cannot keep {name} in {self.folder}",
+            f"cannot save {name} to {self.folder}",
             why=e.strerror or str(e),
             hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
         )

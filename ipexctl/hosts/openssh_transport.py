@@ -209,7 +209,7 @@ _SAYINGS = (
         HostKeyUnknown,
     ),
     _Saying("Host key verification failed", "its host key is refused", "{debug}"),
-    _Saying("Connection refused", "the host refuses the connection", "on {name}: " + SEE_SSHD),
+    _Saying("Connection refused", "the host refused the connection", "on {name}: " + SEE_SSHD),
     _Saying(
         "during banner exchange",
         "its port accepts connections but sends no SSH banner",
@@ -233,13 +233,13 @@ _SAYINGS = (
     ),
     _Saying(
         "kex_exchange_identification",
-        "the host closes the connection before the SSH handshake",
+        "the host closed the connection before the SSH handshake",
         "{debug}",
         again=True,
     ),
     _Saying(
         "Connection reset by",
-        "the host closes the connection before the SSH handshake",
+        "the host closed the connection before the SSH handshake",
         "{debug}",
         again=True,
     ),

@@ -90,9 +90,9 @@ class _opened:
         self._file.close()
         if isinstance(error, BadBundle | OSError):
             raise InputError(
-                f"{self._path} is not a complete bundle",
+                f"{self._path} is not a valid bundle",
                 why=str(error),
-                hint="copy it again, or make it again: ipexctl bundle",
+                hint="copy it again, or recreate it: ipexctl bundle",
             ) from None
 
 

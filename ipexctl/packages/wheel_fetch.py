@@ -100,7 +100,7 @@ class Fetcher:
                 hint = _hint(e, url) or "run the same command again"
                 raise FetchFailed(what, why=str(e), hint=hint) from None
             except OSError as e:
-                raise NotHere(f"cannot keep {name} here", why=e.strerror or str(e)) from None
+                raise NotHere(f"cannot save {name} here", why=e.strerror or str(e)) from None
             out.seek(0)
             return self.store.add(name, iter(lambda: out.read(CHUNK), b""), sha256=sha256)
 

@@ -22,7 +22,7 @@ from ipexctl.verbs.env import Kept, list_envs
 A, B, C = (Host(name, local=True) for name in "abc")
 HOSTS = Inventory((A, B, C), "the test")
 SAID = {
-    "Connection refused": (4, "the host refuses the connection"),
+    "Connection refused": (4, "the host refused the connection"),
     "No ED25519 host key is known for b": (4, "its host key is not trusted yet"),
     "IDENTIFICATION HAS CHANGED": (4, "its host key has changed"),
     "Permission denied (publickey)": (4, "the login failed"),

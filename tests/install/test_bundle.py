@@ -239,7 +239,7 @@ def test_what_is_not_whole_is_refused_and_nothing_is_left(
     with pytest.raises(InputError) as refused:
         unpack(bundled)
     assert why in refused.value.why
-    assert refused.value.what == f"{path} is not a complete bundle"
+    assert refused.value.what == f"{path} is not a valid bundle"
     lock = parse((bundled.work / "ipexctl.lock").read_text(), "")
     assert blobs_of(bundled) <= {b.sha256 for b in blobs(lock)}  # no part, nothing strange
 

@@ -62,14 +62,14 @@ def test_a_log_without_a_known_failure_is_exit_1():
 def test_a_failure_can_be_asked_for_by_its_name():
     code, out, _ = explain("average-on-ccl")
     assert code == 0
-    assert "cannot see it before a run: it is in the script" in out
+    assert "cannot see it before a run: the cause is in the script" in out
 
 
 @pytest.mark.parametrize(
     ("what", "says"),
     [
         ("NET-999", "there is no check NET-999"),
-        ("SOTF-001", "ipexctl explain SOFT-001   # IPEX is for another PyTorch"),
+        ("SOTF-001", "ipexctl explain SOFT-001   # IPEX was built for a different PyTorch version"),
         ("gloo-loopbak", "ipexctl explain gloo-loopback   # "),
         ("out of memory", "ipexctl explain out-of-memory   # the host ran out of memory"),
         ("SHM", "ipexctl explain SHM-001   # /dev/shm is small"),

@@ -441,7 +441,7 @@ def test_a_host_that_always_hangs_up_is_given_up_at_the_deadline(transport, tmp_
 
     with port_that(serve) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=2.0)
-    assert error.what == "n: the host closes the connection before the SSH handshake"
+    assert error.what == "n: the host closed the connection before the SSH handshake"
     assert len(calls) > 1
 
 

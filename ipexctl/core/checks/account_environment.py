@@ -48,7 +48,7 @@ def missing_paths(facts: Facts, name: str) -> list[str]:
     severity=BY_HAND,
     seen="LD_PRELOAD contains a path that does not exist",
     why="Every program prints `object ... from LD_PRELOAD cannot be preloaded: ignored`, and runs "
-    "without the OpenMP or allocator it should have. `ipexctl run` does not pass it on.",
+    "without the OpenMP library or allocator it should have. `ipexctl run` does not pass it on.",
     fix=do(Shell(f"grep -n LD_PRELOAD {_FILES}"), "   and remove the path"),
 )
 @by_hand
@@ -86,7 +86,7 @@ def two_openmps(facts: Facts) -> Iterator[Sight]:
     severity=BY_HAND,
     seen="the login environment sets OMP_NUM_THREADS=1 on a host with more cores",
     why="Each rank computes on one core: many times slower, without an error. `ipexctl run` sets "
-    "its own; torchrun, accelerate and mpirun by hand keep this one.",
+    "its own; torchrun, accelerate and mpirun started by hand keep this one.",
     fix=do(Shell(f"grep -n OMP_NUM_THREADS {_FILES}"), "   and remove it"),
 )
 @by_hand
@@ -182,7 +182,7 @@ def thread_limit(facts: Facts) -> Sight | None:
     "SOFT-023",
     title="shared memory left behind by MPI processes that have ended",
     severity=(Severity.NOTE, Severity.WARN),
-    seen="files of MPI processes that have ended, in /dev/shm; warn from 1 GiB",
+    seen="files left in /dev/shm by MPI processes that have ended; warn from 1 GiB",
     why="Killed ranks, and torch-ccl when it exits, leave segments there. When they fill "
     "/dev/shm, new ranks die with a bus error.",
     fix=do(

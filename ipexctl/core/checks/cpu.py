@@ -28,8 +28,7 @@ _LOOK_BELOW = do(
     "CPU-001",
     title="the processor has no AVX2",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="no AVX2 with FMA: PyTorch runs without its fast kernels (fail: below what every stack of "
-    "the version table needs, x86-64-v2 for stock PyTorch)",
+    seen="no AVX2 with FMA: PyTorch runs without its fast kernels (fail: below what every stack in the version table needs, x86-64-v2 for stock PyTorch)",
     why="Stock PyTorch then uses SSE kernels, several times slower, and all hosts wait for this "
     "one; IPEX does not start.",
 )
@@ -101,7 +100,7 @@ def no_x86(facts: Facts) -> Sight | None:
     title="the kernel is too old for AMX",
     severity=Severity.WARN,
     seen="AMX in the processor, and a kernel that does not know ARCH_GET_XCOMP_SUPP of arch_prctl; "
-    "where it did not say, one older than 5.16 (RHEL 8, 9 and SLES 15 SP4 have it in theirs)",
+    "if the kernel gave no answer, one older than 5.16 (RHEL 8 and 9 and SLES 15 SP4 backported it)",
     why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
     "oneDNN falls back to AVX-512, several times slower in bf16.",
     fix=do("boot a newer kernel; ", command("uname -r"), " shows the running one"),
@@ -123,8 +122,7 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
     "CPU-005",
     title="some of the CPU's instructions are hidden",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="a processor of this family, model and stepping can more than /proc/cpuinfo shows (note: "
-    "below a practice host)",
+    seen="a processor of this family, model and stepping supports more than /proc/cpuinfo shows (note: on a practice host)",
     why="Code uses only what is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
     fix=do(
@@ -152,7 +150,7 @@ def hidden_instructions(facts: Facts) -> Sight | None:
     "CPU-006",
     title="AMX is only partly available",
     severity=Severity.WARN,
-    seen="amx_tile without amx_bf16 and amx_int8, or the other way round",
+    seen="amx_tile without amx_bf16 and amx_int8, or the other way around",
     why="oneDNN uses AMX only if tiles, bf16 and int8 are all available.",
     fix=_EXPOSE,
 )
@@ -170,7 +168,7 @@ def partial_amx(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="a hybrid processor: some cores are at least 15 % slower",
     why="A rank is as fast as its slowest thread. ipexctl plans ranks on the fast cores only; "
-    "torchrun and mpirun by hand use all of them.",
+    "torchrun and mpirun started by hand use all of them.",
     fix="by hand: taskset to the fast cores, and OMP_NUM_THREADS to their number",
 )
 def hybrid(facts: Facts) -> Sight | None:
@@ -184,7 +182,7 @@ def hybrid(facts: Facts) -> Sight | None:
     "CPU-008",
     title="some CPUs are offline",
     severity=Severity.NOTE,
-    seen="CPUs are offline that are not merely second hardware threads",
+    seen="CPUs other than second hardware threads are offline",
     why="Nothing runs on them, so with fewer cores than the others this host is the slow one.",
     fix=Shell(
         "for c in /sys/devices/system/cpu/cpu[0-9]*/online; do echo 1 | sudo tee $c; done",

@@ -37,7 +37,7 @@ def slow_governor(facts: Facts) -> Sight | None:
     "PWR-002",
     title="turbo is off",
     severity=Severity.WARN,
-    seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0 (cppc_cpufreq: and there is a boost)",
+    seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0 (cppc_cpufreq: only if the CPU has boost)",
     why="The CPU stays at its base frequency: 20 to 40 % slower on most models.",
     fix=_TURBO | _BOOST,
 )
@@ -92,7 +92,7 @@ def capped(facts: Facts) -> Sight | None:
     title="the CPU is set to save energy",
     severity=(Severity.WARN, Severity.NOTE),
     seen="energy_performance_preference is power (note: balance_power)",
-    why="The CPU raises its frequency later and less.",
+    why="The CPU raises its frequency later and by less.",
     fix=Shell(
         f"echo balance_performance | sudo tee {_CPUFREQ}/policy*/energy_performance_preference",
         needs_root=True,

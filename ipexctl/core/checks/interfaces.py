@@ -49,7 +49,7 @@ def no_loopback(facts: Facts) -> Sight | None:
     "NET-011",
     title="no network interface except loopback",
     severity=Severity.FAIL,
-    seen="one of several hosts, whose only interface with an address is lo",
+    seen="one of several hosts has no interface with an address except lo",
     why="`fill_local_host_ip: can't find interface to get host IP`: the other hosts cannot reach "
     "its ranks. Typical of containers without a network.",
     fix=do(
@@ -68,7 +68,7 @@ def only_loopback(cluster: Cluster) -> Iterator[Sight]:
     "NET-012",
     title="several hosts have the same address",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="one address on the interfaces of several hosts: note for bridges of containers and VMs "
+    seen="the same address on interfaces of several hosts: note for bridges of containers and VMs "
     "(docker0, virbr0) and for 169.254.x.y (the interface to the host's own BMC), warn for any "
     "other",
     why="MPI and gloo may choose it, and each host then connects to itself: a silent hang with "
@@ -102,8 +102,7 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
     "NET-013",
     title="the hosts' MTUs differ",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="the interfaces between the hosts have different MTUs (note: large packets between the "
-    "hosts were tested and arrive)",
+    seen="the interfaces between the hosts have different MTUs (note: a test showed that large packets between the hosts arrive)",
     why="Small messages arrive, but large ones are lost if a device in between drops packets "
     "that are too long: the run hangs in its first large all_reduce.",
     fix=do(_MTU, "   # the same on all hosts, and on the switch"),
@@ -245,7 +244,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     severity=Severity.WARN,
     seen=f"something listens on {MASTER_PORT}",
     why="`errno: 98 - Address already in use` for torchrun, accelerate and DeepSpeed, which take "
-    "this port unless told otherwise: most often a run that is still going. `ipexctl run` uses a "
+    "this port unless told otherwise: most often, a run still in progress holds it. `ipexctl run` uses a "
     "free one.",
     fix=do(
         command("ss -ltnp", f"sport = :{MASTER_PORT}"),
@@ -338,7 +337,7 @@ def firewall_of(facts: Facts | None) -> Command:
     severity=Severity.NOTE,
     seen="no interface has an IPv4 address, loopback aside",
     why="`ipexctl run` works: gloo, Intel MPI and Open MPI use IPv6. MPICH needs IPv4, so with "
-    "it the agents start the ranks without MPI. A manual mpirun of Intel MPI needs -v6.",
+    "it the agents start the ranks without MPI. Intel MPI's mpirun needs -v6 when started by hand.",
     fix=do("by hand: ", command("mpirun -v6 ..."), "   # Intel MPI"),
 )
 def ipv6_only(facts: Facts) -> Sight | None:

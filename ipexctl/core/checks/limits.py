@@ -38,9 +38,9 @@ def open_files(cluster: Cluster) -> list[Sight]:
     "LIM-002",
     title="the limit on locked memory is low, and there is RDMA",
     severity=(Severity.NOTE, Severity.WARN),
-    seen="ulimit -l is below 1 GiB: warn with an active port of InfiniBand or OPA, note with any "
-    "other RDMA device (drivers of Ethernet cards make some as well)",
-    why="RDMA registers the memory it sends from. With a low limit MPI by hand aborts or falls "
+    seen="ulimit -l is below 1 GiB: warn with an active InfiniBand or OPA port, note with any "
+    "other RDMA device (Ethernet card drivers create some as well)",
+    why="RDMA registers the memory it sends from. With a low limit, MPI started by hand aborts or falls "
     "back to TCP. `ipexctl run` uses TCP, where the limit does not matter.",
 )
 def locked_memory(facts: Facts) -> Sight | None:

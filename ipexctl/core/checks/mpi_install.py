@@ -62,7 +62,7 @@ def no_provider(facts: Facts) -> Iterator[Sight]:
     "MPI-003",
     title="the Intel MPI installation is incomplete",
     severity=ALL,
-    seen="impi-rt is installed and libmpi.so.12, mpirun or mpiexec.hydra is not there",
+    seen="impi-rt is installed, but libmpi.so.12, mpirun or mpiexec.hydra is missing",
     why="`libmpi.so.12: cannot open shared object file`, or `mpiexec.hydra: not found`.",
     fix=REINSTALL,
 )
@@ -126,7 +126,7 @@ def _first(facts: Facts) -> Mpi | None:
     "MPI-006",
     title="several MPIs in PATH",
     severity=BY_HAND,
-    seen="mpirun of two flavours is in the PATH of a command over SSH",
+    seen="two flavors of mpirun are in the PATH of a command over SSH",
     why="The order decides which one starts, and the mpirun of one with the library of another "
     "gives ranks that each believe they are rank 0 of 1, or `Missing hostname or invalid "
     "host/port`. `ipexctl run` starts its own by its full path.",
@@ -162,8 +162,8 @@ def different_mpis(cluster: Cluster) -> Sight | None:
     "MPI-008",
     title="the environments have different paths",
     severity=Severity.NOTE,
-    seen="ipexctl's environment is at another path on some hosts",
-    why="A manual mpirun looks for its proxies and for python at the path of the launching host: "
+    seen="ipexctl's environment is at a different path on some hosts",
+    why="A manual mpirun looks for its proxies and for python at the path used on the launching host: "
     "`hydra_bstrap_proxy: No such file or directory`, `execvp error on file`. `ipexctl run` "
     "rewrites the paths for each host.",
     fix="use the same --root on all hosts, a path that exists everywhere",

@@ -88,7 +88,7 @@ def unequal_nodes(facts: Facts) -> Sight | None:
     "TOPO-005",
     title="several sockets, but one NUMA node",
     severity=Severity.WARN,
-    seen="two or more sockets of bare metal show one NUMA node",
+    seen="a bare-metal host with two or more sockets shows one NUMA node",
     why="Memory is interleaved across the sockets, so half of all accesses are remote, and ranks "
     "cannot be placed near their memory.",
     fix="disable node interleaving in the firmware, and remove numa=off from the kernel command "

@@ -31,7 +31,7 @@ _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
     severity=Severity.WARN,
     seen="--level std: below 70 % of the median of at least three identical hosts",
     why="In each step, all hosts wait for the slowest one. Another program, a power or heat limit, "
-    "a missing memory module or a busy neighbour in the cloud are the usual reasons.",
+    "a missing memory module or a busy neighbor in the cloud are the usual causes.",
     fix=do(
         command("top -bn1", pipe="head -20"),
         "   and compare clock rates: ",
@@ -57,7 +57,7 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
     severity=Severity.WARN,
     seen="--level std: bf16 is slower than fp32, although the CPU flags include it",
     why="The libraries do not use the CPU's bf16 instructions: an old torch, a limit in the "
-    "environment (ONEDNN_MAX_CPU_ISA), or a hypervisor that emulates it.",
+    "environment (ONEDNN_MAX_CPU_ISA), or a hypervisor that emulates them.",
     fix=do(
         "train in fp32 here, or see which kernels are chosen: ",
         Shell("ONEDNN_VERBOSE=1 python3 train.py | head"),
@@ -96,7 +96,7 @@ def amx_refused(cluster: Cluster) -> Iterator[Sight]:
     "PERF-004",
     title="oneDNN uses less than the CPU supports",
     severity=Severity.WARN,
-    seen="--level std: oneDNN names an instruction set below that of the flags",
+    seen="--level std: oneDNN reports a lower instruction set than the CPU flags show",
     why="PyTorch runs bf16 matrix multiplications and convolutions with oneDNN.",
     fix=do(command("unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA"), "   or install a newer torch"),
 )
@@ -164,7 +164,7 @@ def cpuinfo_mounted(cluster: Cluster) -> Iterator[Sight]:
     severity=(Severity.FAIL, Severity.WARN),
     seen="--level std: importing torch or a matrix multiplication failed (fail) or took too "
     "long (warn)",
-    why="Ranks would fail in the same way, or start just as late.",
+    why="Ranks would fail in the same way, or start just as slowly.",
     fix=do(ipexctl("install"), "   (rebuilds the environment)"),
 )
 def broken_torch(cluster: Cluster) -> Iterator[Sight]:

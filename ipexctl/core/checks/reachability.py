@@ -34,7 +34,7 @@ def pairs(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 _WHY = (
-    "Every rank opens TCP connections to ranks on other hosts, at ports the kernel chooses. "
+    "Every rank opens TCP connections to ranks on other hosts, on ports the kernel chooses. "
     "A run would hang at its first collective."
 )
 
@@ -44,9 +44,8 @@ _WHY = (
     title="the host's own name resolves to loopback",
     severity=Severity.WARN,
     seen="the host's own name resolves to loopback. `ipexctl run` sets addresses itself",
-    why="gloo and some MPIs announce the address of their own name to the other hosts, which then "
-    "connect to themselves: connectFullMesh failed, or a silent hang. `ipexctl run` names each "
-    "host's address and interface itself, so its runs work; torchrun or mpirun by hand do not.",
+    why="gloo and some MPIs announce the address of the host's own name to the other hosts, which then "
+    "connect to themselves: connectFullMesh failed, or a silent hang. `ipexctl run` sets each host's address and interface itself, so its runs work; torchrun and mpirun started by hand do not.",
 )
 def own_name(cluster: Cluster) -> list[Sight]:
     """Only where there are others: a host alone may well call itself 127.0.1.1."""
@@ -112,7 +111,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
     "NET-004",
     title="a port next to MASTER_PORT is blocked",
     severity=Severity.WARN,
-    seen="a port of 29501-29599 is refused or dropped, where ports the kernel chooses work",
+    seen="connections to a port in 29501-29599 are refused or dropped, while ports the kernel chooses work",
     why="`The client socket has failed to connect to [..]:29500 (errno: 110)`: rank 0 listens "
     "there, and every rank connects to it first.",
 )
@@ -255,7 +254,7 @@ def within_open_ports(cluster: Cluster) -> Fix:
     severity=Severity.WARN,
     seen="the host cannot resolve its own name, or name resolution does not answer",
     why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
-    "ranks connect to themselves. `ipexctl run` names each host's address itself.",
+    "ranks connect to themselves. `ipexctl run` sets each host's address itself.",
 )
 def nameless(facts: Facts) -> Sight | None:
     silent = facts.net.resolver_silent
@@ -279,8 +278,7 @@ def nameless(facts: Facts) -> Sight | None:
     title="the host's own name resolves to an address that it does not have",
     severity=Severity.WARN,
     seen="its own name resolves to an address that none of its interfaces has",
-    why="gloo and MPI announce it to the other hosts, which then connect to another host, or to "
-    "none. `ipexctl run` names each host's address itself.",
+    why="gloo and MPI announce it to the other hosts, which then connect to another host, or to none. `ipexctl run` sets each host's address itself.",
 )
 def stale_name(facts: Facts) -> Sight | None:
     named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
@@ -298,7 +296,7 @@ def stale_name(facts: Facts) -> Sight | None:
     "NET-007",
     title="localhost does not resolve to loopback",
     severity=Severity.FAIL,
-    seen="`localhost` does not resolve, or to an address outside 127.0.0.0/8 and ::1",
+    seen="`localhost` does not resolve, or resolves to an address outside 127.0.0.0/8 and ::1",
     why="torch, MPI and most tests of a single host connect to localhost.",
     fix=write("127.0.0.1 localhost", "/etc/hosts", append=True),
 )
@@ -358,8 +356,7 @@ _NAME_SERVERS = do(
     "NET-009",
     title="a host's name resolves to another address on other hosts",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="the inventory's name resolves elsewhere to an address that is not that host's (note: to "
-    "a public one, and all of that host's are private)",
+    seen="a host's name in the inventory resolves on other hosts to an address it does not have (note: to a public one, while all of that host's addresses are private)",
     why="Programs started by hand connect to another host, or to none. Two sources of names "
     "contradict each other (/etc/hosts and DNS).",
 )

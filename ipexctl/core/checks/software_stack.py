@@ -67,12 +67,11 @@ def _each(
 
 @host_check(
     "SOFT-001",
-    title="IPEX is for another PyTorch",
+    title="IPEX was built for a different PyTorch version",
     severity=ALL,
     seen="the minor versions of torch and IPEX differ",
     why="IPEX compares them on import and ends the process: `needs to work with PyTorch "
-    "X.Y.*`, then `module 'os' has no attribute 'exit'`. pip cannot see it: IPEX's wheels do not "
-    "name torch.",
+    "X.Y.*`, then `module 'os' has no attribute 'exit'`. pip cannot detect this: IPEX's wheels do not declare torch as a dependency.",
     fix=REINSTALL,
 )
 def ipex_minor(facts: Facts) -> Iterator[Sight]:
@@ -89,7 +88,7 @@ def ipex_minor(facts: Facts) -> Iterator[Sight]:
     "SOFT-002",
     title="IPEX was built for another patch release of PyTorch",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="same minor, but another patch release of torch than IPEX was built for",
+    seen="same minor version, but a different patch release of torch than IPEX was built for",
     why="IPEX does not notice; its libraries can still fail with `undefined symbol` or crash.",
     fix=REINSTALL,
 )
@@ -112,7 +111,7 @@ def ipex_patch(facts: Facts) -> Iterator[Sight]:
     "SOFT-003",
     title="the oneCCL bindings are for another PyTorch",
     severity=ALL,
-    seen="oneccl_bind_pt is not of the same version as torch",
+    seen="oneccl_bind_pt is not the same version as torch",
     why="They must match exactly; otherwise `undefined symbol: _ZN3c10...`, `Mismatch in kernel "
     "C++ signatures` or a crash on import. The 1.12.0 bindings fail with torch 1.12.1.",
     fix=REINSTALL | do("or without the bindings: gloo needs none"),
@@ -191,7 +190,7 @@ def end_of_life(facts: Facts) -> Iterator[Sight]:
     title="this PyTorch's gloo has no bf16",
     severity=(Severity.WARN, Severity.NOTE),
     seen="torch is older than 2.2 and there are no oneCCL bindings",
-    why="Collectives on bf16 tensors fail with `Invalid scalar type`. gloo has bf16 since 2.2.",
+    why="Collectives on bf16 tensors fail with `Invalid scalar type`. gloo has had bf16 since 2.2.",
     fix=REINSTALL | do("or reduce in fp32"),
 )
 def gloo_bf16(facts: Facts) -> Iterator[Sight]:
@@ -262,7 +261,7 @@ def numpy_two(facts: Facts) -> Iterator[Sight]:
     severity=Severity.WARN,
     seen="accelerate 1.13 or newer, and ipex_config or mpirun_ccl in default_config.yaml",
     why="`accelerate launch` fails at once: `The config file had unknown keys (['ipex_config'])`. "
-    "IPEX left accelerate with 1.13.",
+    "accelerate 1.13 removed IPEX support.",
     fix=do(_ACCELERATE, "   # or remove these keys from the file"),
 )
 def accelerate_keys(facts: Facts) -> Sight | None:
@@ -283,7 +282,7 @@ def accelerate_keys(facts: Facts) -> Sight | None:
     "SOFT-011",
     title="Accelerate fails with IPEX and no ipex_config",
     severity=Severity.NOTE,
-    seen="accelerate 1.10 to 1.12 beside IPEX, and a configuration without ipex_config.ipex",
+    seen="accelerate 1.10 to 1.12 alongside IPEX, and a configuration without ipex_config.ipex",
     why="It still reads the removed flag --ipex: AttributeError in `accelerate launch`.",
     fix="in default_config.yaml:   ipex_config:\n                             ipex: false",
 )
@@ -333,7 +332,7 @@ def not_whole(facts: Facts) -> Sight | None:
     title="the environment was changed by hand",
     severity=Severity.WARN,
     seen="packages differ from those that `ipexctl install` put there (by metadata)",
-    why="It no longer matches the lock or what was tested, and differs from the other hosts. "
+    why="The environment no longer matches the lock or what was tested, and differs from the other hosts. "
     "`ipexctl env diff` also finds changed files.",
     fix=do(INSTALL, "   # rebuilds it; manual changes are lost"),
 )
@@ -402,7 +401,7 @@ def not_everywhere(cluster: Cluster) -> list[Sight]:
     "SOFT-015",
     title="the hosts' installed versions differ",
     severity=(Severity.FAIL, Severity.WARN),
-    seen="torch, IPEX, the bindings, MPI or the Python minor differ between hosts; warn: the "
+    seen="torch, IPEX, the bindings, MPI or the Python minor version differ between hosts; warn: the "
     "versions are the same and the environments are not",
     why="Ranks exchange pickled objects and bytes whose format depends on the version: hangs, "
     "wrong results or `Mismatch` errors, far from their cause.",

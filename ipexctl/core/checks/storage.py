@@ -132,7 +132,7 @@ def disk_network(facts: Facts) -> Sight | None:
     title="ipexctl's folder is in memory",
     severity=Severity.NOTE,
     seen="the root folder is on tmpfs or ramfs",
-    why="The environment uses 2 GiB of memory that the ranks could use, and is lost at a reboot.",
+    why="The environment uses 2 GiB of memory that the ranks could use, and is lost on reboot.",
     fix="use a folder on a disk: --root /path",
 )
 def disk_memory(facts: Facts) -> Sight | None:
@@ -271,7 +271,7 @@ def home_not_writable(facts: Facts) -> Sight | None:
     "HOME-002",
     title="the hosts share ipexctl's folder",
     severity=Severity.NOTE,
-    seen="the root folders of several hosts are one folder of one file server",
+    seen="the root folders of several hosts are the same folder on one file server",
     why="All hosts write the same environment there, and all ranks read it from one server.",
     fix="use a local disk: --root /path",
 )

@@ -152,8 +152,7 @@ def stuck(cluster: Cluster) -> list[Sight]:
     title="programs stall because memory is short",
     severity=Severity.WARN,
     seen="PSI: for a tenth of the last 10 s everything waited for memory (/proc/pressure/memory)",
-    why="The kernel constantly drops and reloads pages: ranks become extremely slow, and are "
-    "killed in the end.",
+    why="The kernel constantly drops and reloads pages: ranks become extremely slow, and are eventually killed.",
     fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
 )
 def memory_pressure(facts: Facts) -> Sight | None:
@@ -167,7 +166,7 @@ def memory_pressure(facts: Facts) -> Sight | None:
     "LOAD-004",
     title="another run uses these cores",
     severity=Severity.WARN,
-    seen="a run of ipexctl, of this or another account, on CPUs that this account may use",
+    seen="an ipexctl run, by this or another account, on CPUs that this account may use",
     why="Ranks of two runs take turns on a core, and each run waits for its slowest rank.",
     fix=do("see it: ", ipexctl("ps"), "   and wait until it ends, or use other hosts"),
 )
@@ -248,7 +247,7 @@ def old_glibc(cluster: Cluster) -> list[Sight]:
     title="the kernel is very old",
     severity=Severity.WARN,
     seen="Linux before 3.10",
-    why="Current C libraries do not start on it: FATAL: kernel too old.",
+    why="Current C libraries do not run on it: FATAL: kernel too old.",
     fix="boot a newer kernel",
 )
 def old_kernel(facts: Facts) -> Sight | None:
@@ -384,7 +383,7 @@ def twice(cluster: Cluster) -> Sight | None:
     title="several hosts are one machine",
     severity=Severity.NOTE,
     seen="hosts on one machine have separate networks (containers, network namespaces)",
-    why="They share its cores and memory bandwidth: more of them do not make training faster.",
+    why="They share its cores and memory bandwidth: adding more of them does not make training faster.",
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
 def one_machine(cluster: Cluster) -> Sight | None:
@@ -403,7 +402,7 @@ def one_machine(cluster: Cluster) -> Sight | None:
     "HOST-003",
     title="two hosts have the same hostname",
     severity=Severity.WARN,
-    seen="two machines report one hostname",
+    seen="two machines report the same hostname",
     why="MPI and gloo use the hostname to decide which ranks share a machine: ranks of two "
     "machines then look for each other in one /dev/shm, and hang.",
     fix=do(sudo("hostnamectl set-hostname NAME"), "   with a different name on each"),

@@ -65,7 +65,7 @@ def same_cores(cluster: Cluster) -> Sight | None:
     title="the hosts have no Python version in common",
     severity=Severity.WARN,
     seen="no Python minor version is installed on all hosts",
-    why="Ranks exchange pickled objects and compiled packages of one Python version.",
+    why="Pickled objects exchanged by ranks, and compiled packages, need the same Python version.",
     fix="install the same minor version on all hosts",
 )
 def common_python(cluster: Cluster) -> Sight | None:
@@ -89,7 +89,7 @@ def common_python(cluster: Cluster) -> Sight | None:
     "UNI-005",
     title="the hosts' C libraries differ",
     severity=(Severity.NOTE, Severity.WARN),
-    seen="C libraries differ: note for versions, warn for glibc beside musl",
+    seen="C libraries differ: note for different versions, warn for glibc alongside musl",
     why="Packages are chosen for the oldest one.",
     fix="nothing to do, unless a package requires a newer one",
 )
@@ -134,7 +134,7 @@ def same_microcode(cluster: Cluster) -> Sight | None:
     title="the hosts' kernels differ",
     severity=Severity.NOTE,
     seen="kernel versions differ",
-    why="It works, but if one host is slower for no other reason, this may be the cause.",
+    why="It works, but if one host is slower for no other apparent reason, this may be the cause.",
     fix="update and reboot them together",
 )
 def same_kernel(cluster: Cluster) -> Sight | None:

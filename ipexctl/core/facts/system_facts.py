@@ -70,7 +70,7 @@ class System:
     remove_ipc: bool | None = None
     linger: bool | None = None
     rdma: tuple[str, ...] = ()  # devices
-    infiniband: tuple[str, ...] = ()  # those of them with an active port of InfiniBand or OPA
+    infiniband: tuple[str, ...] = ()  # those of them with an active InfiniBand or OPA port
 
     @property
     def in_container(self) -> bool:

@@ -66,7 +66,7 @@ def _local(text: str) -> bool:
         return True
     if text in _SSH:
         return False
-    raise Bad(f"hosts are reached over SSH, not by {text!r}", hint="leave this host out")
+    raise Bad(f"hosts are reached over SSH, not through {text!r}", hint="leave this host out")
 
 
 def _unused(text: str) -> None:

@@ -32,7 +32,7 @@ def parse_yaml(text: str, source: str) -> Inventory:
         raise Bad("this is not an inventory", hint=_HINT).placed(root.place)
     if root.get("_meta"):
         raise Bad(
-            "this is the JSON that Ansible's inventory programs print",
+            "this is the JSON that Ansible's inventory scripts print",
             hint="ansible-inventory -i FILE --list --yaml > hosts.yaml",
         ).placed(root.place)
     draft = Draft(source, strict=bool(root.keys() & set(_KEYS)))

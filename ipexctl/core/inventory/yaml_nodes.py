@@ -107,8 +107,8 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
 
 
 _HINTS = {  # by what libyaml says
-    "block collection": "begin the keys of one entry in the same column",
-    "block mapping": "begin the keys of one entry in the same column",
+    "block collection": "start all keys of an entry in the same column",
+    "block mapping": "start all keys of an entry in the same column",
     "quoted scalar": "the closing quote is missing",
     "flow sequence": "a closing ] is missing, or a value with [ ] { } : or # needs quotes",
     "flow mapping": "a closing } is missing, or a value with [ ] { } : or # needs quotes",

@@ -85,18 +85,18 @@ _PAGE = """\
 
 Generated from `ipexctl/core/known_failures/causes.toml` by `make docs`.
 `ipexctl explain LOGFILE` finds these in a log, `ipexctl explain NAME` explains one and says what to
-type, and a failed run ends with the one that its last lines show.
+type, and a failed run ends by naming the failure that its last lines show.
 """
 _SEEN = """\
-## Seen before a run
+## Detected before a run
 
 `ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason
-why a host could not be checked. `tests/doctor/test_corpus.py` plants those that a lab can have.
+why a host could not be checked. `tests/doctor/test_corpus.py` reproduces those that can occur in a lab.
 
 | name | what it is | what is printed | seen as |
 |---|---|---|---|"""
 _UNSEEN = """\
-## Not seen before a run
+## Not detected before a run
 
 | name | what it is | what is printed | why not |
 |---|---|---|---|"""

@@ -178,7 +178,7 @@ class _Reader:
         if reading.words:
             error = InputError(
                 f"{name}: {reading.words[0]} is not an option of mpirun",
-                hint=f"quote what belongs to it: {name} '-genv NAME VALUE'",
+                hint=f"quote the whole value: {name} '-genv NAME VALUE'",
             )
             self.refuse(error)
         return reading.request()
@@ -345,7 +345,7 @@ class _Options:
     def _not_taken(self, what: str, typed: str, reason: str) -> None:
         error = InputError(
             what,
-            why="ipexctl run replaces the launcher and ignores none of its options silently",
+            why="ipexctl run replaces the launcher and does not silently ignore any of its options",
             hint=f"leave it out, or use an option of ipexctl run   # all: {PAGE}",
         )
         self.refuse(error, typed, reason)

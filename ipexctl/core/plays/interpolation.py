@@ -83,7 +83,7 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
     if not _NAME.fullmatch(name):
         what = f"${{{name}}} is not a variable: a name is letters, digits and _"
         return Bad(
-            what, why="plays have no expressions or filters", hint="$${ for a literal ${", at=at
+            what, why="plays do not support expressions or filters", hint="write write $${ for a literal ${", at=at
         )
     near = ansible_name(name) or nearest(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
@@ -115,7 +115,7 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
     for found in _REFERENCE.finditer(text):
         if found["escaped"] is None:
             if not found[0].endswith("}"):
-                raise Bad("${ has no closing }", hint="$${ for a literal ${", at=found.start())
+                raise Bad("${ has no closing }", hint="write write $${ for a literal ${", at=found.start())
             yield found["name"].strip(), found.start()
 
 

@@ -111,7 +111,7 @@ class _Reader:
                 what = f"{key.text[:64]!r} cannot be the name of a variable"
                 why = f"{', '.join(_RESERVED)} have a meaning of their own"
                 if key.text not in _RESERVED:
-                    why = "a name is letters, digits and _, at most 64"
+                    why = "a name consists of letters, digits and _, at most 64"
                 raise Bad(what, why=why).placed(key.place)
             if not isinstance(value, Scalar):
                 what = f"{key.text}: a variable holds text, not {shape(value)}"
@@ -163,7 +163,7 @@ class _Reader:
             said = " and ".join(key.text for key, _ in found)
             what = f"a step has one keyword, this one has {said}" if found else _NO_KEYWORD
             hint = f"one of: {', '.join(sorted(self.kinds))}"
-            raise Bad(what, hint="one step for each" if found else hint).placed(node.place)
+            raise Bad(what, hint="use a separate step for each" if found else hint).placed(node.place)
         key, value = found[0]
         if beside:
             main = Scalar(self.kinds[key.text].main, key.place)

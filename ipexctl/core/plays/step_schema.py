@@ -163,7 +163,7 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
         if isinstance(node, Scalar) and node.null:
             return
         if not kind.main:
-            what = f"{kind.keyword} takes arguments: NAME: VALUE"
+            what = f"{kind.keyword} takes arguments in the form NAME: VALUE"
             raise Bad(what, hint=kind.example).placed(node.place)
         yield kind.main, node
         return

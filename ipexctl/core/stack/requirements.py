@@ -259,7 +259,7 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
             option = {"torch": f"--torch {_number(found)}", IPEX: f"--ipex {_number(found)}"}
             raise InputError(
                 f"-r asks for {text}, the stack has {name} {version}",
-                why=f"{row.title} is one row of the version table; its versions belong together",
+                why=f"{row.title} comes from one row of the version table, whose versions must be used together",
                 hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line",
             )
 

@@ -263,7 +263,7 @@ class _Jump:
 
 def _dropped(answer: Answer, said: str) -> Unreachable:
     return Unreachable(
-        f"{answer.name}: the host closes the connection before the SSH handshake",
+        f"{answer.name}: the host closed the connection before the SSH handshake",
         why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
         hint=login_command.debug(answer.given),
     )

@@ -25,7 +25,7 @@ from ipexctl.packages.resolver import Resolved
 from ipexctl.verbs.install.install_plan import Install, Work
 from ipexctl.verbs.install.lock_wheels import fits_stack
 
-_ANEW = "ipexctl bundle   # make it again for these hosts, with their Python and glibc"
+_ANEW = "ipexctl bundle   # recreate it for these hosts, with their Python and glibc"
 
 
 @dataclass(frozen=True)

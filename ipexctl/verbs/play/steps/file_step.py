@@ -38,7 +38,7 @@ class File(HostStep):
         check_path("path", self.path)
         check_mode("mode", self.mode)
         if self.state == "link" and not self.src:
-            raise Bad("state: link needs src", hint="src: TARGET of the link")
+            raise Bad("state: link requires src", hint="src: TARGET of the link")
         if self.src and self.state != "link":
             raise Bad("src needs state: link")
         if self.content is not None and self.state != "file":
