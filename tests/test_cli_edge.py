@@ -150,7 +150,7 @@ WRONG = [
     pytest.param(("no-such-command",), "no-such-command", id="a command that does not exist"),
     pytest.param(("doctor", "--no-such-option"), "--no-such-option", id="an unknown option"),
     pytest.param(("doctor", "-f", "no-such-file"), "no-such-file", id="a hostfile not there"),
-    pytest.param(("doctor", "-H", "a:2,a"), "a is named twice", id="a host named twice"),
+    pytest.param(("doctor", "-H", "a:2,a"), "'a' is listed twice", id="a host listed twice"),
     pytest.param(
         ("doctor", "-H", "-oProxyCommand=touch hacked"), "-oProxyCommand", id="a host as an option"
     ),

@@ -19,7 +19,8 @@ def migrate(
         list[str],
         typer.Argument(
             metavar="PATH|COMMAND...",
-            help="Scripts, notebooks, hostfiles, Slurm, Accelerate or Kubernetes files, or folders; or a command line.",
+            help="Scripts, notebooks, hostfiles, Slurm, Accelerate or Kubernetes files, or "
+            "folders; or a command line.",
         ),
     ],
     diff: Annotated[

@@ -180,7 +180,8 @@ def run(
         bool, run_option("--force", help="Start even if preflight checks fail.")
     ] = False,
     no_sync: Annotated[
-        bool, files_option("--no-sync", help="Do not copy the project: its files are already there.")
+        bool,
+        files_option("--no-sync", help="Do not copy the project: its files are already there."),
     ] = False,
     yes: Annotated[
         bool, files_option("-y", "--yes", help="Copy the project folder even if it is large.")

@@ -65,7 +65,7 @@ class LabSpec:
         if self.flat:
             return self._checked_flat()
         if not 1 <= len(self.hosts) <= MAX_HOSTS:
-            raise InputError(f"a lab has 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}")
+            raise InputError(f"a lab must have 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}")
         hosts = tuple(_checked(h, i) for i, h in enumerate(self.hosts, 1))
         names = [h.name for h in hosts]
         twice = sorted({n for n in names if names.count(n) > 1})
@@ -79,7 +79,7 @@ class LabSpec:
         if self.hosts:
             raise InputError("a flat lab has no shapes", hint="leave out --flat or --host/--isa")
         if not 1 <= self.flat <= MAX_FLAT:
-            raise InputError(f"a flat lab has 1 to {MAX_FLAT} addresses, not {self.flat}")
+            raise InputError(f"a flat lab must have 1 to {MAX_FLAT} addresses, not {self.flat}")
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
     host = replace(host, name=host.name or f"node{number:02d}")
     _need(_NAME, host.name, "host name", "lower-case letters, digits and '-', at most 32")
     _need(_RATE, host.rate, "link rate", "such as 100mbit")
-    _need(_HOME, host.home, "home", "a path such as /data/trainer")
+    _need(_HOME, host.home, "home directory", "an absolute path such as /data/trainer")
     for nic in host.nics:
         _need(_NIC, nic, "network card", "at most 15 letters, not lo")
     if not 1 <= len(set(host.nics)) == len(host.nics) <= _MAX_NICS:
@@ -192,7 +192,7 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
 
 def _need(pattern: re.Pattern[str], text: str, what: str, hint: str) -> None:
     if not pattern.fullmatch(text):
-        raise InputError(f"'{text}' is not a {what}", hint=hint)
+        raise InputError(f"'{text}' is not a valid {what}", hint=hint)
 
 
 def _known(hosts: dict[str, HostSpec]) -> str:

@@ -123,7 +123,7 @@ def test_sizes(text, size):
         (1, ["node01:isa=avx1"], "", "unknown isa 'avx1'"),
         (1, ["node01:nic=lo"], "", "'lo' is not a network card"),
         (1, ["node01:nic=eth0+eth0"], "", "different names"),
-        (1, ["node01:home=../x"], "", "'../x' is not a home"),
+        (1, ["node01:home=../x"], "", "'../x' is not a valid home directory"),
         (1, ["node01:rate=fast"], "", "'fast' is not a link rate"),
         (1, ["node01:disk=1k"], "", "a disk has at least 8m"),
         (0, [], "", "a lab has 1 to 200 hosts, not 0"),

@@ -28,7 +28,8 @@ _LOOK_BELOW = do(
     "CPU-001",
     title="the processor has no AVX2",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="no AVX2 with FMA: PyTorch runs without its fast kernels (fail: below what every stack in the version table needs, x86-64-v2 for stock PyTorch)",
+    seen="no AVX2 with FMA: PyTorch runs without its fast kernels (fail: below what every stack "
+    "in the version table needs, x86-64-v2 for stock PyTorch)",
     why="Stock PyTorch then uses SSE kernels, several times slower, and all hosts wait for this "
     "one; IPEX does not start.",
 )
@@ -100,7 +101,8 @@ def no_x86(facts: Facts) -> Sight | None:
     title="the kernel is too old for AMX",
     severity=Severity.WARN,
     seen="AMX in the processor, and a kernel that does not know ARCH_GET_XCOMP_SUPP of arch_prctl; "
-    "if the kernel gave no answer, one older than 5.16 (RHEL 8 and 9 and SLES 15 SP4 backported it)",
+    "if the kernel gave no answer, one older than 5.16 (RHEL 8 and 9 and SLES 15 SP4 backported "
+    "it)",
     why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
     "oneDNN falls back to AVX-512, several times slower in bf16.",
     fix=do("boot a newer kernel; ", command("uname -r"), " shows the running one"),
@@ -122,7 +124,8 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
     "CPU-005",
     title="some of the CPU's instructions are hidden",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="a processor of this family, model and stepping supports more than /proc/cpuinfo shows (note: on a practice host)",
+    seen="a processor of this family, model and stepping supports more than /proc/cpuinfo shows "
+    "(note: on a practice host)",
     why="Code uses only what is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
     fix=do(

@@ -37,7 +37,8 @@ def slow_governor(facts: Facts) -> Sight | None:
     "PWR-002",
     title="turbo is off",
     severity=Severity.WARN,
-    seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0 (cppc_cpufreq: only if the CPU has boost)",
+    seen="intel_pstate/no_turbo is 1, or cpufreq/boost is 0 (cppc_cpufreq: only if the CPU has "
+    "boost)",
     why="The CPU stays at its base frequency: 20 to 40 % slower on most models.",
     fix=_TURBO | _BOOST,
 )

@@ -102,7 +102,8 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
     "NET-013",
     title="the hosts' MTUs differ",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="the interfaces between the hosts have different MTUs (note: a test showed that large packets between the hosts arrive)",
+    seen="the interfaces between the hosts have different MTUs (note: a test showed that large "
+    "packets between the hosts arrive)",
     why="Small messages arrive, but large ones are lost if a device in between drops packets "
     "that are too long: the run hangs in its first large all_reduce.",
     fix=do(_MTU, "   # the same on all hosts, and on the switch"),
@@ -244,7 +245,8 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     severity=Severity.WARN,
     seen=f"something listens on {MASTER_PORT}",
     why="`errno: 98 - Address already in use` for torchrun, accelerate and DeepSpeed, which take "
-    "this port unless told otherwise: most often, a run still in progress holds it. `ipexctl run` uses a "
+    "this port unless told otherwise: most often, a run still in progress holds it. `ipexctl run` "
+    "uses a "
     "free one.",
     fix=do(
         command("ss -ltnp", f"sport = :{MASTER_PORT}"),

@@ -40,7 +40,8 @@ def open_files(cluster: Cluster) -> list[Sight]:
     severity=(Severity.NOTE, Severity.WARN),
     seen="ulimit -l is below 1 GiB: warn with an active InfiniBand or OPA port, note with any "
     "other RDMA device (Ethernet card drivers create some as well)",
-    why="RDMA registers the memory it sends from. With a low limit, MPI started by hand aborts or falls "
+    why="RDMA registers the memory it sends from. With a low limit, MPI started by hand aborts or "
+    "falls "
     "back to TCP. `ipexctl run` uses TCP, where the limit does not matter.",
 )
 def locked_memory(facts: Facts) -> Sight | None:

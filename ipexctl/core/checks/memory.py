@@ -26,7 +26,8 @@ _MORE_NODES = "allow more nodes (docker: --cpuset-mems, cgroup: cpuset.mems), if
     "MEM-001",
     title="little memory",
     severity=(Severity.WARN, Severity.FAIL),
-    seen="less than 2 GiB (fail: 0.5 GiB) is available, allowed by the cgroup, or left within its limit",
+    seen="less than 2 GiB (fail: 0.5 GiB) is available, allowed by the cgroup, or left within its "
+    "limit",
     why="Importing torch takes about 0.5 GiB per rank, before the model, its gradients and the "
     "optimizer's state. The kernel kills processes that do not fit.",
     fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),

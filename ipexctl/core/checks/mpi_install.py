@@ -163,7 +163,8 @@ def different_mpis(cluster: Cluster) -> Sight | None:
     title="the environments have different paths",
     severity=Severity.NOTE,
     seen="ipexctl's environment is at a different path on some hosts",
-    why="A manual mpirun looks for its proxies and for python at the path used on the launching host: "
+    why="A manual mpirun looks for its proxies and for python at the path used on the launching "
+    "host: "
     "`hydra_bstrap_proxy: No such file or directory`, `execvp error on file`. `ipexctl run` "
     "rewrites the paths for each host.",
     fix="use the same --root on all hosts, a path that exists everywhere",

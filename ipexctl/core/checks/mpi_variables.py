@@ -192,9 +192,12 @@ _LEFT = (
     "MPI-016",
     title="setvars.sh has no effect for commands over SSH",
     severity=BY_HAND,
-    seen="a start-up file sources setvars.sh, or env/vars.sh of MPI or oneCCL, but nothing that it sets is there (I_MPI_ROOT, CCL_ROOT; for setvars.sh, also SETVARS_COMPLETED and others)",
+    seen="a start-up file sources setvars.sh, or env/vars.sh of MPI or oneCCL, but nothing that "
+    "it sets is there (I_MPI_ROOT, CCL_ROOT; for setvars.sh, also SETVARS_COMPLETED and "
+    "others)",
     why="~/.bashrc returns early for shells that are not interactive, and ~/.profile is not read "
-    "at all; mpirun started by hand then finds nothing on this host: `libccl.so.1` or `libmpi.so.12: "
+    "at all; mpirun started by hand then finds nothing on this host: `libccl.so.1` or "
+    "`libmpi.so.12: "
     "cannot open shared object file`.",
     fix="move the line to the top of ~/.bashrc, before `case $- in *i*)`",
 )

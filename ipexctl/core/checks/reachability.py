@@ -44,8 +44,11 @@ _WHY = (
     title="the host's own name resolves to loopback",
     severity=Severity.WARN,
     seen="the host's own name resolves to loopback. `ipexctl run` sets addresses itself",
-    why="gloo and some MPIs announce the address of the host's own name to the other hosts, which then "
-    "connect to themselves: connectFullMesh failed, or a silent hang. `ipexctl run` sets each host's address and interface itself, so its runs work; torchrun and mpirun started by hand do not.",
+    why="gloo and some MPIs announce the address of the host's own name to the other hosts, which "
+    "then "
+    "connect to themselves: connectFullMesh failed, or a silent hang. `ipexctl run` sets each "
+    "host's address and interface itself, so its runs work; torchrun and mpirun started by hand "
+    "do not.",
 )
 def own_name(cluster: Cluster) -> list[Sight]:
     """Only where there are others: a host alone may well call itself 127.0.1.1."""
@@ -111,7 +114,8 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
     "NET-004",
     title="a port next to MASTER_PORT is blocked",
     severity=Severity.WARN,
-    seen="connections to a port in 29501-29599 are refused or dropped, while ports the kernel chooses work",
+    seen="connections to a port in 29501-29599 are refused or dropped, while ports the kernel "
+    "chooses work",
     why="`The client socket has failed to connect to [..]:29500 (errno: 110)`: rank 0 listens "
     "there, and every rank connects to it first.",
 )
@@ -278,7 +282,8 @@ def nameless(facts: Facts) -> Sight | None:
     title="the host's own name resolves to an address that it does not have",
     severity=Severity.WARN,
     seen="its own name resolves to an address that none of its interfaces has",
-    why="gloo and MPI announce it to the other hosts, which then connect to another host, or to none. `ipexctl run` sets each host's address itself.",
+    why="gloo and MPI announce it to the other hosts, which then connect to another host, or to "
+    "none. `ipexctl run` sets each host's address itself.",
 )
 def stale_name(facts: Facts) -> Sight | None:
     named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
@@ -356,7 +361,8 @@ _NAME_SERVERS = do(
     "NET-009",
     title="a host's name resolves to another address on other hosts",
     severity=(Severity.WARN, Severity.NOTE),
-    seen="a host's name in the inventory resolves on other hosts to an address it does not have (note: to a public one, while all of that host's addresses are private)",
+    seen="a host's name in the inventory resolves on other hosts to an address it does not have "
+    "(note: to a public one, while all of that host's addresses are private)",
     why="Programs started by hand connect to another host, or to none. Two sources of names "
     "contradict each other (/etc/hosts and DNS).",
 )

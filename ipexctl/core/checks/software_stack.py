@@ -71,7 +71,8 @@ def _each(
     severity=ALL,
     seen="the minor versions of torch and IPEX differ",
     why="IPEX compares them on import and ends the process: `needs to work with PyTorch "
-    "X.Y.*`, then `module 'os' has no attribute 'exit'`. pip cannot detect this: IPEX's wheels do not declare torch as a dependency.",
+    "X.Y.*`, then `module 'os' has no attribute 'exit'`. pip cannot detect this: IPEX's wheels do "
+    "not declare torch as a dependency.",
     fix=REINSTALL,
 )
 def ipex_minor(facts: Facts) -> Iterator[Sight]:
@@ -332,7 +333,8 @@ def not_whole(facts: Facts) -> Sight | None:
     title="the environment was changed by hand",
     severity=Severity.WARN,
     seen="packages differ from those that `ipexctl install` put there (by metadata)",
-    why="The environment no longer matches the lock or what was tested, and differs from the other hosts. "
+    why="The environment no longer matches the lock or what was tested, and differs from the "
+    "other hosts. "
     "`ipexctl env diff` also finds changed files.",
     fix=do(INSTALL, "   # rebuilds it; manual changes are lost"),
 )
@@ -401,7 +403,8 @@ def not_everywhere(cluster: Cluster) -> list[Sight]:
     "SOFT-015",
     title="the hosts' installed versions differ",
     severity=(Severity.FAIL, Severity.WARN),
-    seen="torch, IPEX, the bindings, MPI or the Python minor version differ between hosts; warn: the "
+    seen="torch, IPEX, the bindings, MPI or the Python minor version differ between hosts; warn: "
+    "the "
     "versions are the same and the environments are not",
     why="Ranks exchange pickled objects and bytes whose format depends on the version: hangs, "
     "wrong results or `Mismatch` errors, far from their cause.",

@@ -152,7 +152,8 @@ def stuck(cluster: Cluster) -> list[Sight]:
     title="programs stall because memory is short",
     severity=Severity.WARN,
     seen="PSI: for a tenth of the last 10 s everything waited for memory (/proc/pressure/memory)",
-    why="The kernel constantly drops and reloads pages: ranks become extremely slow, and are eventually killed.",
+    why="The kernel constantly drops and reloads pages: ranks become extremely slow, and are "
+    "eventually killed.",
     fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
 )
 def memory_pressure(facts: Facts) -> Sight | None:
@@ -383,7 +384,8 @@ def twice(cluster: Cluster) -> Sight | None:
     title="several hosts are one machine",
     severity=Severity.NOTE,
     seen="hosts on one machine have separate networks (containers, network namespaces)",
-    why="They share its cores and memory bandwidth: adding more of them does not make training faster.",
+    why="They share its cores and memory bandwidth: adding more of them does not make training "
+    "faster.",
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
 def one_machine(cluster: Cluster) -> Sight | None:

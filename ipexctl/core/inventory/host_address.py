@@ -48,6 +48,12 @@ def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
 def parse_bare(text: str) -> str:
     """A name or an address and nothing else; [IPv6] loses its brackets."""
     _refuse_odd(text, text, 0)
+    if text.count(":") == 1:
+        raise Bad(
+            f"{text!r} is neither a host name nor an IP address",
+            why="a port or a number of slots is a separate key",
+            hint="port=2222",
+        )
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
         _check_v6(text)

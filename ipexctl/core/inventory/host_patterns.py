@@ -56,8 +56,8 @@ class _Finder:
         self._places = {h.name.lower(): h.place for h in inventory.hosts}
         hosts = fold(h.name for h in inventory.hosts)
         groups = ", ".join(f"@{g}" for g in [*members(inventory), *known][:20])
-        self.hint = f"hosts: {hosts if len(hosts) < 400 else hosts[:400] + ' ...'}"
-        self.hint += f"\ngroups: {groups}" if groups else ""
+        self.hint = f"available hosts: {hosts if len(hosts) < 400 else hosts[:400] + ' ...'}"
+        self.hint += f"\navailable groups: {groups}" if groups else ""
 
     def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
         """What comes first doesn't matter: everything named, then the &, then the !."""

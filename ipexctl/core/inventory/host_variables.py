@@ -118,7 +118,7 @@ def apply(
         try:
             found = parse(_text(key, value))
             if strict and field and (field in given):
-                raise Bad(f"{field} of {host.name} is given twice")
+                raise Bad(f"{field} is set twice for host {host.name!r}")
         except Bad as e:
             raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(value.place) from None
         if field:

@@ -117,7 +117,7 @@ def _read(line: Line) -> Iterator[_Named]:
     values = options(line)
     for key, value in values:
         if getattr(hosts[0], field_of(key) or "local"):
-            raise Bad(f"{field_of(key)} is given twice: in {text} and in {key}").placed(value.place)
+            raise Bad(f"{field_of(key)} is set twice: in {text} and in {key}").placed(value.place)
     for host in hosts:
         full, _ = apply(replace(host, place=line.place(column)), values, strict=True)
         yield _Named(full, alone=len(hosts) == 1)
@@ -173,9 +173,9 @@ def _twice(first: Host, second: Host) -> InputError:
     if first.port != second.port:
         hint = "give each port its own name in ssh_config (Host, HostName, Port), and use the names"
     if first.place is None or second.place is None:
-        return InputError(f"on the command line: {second.name} is named twice", hint=hint)
+        return InputError(f"on the command line: {second.name!r} is listed twice", hint=hint)
     return InputError(
-        f"{second.place}: {second.name} is named twice",
-        why=f"it is in line {first.place.line} and again in line {second.place.line}",
+        f"{second.place}: {second.name!r} is listed twice",
+        why=f"it is on line {first.place.line} and again on line {second.place.line}",
         hint=hint,
     )

@@ -130,7 +130,7 @@ def _nearest(host: Host, inherited: Values, own: Values) -> list[tuple[str, Valu
     """The host's own variables, and what its groups add to them and to how its name is written."""
     for key, value in own.items():
         if getattr(host, field_of(key) or "local"):
-            raise Bad(f"{field_of(key)} of {host.name} is given twice").placed(value.place)
+            raise Bad(f"{field_of(key)} is set twice for host {host.name!r}").placed(value.place)
     said = {field_of(key) or key for key in own}
     said |= {name for name in ("user", "port", "slots") if getattr(host, name)}
     return [*((k, v) for k, v in inherited.items() if k not in said), *own.items()]

@@ -112,7 +112,7 @@ def _item(draft: Draft, group: str, item: Node) -> None:
 def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
     """A list that names a host twice is a mistake; a group may name what stands elsewhere."""
     if group in ROOT_GROUPS and name.text.lower() in draft.hosts:
-        raise Bad(f"{name.text} is named twice").placed(name.place)
+        raise Bad(f"{name.text!r} is listed twice").placed(name.place)
 
 
 def _read(name: Scalar) -> list[Host]:

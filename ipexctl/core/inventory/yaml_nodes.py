@@ -162,7 +162,7 @@ class _Builder:
             self._add(make(start, nodes), start.anchor)
         elif kind == "AliasEvent":
             if event.anchor not in self._anchors:
-                what = f"there is no anchor &{event.anchor[:64]} above *{event.anchor[:64]}"
+                what = f"the anchor &{event.anchor[:64]} is not defined before *{event.anchor[:64]}"
                 raise Bad(what).placed(self._place(event))
             self._add(self._anchors[event.anchor], None)
         elif kind == "DocumentStartEvent" and self.root is not None:

@@ -91,7 +91,8 @@ _SEEN = """\
 ## Detected before a run
 
 `ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason
-why a host could not be checked. `tests/doctor/test_corpus.py` reproduces those that can occur in a lab.
+why a host could not be checked. `tests/doctor/test_corpus.py` reproduces those that
+can occur in a lab.
 
 | name | what it is | what is printed | seen as |
 |---|---|---|---|"""

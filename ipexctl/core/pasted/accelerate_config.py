@@ -10,6 +10,7 @@ from ipexctl.core import toml
 from ipexctl.core.inventory import yaml_nodes
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, read_yaml
+from ipexctl.core.pasted.launcher_table import listed_values
 from ipexctl.core.pasted.line_request import LineRequest, Refuse, raised
 
 _TRUE = frozenset({"true", "yes", "on"})
@@ -119,7 +120,10 @@ def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
             if key.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
                 raise Bad(f"{key.key}: {value}: expected a whole number of at least 1")
             return [(key, value)]
-    raise Bad(f"{name}: {value}: unknown value")
+    taken = [key for key in entries if key.becomes != "refused"]
+    listed = listed_values(text for key in taken for text in (*key.default, key.value) if text)
+    why = f"supported values: {listed}" if listed else ""
+    raise Bad(f"{name}: {value}: unknown value", why=why)
 
 
 def _text(node: Node) -> str:

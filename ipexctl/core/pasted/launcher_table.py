@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,14 @@ class Flag:
             return not self.upper and "=" not in self.as_
         parts = self.becomes in ("env-list", "limit", "exclude", "mpi-words")
         return not parts and bool(re.fullmatch(self.value or "1", "1"))
+
+
+def listed_values(patterns: Iterable[str]) -> str:
+    """`no|fp16|bf16` for people; "" if the patterns are more than lists of words."""
+    found = list(patterns)
+    if all(re.fullmatch(r"[\w-]+(\|[\w-]+)*", pattern) for pattern in found):
+        return ", ".join(word for pattern in found for word in pattern.split("|"))
+    return ""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ipexctl.core.inventory.located_errors import did_you_mean
-from ipexctl.core.pasted.launcher_table import ASSIGNMENT, Flag, Launcher, Launchers
+from ipexctl.core.pasted.launcher_table import (
+    ASSIGNMENT,
+    Flag,
+    Launcher,
+    Launchers,
+    listed_values,
+)
 from ipexctl.core.pasted.line_request import LineRequest, Refuse, nested, raised
 from ipexctl.core.pasted.typed_word import assignment, for_pasting, is_fixed, tail, unsplit
 from ipexctl.errors import InputError
 
 PAGE = "docs/pasted-lines.md"
+_ELSE = f"leave it out, or use an option of ipexctl run   # all: {PAGE}"
 _NUMBERS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 _ONCE = frozenset({*_NUMBERS, "hostfile", "config"})
 _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
@@ -244,8 +251,13 @@ class _Options:
             taken = flag.taken(value)
             if taken is not None:
                 return flag, taken, typed
-        why = "unknown value"
-        self._not_taken(f"{self.name} {typed}: {why}", typed, why)
+        known = listed_values(flag.value for flag in flags if flag.becomes != "refused")
+        error = InputError(
+            f"{self.name} {typed}: unknown value",
+            why=f"supported values: {known}" if known else "ipexctl has no equivalent for it",
+            hint=_ELSE,
+        )
+        self.refuse(error, typed, "unknown value")
         return None
 
     def _apart(self, word: str) -> str:
@@ -346,7 +358,7 @@ class _Options:
         error = InputError(
             what,
             why="ipexctl run replaces the launcher and does not silently ignore any of its options",
-            hint=f"leave it out, or use an option of ipexctl run   # all: {PAGE}",
+            hint=_ELSE,
         )
         self.refuse(error, typed, reason)
 

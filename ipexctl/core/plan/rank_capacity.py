@@ -54,7 +54,7 @@ def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
     if known and ranks > 1 and ranks * PER_RANK > min(known):
         most = max(1, min(known) // PER_RANK)
         yield _Excess(
-            f"{ranks} ranks need at least {size(ranks * PER_RANK)} of memory, and "
+            f"{ranks} ranks need at least {size(ranks * PER_RANK)} of memory, but only "
             f"{size(min(known))} is available; at most {most}, because PyTorch alone takes "
             f"{size(PER_RANK)} per rank",
             most,

@@ -39,7 +39,8 @@ TABLE = (
     Contract("MASTER_PORT", "a free port there", _TORCH, lambda p, h, r: p.master_port),
     Contract(
         "GROUP_RANK", "number of the host, from 0",
-        "Lightning, Fabric (1.9, 2.0, 2.6); without it, both hosts of a two-host run start with rank 0",
+        "Lightning, Fabric (1.9, 2.0, 2.6); without it, both hosts of a two-host run start with "
+        "rank 0",
         lambda p, h, r: p.hosts.index(h),
     ),
     Contract("NODE_RANK", "the same", "Lightning, Fabric", lambda p, h, r: p.hosts.index(h)),

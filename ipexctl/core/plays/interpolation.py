@@ -81,9 +81,12 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             at=at,
         )
     if not _NAME.fullmatch(name):
-        what = f"${{{name}}} is not a variable: a name is letters, digits and _"
+        what = f"${{{name}}} is not a variable: a name consists of letters, digits and _"
         return Bad(
-            what, why="plays do not support expressions or filters", hint="write write $${ for a literal ${", at=at
+            what,
+            why="plays do not support expressions or filters",
+            hint="write write $${ for a literal ${",
+            at=at,
         )
     near = ansible_name(name) or nearest(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
@@ -115,7 +118,9 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
     for found in _REFERENCE.finditer(text):
         if found["escaped"] is None:
             if not found[0].endswith("}"):
-                raise Bad("${ has no closing }", hint="write write $${ for a literal ${", at=found.start())
+                raise Bad(
+                    "${ has no closing }", hint="write write $${ for a literal ${", at=found.start()
+                )
             yield found["name"].strip(), found.start()
 
 

@@ -161,9 +161,13 @@ class _Reader:
                 self._known(key, STEP_KEYS, "a step", (*own, *STEP_KEYS, *self.kinds))
         if len(found) != 1:
             said = " and ".join(key.text for key, _ in found)
-            what = f"a step has one keyword, this one has {said}" if found else _NO_KEYWORD
+            what = (
+                f"a step takes only one keyword, but this one has {said}" if found else _NO_KEYWORD
+            )
             hint = f"one of: {', '.join(sorted(self.kinds))}"
-            raise Bad(what, hint="use a separate step for each" if found else hint).placed(node.place)
+            raise Bad(what, hint="use a separate step for each" if found else hint).placed(
+                node.place
+            )
         key, value = found[0]
         if beside:
             main = Scalar(self.kinds[key.text].main, key.place)

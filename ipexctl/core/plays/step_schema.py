@@ -139,7 +139,7 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
         values[about.field] = read
     missing = [a.name for a in arguments(kind).values() if a.required and a.field not in values]
     if missing:
-        what = f"{kind.keyword} needs {' and '.join(missing)}"
+        what = f"{kind.keyword} requires {' and '.join(missing)}"
         raise Bad(what, hint=kind.example).placed(node.place)
     if not complete:
         return None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from packaging.markers import Marker
+from packaging.markers import Marker, UndefinedComparison
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -198,14 +198,20 @@ def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:
 def _requirement(place: str, kind: str, line: str) -> _Line:
     hashes = tuple(_HASH.findall(line))
     text = _HASH.sub("", line).strip()
+    why = ""
     try:
         found = Requirement(text)
-        _holds(found.marker, "3.11", "x86_64")  # or it compares what cannot be compared
+        _holds(found.marker, "3.11", "x86_64")
+    except UndefinedComparison:
+        why = "its marker (after ';') compares values that cannot be compared"
     except (ValueError, RecursionError) as e:
         if _PLACE.match(text):
             raise _no_name(place, text) from None
+        why = str(e)
+    if why:
         what = f"{text[:200]!r}{'...' * (len(text) > 200)}"
-        raise InputError(f"{place}: {what} is not a requirement", why=str(e)) from None
+        hint = "einops>=0.8; python_version < '3.11'   # for example"
+        raise InputError(f"{place}: {what} is not a requirement", why=why, hint=hint)
     if found.url:
         raise _no_name(place, text)
     return _Line(place, kind, str(found), hashes)
@@ -259,7 +265,8 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
             option = {"torch": f"--torch {_number(found)}", IPEX: f"--ipex {_number(found)}"}
             raise InputError(
                 f"-r asks for {text}, the stack has {name} {version}",
-                why=f"{row.title} comes from one row of the version table, whose versions must be used together",
+                why=f"{row.title} comes from one row of the version table, whose versions must be "
+                "used together",
                 hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line",
             )
 

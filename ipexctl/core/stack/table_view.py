@@ -89,7 +89,9 @@ def _minor(option: str, text: str) -> Minor | None:
     except ValueError:
         raise InputError(
             f"--{option} {text} is not a version",
-            hint="--python 3.11" if option == "python" else "--glibc 2.28   # as reported by `ldd --version`",
+            hint="--python 3.11"
+            if option == "python"
+            else "--glibc 2.28   # as reported by `ldd --version`",
         ) from None
 
 
