@@ -38,7 +38,7 @@ def doctor(
         typer.Option(
             "--python",
             metavar="PYTHON",
-            help="Python on the hosts; --level std measures its PyTorch.",
+            help="Host Python; --level std measures its PyTorch.",
         ),
     ] = "",
     fix: Annotated[

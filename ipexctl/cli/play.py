@@ -58,7 +58,7 @@ def play(
     ] = "",
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Skip `sh` and `run` steps that the last run completed."),
+        typer.Option("--resume", help="Skip `sh` and `run` steps that are already done."),
     ] = False,
     ask_sudo_pass: Annotated[
         bool,

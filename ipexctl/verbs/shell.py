@@ -85,7 +85,7 @@ def find(target: Target, name: str) -> Host:
         again = quoting.quote(("ipexctl", "shell", near, *_way(target)))
         raise InputError(
             f"there is no host {name} in {target.hostfile}",
-            hint=again if near else f"hosts: {fold(h.name for h in hosts)}",
+            hint=again if near else f"available hosts: {fold(h.name for h in hosts)}",
         )
     if len(found) != 1:
         raise InputError(

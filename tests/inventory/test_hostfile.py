@@ -160,7 +160,7 @@ def test_a_duplicate_shows_both_lines_and_the_way_out():
     with pytest.raises(InputError) as e:
         hosts("a\nb\n\na slots=2")
     assert (e.value.why, e.value.hint) == (
-        "it is in line 1 and again in line 4",
+        "it is on line 1 and again on line 4",
         "for several ranks on one host write a number: a slots=2",
     )
 

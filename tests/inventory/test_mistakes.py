@@ -185,8 +185,8 @@ def test_a_mistyped_host_is_told_with_the_nearest_one_and_its_line(shell, option
         [
             "ipexctl: no host or group in hosts.txt matches 'nod02' (did you mean 'node02'?)",
             "  why: hosts.txt:3 has node02",
-            "  try: hosts: node[01-02]",
-            "       groups: @healthy, @last-failed",
+            "  try: available hosts: node[01-02]",
+            "       available groups: @healthy, @last-failed",
         ],
     )
 

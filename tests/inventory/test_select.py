@@ -122,7 +122,8 @@ def test_a_refusal_shows_who_is_there():
     with pytest.raises(InputError) as e:
         select(HOSTS, ("bad",), (), KNOWN)
     assert e.value.hint == (
-        "hosts: head,fe80::1,node[1-4],data\ngroups: @db, @prod, @web, @healthy, @last-failed"
+        "available hosts: head,fe80::1,node[1-4],data\navailable groups: @db, @prod, @web, "
+        "@healthy, @last-failed"
     )
 
 

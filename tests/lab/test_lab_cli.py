@@ -116,7 +116,7 @@ def test_what_is_no_name_of_a_lab_is_refused_and_nothing_removed(lab_cli, tmp_pa
     victim.mkdir()
     (victim / "spec.json").write_text("theirs")
     done = lab_cli(*words, "--name", name.format(victim=victim))
-    assert (done.returncode, "is not a lab name" in done.stderr) == (2, True)
+    assert (done.returncode, "is not a valid lab name" in done.stderr) == (2, True)
     assert (victim / "spec.json").read_text() == "theirs"
 
 

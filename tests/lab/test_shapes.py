@@ -121,12 +121,12 @@ def test_sizes(text, size):
         (1, ["node01:sockets=²"], "", "'²' is not a count"),
         (1, [], "amx,avx2", "--isa lists 2 hosts, but the lab has 1"),
         (1, ["node01:isa=avx1"], "", "unknown isa 'avx1'"),
-        (1, ["node01:nic=lo"], "", "'lo' is not a network card"),
+        (1, ["node01:nic=lo"], "", "'lo' is not a valid network card"),
         (1, ["node01:nic=eth0+eth0"], "", "different names"),
         (1, ["node01:home=../x"], "", "'../x' is not a valid home directory"),
-        (1, ["node01:rate=fast"], "", "'fast' is not a link rate"),
+        (1, ["node01:rate=fast"], "", "'fast' is not a valid link rate"),
         (1, ["node01:disk=1k"], "", "a disk has at least 8m"),
-        (0, [], "", "a lab has 1 to 200 hosts, not 0"),
+        (0, [], "", "a lab must have 1 to 200 hosts, not 0"),
     ],
 )
 def test_wrong_words_are_refused_with_the_reason(count, options, isas, message):

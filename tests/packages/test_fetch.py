@@ -110,7 +110,7 @@ def test_a_store_that_cannot_be_written_is_called_that_and_not_the_servers_fault
     server: Served, tmp_path: Path
 ) -> None:
     (tmp_path / "store").write_text("in the way")
-    with pytest.raises(NotHere, match="cannot keep a-1-py3-none-any.whl"):
+    with pytest.raises(NotHere, match="cannot save a-1-py3-none-any.whl"):
         fetch(server, tmp_path)
 
 

@@ -49,7 +49,7 @@ def test_200_ranks_on_four_cores_are_refused():
 def test_what_memory_cannot_hold_is_refused():
     error = refused(machine("node01", cores=64, free=2 * GIB), n=20)
     assert error.why == (
-        "node01: 20 ranks need at least 5.0 GiB of memory, and 2.0 GiB is available; "
+        "node01: 20 ranks need at least 5.0 GiB of memory, but only 2.0 GiB is available; "
         "at most 8, because PyTorch alone takes 256 MiB per rank"
     )
     assert error.hint.startswith("-n 8 -ppn 8 ")

@@ -105,7 +105,7 @@ REFUSED = {  # name: the error's kind, and its words over Paramiko and over ssh
     "nowhere": (UNREACHABLE, "cannot be resolved", "cannot be resolved"),
     "password": (UNREACHABLE, "the login as trainer failed", "the login failed"),
     # ssh keeps to itself what such a port says, so it looks like a full sshd and is tried again
-    "garbage": (UNREACHABLE, "does not speak SSH", "closes the connection before the SSH"),
+    "garbage": (UNREACHABLE, "does not speak SSH", "closed the connection before the SSH"),
 }
 WITHOUT_END = {  # these end with the deadline alone
     "silent": (UNREACHABLE, "sends no SSH banner", "no SSH banner"),

@@ -290,7 +290,7 @@ def test_a_name_that_is_not_in_the_hostfile_is_told(tmp_path):
     assert refused.value.hint == f"ipexctl shell node02 -f {hostfile}"
     with pytest.raises(InputError, match="there is no host other") as refused:
         find(Target(hostfile), "other")
-    assert refused.value.hint == "hosts: node[01-02]"
+    assert refused.value.hint == "available hosts: node[01-02]"
 
 
 def test_the_hostfile_of_the_settings_counts_if_it_has_the_host(tmp_path):
