@@ -120,7 +120,7 @@ def test_what_failed_on_a_host_and_what_to_type_is_folded_between_words(tmp_path
     (tmp_path / "hosts").write_text(text)
     lines = in_terminal("env", "ls", "-f", "hosts", folder=tmp_path)
     at = lines.index(f"{HOST}  unreachable  127.0.0.1 port 1")
-    assert lines[at + 1] == "  refuses the connection"
+    assert lines[at + 1] == "  refused the connection"
     at = lines.index(f"    try: on {HOST}:")
     assert lines[at + 1] == "      systemctl status ssh sshd; ss -tln"
     lines = in_terminal("doctor", "-f", "hosts", folder=tmp_path)

@@ -172,7 +172,9 @@ def _refuse_hostfiles(names: Sequence[str]) -> None:
     raise InputError(
         f"{name} is a hostfile, not the name of a host",
         why="a hostfile is given with -f",
-        hint=typed if "/" in name else f"{typed}\n-H {name}   # if a host has this name, too",
+        hint=typed
+        if "/" in name
+        else f"{typed}\n-H {name}   # if there is also a host with this name",
     )
 
 

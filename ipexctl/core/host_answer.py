@@ -7,6 +7,7 @@ from typing import Any
 
 from ipexctl.errors import HostFailed
 
+REPORT = "run the same command again; if it fails again, report it: ipexctl support"
 _HUGE = 1 << 62
 
 
@@ -16,40 +17,42 @@ class Answer(dict[str, Any]):
 
     def __init__(self, host: str, said: object) -> None:
         if not isinstance(said, Mapping):
-            raise HostFailed(f"{host}: the agent sent an invalid reply (no document)")
+            raise HostFailed(
+                f"{host}: the agent sent an invalid reply (not a document)", hint=REPORT
+            )
         super().__init__(said)
         self._host = host
 
     def __missing__(self, name: str) -> Any:
-        raise self.odd(f"no {name}")
+        raise self.odd(f"{name!r} is missing")
 
     def odd(self, why: str) -> HostFailed:
-        return HostFailed(f"{self._host}: the agent sent an invalid reply ({why})")
+        return HostFailed(f"{self._host}: the agent sent an invalid reply ({why})", hint=REPORT)
 
     def whole(self, name: str, most: int = _HUGE, least: int = 0) -> int:
         """A size or a count."""
         value = self[name]
         if type(value) is not int or not least <= value <= most:
-            raise self.odd(f"{name} is not a number in range")
+            raise self.odd(f"{name!r} is not a number in range")
         return value
 
     def text(self, name: str) -> str:
         value = self[name]
         if not isinstance(value, str) or "\0" in value:
-            raise self.odd(f"{name} is not text")
+            raise self.odd(f"{name!r} is not a string")
         return value
 
     def path(self, name: str) -> str:
         """An absolute one."""
         value = self.text(name)
         if not value.startswith("/"):
-            raise self.odd(f"{name} is not a path")
+            raise self.odd(f"{name!r} is not an absolute path")
         return value
 
     def flag(self, name: str) -> bool:
         value = self[name]
         if not isinstance(value, bool):
-            raise self.odd(f"{name} is neither true nor false")
+            raise self.odd(f"{name!r} is neither true nor false")
         return value
 
     def rows(self, name: str, *kinds: type) -> list[list[Any]]:
@@ -57,9 +60,9 @@ class Answer(dict[str, Any]):
         value = self[name]
         for row in value if isinstance(value, list) else [None]:
             if not isinstance(row, list) or len(row) != len(kinds):
-                raise self.odd(f"{name} has rows of another form")
+                raise self.odd(f"the rows of {name!r} are not in the expected format")
             if not all(map(_is, row, kinds)):
-                raise self.odd(f"{name} has rows of other values")
+                raise self.odd(f"the rows of {name!r} have unexpected values")
         return value  # type: ignore[no-any-return]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipexctl.core.host_answer import Answer
+from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host
 from ipexctl.core.ssh import login_command
 from ipexctl.errors import HostFailed, Unreachable
@@ -248,7 +248,9 @@ def failure(host: Host, error: Any) -> HostFailed:
 
 
 def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:
-    return HostFailed(f"{host.name}: the agent sent an invalid reply ({why})", why=tail(channel))
+    return HostFailed(
+        f"{host.name}: the agent sent an invalid reply ({why})", why=tail(channel), hint=REPORT
+    )
 
 
 def tail(channel: Channel) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
 
-from ipexctl.core.host_answer import Answer
+from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Blob
 from ipexctl.core.stack.fetch_policy import Sample
 from ipexctl.errors import HostFailed
@@ -197,4 +197,6 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
 
 
 def _unreadable(agent: Agent) -> HostFailed:
-    return HostFailed(f"{agent.host.name}: the agent sent an invalid reply about its files")
+    return HostFailed(
+        f"{agent.host.name}: the agent sent an invalid reply about its files", hint=REPORT
+    )

@@ -259,7 +259,8 @@ class Store:
             raise InputError(
                 f"{name} does not match its hash in ipexctl.lock",
                 why=f"sha256 {digest.hexdigest()} instead of {sha256}",
-                hint="put the locked file back; or rm ipexctl.lock   # resolves again",
+                hint="put the locked file back; or rm ipexctl.lock   # the next install resolves "
+                "the versions again",
             )
         blob = Blob(name, digest.hexdigest(), size)
         make_private(self.path(blob).parent)

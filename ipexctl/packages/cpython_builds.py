@@ -68,7 +68,9 @@ def find_build(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[st
         version = said[1]  # an archive without headers tells no patch number
     if not wanted.fits(version, arch):
         need = f"{wanted.version} " * bool(wanted.version) + f"for {wanted.arch}"
-        raise InputError(f"{where} is CPython {version} for {arch}; needed is {need}", hint=_HINT)
+        raise InputError(
+            f"{where} is CPython {version} for {arch}, but {need} is needed", hint=_HINT
+        )
     file = f"cpython-{version}-{arch}.tar.gz"
     return Package("cpython", version, file, found.sha256, found.size)
 
@@ -85,7 +87,9 @@ def unpacked_size(archive: Path) -> int:
 
 def _from_path(path: Path, wanted: Wanted, store: Store) -> tuple[Blob, str]:
     if not path.exists():
-        raise InputError(f"there is no {path}", why="--python-from names it", hint=_HINT)
+        raise InputError(
+            f"{path} does not exist", why="it was given with --python-from", hint=_HINT
+        )
     if path.is_dir() and not _is_unpacked(path):
         path = _newest(path, wanted)
     if path.is_dir():

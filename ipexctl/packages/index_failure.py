@@ -18,7 +18,7 @@ def hint(why: str) -> str:
     """The next step for a failure in uv's words; "" where the index is not the reason."""
     if refused := _ANSWERED.search(why):
         host, status = refused.groups()
-        allowed = "; or ask its owner for access" * (status == "403")
+        allowed = "; or ask the index's owner for access" * (status == "403")
         return index_logins.HINT.format(host) + allowed
     if "invalid peer certificate" in why:
         site = _UNREACHED.search(why)

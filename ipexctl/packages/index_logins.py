@@ -13,7 +13,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from ipexctl.core import toml
 from ipexctl.packages.indexes import Indexes
 
-HINT = "machine {} login USER password PASSWORD   # a line for ~/.netrc; or them in PIP_INDEX_URL"
+HINT = (
+    "machine {} login USER password PASSWORD   # a line for ~/.netrc; or put them into "
+    "PIP_INDEX_URL"
+)
 _VARIABLES = (
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
 )  # fmt: skip

@@ -446,7 +446,7 @@ def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, t
 
 
 def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str]) -> InputError:
-    hint = "rm ipexctl.lock   # resolves again"
+    hint = "rm ipexctl.lock   # the next install resolves the versions again"
     names = {f.package.name for f in there.values()}
     others = [p for p in lock.files if p.sha256 not in there and p.name in names]
     if not others:

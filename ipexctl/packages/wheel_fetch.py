@@ -38,7 +38,7 @@ ASK = 10  # for a file's size
 AT_ONCE = 4
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: files that are already here are not fetched again"
-GONE = "rm -f ipexctl.lock   # the next install resolves again"
+GONE = "rm -f ipexctl.lock   # the next install resolves the versions again"
 
 OnBytes = Callable[[int], None]
 
@@ -96,7 +96,7 @@ class Fetcher:
                     download = Download(self._opener.open)
                     download.into(out, url, HEADERS, lambda n: self._count(n, n))
             except Broken as e:
-                what = f"{urlsplit(url).hostname} did not deliver {name}"
+                what = f"{urlsplit(url).hostname} did not send {name}"
                 hint = _hint(e, url) or "run the same command again"
                 raise FetchFailed(what, why=str(e), hint=hint) from None
             except OSError as e:
@@ -154,7 +154,7 @@ class Fetcher:
             self.store.fill(file.blob, lambda out: self._complete(file, url, out, on_bytes))
         except Damaged as e:
             raise FetchFailed(
-                f"{file.file} is not the file that was locked",
+                f"{file.file} is not the file recorded in ipexctl.lock",
                 why=f"sha256 {e} instead of {file.sha256}; it was discarded",
                 hint=f"run the same command again; if that does not help: {GONE}",
             ) from None
@@ -180,7 +180,7 @@ class Fetcher:
                 download.into(out, url, HEADERS, count, file.size)
         except Broken as e:
             raise FetchFailed(
-                f"{urlsplit(url).hostname} did not deliver {file.file}",
+                f"{urlsplit(url).hostname} did not send {file.file}",
                 why=_words(e, out.seek(0, os.SEEK_END)),
                 hint=_hint(e, url) or (GONE if e.status in (404, 410) else AGAIN),
             ) from None

@@ -105,7 +105,7 @@ def test_a_lock_whose_files_cannot_be_fetched_does_not_replace_the_old_one(
         index.faults[name] = Fault("other", times=99)
     done = shop.install("--upgrade", *from_index(index), **NO_FOLDERS)
     assert done.code == 1, done.out
-    assert "is not the file that was locked" in done.err
+    assert "is not the file recorded in ipexctl.lock" in done.err
     assert (shop.work / "ipexctl.lock").read_text() == lock
 
 
@@ -116,7 +116,7 @@ def test_what_fails_while_hosts_build_is_said_once_and_nothing_is_left(
     index.faults[numpy_of(shop)] = Fault("other", times=99)
     done = shop.install(*from_index(index), **NO_FOLDERS)
     assert done.code == 1
-    assert done.err.count("is not the file that was locked") == 1
+    assert done.err.count("is not the file recorded in ipexctl.lock") == 1
     assert shop.current == ""
     until(lambda: not list(shop.root.glob("envs/[0-9a-f]*")))
     index.faults.clear()

@@ -98,9 +98,9 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("a 'b", "hf:1:3: this quote ' is not closed"),
         ("a " + "x" * 5000, "hf:1:1: the line is longer than 4096"),
         ("a nic=../x", "hf:1:3: nic: '../x' is not the name of a network interface"),
-        ("a root=x", "hf:1:3: root: 'x' is not a folder for root"),
-        ("a root=/a/../b", "hf:1:3: root: '/a/../b' is not a folder for root"),
-        ("a python=x;y", "hf:1:3: python: 'x;y' is not the path of a Python"),
+        ("a root=x", "hf:1:3: root: 'x' is not a valid value for 'root'"),
+        ("a root=/a/../b", "hf:1:3: root: '/a/../b' is not a valid value for 'root'"),
+        ("a python=x;y", "hf:1:3: python: 'x;y' is not the path of a Python interpreter"),
         ("a address=-oX", "hf:1:3: address: '-oX' is not a host: a name cannot start with '-'"),
         ("a address=b:2", "hf:1:3: address: 'b:2' is neither a host name nor an IP address"),
         ("a ansible_connection=winrm", None),
@@ -161,7 +161,7 @@ def test_a_duplicate_shows_both_lines_and_the_way_out():
         hosts("a\nb\n\na slots=2")
     assert (e.value.why, e.value.hint) == (
         "it is on line 1 and again on line 4",
-        "for several ranks on one host write a number: a slots=2",
+        "to run several ranks on one host, give a number of slots: a slots=2",
     )
 
 

@@ -102,7 +102,7 @@ def test_a_hostfile_as_host(shell, verb):
             "ipexctl: hosts is a hostfile, not the name of a host",
             "  why: a hostfile is given with -f",
             f"  try: ipexctl {verb} -f hosts -l node01",
-            "       -H hosts   # if a host has this name, too",
+            "       -H hosts   # if there is also a host with this name",
         ],
     )
 

@@ -73,7 +73,7 @@ def test_another_certificate_is_refused_at_once_with_what_would_help(
         fetch(index, tmp_path, Indexes(trusted=trusted), host)
     assert told.value.why.startswith(f"the certificate of {host} is not valid: {words}")
     assert told.value.hint == (
-        f"PIP_CERT=FILE   # of the CA that {host} has its certificate from; "
+        f"PIP_CERT=FILE   # of the CA that issued {host}'s certificate; "
         f"or PIP_TRUSTED_HOST={host}"
     )
     assert index.seen == []

@@ -82,7 +82,7 @@ def test_a_rerun_goes_on_where_a_server_that_gave_up_had_stopped(
     assert (told.value.what, told.value.why, told.value.hint) == (
         f"127.0.0.1 did not deliver {FILE.file}",
         "HTTP 404 Not Found; 0.0 MB of it are kept",
-        "rm -f ipexctl.lock   # the next install resolves again",
+        "rm -f ipexctl.lock   # the next install resolves the versions again",
     )
     _, again = fetch(server, tmp_path)
     assert (again.fetched, again.done) == (len(CONTENT) - 1000, len(CONTENT))
@@ -90,7 +90,7 @@ def test_a_rerun_goes_on_where_a_server_that_gave_up_had_stopped(
 
 def test_other_bytes_are_thrown_away(server: Served, tmp_path: Path) -> None:
     server.faults[FILE.file] = Fault("other")
-    with pytest.raises(FetchFailed, match="is not the file that was locked"):
+    with pytest.raises(FetchFailed, match="is not the file recorded in ipexctl.lock"):
         fetch(server, tmp_path)
     assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
 

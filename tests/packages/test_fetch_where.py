@@ -141,9 +141,9 @@ def test_a_host_without_a_way_to_the_index_is_named_with_what_helps(
 
 
 HOSTILE = [
-    ("a" * 64, "file:///etc/passwd", "may not fetch from this address"),
-    ("a" * 64, "ftp://127.0.0.1/a", "may not fetch from this address"),
-    ("a" * 64, "http://u:p@127.0.0.1/a", "may not fetch from this address"),
+    ("a" * 64, "file:///etc/passwd", "cannot download from this URL"),
+    ("a" * 64, "ftp://127.0.0.1/a", "cannot download from this URL"),
+    ("a" * 64, "http://u:p@127.0.0.1/a", "cannot download from this URL"),
     ("../../a", "http://127.0.0.1:1/a", "is not a sha256"),
 ]
 

@@ -28,7 +28,13 @@ def server(tmp_path: Path) -> Iterator[Served]:
 
 AGAIN = "run the same command again"
 ANSWERS = [
-    ("403", Fault("status", 403, 99), "answered 403 Forbidden", "ask its owner for access", False),
+    (
+        "403",
+        Fault("status", 403, 99),
+        "answered 403 Forbidden",
+        "ask the index's owner for access",
+        False,
+    ),
     ("404", Fault(""), "was not found", "--extra-index-url URL or --find-links", False),
     ("503", Fault("status", 503, 99), "503 Service Unavailable", "answers 503 now", True),
     ("stall", Fault("silent", 0, 99), "timed out", "UV_HTTP_TIMEOUT=120", True),

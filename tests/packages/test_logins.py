@@ -196,7 +196,8 @@ def test_who_has_no_login_is_told_where_it_belongs(server: Served, tmp_path: Pat
     with pytest.raises(InputError) as at_the_index:
         resolve([replace(STACK, row=row)], Indexes(server.index), for_uv(tmp_path))
     line = (
-        "machine {} login USER password PASSWORD   # a line for ~/.netrc; or them in PIP_INDEX_URL"
+        "machine {} login USER password PASSWORD   # a line for ~/.netrc; or put them into "
+        "PIP_INDEX_URL"
     )
     assert at_the_file.value.why == "HTTP 401 Unauthorized"
     assert at_the_file.value.hint == line.format("127.0.0.1")

@@ -202,7 +202,7 @@ def test_a_host_that_is_reached_by_a_link_local_address_has_another_one_for_the_
 
 
 def test_a_host_that_has_a_link_local_address_alone_is_refused_for_that():
-    with pytest.raises(RunFailed, match="by a link-local address only, fe80::2") as caught:
+    with pytest.raises(RunFailed, match="only through a link-local address, fe80::2") as caught:
         plan([THREE[0], _by_link_local()], request(2), "r1")
     assert "NAT" not in str(caught.value.why)
     assert caught.value.why == "its network interface eth0 has no other known address"

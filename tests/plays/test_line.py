@@ -42,7 +42,7 @@ AGAIN = ("regexp with $",)
 @pytest.mark.parametrize("name", ["regexp", "insertafter", "insertbefore"])
 def test_a_pattern_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("a\n")
-    with pytest.raises(Failure, match=f"{name} is not a regular expression: "):
+    with pytest.raises(Failure, match=f"{name} is not a valid regular expression: "):
         line(tmp_path / "x", "b", **{name: "["})
 
 

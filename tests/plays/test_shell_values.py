@@ -106,8 +106,8 @@ def test_each_context_alone(context: str, tmp_path: Path) -> None:
         ("echo \"\\${v}\"", "${v} is used after a backslash"),
         ("echo \"$${x:-'a'}\" ${v}", "${v} is used after ' in \"${ }\", which shells read differ"),
         ("x=$(case a in a) echo;; esac) ${v}", "${v} is used after case in $( ), which"),
-        ("echo $((1 + ${v}))", "${v} is used in $(( )), and 'a[$(id)]' is not a whole number"),
-        ("echo \"$(( (2) * (${v}) ))\"", "${v} is used in $(( )), and 'a[$(id)]' is not a whole"),
+        ("echo $((1 + ${v}))", "${v} is used in $(( )), but its value 'a[$(id)]' is not"),
+        ("echo \"$(( (2) * (${v}) ))\"", "${v} is used in $(( )), but its value 'a[$(id)]'"),
     ],
 )  # fmt: skip
 def test_where_no_value_can_stand(text: str, said: str) -> None:

@@ -150,7 +150,7 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
         ("--launcher bogus", "--launcher bogus is not known"),
         ("--launcher ssh", "there is no MPI on the hosts"),
         ("--ranks 9", "select no ranks"),
-        ("-i (", "is not a regular expression"),
+        ("-i (", "is not a valid regular expression"),
         ("--fetch /etc/*", "not below the folder of the script"),
     ],
 )

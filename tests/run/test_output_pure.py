@@ -130,7 +130,7 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
         (Wanted(ranks="4-2"), "4-2 is a descending range"),
         (Wanted(ranks=""), "'' is not a rank"),
         (Wanted(ranks="-1"), "'-1' is not a rank"),
-        (Wanted(include=("(",)), "-i '(' is not a regular expression"),
+        (Wanted(include=("(",)), "-i '(' is not a valid regular expression"),
         (Wanted(hosts=("node07",)), "node07"),
         (Wanted(hosts=("",)), "--show-hosts is empty"),
         (Wanted(hosts=("node01,!node01",)), "--show-hosts leaves no host of made"),

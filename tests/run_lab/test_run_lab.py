@@ -203,7 +203,7 @@ def test_piped_output_is_plain_and_everything_else_is_on_stderr(runner):
 def test_too_many_ranks_are_refused_before_anything_starts(runner):
     done = runner.plain("-n", "9", "-ppn", "2", str(runner.script("")))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "-n 9 ranks do not fit: 3 hosts hold 6 by -ppn" in done.stderr
+    assert "-n 9 ranks do not fit: 3 hosts have room for 6 (-ppn)" in done.stderr
 
 
 def test_hosts_without_an_environment_are_told_how_to_get_one(namespaces, runner):

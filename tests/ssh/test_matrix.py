@@ -101,9 +101,9 @@ REFUSED = {  # name: the error's kind, and its words over Paramiko and over ssh
     "false": (FAILED, "the login shell exited with code 1", "the login shell exited with code 1"),
     "nologin": (FAILED, "the login shell exited with code 1", "the login shell exited with code 1"),
     "rude": (FAILED, "the login shell exited with code 3", "the login shell exited with code 3"),
-    "closed": (UNREACHABLE, "refuses the connection", "refuses the connection"),
+    "closed": (UNREACHABLE, "refused the connection", "refused the connection"),
     "nowhere": (UNREACHABLE, "cannot be resolved", "cannot be resolved"),
-    "password": (UNREACHABLE, "the login as trainer failed", "the login failed"),
+    "password": (UNREACHABLE, "cannot log in as trainer", "the login failed"),
     # ssh keeps to itself what such a port says, so it looks like a full sshd and is tried again
     "garbage": (UNREACHABLE, "does not speak SSH", "closed the connection before the SSH"),
 }
@@ -199,7 +199,7 @@ def test_a_wrong_password_is_a_failed_login_and_is_not_shown(matrix, name):
     with pytest.raises(Unreachable) as e:
         transport.open(Host(name), "true", FAR)
     transport.close()
-    assert e.value.what == f"{name}: the login as trainer failed"
+    assert e.value.what == f"{name}: cannot log in as trainer"
     assert "the password" in e.value.why
     assert "hunter2" not in f"{e.value.what}{e.value.why}{e.value.hint}{secrets!r}"
 
@@ -248,7 +248,7 @@ def test_without_a_terminal_an_encrypted_key_is_left_to_the_agent(matrix):
     secrets = Secrets(ask=person, terminal=False)
     slug, what = outcome("paramiko", matrix, "encrypted", secrets=secrets)
     assert (slug, what, person.asked) == (
-        UNREACHABLE, "encrypted: the login as trainer failed", []
+        UNREACHABLE, "encrypted: cannot log in as trainer", []
     )  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def _refuse_odd(text: str, body: str, start: int) -> None:
     if odd:
         raise Bad(
             f"{text!r} is not a host: {odd.group()!r} is not allowed in a name",
-            hint="a host is node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
+            hint="write a host as node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
             at=start + odd.start(),
         )
 

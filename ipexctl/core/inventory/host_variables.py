@@ -41,23 +41,28 @@ def _python(text: str) -> str:
         return ""
     text = re.sub(r"^/usr/bin/env +", "", text)
     if not _PYTHON.fullmatch(text):
-        raise Bad(f"{text!r} is not the path of a Python", hint="such as: python=/usr/bin/python3")
+        raise Bad(
+            f"{text!r} is not the path of a Python interpreter",
+            hint="python=/usr/bin/python3   # for example",
+        )
     return text
 
 
 def _root(text: str) -> str:
     if not _ROOT.fullmatch(text) or ".." in text.split("/"):
         raise Bad(
-            f"{text!r} is not a folder for root",
+            f"{text!r} is not a valid value for 'root'",
             why="root is ipexctl's own folder on the host: absolute, or under ~/",
-            hint="such as: root=/scratch/ipexctl",
+            hint="root=/scratch/ipexctl   # for example",
         )
     return text
 
 
 def _nic(text: str) -> str:
     if not _NIC.fullmatch(text):
-        raise Bad(f"{text!r} is not the name of a network interface", hint="such as: nic=eth0")
+        raise Bad(
+            f"{text!r} is not the name of a network interface", hint="nic=eth0   # for example"
+        )
     return text
 
 

@@ -151,7 +151,7 @@ def check_count(count: int, source: str) -> None:
 
 
 def no_hosts(source: str) -> InputError:
-    return InputError(f"{source} names no host", hint="name one host per line, such as: node1")
+    return InputError(f"{source} names no host", hint="write one host per line, for example: node1")
 
 
 def _same_again(a: _Named, b: _Named) -> bool:
@@ -169,7 +169,7 @@ def _repeat_note(hosts: tuple[Host, ...], times: Counter[str], source: str) -> s
 
 
 def _twice(first: Host, second: Host) -> InputError:
-    hint = f"for several ranks on one host write a number: {first.name} slots=2"
+    hint = f"to run several ranks on one host, give a number of slots: {first.name} slots=2"
     if first.port != second.port:
         hint = "give each port its own name in ssh_config (Host, HostName, Port), and use the names"
     if first.place is None or second.place is None:

@@ -46,7 +46,7 @@ class Draft:
         group = self.groups.setdefault(name, _Group(place))
         group.defined = group.defined or defined
         if len(self.groups) > MAX_GROUPS:
-            raise Bad(f"more than {MAX_GROUPS:,} groups").placed(place)
+            raise Bad(f"too many groups: the limit is {MAX_GROUPS:,}").placed(place)
         return group
 
     def add_child(self, name: str, child: str, place: Place) -> None:

@@ -18,7 +18,7 @@ from ipexctl.core.model import Host, Inventory, Place
 
 _KEYS = ("hosts", "groups", "children", "vars")
 _OURS = ("hosts", "groups", "vars")
-_HINT = "ours:     hosts, groups, vars\nAnsible's: all, then children, hosts, vars"
+_HINT = "ipexctl's keys: hosts, groups, vars\nAnsible's keys: all, then children, hosts, vars"
 
 
 def parse_yaml(text: str, source: str) -> Inventory:

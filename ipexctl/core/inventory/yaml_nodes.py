@@ -91,7 +91,8 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source, 1, 1)
-        problem = f"YAML syntax: {e.problem or e.context}"
+        found = e.problem or e.context or ""
+        problem = f"YAML syntax: {_PLAIN.get(found, found)}"
         raise Bad(problem, why=_began(e), hint=_hint(text, e)).placed(place) from None
     except yaml.YAMLError as e:
         place = _reader_place(text, getattr(e, "position", 0), source)
@@ -106,6 +107,10 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
     return builder.root
 
 
+_PLAIN = {
+    "did not find expected node content": "expected a value",
+    "found character that cannot start any token": "this character cannot begin a value",
+}
 _HINTS = {  # by what libyaml says
     "block collection": "start all keys of an entry in the same column",
     "block mapping": "start all keys of an entry in the same column",
@@ -127,6 +132,8 @@ def _hint(text: str, error: Any) -> str:
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "indent with spaces: YAML allows no tabs there"
+    if error.problem == "found character that cannot start any token":
+        return "quote the value: a tab, @, ` or % cannot begin one"
     found = [hint for words, hint in _HINTS.items() if words in (error.context or "")]
     return found[0] if found else "a value with [ ] { } : or # needs quotes"
 

@@ -63,7 +63,7 @@ class Reading:
 def found(rule: Rule, name: str, line: int, edit: Edit | None = None) -> Finding:
     text = rule.says(name)
     if text.endswith(" discontinued"):
-        text += f" since {rule.since}"
+        text += f" after {rule.since}"
     return Finding(rule, name, line, text, rule.use, edit=edit)
 
 

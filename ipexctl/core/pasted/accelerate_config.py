@@ -107,8 +107,8 @@ def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
         known = [one.key for one in keys.all]
         raise Bad(
             f"unknown key {name}{did_you_mean(name, known)}",
-            why="ipexctl ignores no key of a config",
-            hint="remove it, or use an option of ipexctl run   # all keys: docs/pasted-lines.md",
+            why="ipexctl does not silently ignore keys of a config file",
+            hint="remove it, or use an option of ipexctl run   # full list: docs/pasted-lines.md",
         )
     if any(value in key.default for key in entries):
         return []

@@ -20,7 +20,7 @@ from ipexctl.core.pasted.typed_word import assignment, for_pasting, is_fixed, ta
 from ipexctl.errors import InputError
 
 PAGE = "docs/pasted-lines.md"
-_ELSE = f"leave it out, or use an option of ipexctl run   # all: {PAGE}"
+_ELSE = f"leave it out, or use an option of ipexctl run   # full list: {PAGE}"
 _NUMBERS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 _ONCE = frozenset({*_NUMBERS, "hostfile", "config"})
 _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
@@ -99,7 +99,8 @@ class _Reader:
                     InputError(
                         f"{name} ... : ... starts several programs (MPMD)",
                         why="ipexctl run starts one script on all ranks",
-                        hint="choose by RANK in the script, or ipexctl run ... SCRIPT for each",
+                        hint="branch on RANK in the script, or use a separate ipexctl run ... "
+                        "SCRIPT for each program",
                     ),
                     for_pasting(words[len(first) :]),
                 )

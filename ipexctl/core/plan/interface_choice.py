@@ -18,8 +18,8 @@ def address(node: Node) -> str:
         )
     if link_local(found):
         raise RunFailed(
-            f"{node.host.name} is reached by a link-local address only, {found}, and the other "
-            "hosts cannot use it",
+            f"{node.host.name} is reachable only through a link-local address, {found}, which the "
+            "other hosts cannot use",
             why=f"{_of_connection(node)} has no other known address",
             hint=f"give it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
         )

@@ -64,15 +64,15 @@ def _limits(nodes: Sequence[Node], request: RunRequest) -> tuple[list[int], str]
     if all(slots):
         return own, "slots in the hostfile"
     if any(slots):
-        return own, "slots in the hostfile, and NUMA nodes where it has none"
+        return own, "their slots in the hostfile or, without slots, one rank per NUMA node"
     return own, ""
 
 
 def _fill(limits: list[int], n: int, what: str) -> list[int]:
     if n > sum(limits):
-        hosts = "1 host holds" if len(limits) == 1 else f"{len(limits)} hosts hold"
+        hosts = "1 host has" if len(limits) == 1 else f"{len(limits)} hosts have"
         raise InputError(
-            f"-n {n} ranks do not fit: {hosts} {sum(limits)} by {what}",
+            f"-n {n} ranks do not fit: {hosts} room for {sum(limits)} ({what})",
             hint=f"use -n {sum(limits)}, more hosts, or a larger -ppn",
         )
     out = []

@@ -25,4 +25,4 @@ def check_pattern(name: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as e:
-        raise Bad(f"{name}: {pattern[:64]!r} is not a regular expression: {e}") from None
+        raise Bad(f"{name}: {pattern[:64]!r} is not a valid regular expression: {e}") from None

@@ -159,7 +159,8 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         said = f"${{{_shell_name(name)}}}"
         around = contexts.at(found.start())
         if around == shell_contexts.NUMBER and not _NUMBER.fullmatch(values[name]):
-            what = f"${{{name}}} is used in $(( )), and {values[name]!r} is not a whole number"
+            value = values[name]
+            what = f"${{{name}}} is used in $(( )), but its value {value!r} is not a whole number"
             raise Bad(what, at=found.start())
         if around not in _WRITTEN:
             raise _no_place_for(name, around, contexts.unclear, found.start())

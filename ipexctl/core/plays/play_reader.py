@@ -241,7 +241,7 @@ class _Reader:
         if habit and habit.startswith(_NOTHING):
             hint = f"leave it out: {habit.removeprefix(_NOTHING)}"
         said = "" if habit else did_you_mean(key.text, near or known)
-        raise Bad(f"{what} has no {key.text[:64]!r}{said}", hint=hint).placed(key.place)
+        raise Bad(f"unknown key {key.text[:64]!r} in {what}{said}", hint=hint).placed(key.place)
 
     def _items(self, node: Node | None, what: str) -> tuple[tuple[Scalar, Node], ...]:
         if node is None or (isinstance(node, Scalar) and node.null):

@@ -56,7 +56,8 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
         other = found.setdefault(variable(name), name)
         if other != name:
             raise InputError(
-                f"--data {other} --data {name}: ranks would find both as {variable(name)}",
+                f"--data {other} --data {name}: both would be passed to the ranks as "
+                f"{variable(name)}",
                 hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
             )
     return tuple(found.values())

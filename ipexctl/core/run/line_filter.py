@@ -100,7 +100,7 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as e:
         raise InputError(
-            f"{option} {text!r} is not a regular expression",
+            f"{option} {text!r} is not a valid regular expression",
             why=str(e),
             hint=f"{option} {quote((re.escape(text),))}   # if it is meant as plain text",
         ) from None

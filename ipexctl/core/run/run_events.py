@@ -399,14 +399,14 @@ def _mapping(header: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _text(header: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = header.get(name, default)
     if not isinstance(value, str):
-        raise BadEvent(f"no text in {name!r}")
+        raise BadEvent(f"{name!r} is missing or not a string")
     return value
 
 
 def _whole(header: Mapping[str, Any], name: str) -> int:
     value = header.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 31:
-        raise BadEvent(f"no number in {name!r}")
+        raise BadEvent(f"{name!r} is missing or not a number")
     return value
 
 
@@ -414,7 +414,7 @@ def _amount(header: Mapping[str, Any], name: str, said: str = "") -> float:
     """A number of bytes, seconds or the like. NaN is none of them."""
     value = header.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 60:
-        raise BadEvent(said or f"no amount in {name!r}")
+        raise BadEvent(said or f"{name!r} is missing or not a number")
     return float(value)
 
 

@@ -200,7 +200,7 @@ def parse(text: str, source: str) -> Lock:
     raise InputError(
         f"{source} is not a lock that ipexctl wrote",
         why=why,
-        hint=f"rm {source}   # the next install resolves again",
+        hint=f"rm {source}   # the next install resolves the versions again",
     )
 
 

@@ -255,19 +255,21 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
         name = canonicalize_name(found.name)
         if name in RESERVED and name not in fixed and text in extra.requirements:
             raise InputError(
-                f"-r asks for {text}, which {row.title} does not have",
+                f"the -r file asks for {text}, which is not part of {row.title}",
                 why="this package is installed only as part of a row of the version table",
-                hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or remove that line",
+                hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or remove that line from "
+                "the requirements file",
             )
         version = fixed.get(name, "")
         allowed = (version, f"{version}+cpu")
         if version and not any(found.specifier.contains(v, prereleases=True) for v in allowed):
             option = {"torch": f"--torch {_number(found)}", IPEX: f"--ipex {_number(found)}"}
             raise InputError(
-                f"-r asks for {text}, the stack has {name} {version}",
+                f"the -r file asks for {text}, but the stack has {name} {version}",
                 why=f"{row.title} comes from one row of the version table, whose versions must be "
                 "used together",
-                hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line",
+                hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line from the "
+                "requirements file",
             )
 
 

@@ -93,7 +93,7 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
         refused.append((row, reasons))
         passed_over.append((row, reasons))
     raise NothingFits(
-        f"nothing in the version table fits {_fold(facts)}",
+        f"no row of the version table works on {_fold(facts)}",
         why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
         hint="\n".join([_hint(request, rows), *_carry(passed_over)]),
     )
@@ -151,7 +151,7 @@ def _per_host(facts: Sequence[Facts], reason: Any) -> Iterator[str]:
 
 def _host_reason(row: Row, f: Facts, request: Request) -> str:
     if f.cpu.arch not in row.archs:
-        return f"{f.cpu.arch} has no wheels"
+        return f"there are no wheels for {f.cpu.arch}"
     if request.mpi == "intel" and f.cpu.arch != "x86_64":
         return f"Intel MPI has no build for {f.cpu.arch} (--mpi none leaves it out)"
     if request.mpi == mpi.SYSTEM and f.software and not f.software.mpis:
@@ -181,7 +181,7 @@ def _no_python(row: Row, f: Facts, request: Request) -> str:
     have = ", ".join(dict.fromkeys(_dotted(p.version) for p in meant or f.pythons)) or "none"
     if "/" in request.python and not meant:
         return f"{request.python} is not a Python that runs there; it has {have}"
-    return f"Python {have}, needed is {span if meant else request.python or span}"
+    return f"has Python {have}, but needs {span if meant else request.python or span}"
 
 
 def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:

@@ -107,7 +107,7 @@ def _against(row: Row, query: Query, request: Request) -> Iterator[str]:
     if other := not_asked(row, request):
         yield other
     if query.arch and query.arch not in row.archs:
-        yield f"{query.arch} has no wheels"
+        yield f"there are no wheels for {query.arch}"
     if query.python and query.python not in row.pythons:
         yield f"needs Python {span(row)}"
     if query.isa and _ORDER.index(row.isa) > _ORDER.index(query.isa):

@@ -226,7 +226,7 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
     where = f"{address} port {answer.port}"
     if isinstance(error, ConnectionRefusedError):
         return Unreachable(
-            f"{answer.name}: {where} refuses the connection",
+            f"{answer.name}: {where} refused the connection",
             why="sshd is not running, listens on another port, or a firewall rejects the "
             "connection",
             hint=f"on {answer.name}: {SEE_SSHD}",

@@ -332,7 +332,7 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
     if environment().get("SLURM_JOB_ID"):
         why.append("this is a Slurm job: on some clusters srun reaches its nodes and SSH does not")
     return Unreachable(
-        f"{answer.name}: the login as {answer.user} failed",
+        f"{answer.name}: cannot log in as {answer.user}",
         why="\n".join(why),
         hint=_login_hint(login, skipped, with_password=with_password),
     )
@@ -346,7 +346,7 @@ def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
         why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(untried)}\n"
         "sshd accepts at most MaxAuthTries keys per connection",
         hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "
-        "IdentityFile THE-RIGHT-KEY (or none) and IdentitiesOnly yes",
+        "IdentitiesOnly yes, and IdentityFile THE-RIGHT-KEY",
     )
 
 

@@ -429,8 +429,8 @@ encoded = spare_copies.encoded
 
 def damage_failure(path):
     return Failure(
-        "a file was damaged on the disk of this host: %s" % path,
-        "it was removed",
-        "run the same command again: damaged files are sent again",
+        "a file on this host's disk is corrupt: %s" % path,
+        "the corrupt file has been removed",
+        "run the same command again: the file is sent again",
         "damaged",
     )

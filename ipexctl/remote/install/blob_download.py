@@ -36,7 +36,7 @@ FINAL = frozenset([400, 401, 403, 404, 405, 407, 410, 451])
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 FROM_HERE = "--fetch controller   # then only the machine you work on needs access to the index"
 LOGIN = "--fetch controller   # logins stay on the machine you work on"
-GONE = "rm -f ipexctl.lock   # the next install resolves again"
+GONE = "rm -f ipexctl.lock   # the next install resolves the versions again"
 HINTS = {401: LOGIN, 403: LOGIN, 404: GONE, 410: GONE}
 
 
@@ -111,7 +111,9 @@ class File:
 def checked_address(address):
     found = urllib.parse.urlsplit(address)
     if found.scheme not in ("http", "https") or not found.hostname or found.username:
-        raise Failure("hosts may not fetch from this address", slug="input")
+        raise Failure(
+            "hosts cannot download from this URL: expected http(s) without a login", slug="input"
+        )
     return address
 
 
@@ -242,7 +244,7 @@ def download_failure(file, e, had):
         return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, "fetch")
     kept = "; %s of it are kept" % root_folder.human_size(had) if had else ""
     again = "run the same command again; or " + FROM_HERE
-    what = "%s did not deliver %s" % (file.site, file.name)
+    what = "%s did not send %s" % (file.site, file.name)
     return Failure(what, str(e) + kept, HINTS.get(e.status, again), "fetch")
 
 

@@ -72,4 +72,4 @@ def _pattern(args, key):
     try:
         return re.compile(args[key])
     except re.error as e:
-        raise Failure("%s is not a regular expression: %s" % (key, e)) from None
+        raise Failure("%s is not a valid regular expression: %s" % (key, e)) from None

@@ -181,8 +181,8 @@ def free_port(seed, ports=None):
             if all(is_free(p, again) for p in range(port - 2 if ports else port, port + 1)):
                 return port
     asked = ports or (usable[0], usable[-1])
-    hint = "another --ports range, or end the program that uses these (ss -tlnp)" if ports else ""
-    raise Failure("no free port between %d and %d" % tuple(asked), hint=hint)
+    hint = "use another --ports range, or stop the programs that use it (ss -tlnp)"
+    raise Failure("no free port between %d and %d" % tuple(asked), hint=hint if ports else "")
 
 
 def outgoing_ports():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ipexctl.core.host_answer import REPORT
 from ipexctl.core.run import run_events
 from ipexctl.core.run.outcome import HostEnd
 from ipexctl.core.run.run_events import BadEvent, Event
@@ -149,13 +150,13 @@ class HostLinks:
                     if isinstance(event, run_events.Done):
                         return  # what comes now answers other questions
         except BadEvent as e:
-            last = RunFailed(f"the host sent an invalid message: {e}")
+            last = RunFailed(f"the host sent an invalid message: {e}", hint=REPORT)
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:
             last = e
         except Exception as e:  # whatever it sends, it is this host that is lost
-            last = RunFailed(f"the host sent an invalid message: {type(e).__name__}")
+            last = RunFailed(f"the host sent an invalid message: {type(e).__name__}", hint=REPORT)
         self.inbox.put((link, name, last, 0))
 
     def _reach(self, name: str, reach: Callable[[str], Agent]) -> None:

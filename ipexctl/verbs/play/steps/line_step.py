@@ -44,9 +44,9 @@ class Line(HostStep):
         for name in ("regexp", "insertafter", "insertbefore"):
             check_pattern(name, getattr(self, name))
         if self.state == "present" and self.line is None:
-            raise Bad("state: present needs line")
+            raise Bad("state: present requires 'line'")
         if self.line is None and not self.regexp:
-            raise Bad("state: absent needs line or regexp")
+            raise Bad("state: absent requires 'line' or 'regexp'")
         if self.line is not None and set(self.line) & {"\n", "\r"}:
             raise Bad("line has a line break", hint="several line steps, or file: {content: ...}")
         if self.insertafter and self.insertbefore:
