@@ -68,9 +68,7 @@ def find_build(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[st
         version = said[1]  # an archive without headers tells no patch number
     if not wanted.fits(version, arch):
         need = f"{wanted.version} " * bool(wanted.version) + f"for {wanted.arch}"
-        raise InputError(
-            f"{where} is CPython {version} for {arch}, but {need} is needed", hint=_HINT
-        )
+        raise InputError(f"{where} is CPython {version} for {arch}, not {need}", hint=_HINT)
     file = f"cpython-{version}-{arch}.tar.gz"
     return Package("cpython", version, file, found.sha256, found.size)
 

@@ -114,7 +114,7 @@ def test_a_lock_that_no_longer_fits_the_hosts_is_not_replaced_behind_ones_back()
     with pytest.raises(NothingFits) as none:
         taken(Request(), LOCK, ready("a", "3.9.1"))
     reasons = dict(line.split(": ", 1) for line in none.value.why.splitlines())
-    assert reasons["torch-2.13"] == "a: Python 3.9.1, needed is 3.10 to 3.14"
+    assert reasons["torch-2.13"] == "a: Python 3.9.1, but 3.10 to 3.14 is required"
     assert none.value.hint.startswith("rm ipexctl.lock")
 
 
@@ -130,7 +130,7 @@ def test_all_hosts_decide_which_ipex() -> None:
     assert (stack.row.name, stack.reason) == (
         "ipex-2.4.0",
         "asked for with --stack ipex; ipex-2.8.0 does not fit: a: Python 3.8.1, "
-        "needed is 3.9 to 3.13",
+        "but 3.9 to 3.13 is required",
     )
 
 

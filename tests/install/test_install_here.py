@@ -163,7 +163,7 @@ def test_a_blob_damaged_on_the_hosts_disk_is_refused_and_sent_anew_next_time(sho
     blob.write_bytes(bytes(len(blob.read_bytes())))
     damaged = shop.install()
     assert (damaged.code, damaged.states) == (1, ["failed"])
-    assert "damaged on the disk" in damaged.detail
+    assert "corrupt on this host's disk" in damaged.detail
     assert shop.current == ""
     assert shop.install().states == ["changed"]
 

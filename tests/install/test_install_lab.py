@@ -112,4 +112,4 @@ def test_a_cluster_with_a_host_too_old_for_every_row_ends_with_3(
     lab = make_lab(LabSpec(name="old", hosts=(HostSpec(), HostSpec(python=False))))
     outcome = over_ssh(shop, lab)
     assert outcome.code == 3
-    assert "node02: Python none, needed is 3.10 to 3.14" in outcome.err
+    assert "node02: Python none, but 3.10 to 3.14 is required" in outcome.err

@@ -210,7 +210,7 @@ def test_a_row_from_its_indexes_to_an_environment_in_use(
 
 # options, and what is said of which row
 REFUSED = [
-    (("--torch", "2.7", "--stack", "ipex", "--python", "3.99"), "ipex-2.7.0", "needed is 3.99"),
+    (("--torch", "2.7", "--stack", "ipex", "--python", "3.99"), "ipex-2.7.0", "3.99 is required"),
     (("--torch", "1.10"), "ipex-1.10.0", "it has IPEX, which needs --stack ipex"),
     (("--torch", "2.8", "--backend", "ccl"), "ipex-2.8.0", "it has no oneCCL bindings"),
     (("--torch", "1.12.1", "--ipex", "1.12.0"), "ipex-1.12.300",
@@ -218,7 +218,7 @@ REFUSED = [
 ]  # fmt: skip
 if sys.version_info >= (3, 11):  # the Python of the tests is also the one that is asked for
     options = ("--torch", "1.13", "--stack", "ipex")
-    REFUSED.append((options, "ipex-1.13.100", "needed is 3.7 to 3.10"))
+    REFUSED.append((options, "ipex-1.13.100", "but 3.7 to 3.10 is required"))
 
 
 @pytest.mark.parametrize(("options", "name", "why"), REFUSED, ids=lambda v: str(v)[:40])

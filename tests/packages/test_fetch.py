@@ -80,7 +80,7 @@ def test_a_rerun_goes_on_where_a_server_that_gave_up_had_stopped(
     with pytest.raises(FetchFailed) as told:
         fetch(server, tmp_path)
     assert (told.value.what, told.value.why, told.value.hint) == (
-        f"127.0.0.1 did not deliver {FILE.file}",
+        f"127.0.0.1 did not send {FILE.file}",
         "HTTP 404 Not Found; 0.0 MB of it are kept",
         "rm -f ipexctl.lock   # the next install resolves the versions again",
     )

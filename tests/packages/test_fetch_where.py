@@ -106,11 +106,11 @@ REFUSED = [
     ),
     (
         Fault("status", 401, 9),
-        "127.0.0.1 did not deliver a-1",
+        "127.0.0.1 did not send a-1",
         "--fetch controller   # logins",
         [b""],
     ),
-    (Fault("status", 404, 9), "127.0.0.1 did not deliver a-1", "rm -f ipexctl.lock", [b""]),
+    (Fault("status", 404, 9), "127.0.0.1 did not send a-1", "rm -f ipexctl.lock", [b""]),
 ]
 
 

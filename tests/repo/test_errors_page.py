@@ -35,7 +35,7 @@ def test_every_class_of_the_tree_is_on_it():
 @pytest.mark.parametrize(
     ("kind", "code", "what", "hint"),
     [
-        ("Unreachable", "4", "HOST: the login as USER failed", ""),
+        ("Unreachable", "4", "HOST: cannot log in as USER", ""),
         ("InputError", "2", "SCRIPT is a hostfile, not a script", "MEANT"),
         ("HostFailed", "1", "HOST: no environment is installed in ROOT", "ipexctl install"),
         ("HostKeyUnknown", "4", "HOST: its host key is not trusted yet", "ipexctl trust"),

@@ -356,7 +356,8 @@ def test_an_import_that_the_installed_environment_lacks_is_told(here):
     lines = [
         "train.py:2: module numpy is not installed on localhost; use `ipexctl install -r "
         "requirements.txt` with the package that has it",
-        "helpers.py:1: torch_ccl is discontinued and not installed on localhost; use the backend "
+        "helpers.py:1: torch_ccl was discontinued and is not installed on localhost; "
+        "use the backend "
         '"gloo", or install it with `ipexctl install --ipex 1.11`',
     ]
     done = run(here, "--force", "train.py", active="")

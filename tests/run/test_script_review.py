@@ -36,7 +36,7 @@ HF = "from transformers import HfArgumentParser, TrainingArguments\n"
 PARSED = HF + "p = HfArgumentParser(TrainingArguments)\np.parse_args_into_dataclasses()\n"
 SFT = "from trl import SFTConfig, TrlParser\n"
 MAIN = "def main():\n    import apex\nif __name__ == '__main__':\n    main()\n"
-ENDED = "is discontinued and not installed on node01; use"
+ENDED = "was discontinued and is not installed on node01; use"
 
 # what a script says, its arguments, and the start of each note
 WARNED = {
@@ -429,7 +429,7 @@ def test_the_projects_own_modules_are_read_too(tmp_path: Path) -> None:
     notes = Review(
         found, ("train.py",), [host()], ProjectFiles(files, "jobs"), migration_rules()
     ).notes()
-    assert [n.split(" is ")[0] for n in notes] == ["jobs/lib/net.py:1: torch_ccl"]
+    assert [n.split(" was ")[0] for n in notes] == ["jobs/lib/net.py:1: torch_ccl"]
     by_module = read_sources(tmp_path, "jobs", ("-m", "lib.net"), files)
     assert [source.path for source in by_module] == ["jobs/lib/net.py"]
     assert read_sources(tmp_path, "", ("-m", "nothing.here"), files) == []

@@ -100,16 +100,16 @@ def test_a_row_that_is_passed_over_is_the_reason_for_the_next() -> None:
     stack = choose([host("a", "3.9.2", flags=avx2)], Request(), ROWS)[0]
     assert (stack.title, stack.reason) == (
         "torch 2.8.0",
-        "new does not fit: a: Python 3.9.2, needed is 3.10 to 3.12",
+        "new does not fit: a: Python 3.9.2, but 3.10 to 3.12 is required",
     )
 
 
 REFUSALS = [
     ([host("a", "3.8.1")], Request(),
-     "new: a: Python 3.8.1, needed is 3.10 to 3.12\n"
+     "new: a: Python 3.8.1, but 3.10 to 3.12 is required\n"
      "old: a: the CPU lacks avx, avx2, bmi1, bmi2, f16c, fma"),
     ([host("n1", arch="ppc64le"), host("n2", arch="ppc64le")], Request(),
-     "new: n[1-2]: ppc64le has no wheels\nold: n[1-2]: ppc64le has no wheels"),
+     "new: n[1-2]: there are no wheels for ppc64le\nold: n[1-2]: there are no wheels for ppc64le"),
     ([host("a", arch="aarch64")], Request(torch="2.13"),
      "new: a: Intel MPI has no build for aarch64 (--mpi none leaves it out)\n"
      "old: it has torch 2.8.0, not 2.13"),

@@ -169,8 +169,8 @@ def test_ipex_alone_means_the_newest(typed: str, meant: str) -> None:
     assert bare_ipex(typed.split()) == meant.split()
 
 
-WHY = """torch-2.13: node[1-2]: Python 3.8, needed is 3.10
-torch-2.12: node[1-2]: Python 3.8, needed is 3.10
+WHY = """torch-2.13: node[1-2]: Python 3.8, but 3.10 is required
+torch-2.12: node[1-2]: Python 3.8, but 3.10 is required
 ipex-2.8.0: it has IPEX 2.8.0, not stock PyTorch
 ipex-2.7.0: it has IPEX 2.7.0, not stock PyTorch
 ipex-2.6.0: it has IPEX 2.6.0, not stock PyTorch; node1: the CPU lacks avx512f"""
@@ -181,7 +181,7 @@ OTHERS = "a: it has torch 2.8.0, not 2.7\nb: it has IPEX 2.8.0, not 2.7"
     ("why", "shown"),
     [
         (WHY, [
-            "torch-2.13, torch-2.12: node[1-2]: Python 3.8, needed is 3.10",
+            "torch-2.13, torch-2.12: node[1-2]: Python 3.8, but 3.10 is required",
             "ipex-2.8.0, ipex-2.7.0: it has IPEX, not stock PyTorch",
             "ipex-2.6.0: it has IPEX, not stock PyTorch; node1: the CPU lacks avx512f",
         ]),

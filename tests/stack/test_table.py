@@ -195,9 +195,9 @@ DEAD_ENDS = [
      Request(torch="1.13.1"), "ipex-1.13.100", "it has torch 1.13.0, not 1.13.1"),
     ("IPEX 2.5 on Python 3.12", AVX512, "3.12.1", Request(torch="2.5", stack="ipex"),
      "ipex-2.5.0",
-     "a: Python 3.12.1, needed is 3.9 to 3.11"),
+     "a: Python 3.12.1, but 3.9 to 3.11 is required"),
     ("2.0 on Python 3.7", AVX512, "3.7.1", Request(torch="2.0.0", stack="ipex"), "ipex-2.0.0",
-     "a: Python 3.7.1, needed is 3.8 to 3.11"),
+     "a: Python 3.7.1, but 3.8 to 3.11 is required"),
     ("the bindings 2.3.100, which are for GPUs", AVX512, "3.9.1",
      Request(torch="2.3.1", backend="ccl"), "ipex-2.3.100",
      "it has torch 2.3.0, not 2.3.1"),
@@ -224,7 +224,7 @@ def test_a_dead_end_says_why(
 def test_ipex_has_wheels_for_x86_alone() -> None:
     with pytest.raises(NothingFits) as none:
         choose([host("a", arch="aarch64")], Request(stack="ipex", mpi="none"), table())
-    assert "ipex-2.8.0: a: aarch64 has no wheels" in none.value.why
+    assert "ipex-2.8.0: a: there are no wheels for aarch64" in none.value.why
 
 
 REQUIRED = [

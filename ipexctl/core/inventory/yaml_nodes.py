@@ -91,8 +91,8 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source, 1, 1)
-        found = e.problem or e.context or ""
-        problem = f"YAML syntax: {_PLAIN.get(found, found)}"
+        problem = e.problem or e.context or ""
+        problem = f"YAML syntax: {_PLAIN.get(problem, problem)}"
         raise Bad(problem, why=_began(e), hint=_hint(text, e)).placed(place) from None
     except yaml.YAMLError as e:
         place = _reader_place(text, getattr(e, "position", 0), source)

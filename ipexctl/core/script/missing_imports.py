@@ -47,7 +47,7 @@ class Imports:
 
     def _discontinued(self, place: str, name: str, rule: Rule) -> Iterator[Note]:
         if name not in self.files.parts and (lack := self._lack(rule.distributions)):
-            text = f"{rule.says(name)} and not installed on {lack}"
+            text = f"{name} was discontinued and is not installed on {lack}"
             yield Note(place, text, f"{rule.use}, or install it with `{rule.install}`")
 
     def _lack(self, names: Iterable[str]) -> str:

@@ -181,7 +181,7 @@ def _no_python(row: Row, f: Facts, request: Request) -> str:
     have = ", ".join(dict.fromkeys(_dotted(p.version) for p in meant or f.pythons)) or "none"
     if "/" in request.python and not meant:
         return f"{request.python} is not a Python that runs there; it has {have}"
-    return f"has Python {have}, but needs {span if meant else request.python or span}"
+    return f"Python {have}, but {span if meant else request.python or span} is required"
 
 
 def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:

@@ -109,9 +109,9 @@ def verify(root, shas):
     if damaged:
         n = len(damaged)
         raise Failure(
-            "%s damaged on the disk of this host: %s"
-            % ("a file was" if n == 1 else "%d files were" % n, ", ".join(damaged)),
-            "removed" if n == 1 else "they were removed",
+            "%s corrupt on this host's disk: %s"
+            % ("a file is" if n == 1 else "%d files are" % n, ", ".join(damaged)),
+            "the corrupt file has been removed" if n == 1 else "they have been removed",
             "run the same command again: damaged files are sent again",
             "damaged",
         )
