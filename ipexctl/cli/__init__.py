@@ -215,7 +215,11 @@ def _without_launcher(args: list[str]) -> list[str]:
 
 
 def _spelled(args: list[str]) -> list[str]:
-    """As Click understands them: MPI's one-dash words, and --ipex without a version."""
+    """As Click understands them: `help`, MPI's one-dash words, --ipex without a version."""
+    if args[:1] == ["help"]:
+        return [*args[1:], "--help"]
+    if args == ["version"]:
+        return ["--version"]
     if args[:1] == ["run"]:
         from ipexctl.cli.run_words import for_click
 

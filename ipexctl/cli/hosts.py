@@ -131,5 +131,9 @@ def trust(
         print_json(document(report))
     else:
         show(report, sys.stdout)
+        if not report.keys and not report.downs:
+            note(
+                "no hosts to trust: this machine alone needs no host key; name hosts with -f or -H"
+            )
     show_downs(report.downs, sys.stderr)
     raise typer.Exit(report.exit_code)

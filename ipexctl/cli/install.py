@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -9,7 +10,16 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ipexctl.cli.help.help_layout import output_option, packages_option, stack_option
-from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json, project_lock_folder
+from ipexctl.cli.options import (
+    Json,
+    Root,
+    Yes,
+    end,
+    note,
+    on_hosts,
+    print_json,
+    project_lock_folder,
+)
 
 HostPython = Annotated[
     str,
@@ -223,7 +233,15 @@ def install(
         _use_env(target, use_env, root, system=mpi == "system", check=check, json=json)
     with View(confirm=agreed, quiet=json) as view:
         report = verb(target, asked, view.progress())
+    if not target.hostfile and any(map(_may_be_package, report.recaps)):
+        note("to install a Python package: ipexctl install -r FILE   # FILE lists the packages")
     end(report, document, show, json=json)
+
+
+def _may_be_package(recap: Any) -> bool:
+    """`ipexctl install einops`, where nothing has that name."""
+    unknown = "cannot be resolved" in recap.detail
+    return unknown and re.fullmatch("[A-Za-z_-]+", recap.host) is not None
 
 
 def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:

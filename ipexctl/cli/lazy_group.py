@@ -59,7 +59,8 @@ HABITS = {
     "kill": "stop", "cancel": "stop", "scancel": "stop", "status": "ps", "top": "ps", "list": "ps",
     "squeue": "ps", "describe": "ps", "inspect": "ps", "resume": "attach", "reattach": "attach",
     "delete": "rm", "cp": "fetch", "download": "fetch", "exec": "shell", "ssh": "shell",
-    "launch": "run", "start": "run", "submit": "run", "rerun": "run", "check": "doctor",
+    "launch": "run", "uninstall": "remove",
+    "start": "run", "submit": "run", "rerun": "run", "check": "doctor",
 }  # fmt: skip
 
 

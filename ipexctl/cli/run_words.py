@@ -107,6 +107,26 @@ def _own(groups: Sequence[Sequence[str]]) -> TypedOptions:
     return TypedOptions(frozenset(names), frozenset(env), hosts, counts)
 
 
+def after_script(script: str, args: Sequence[str]) -> str:
+    """A note about options of `run` that follow a script which does not mention them."""
+    try:
+        text = Path(script).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    names = [word.partition("=")[0] for word in args]
+    found = [n for n in dict.fromkeys(names) if n in _long_options() and n[2:] not in text]
+    if not found:
+        return ""
+    said = "follow {}, so they are" if found[1:] else "follows {}, so it is"
+    rest = "passed to the script; options of ipexctl run go before the script"
+    return f"{' and '.join(found)} {said.format(script)} {rest}"
+
+
+@cache
+def _long_options() -> frozenset[str]:
+    return frozenset(word for o in _options() for word in o if word.startswith("--"))
+
+
 def _name(word: str) -> str:
     """One spelling of an option."""
     name = _MPI_SPELLINGS.get(word, word).partition("=")[0]
@@ -142,15 +162,19 @@ def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     return groups, left
 
 
-@cache
-def _flags() -> frozenset[str]:
-    """The options of `run` that take no value."""
+def _options(kind: type | None = None) -> list[tuple[str, ...]]:
+    """The spellings of each option of `run`, or of those of one type."""
     from ipexctl.cli.run import run
 
     command: Callable[..., None] = run
     hints = get_type_hints(command, include_extras=True).values()
-    options = [get_args(hint)[1] for hint in hints if get_args(hint)[:1] == (bool,)]
+    found = [get_args(hint) for hint in hints if kind is None or get_args(hint)[:1] == (kind,)]
     # inside Annotated, Typer keeps the first spelling where it otherwise has the default
-    return frozenset(
-        {"--help", "-h", *(w for o in options for w in (o.default, *(o.param_decls or ())))}
-    )
+    words = [(o[1].default, *(getattr(o[1], "param_decls", None) or ())) for o in found if o[1:]]
+    return [tuple(word for word in one if isinstance(word, str)) for one in words]
+
+
+@cache
+def _flags() -> frozenset[str]:
+    """The options of `run` that take no value."""
+    return frozenset({"--help", "-h", *(word for one in _options(bool) for word in one)})

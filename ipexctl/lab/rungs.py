@@ -10,8 +10,8 @@ from ipexctl.lab.lab_spec import HostSpec, LabSpec
 FULL, USER, FLAT = RUNGS = ("full", "user", "flat")
 
 SENTENCES = {
-    FULL: "namespaces made by root",
-    USER: "user namespaces, without root",
+    FULL: "network namespaces, created by root",
+    USER: "user namespaces, which need no root",
     FLAT: "sshd processes on loopback addresses of this machine, without namespaces",
 }
 

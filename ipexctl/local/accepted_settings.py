@@ -80,6 +80,13 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
     """`wanted`: the keys that the command would use."""
     if lost := proposed.unreadable:
         option = "-f" if lost.key == "hostfile" else "-F"
+        lab = Path(lost.value).parent
+        if lab.parent.name == "labs":
+            return InputError(
+                f"the lab {lab.name!r} is not running",
+                why=f"{lost.origin} names its {lost.key}",
+                hint=f"ipexctl lab up --name {lab.name}\n-H localhost   # for this machine alone",
+            )
         return InputError(
             f"cannot read the {lost.key} {lost.value}: {proposed.why}",
             why=f"{lost.origin} names it",

@@ -36,7 +36,7 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
     kinds = (
         ("cache", "downloaded wheels, hashes of your files, resolver cache",
          _named(cache, "blobs", "hashes", "resolve", "preflight.json")),
-        ("outcomes", "results of the last command, and finished steps of plays",
+        ("results", "results of the last command, and finished steps of plays",
          _named(state, "last.json", "plays")),
         ("choices", "environments that a rollback or --use-env chose",
          _named(state, "environments")),

@@ -10,7 +10,7 @@ from typing import TextIO, TypeVar
 from ipexctl.errors import InputError
 
 T = TypeVar("T")
-DECLINED = "nothing was changed: the answer was no"
+DECLINED = "nothing was changed: you answered no"
 
 
 def confirm(

@@ -34,7 +34,7 @@ def _show_check(check: Check, related: tuple[Cause, ...], console: Console) -> N
     _row("why", check.why, console)
     _row("fix", str(check.fix) or "depends on the host: ipexctl doctor -v shows it", console)
     for cause in related:
-        _row("log", f"{cause.title} ({cause.slug})", console)
+        _row("failure", f"{cause.title} ({cause.slug})", console)
 
 
 def _show_cause(cause: Cause, console: Console) -> None:

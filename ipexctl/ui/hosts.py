@@ -85,4 +85,7 @@ def show_started(started: Started, out: TextIO, err: TextIO) -> None:
     total = len(started.hosts.hosts)
     many = "host" if total == 1 else "hosts"
     print(f"{good} of {total} {many} written; see {written}", file=out)
-    print("next: ipexctl doctor", file=out)
+    if started.untrusted:
+        names = fold(down.host for down in started.untrusted)
+        print(f"the host keys of {names} are not trusted yet", file=out)
+    print("next: ipexctl trust" if started.untrusted else "next: ipexctl doctor", file=out)

@@ -14,9 +14,9 @@ def lab_text(state: LabState) -> str:
     """The hosts, and the commands that one wants next."""
     width = max(len(host.name) for host in state.hosts)
     lines = [f"lab '{state.name}' is up, log in as {state.user}"]
-    lines += [f"  {state.rung} rung: {rungs.SENTENCES[state.rung]}"]
+    lines += [f"  isolation {state.rung!r}: {rungs.SENTENCES[state.rung]}"]
     if state.left_out:
-        lines += [f"  not simulated on this rung: {' '.join(state.left_out)}"]
+        lines += [f"  not simulated with this isolation: {' '.join(state.left_out)}"]
     lines += [f"  {host.name:<{width}}  {host.address:<15}  {_state(host)}" for host in state.hosts]
     if state.addresses:
         lines += [f"  {len(state.addresses)} addresses, up to {state.addresses[-1]}"]

@@ -25,7 +25,8 @@ def plan_text(found: Found) -> str:
     for (head, *rest), names in groups.items():
         text += "".join(f"{line}\n" for line in (f"{fold(names)}: {head}", *rest))
     for recap in found.recaps:
-        text += f"{recap.host}: {printable(recap.detail)}\n"
+        detail = printable(recap.detail).removeprefix(f"{recap.host}: ")
+        text += f"{recap.host}: nothing, because it was not reached: {detail}\n"
     return text + "".join(f"this machine: {_here_line(one)}\n" for one in found.here)
 
 
@@ -42,7 +43,7 @@ def _host_lines(one: OnHost) -> tuple[str, ...]:
 
 def _here_line(one: Kept) -> str:
     places = ", ".join(map(str, one.paths[:4])) + ", ..." * (len(one.paths) > 4)
-    named = "" if one.goes else f"; kept unless named: --also {one.kind}"
+    named = "" if one.goes else f"; asked about separately, or --also {one.kind}"
     return f"{one.kind}: {human(one.bytes)}, {one.what}{named} ({places})"
 
 

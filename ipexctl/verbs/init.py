@@ -14,7 +14,7 @@ from ipexctl.core.inventory.hostfile_formats import render
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import HostDown, Inventory
 from ipexctl.core.quoting import quote
-from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, InputError
+from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, HostKeyUnknown, InputError
 from ipexctl.hosts.target import Target
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.settings import PROJECT_FILE
@@ -22,7 +22,7 @@ from ipexctl.local.settings import PROJECT_FILE
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOML = """\
-# What ipexctl reads in this folder and below; a flag goes before it. docs/hosts.md explains it.
+# Settings for this folder and those below it; options override them. See docs/hosts.md.
 hostfile = "{hostfile}"
 {ssh_config}
 # [run]
@@ -57,6 +57,7 @@ class Started:
     written: tuple[Path, ...]
     hosts: Inventory
     down: tuple[HostDown, ...] = ()
+    untrusted: tuple[HostDown, ...] = ()  # they are written
 
     @property
     def exit_code(self) -> int:
@@ -64,11 +65,14 @@ class Started:
 
 
 def init(target: Target, options: Options, ask: Ask | None) -> Started:
-    """Hosts that don't answer are left out, or written as comments; none at all writes nothing."""
+    """Hosts that don't answer are left out, or written as comments; none at all writes nothing.
+    A host whose key nobody has accepted yet is one that answers."""
     hosts = _chosen(target, options, ask)
     files = {YAML_FILE if options.yaml else HOSTFILE: "", PROJECT_FILE: ""}
     _may_write([options.folder / name for name in files], options, ask)
     down = _probe(hosts, target) if options.probe else ()
+    untrusted = tuple(d for d in down if d.slug == HostKeyUnknown.slug)
+    down = tuple(d for d in down if d not in untrusted)
     gone = {d.host for d in down}
     good = tuple(h for h in hosts.hosts if h.name not in gone)
     if not good:
@@ -81,7 +85,7 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
     )
     for file, text in files.items():
         write_atomic(options.folder / file, text, mode=None)
-    return Started(tuple(options.folder / file for file in files), hosts, down)
+    return Started(tuple(options.folder / file for file in files), hosts, down, untrusted)
 
 
 def offered(ssh_config: Path | None) -> tuple[str, ...]:

@@ -234,7 +234,7 @@ def test_rm_refuses_what_is_not_clear(shop: Shop, words: tuple[str, ...], said: 
 def test_rm_asks_with_a_plan_and_a_no_ends_with_1(shop: Shop) -> None:
     root = made_up(shop.folder / "asked", A, B, current=B)
     done = answered(shop, b"n\n", "env", "rm", A, root=root)
-    assert (done.returncode, done.stdout) == (1, "nothing was changed: the answer was no\n")
+    assert (done.returncode, done.stdout) == (1, "nothing was changed: you answered no\n")
     assert f" in {root}; {B} stays in use\n  {A} " in done.stderr
     assert sorted(p for p in os.listdir(root / "envs") if p != ".lock") == [A, B]
     would = shop.ipexctl("env", "rm", A, "--root", str(root), "--check", "--json").document

@@ -353,7 +353,7 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     for typed in (b"\n", b"\x04"):
         with answering(typed) as terminal:
             said = run("rm", "small", stdin=terminal.fd, code=1)
-        assert said == "nothing was changed: the answer was no\n"
+        assert said == "nothing was changed: you answered no\n"
     would = run("rm", "small", "--check")
     assert (would.splitlines()[0], f"{root}/data/small" in would) == (
         "would be removed:", True,

@@ -181,7 +181,7 @@ def answered(
 def test_a_no_ends_with_1_and_says_that_nothing_was_changed(shop: Shop, said: bytes) -> None:
     done = answered(shop, said, "install", "--mpi", "none")
     assert (done.returncode, shop.envs(), list(shop.work.iterdir())) == (1, [], [])
-    assert done.stdout.splitlines()[-1] == "nothing was changed: the answer was no"
+    assert done.stdout.splitlines()[-1] == "nothing was changed: you answered no"
     assert "send      " in done.stderr and done.stderr.rstrip().endswith("Install? [Y/n]")
 
 

@@ -95,7 +95,7 @@ def test_what_a_host_says_while_it_works_is_a_sign_of_life(agent: Agent, tmp_pat
     with pytest.raises(HostFailed):  # there is no environment
         env.prove(None, (), (), system=False)
     env.call("facts.probe.facts")
-    assert told == [Step("here", "proving")] * 2
+    assert told == [Step("here", "testing")] * 2
 
 
 @pytest.mark.parametrize(

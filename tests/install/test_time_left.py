@@ -59,18 +59,18 @@ def test_building_and_proving_show_how_many_hosts_are_past_it_and_a_clock() -> N
         view.step(Step(host, "building"))
     clock[0] = 5.0
     assert str(view._lines()) == "a[1-3]  building 0 of 3 · 5 s"
-    view.step(Step("a1", "proving"))
-    view.step(Step("a2", "proving"))
+    view.step(Step("a1", "testing"))
+    view.step(Step("a2", "testing"))
     clock[0] = 19.0
     view.step(Step("a1", "done"))
     assert str(view._lines()).splitlines() == [
-        "a2  proving 1 of 3 · 14 s",
+        "a2  testing 1 of 3 · 14 s",
         "a3  building 2 of 3 · 19 s",
     ]
     view._stop()
-    view.step(Step("a1", "proving"))
+    view.step(Step("a1", "testing"))
     clock[0] = 21.0
-    assert str(view._lines()) == "a1  proving · 2 s"
+    assert str(view._lines()) == "a1  testing · 2 s"
     view._stop()
 
 
@@ -143,7 +143,7 @@ def test_in_a_pipe_long_work_is_reported_every_15_seconds() -> None:
     report = ["a[1-2]: building 0 of 3 · 15 s", "b: sending 120.0 MB of 410.0 MB, 36 s left"]
     assert pipe.at(15, *now) == report
     assert pipe.at(29, *now) == []
-    assert pipe.at(30, Step("a1", "proving"), *now[2:], now[0]) == ["a1: proving"]
+    assert pipe.at(30, Step("a1", "testing"), *now[2:], now[0]) == ["a1: testing"]
     assert pipe.at(44, Step("a1", "failed"), *now[2:], now[0]) == ["a1: failed"]
     report = ["a2: building 0 of 2 · 59 s", "b: sending 120.0 MB of 410.0 MB"]
     assert pipe.at(59, *now[2:], now[0]) == report

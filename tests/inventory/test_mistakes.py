@@ -200,7 +200,7 @@ def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(sh
     assert one["what"] == "noed7.invalid: the name noed7.invalid cannot be resolved"
     assert one["why"].startswith("hosts.txt:3: ")
     assert one["hint"] == (
-        "in hosts.txt:3 write node7.invalid, if that was meant\n"
+        "in hosts.txt:3 write node7.invalid, if you meant that host\n"
         "getent hosts noed7.invalid   # or give its address as HostName in ssh_config"
     )
 
@@ -208,7 +208,10 @@ def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(sh
 @pytest.mark.parametrize("transport", ["paramiko", "openssh"])
 def test_a_host_that_is_given_already_is_not_suggested(shell, transport):
     shell.write("cfg", "".join(f"Host node{i}.invalid\n  Port 22\n" for i in (1, 2)))
-    for given, hint in (("node1", ["write node2.invalid, if that was meant"]), ("node[1-2]", [])):
+    for given, hint in (
+        ("node1", ["write node2.invalid, if you meant that host"]),
+        ("node[1-2]", []),
+    ):
         names = f"{given}.invalid,nod1.invalid"
         done = shell("doctor", "-H", names, "-F", "cfg", "--transport", transport, "--json")
         *_, one = json.loads(done.stdout)["hosts"]

@@ -202,7 +202,7 @@ def test_here_the_cache_goes_and_what_cannot_be_made_again_only_if_named(home: P
     pushed(home)
     done = remove(home, "-y", "--here")
     removed = {one["kind"]: one["removed"] for one in done["here"]}
-    assert removed == {"cache": True, "outcomes": True, "keys": False, "settings": False}
+    assert removed == {"cache": True, "results": True, "keys": False, "settings": False}
     assert listing(home / ".cache/ipexctl") == ["mine"]
     assert listing(home / ".local/state/ipexctl") == ["accepted.json", "known_hosts"]
     done = remove(home, "-y", "--here", "--also", "keys", "--also", "settings")

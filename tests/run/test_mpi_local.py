@@ -355,7 +355,7 @@ def test_an_import_that_the_installed_environment_lacks_is_told(here):
     (here / "code/helpers.py").write_text("import torch_ccl\n")
     lines = [
         "train.py:2: module numpy is not installed on localhost; use `ipexctl install -r "
-        "requirements.txt` with the package that has it",
+        "requirements.txt` after adding its package to that file",
         "helpers.py:1: torch_ccl was discontinued and is not installed on localhost; "
         "use the backend "
         '"gloo", or install it with `ipexctl install --ipex 1.11`',

@@ -104,7 +104,7 @@ WARNED = {
     "a module that is not installed": (
         "import os, numpy.linalg\nfrom torch import nn\n", [],
         ["train.py:1: module numpy is not installed on node01; use "
-         "`ipexctl install -r requirements.txt` with the package that has it"],
+         "`ipexctl install -r requirements.txt` after adding its package to that file"],
     ),
     "in a function that runs": (MAIN, [], ["train.py:2: module apex is not installed"]),
     "mpirun inside": (
@@ -168,7 +168,7 @@ WARNED = {
     "a name that is not that of its package": (
         "import cv2\n", [],
         ["train.py:1: module cv2 is not installed on node01; use `ipexctl install -r "
-         "requirements.txt` with opencv-python-headless in it"],
+         "requirements.txt` after adding opencv-python-headless to that file"],
     ),
 }  # fmt: skip
 

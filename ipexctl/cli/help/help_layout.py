@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections.abc import Callable
@@ -94,7 +95,34 @@ def _usage(command: Any, context: Any) -> str:
     return " ".join(words)
 
 
+# what other tools call an option
+_HABITS = {"--tail": "-n", "--lines": "-n", "--yaml": "--json", "--dry-run": "--check"}
+_NEAR = 0.75  # of a typo; less is another word
+
+
+def _plain(context: Any, error: Any, words: list[str]) -> None:
+    """Better words for Click's error about options that do not exist, or one word too many."""
+    known = context.command.get_params(context)
+    names = {name for one in known for name in (*one.opts, *one.secondary_opts)}
+    typed = getattr(error, "option_name", "")
+    if hasattr(error, "possibilities"):
+        near = difflib.get_close_matches(typed, names, 3, _NEAR)
+        habit = _HABITS.get(typed)
+        error.possibilities = [habit] if habit in names else near
+    elif "-f" in words and "--follow" in names and "unexpected extra" in error.message:
+        error.message += ". -f follows the output here; for a hostfile, use --hostfile FILE"
+
+
 class HelpCommand(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as e:
+            if hasattr(e, "message"):
+                _plain(ctx, e, words)
+            raise
+
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         formatter.write_usage(ctx.command_path, _usage(self, ctx))
 

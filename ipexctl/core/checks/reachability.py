@@ -256,7 +256,7 @@ def within_open_ports(cluster: Cluster) -> Fix:
     "NET-005",
     title="the host's own name does not resolve",
     severity=Severity.WARN,
-    seen="the host cannot resolve its own name, or name resolution does not answer",
+    seen="the host cannot resolve its own name, or name resolution does not respond",
     why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
     "ranks connect to themselves. `ipexctl run` sets each host's address itself.",
 )
@@ -344,7 +344,7 @@ def _sources(peers: Iterable[Peer]) -> str:
     return fold({p.source: 0 for p in peers})
 
 
-_SILENT = "name resolution does not answer"
+_SILENT = "name resolution does not respond"
 _SILENT_WHY = (
     "Each lookup waits for seconds and then fails (Temporary failure in name resolution): mpirun "
     "and gloo by hand, pip, and downloads of models and data. `ipexctl run` uses addresses."

@@ -303,7 +303,7 @@ def removes_ipc(facts: Facts) -> Sight | None:
 
 @host_check(
     "SYS-007",
-    title="a container",
+    title="the host is a container",
     severity=Severity.NOTE,
     seen="Docker, Podman, Kubernetes, LXC, Incus, systemd-nspawn, Apptainer or Singularity",
     why="The container's limits apply (CPUs, memory, /dev/shm, processes), and other hosts reach "
@@ -381,7 +381,7 @@ def twice(cluster: Cluster) -> Sight | None:
 
 @cluster_check(
     "HOST-002",
-    title="several hosts are one machine",
+    title="several hosts are the same machine",
     severity=Severity.NOTE,
     seen="hosts on one machine have separate networks (containers, network namespaces)",
     why="They share its cores and memory bandwidth: adding more of them does not make training "

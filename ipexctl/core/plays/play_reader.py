@@ -52,6 +52,9 @@ HABITS = {
     "include_role": "several files", "vars_prompt": "-e NAME=VALUE, or ${secret.NAME}",
     "connection": "nothing: no -f and no -H is this machine",
     "async": "nothing: run detaches with detach: true",
+    "directory": "file: {path: ..., state: "
+                 "directory}", "mkdir": "file: {path: ..., state: directory}",
+    "folder": "file: {path: ..., state: directory}",
 }  # fmt: skip
 
 

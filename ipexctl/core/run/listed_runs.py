@@ -252,8 +252,8 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
         raise InputError(f"{text}: {len(begins)} runs match", why=_ids(begins), hint=_ID)
     names = [name for run in runs for name in (run.id, run.about.name) if name]
     near = nearest(text, names)
-    why = f"did you mean {near}?" if near else ""
-    raise InputError(f"there is no run {text!r} on these hosts", why=why, hint="ipexctl ps -a")
+    meant = f" (did you mean {near!r}?)" if near else ""
+    raise InputError(f"there is no run {text!r} on these hosts{meant}", hint="ipexctl ps -a")
 
 
 def _ids(runs: Sequence[Run]) -> str:

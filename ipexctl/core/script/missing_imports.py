@@ -69,9 +69,9 @@ class Imports:
             yield Note(place, text, f"`ipexctl run -m {module}`, or --env PYTHONPATH=.")
         elif lack and name not in files.parts:
             known = DISTRIBUTIONS.get(name)
-            what = f"{known} in it" if known else "the package that has it"
             text = f"module {name} is not installed on {fold(lack)}"
-            yield Note(place, text, f"`ipexctl install -r {files.requirements}` with {what}")
+            install = f"`ipexctl install -r {files.requirements}`"
+            yield Note(place, text, f"{install} after adding {known or 'its package'} to that file")
 
     def _certain(self) -> Iterator[tuple[Source, Import]]:
         """Those that fail the script if they fail, and are looked for in the environment."""

@@ -16,6 +16,7 @@ from ipexctl.core.ssh.ssh_config import parse_config
 from ipexctl.errors import InputError, Unreachable
 from ipexctl.local import settings
 from ipexctl.local.bounded_read import read_prefix
+from ipexctl.local.user_dirs import state_dir
 
 HOSTS_FILE = Path("/etc/hosts")
 _USUAL = ("ssh_config", "ssh-config", "config")
@@ -41,7 +42,7 @@ def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreac
     others = [n for n in (*names.configured, *_names_here()) if n not in names.given]
     near = difflib.get_close_matches(hostname, others, 1, 0.7)
     where = f"in {place} " if place else ""
-    hint = [f"{where}write {near[0]}, if that was meant"] if near else []
+    hint = [f"{where}write {near[0]}, if you meant that host"] if near else []
     look = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
     return Unreachable(
         f"{host.name}: the name {hostname} cannot be resolved",
@@ -51,15 +52,16 @@ def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreac
 
 
 def _ssh_config_beside(host: Host) -> Path | None:
-    """The ssh_config of the hostfile's project, or one beside the hostfile (else in the current
-    folder), that has a line for it."""
+    """The ssh_config of the hostfile's project, one beside the hostfile (else in the current
+    folder), or that of a lab, that has a line for it."""
     folder = Path(host.place.source).parent if host.place else Path()
     try:
         found = sorted(p.name for p in islice(folder.iterdir(), _MOST) if _is_named_so(p.name))
     except OSError:
         return None
     ordered = sorted(found, key=lambda name: name not in _USUAL)
-    configs = (*_of_project(folder), *(folder / name for name in ordered))
+    labs = sorted((state_dir() / "labs").glob("*/ssh_config"))
+    configs = (*_of_project(folder), *(folder / name for name in ordered), *labs)
     return next((c for c in configs if host.name in _host_lines(c.absolute())), None)
 
 

@@ -26,7 +26,7 @@ from ipexctl.hosts.target import ROOT
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 
-BUILDING, PROVING, DONE = "building", "proving", "done"  # of which nobody can say how far they are
+BUILDING, PROVING, DONE = "building", "testing", "done"  # of which nobody can say how far they are
 FETCHING = "fetching"  # by this machine
 FAILED = "failed"
 

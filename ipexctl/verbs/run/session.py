@@ -272,7 +272,7 @@ class Session:
 
     def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
         self.painter.note(
-            f"{why}: sent to the ranks as Ctrl-C; they have {seconds:.0f} s to end.{more}"
+            f"{why}: the ranks were sent Ctrl-C and have {seconds:.0f} s to exit.{more}"
         )
 
     def _tally(self) -> Tally:
