@@ -33,7 +33,6 @@ from ipexctl.cli.options import (
     Verbose,
     Yes,
     make_target,
-    note,
     target_of,
 )
 from ipexctl.errors import InputError
@@ -247,7 +246,6 @@ def run(
     json: Annotated[bool, output_option("--json", help="Same as --ui json.")] = False,
 ) -> None:
     """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
-    from ipexctl.cli.run_words import after_script
     from ipexctl.core.plan import secret_env as secret
     from ipexctl.core.plan.port_plan import read_ports
     from ipexctl.core.run.dataset_rules import checked_names
@@ -269,8 +267,6 @@ def run(
     typed = _typed(sys.argv[1:], (script, *(args or ())))
     if not module:
         _refuse_hostfile(script, args or [], typed)
-        if misplaced := after_script(script, args or []):
-            note(misplaced)
     options = RunOptions(
         script=script,
         args=tuple(args or ()),

@@ -65,6 +65,8 @@ def for_click(args: list[str]) -> list[str]:
     """MPI's one-dash words as Click understands them, and what --accelerate says before them."""
     groups, rest = _split(args[1:])
     own = _own(groups)
+    if rest[1:] and "-m" not in own.names:
+        _note_after_script(rest[0], rest[1:])
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
     request = _split(_of_config(files[-1], own))[0] if files else []
     return ["run", *(word for group in (*request, *groups) for word in _long(group)), *rest]
@@ -107,19 +109,21 @@ def _own(groups: Sequence[Sequence[str]]) -> TypedOptions:
     return TypedOptions(frozenset(names), frozenset(env), hosts, counts)
 
 
-def after_script(script: str, args: Sequence[str]) -> str:
-    """A note about options of `run` that follow a script which does not mention them."""
+def _note_after_script(script: str, args: Sequence[str]) -> None:
+    """About options of `run` that follow a script which does not mention them."""
+    from ipexctl.cli.options import note
+
     try:
         text = Path(script).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""
+        return
     names = [word.partition("=")[0] for word in args]
     found = [n for n in dict.fromkeys(names) if n in _long_options() and n[2:] not in text]
     if not found:
-        return ""
+        return
     said = "follow {}, so they are" if found[1:] else "follows {}, so it is"
     rest = "passed to the script; options of ipexctl run go before the script"
-    return f"{' and '.join(found)} {said.format(script)} {rest}"
+    note(f"{' and '.join(found)} {said.format(script)} {rest}")
 
 
 @cache

@@ -85,7 +85,8 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
             return InputError(
                 f"the lab {lab.name!r} is not running",
                 why=f"{lost.origin} names its {lost.key}",
-                hint=f"ipexctl lab up --name {lab.name}\ncd ~   # in other folders, ipexctl uses this machine",
+                hint=f"ipexctl lab up --name {lab.name}\n"
+                "cd ~   # in other folders, ipexctl uses this machine",
             )
         return InputError(
             f"cannot read the {lost.key} {lost.value}: {proposed.why}",

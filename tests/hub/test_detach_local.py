@@ -177,7 +177,10 @@ def test_files_of_a_detached_run_are_fetched_when_somebody_asks(here: Here) -> N
     again = json.loads(here.call("fetch", run, "out", "--json").stdout)
     assert (again["files"], again["outputs"]) == (3, f"{here.code}/{outputs}-2")
     none = here.call("fetch", run, "model.pt")
-    assert (none.returncode, none.stdout) == (1, "outputs: no file matches model.pt\n")
+    assert (none.returncode, none.stdout) == (
+        1,
+        "outputs: no file matches model.pt; in folders: '**/model.pt'\n",
+    )
     outside = here.call("fetch", run, "../*")
     assert (outside.returncode, "not below the folder" in outside.stderr) == (2, True)
     assert here.call("rm", run, "-y").returncode == 0

@@ -234,7 +234,7 @@ def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() ->
         listed_runs.chosen([new, old], "2026")
     with pytest.raises(InputError) as caught:
         listed_runs.chosen([new, old], "bart")
-    assert caught.value.why == "did you mean bert?"
+    assert caught.value.what.endswith("(did you mean 'bert'?)")
 
 
 @pytest.mark.parametrize("name", ["2026", "@last", "a b", "-x", "é", "a" * 65, "a/b"])

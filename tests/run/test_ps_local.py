@@ -99,7 +99,7 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert (stopped.returncode, stopped.stdout) == (0, f"{row['run_id']} is stopped\n")
     _, said = run.communicate(timeout=30)
     assert run.returncode == 130
-    assert "(ipexctl stop): sent to the ranks as Ctrl-C; they have 5 s to end." in said
+    assert "(ipexctl stop): the ranks were sent Ctrl-C and have 5 s to exit." in said
     assert waits.wait(timeout=30) == 130
     assert here.listed() == []
     (row,) = here.listed("-a")

@@ -209,7 +209,10 @@ def test_files_of_which_none_came_are_not_said_to_be_none(brought, tmp_path):
 
 
 def test_no_match_is_told(brought):
-    assert brought("*.pt", print, "b") == ["outputs: no file matches *.pt", {}]
+    assert brought("*.pt", print, "b") == [
+        "outputs: no file matches *.pt; in folders: '**/*.pt'",
+        {},
+    ]
 
 
 def test_a_host_that_is_lost_on_the_way_gives_what_came_before(brought):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import stat
+from io import StringIO
 
 import pytest
 
@@ -11,6 +12,8 @@ from ipexctl.core.model import Host, HostDown
 from ipexctl.errors import HostKeyUnknown, NotHere
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.target import Target
+from ipexctl.ui.hosts import show_started
+from ipexctl.verbs.init import Options, init
 from ipexctl.verbs.trust import ShownKey, trust, unknown_keys
 from tests.ssh.conftest import keygen
 from tests.ssh.test_connect import jump_config, say
@@ -42,6 +45,22 @@ def test_accepted_keys_let_us_in_and_are_asked_for_once(sshd, transport, own_sta
     again = trust(target(config, "a", "b"), lambda keys: pytest.fail("nothing is new"))
     assert states(again) == {"a": "known", "b": "known"}
     assert "publickey" not in sshd.log.partition("Starting session")[0].partition("Accepted")[0]
+
+
+def test_init_writes_hosts_whose_keys_are_not_trusted_yet(sshd, tmp_path, own_state):
+    config = sshd.config("a", "b", known="")
+    hosts = Target(hosts=("a", "b", "node7.invalid"), ssh_config=config)
+    started = init(hosts, Options(folder=tmp_path), None)
+    assert [d.host for d in started.untrusted] == ["a", "b"]
+    text = (tmp_path / "hostfile").read_text()
+    assert text.startswith("a\nb\n# node7.invalid left out:")
+    out, err = StringIO(), StringIO()
+    show_started(started, out, err)
+    assert out.getvalue().endswith("keys of a,b are not trusted yet\nnext: ipexctl trust\n")
+    assert "node7.invalid" in err.getvalue()
+    trust(Target(tmp_path / "hostfile", ssh_config=config), lambda keys: True)
+    again = init(hosts, Options(folder=tmp_path, force=True), None)
+    assert again.untrusted == ()
 
 
 def test_keys_that_are_not_accepted_are_not_written(sshd, own_state):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.inventory.text_encoding import decode
+from ipexctl.core.quoting import quote
 from ipexctl.errors import InputError
 from ipexctl.local.bounded_read import read_file
 
@@ -23,6 +24,9 @@ def read_play_file(word: str) -> tuple[str, str]:
     path = Path(word)
     if "/" not in word and not path.exists():
         path = shipped_plays().get(word.removesuffix(".yaml"), path)
+    if path.suffix == ".py":
+        what = f"{word} is a Python script, not a play"
+        raise InputError(what, hint=f"ipexctl run {quote((word,))}")
     try:
         return decode(read_file(path), str(word)), str(word)
     except FileNotFoundError:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host, HostDown
+from ipexctl.core.quoting import quote
 from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
 from ipexctl.hosts.agent import Agent, transfer_time
 from ipexctl.hosts.fleet import fan_out
@@ -146,6 +147,8 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
     if not files:
         known = len(brought) == len(outcomes) and not any(b.matched for b in brought)
         none = f"no file matches {' '.join(wish.patterns)}" if known else "nothing was fetched"
+        if known and not any("/" in pattern for pattern in wish.patterns):
+            none += f"; in folders: {quote(tuple(f'**/{pattern}' for pattern in wish.patterns))}"
         with suppress(OSError):  # there may be folders in it
             outputs.rmdir()
         return Fetched((f"outputs: {none}", *words))

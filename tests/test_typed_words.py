@@ -1,0 +1,72 @@
+"""What people type in the words of other tools, and options that come too late."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ipexctl import __version__
+from tests.cli import ipexctl
+
+
+@pytest.fixture
+def typed(tmp_path: Path):
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return ipexctl(*words, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})
+
+    return run
+
+
+def test_help_and_version_are_commands_too(typed) -> None:
+    assert typed("help").stdout == typed("--help").stdout
+    assert typed("help", "env", "rm").stdout == typed("env", "rm", "--help").stdout
+    assert typed("version").stdout == f"ipexctl {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        (("uninstall",), "No such command 'uninstall'. Did you mean 'remove'?"),
+        (("logs", "bert", "--tail", "2"), "--tail (Possible options: -n)"),
+        (("logs", "bert", "--flolow"), "--flolow (Possible options: --follow)"),
+        (("wait", "bert", "--timeout", "5"), "No such option: --timeout"),
+        (("logs", "-f", "hosts", "bert"), "for a hostfile, use --hostfile FILE"),
+        (("run", "--helpp", "t.py"), "--helpp (Possible options: --help)"),
+    ],
+)
+def test_the_word_that_was_meant_is_named_and_no_other(typed, words, end) -> None:
+    done = typed(*words)
+    assert (done.returncode, done.stderr.rstrip().endswith(end)) == (2, True), done.stderr
+
+
+def test_an_option_after_the_script_is_noted_unless_the_script_has_it(typed, tmp_path) -> None:
+    (tmp_path / "t.py").write_text("print('--name')\n")
+    said = typed("run", "--explain", "t.py", "--fetch", "*.pt", "--name=x", "--lr", "3").stderr
+    assert "note: --fetch follows t.py, so it is passed to the script; options" in said
+    said = typed("run", "--explain", "t.py", "--fetch=a", "--stall", "3").stderr
+    assert "note: --fetch and --stall follow t.py, so they are" in said
+    assert "follow" not in typed("run", "--explain", "t.py", "--name", "x").stderr
+
+
+def test_a_word_that_is_no_host_may_be_a_package(typed) -> None:
+    assert "ipexctl install -r FILE" in typed("install", "einops-invalid").stderr
+    assert "ipexctl install -r FILE" not in typed("install", "node7.invalid").stderr
+
+
+def test_trust_without_hosts_says_so(typed) -> None:
+    assert "no hosts to trust" in typed("trust").stderr
+
+
+def test_a_project_of_a_lab_that_is_down_says_which(typed, tmp_path) -> None:
+    gone = tmp_path / "state/labs/mine"
+    (tmp_path / "ipexctl.toml").write_text(f"ssh_config = '{gone}/ssh_config'\n")
+    said = typed("doctor").stderr
+    assert "the lab 'mine' is not running" in said
+    assert "ipexctl lab up --name mine" in said
+
+
+def test_a_script_is_no_play(typed) -> None:
+    done = typed("play", "train.py")
+    assert (done.returncode, "try: ipexctl run train.py" in done.stderr) == (2, True)
