@@ -90,15 +90,19 @@ def lab_status(
     _show_labs(verb.status(name), json=json)
 
 
-@lab_app.command("shell", help="Log in to a host in a lab.")
+@lab_app.command("shell", help="Log in to a host in a lab, or run a command there.")
 def lab_shell(
     host: LabHostName,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="Command to run instead of a shell, after --."),
+    ] = None,
     name: LabName = "lab",
     root: Annotated[bool, typer.Option("--root", help="Log in as root, without sshd.")] = False,
 ) -> None:
     from ipexctl.verbs import lab as verb
 
-    argv = verb.shell(host, name, root=root)
+    argv = verb.shell(host, name, tuple(command or ()), root=root)
     os.execvp(argv[0], argv)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ipexctl.core import quoting
 from ipexctl.errors import InputError
 from ipexctl.lab import Lab, LabSpec, rungs
 from ipexctl.lab import practice_cluster as labs
@@ -79,15 +81,19 @@ def heal(host: str, name: str = "lab") -> None:
     Lab.open(name, verb="heal", words=(host,)).heal(host)
 
 
-def shell(host: str, name: str = "lab", *, root: bool = False) -> list[str]:
-    """The command that becomes the shell: ssh, or past sshd into the namespaces as root."""
+def shell(
+    host: str, name: str = "lab", command: Sequence[str] = (), *, root: bool = False
+) -> list[str]:
+    """The command that becomes the shell, or runs `command`: ssh, or past sshd into the namespaces
+    as root."""
     lab = Lab.open(name, verb="shell", words=(host, *["--root"] * root))
     if root or lab.rung == rungs.FLAT:  # its sshd may have no terminal to give
-        return lab.shell_argv(host, user="root")
+        return lab.shell_argv(host, command, user="root")
     if host not in lab.hosts and host not in lab.addresses:
         raise lab.no_such_host(host)
     target = lab.addresses[0] if host in lab.hosts and lab.addresses else host
-    return ["ssh", "-F", str(lab.ssh_config), target]
+    line = [quoting.quote(command)] if command else []
+    return ["ssh", "-F", str(lab.ssh_config), target, *line]
 
 
 def describe(lab: Lab) -> LabState:

@@ -44,6 +44,10 @@ def test_a_lab_lives_from_up_to_down(lab_cli):
     assert lab_cli("heal", "node02").stdout == "node02: healed\n"
     assert lab_cli("shell", "node02", given="id -un; hostname").stdout == "trainer\nnode02\n"
     assert lab_cli("shell", "--root", "node02", given="id -un").stdout == "root\n"
+    words = ("node02", "--", "printf", "%s\n", "two words", "$HOME")
+    for root in ((), ("--root",)):
+        assert lab_cli("shell", *root, *words).stdout == "two words\n$HOME\n"
+    assert lab_cli("shell", "node02", "--", "sh", "-c", "exit 3").returncode == 3
     assert lab_cli("down").stdout == "lab 'lab' is down\n"
     assert lab_cli("status").stdout == "no lab is up\n"
 

@@ -158,6 +158,7 @@ EXAMPLES = {
     "lab status": ("ipexctl lab status",),
     "lab shell": (
         "ipexctl lab shell node01",
+        "ipexctl lab shell node01 -- ip addr",
         "ipexctl lab shell node02 --root",
     ),
     "lab fault": ("ipexctl lab fault node02 freeze",),

@@ -162,7 +162,10 @@ class SshConfig:
         elif self._file.exists():
             files = [(self._file, folder)]
         else:
-            raise InputError(f"there is no SSH configuration file {self._file}", hint="-F FILE")
+            raise InputError(
+                f"there is no SSH configuration file {self._file}",
+                hint="correct the path; without -F, ipexctl reads ~/.ssh/config",
+            )
         return parse_config(
             (text, _Includes(base, self.me)) for file, base in files for text in _texts([str(file)])
         )
