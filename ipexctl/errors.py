@@ -44,6 +44,13 @@ def worst_exit(codes: list[int]) -> int:
     return EXIT_OK
 
 
+def reason_of(error: Exception) -> str:
+    """Why a file could not be read or written, without the error number and without its path."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return getattr(error, "strerror", None) or str(error)
+
+
 class IpexctlError(Exception):
     """What happened, why it matters or how we know, and the next thing to type; all printable."""
 

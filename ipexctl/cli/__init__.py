@@ -25,6 +25,7 @@ from ipexctl.errors import (
     InputError,
     IpexctlError,
     NotHere,
+    reason_of,
 )
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _stand_somewhere() -> None:
     except OSError as e:
         raise InputError(
             "the current folder no longer exists",
-            why=e.strerror or str(e),
+            why=reason_of(e),
             hint="cd   # to another one",
         ) from None
 

@@ -54,7 +54,7 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
         origin = f"{source}:{_line(text, key)}"
         if key not in KINDS:
             what = f"{origin}: {key!r} is not a setting{did_you_mean(key, KINDS)}"
-            raise InputError(what, hint=f"known: {', '.join(KINDS)}")
+            raise InputError(what, hint=f"available settings: {', '.join(KINDS)}")
         found[key] = Setting(key, checked(key, value, origin), origin)
     return found
 

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.core.values import texts
-from ipexctl.errors import InputError, NotHere
+from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.hosts.agent import Agent
 from ipexctl.local.user_dirs import cache_dir, make_private
 
@@ -166,7 +166,7 @@ def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
                     left -= len(chunk)
                     yield chunk
         except OSError as e:
-            raise InputError(f"cannot read {blob.name}", why=str(e)) from None
+            raise InputError(f"cannot read {source(blob)}", why=reason_of(e)) from None
         if left:
             raise InputError(f"{blob.name} became shorter while it was being sent")
 
@@ -199,7 +199,7 @@ class Store:
                 return True
             self.path(blob).unlink(missing_ok=True)
         except OSError as e:
-            raise NotHere(f"cannot read {blob.name} in {self.folder}", why=str(e)) from None
+            raise NotHere(f"cannot read {blob.name} in {self.folder}", why=reason_of(e)) from None
         return False
 
     def add(self, name: str, chunks: Iterable[bytes], *, sha256: str = "") -> Blob:
@@ -213,7 +213,7 @@ class Store:
             finally:
                 Path(part).unlink(missing_ok=True)
         except OSError as e:
-            raise NotHere(f"cannot save {name} to {self.folder}", why=str(e)) from None
+            raise NotHere(f"cannot save {name} to {self.folder}", why=reason_of(e)) from None
 
     def fill(self, blob: Blob, complete: Callable[[BinaryIO], None]) -> None:
         """Afterwards the blob is here. `complete` appends what its part lacks: a part keeps what an
@@ -232,7 +232,7 @@ class Store:
     def cannot_keep(self, name: str, e: OSError) -> NotHere:
         return NotHere(
             f"cannot save {name} to {self.folder}",
-            why=e.strerror or str(e),
+            why=reason_of(e),
             hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
         )
 

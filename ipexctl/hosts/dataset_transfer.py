@@ -18,7 +18,7 @@ from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.core.run import chunk_cutting
 from ipexctl.core.run.project_files import File
-from ipexctl.errors import InputError, IpexctlError
+from ipexctl.errors import InputError, IpexctlError, reason_of
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_store import Store
 from ipexctl.hosts.folder_transfer import (
@@ -216,7 +216,7 @@ class Transfer:
                     if left <= 0:
                         return
         except OSError as e:
-            raise InputError(f"cannot read {file.path}", why=str(e)) from None
+            raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
 
     def _packed(self, indices: tuple[int, ...]) -> tuple[Pack, ...]:
         with self._lock:
@@ -233,7 +233,7 @@ class Transfer:
             try:
                 datas.append(self.bundle.contents.content(file))
             except OSError as e:
-                raise InputError(f"cannot read {file.path}", why=str(e)) from None
+                raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
             files.append((file.sha256, file.size))
             size += file.size
             if size >= PACK or i == indices[-1]:

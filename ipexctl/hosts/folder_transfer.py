@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Blob
 from ipexctl.core.run.project_files import PACKED, File, Tree
-from ipexctl.errors import HostFailed, InputError, IpexctlError
+from ipexctl.errors import HostFailed, InputError, IpexctlError, reason_of
 from ipexctl.hosts import blob_store
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.frames import Frame as Event
@@ -213,7 +213,7 @@ def _frames(files: Sequence[File], content: Callable[[File], bytes]) -> Iterator
         try:
             datas.append(content(file))
         except OSError as e:
-            raise InputError(f"cannot read {file.path}", why=str(e)) from None
+            raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
         size += file.size
         if size >= FRAME:
             yield _frame(datas)

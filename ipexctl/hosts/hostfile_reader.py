@@ -10,7 +10,7 @@ from pathlib import Path
 from ipexctl.core.inventory import MAX_TEXT, parse_hostfile
 from ipexctl.core.inventory.text_encoding import decode
 from ipexctl.core.quoting import quote
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 
 USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini", "machinefile")
 NEW = "ipexctl init node1 node2   # writes a hostfile here"
@@ -30,7 +30,7 @@ def read(path: Path) -> str:
     except IsADirectoryError:
         raise _folder(path) from None
     except (OSError, ValueError) as e:
-        why = getattr(e, "strerror", None) or str(e)
+        why = reason_of(e)
         raise InputError(f"cannot read the hostfile {path}", why=why) from None
     if len(data) > MAX_TEXT:
         raise InputError(f"{path} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile")

@@ -11,7 +11,7 @@ from ipexctl.core.inventory.text_encoding import decode
 from ipexctl.core.inventory.yaml_nodes import MAX_TEXT
 from ipexctl.core.pasted.accelerate_config import read_config
 from ipexctl.core.pasted.line_request import LineRequest, Refuse, raised
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.shipped_tables import accelerate_keys
 
@@ -33,7 +33,7 @@ def read(path: Path, refuse: Refuse = raised) -> LineRequest:
     except (OSError, ValueError) as e:
         raise InputError(
             f"cannot read the Accelerate config {path}",
-            why=getattr(e, "strerror", None) or str(e),
+            why=reason_of(e),
             hint="accelerate config --config_file FILE   # writes one",
         ) from None
     request = read_config(decode(data, str(path)), str(path), accelerate_keys(), refuse)

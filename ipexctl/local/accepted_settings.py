@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.settings_file import PATHS, Setting
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.user_dirs import make_private, state_dir
@@ -48,7 +48,7 @@ def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
         try:
             content = _content(setting.value) if setting.key in PATHS else ""
         except OSError as e:
-            return Proposal(found[0].project, found, "", setting, e.strerror or str(e))
+            return Proposal(found[0].project, found, "", setting, reason_of(e))
         rows.append([setting.key, setting.value, content])
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     return Proposal(found[0].project, found, digest)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.errors import NotHere
+from ipexctl.errors import NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, config_dir, state_dir
 
 # what goes only if the user names it: it was made by hand, or cannot be made again
@@ -59,7 +59,7 @@ def remove(kept: Iterable[Kept]) -> None:
             else:
                 shutil.rmtree(path)
         except OSError as e:
-            raise NotHere(f"cannot remove {path}", why=e.strerror or str(e)) from None
+            raise NotHere(f"cannot remove {path}", why=reason_of(e)) from None
     state = state_dir()
     for folder in (state / "labs", state, cache_dir(), config_dir()):
         if not folder.is_symlink() and folder.is_dir() and not any(folder.iterdir()):

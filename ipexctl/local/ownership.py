@@ -9,6 +9,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from ipexctl.errors import reason_of
+
 MOST_LINKS = 40  # one after the other, as in the kernel
 
 
@@ -25,7 +27,7 @@ def untrusted_reason(path: Path) -> str:
                 return ""
             path = path.parent / path.readlink()
     except OSError as e:
-        return e.strerror or str(e)
+        return reason_of(e)
     return "too many links"
 
 

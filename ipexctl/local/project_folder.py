@@ -25,7 +25,7 @@ from ipexctl.core.run.project_files import (
     printable,
     secret,
 )
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import Hashes, Stamp, stamp
 
@@ -96,7 +96,7 @@ class Walk:
             with os.scandir(f"{self._top}/{base}") as entries:
                 items = sorted(entries, key=lambda e: e.name)
         except OSError as e:
-            self.found.unreadable.append((base, e.strerror or str(e)))
+            self.found.unreadable.append((base, reason_of(e)))
             return
         names = {e.name for e in items}
         if base and not self._everything and not names.isdisjoint(SIGNS):
@@ -109,7 +109,7 @@ class Walk:
             try:
                 self._one(entry, base + entry.name, ignore, inherited)
             except OSError as e:
-                self.found.unreadable.append((base + entry.name, e.strerror or str(e)))
+                self.found.unreadable.append((base + entry.name, reason_of(e)))
 
     def _one(self, entry: os.DirEntry[str], path: str, ignore: Ignore, inherited: bool) -> None:
         if entry.is_dir(follow_symlinks=False):
@@ -169,7 +169,7 @@ def _within(top: str, base: str, ignore: Ignore) -> Ignore:
         except OSError as e:
             raise InputError(
                 f"cannot read {path}",
-                why=e.strerror or str(e),
+                why=reason_of(e),
                 hint=f"remove {path.name}, or make it a text file: it decides which files are sent",
             ) from None
 
@@ -245,7 +245,7 @@ class Reader:
             try:
                 files.append(self._file(path, info))
             except OSError as e:
-                unreadable.append((path, e.strerror or str(e)))
+                unreadable.append((path, reason_of(e)))
         if unreadable:
             raise cannot_read(self._top, unreadable, self._way_out)
         self._hashes.save()

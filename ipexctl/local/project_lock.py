@@ -15,7 +15,7 @@ from pathlib import Path
 from ipexctl.core.stack import lock_file
 from ipexctl.core.stack.env_choice import EnvChoice, Project
 from ipexctl.core.stack.lock_file import Lock
-from ipexctl.errors import InputError, NotHere
+from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.import_roots import marked_project
@@ -31,7 +31,7 @@ def read_lock(path: Path) -> Lock | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path}", why=str(e)) from None
+        raise InputError(f"cannot read {path}", why=reason_of(e)) from None
 
 
 def choice_here() -> EnvChoice:
@@ -125,7 +125,7 @@ def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
     try:
         write_atomic(path, json.dumps(said))
     except OSError as e:
-        raise NotHere(f"cannot write {path}", why=str(e)) from None
+        raise NotHere(f"cannot write {path}", why=reason_of(e)) from None
 
 
 def by_lock_again(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from ipexctl.core.inventory.nodeset import BadRange
 from ipexctl.core.inventory.slurm_job import NODES, hosts_of_job
 from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.local.environment import environment
 from ipexctl.local.ownership import untrusted_reason
 from ipexctl.local.user_dirs import config_dir
@@ -119,7 +119,7 @@ def _read(path: Path) -> dict[str, Setting]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as e:
-        raise InputError(f"cannot read {path}", why=str(e)) from None
+        raise InputError(f"cannot read {path}", why=reason_of(e)) from None
     found = parse_settings(text, short_path(path))
     for key in PATHS:
         if key in found:

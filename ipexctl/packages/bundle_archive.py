@@ -9,7 +9,7 @@ from typing import BinaryIO
 from ipexctl.core.model import Blob
 from ipexctl.core.stack import bundle_format
 from ipexctl.core.stack.bundle_format import BLOCK, END, LOCK_MEMBER, BadBundle, Member
-from ipexctl.errors import InputError, NotHere
+from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.hosts.blob_store import Store
 from ipexctl.local.atomic_file import open_atomic
 
@@ -23,7 +23,7 @@ def write(path: Path, lock: bytes, blobs: Iterable[Blob], store: Store, on_bytes
         with open_atomic(path, mode=0o644, sync=True) as out:
             _write_all(out, lock, blobs, store, on_bytes)
     except (OSError, BadBundle) as e:
-        raise NotHere(f"cannot write the bundle {path}", why=str(e)) from None
+        raise NotHere(f"cannot write the bundle {path}", why=reason_of(e)) from None
 
 
 def _write_all(
@@ -83,7 +83,7 @@ class _opened:
         try:
             self._file = self._path.open("rb")
         except OSError as e:
-            raise InputError(f"cannot read the bundle {self._path}", why=str(e)) from None
+            raise InputError(f"cannot read the bundle {self._path}", why=reason_of(e)) from None
         return self._file
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

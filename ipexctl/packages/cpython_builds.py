@@ -23,7 +23,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 from ipexctl.core.model import Blob
 from ipexctl.core.stack.lock_file import Package
 from ipexctl.core.stack.version_table import is_version
-from ipexctl.errors import InputError, NotHere
+from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.hosts.blob_store import Store
 from ipexctl.packages.index_logins import bare
 from ipexctl.packages.indexes import expanded
@@ -96,7 +96,7 @@ def _from_path(path: Path, wanted: Wanted, store: Store) -> tuple[Blob, str]:
         with path.open("rb") as file:
             return store.add(path.name, iter(lambda: file.read(CHUNK), b"")), path.name
     except OSError as e:
-        raise InputError(f"cannot read {path}", why=str(e)) from None
+        raise InputError(f"cannot read {path}", why=reason_of(e)) from None
 
 
 def _is_unpacked(path: Path) -> bool:
@@ -149,7 +149,7 @@ def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
         )  # fmt: skip
         known = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as e:
-        raise NotHere("uv cannot list its Pythons", why=str(e)) from None
+        raise NotHere("uv cannot list its Pythons", why=reason_of(e)) from None
     for one in known:
         kind = (one["implementation"], one["os"], one["libc"], one["variant"], one["arch"])
         url = str(one["url"] or "")
@@ -215,7 +215,7 @@ def _inspect(path: Path, where: str) -> tuple[str, str]:
                     said = _PATCH.search(file.read(1 << 16)) if file else None
                     patch = said[1].decode() if said else patch
     except (tarfile.TarError, OSError, EOFError, zlib.error, UnicodeError) as e:
-        raise InputError(f"{where} is not a tar.gz", why=str(e), hint=_HINT) from None
+        raise InputError(f"{where} is not a tar.gz", why=reason_of(e), hint=_HINT) from None
     if not minor or not arch:
         raise InputError(
             f"{where} is not a CPython for Linux hosts",

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from email.message import Message
 from typing import IO
 
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.packages.index_logins import Logins, bare, origin
 from ipexctl.packages.indexes import Indexes
 
@@ -76,6 +76,6 @@ def _checked(cafile: str) -> ssl.SSLContext:
     except OSError as e:
         raise InputError(
             f"cannot read the CA certificates in {cafile}",
-            why=e.strerror or str(e),
+            why=reason_of(e),
             hint="PIP_CERT=FILE, or SSL_CERT_FILE=FILE   # in PEM",
         ) from None

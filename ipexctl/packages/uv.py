@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from ipexctl.core import toml
 from ipexctl.core.stack.lock_file import Package
 from ipexctl.core.stack.selection import Stack
-from ipexctl.errors import NotHere
+from ipexctl.errors import NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.packages.index_pins import Pin, Pins, project
 from ipexctl.packages.indexes import Indexes, plain
@@ -158,7 +158,7 @@ class Uv:
                     timeout=TIMEOUT, stdin=subprocess.DEVNULL,
                 )  # fmt: skip
             except OSError as e:
-                raise NotHere(f"cannot run {self._binary}", why=str(e)) from None
+                raise NotHere(f"cannot run {self._binary}", why=reason_of(e)) from None
             except subprocess.TimeoutExpired:
                 raise Unresolved(f"uv did not answer within {TIMEOUT} s") from None
             if done.returncode:

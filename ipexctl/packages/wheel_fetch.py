@@ -25,7 +25,7 @@ from urllib.request import url2pathname
 from ipexctl.core.model import Blob
 from ipexctl.core.stack.fetch_policy import Sample
 from ipexctl.core.stack.lock_file import Lock, Package
-from ipexctl.errors import InputError, IpexctlError, NotHere
+from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
 from ipexctl.hosts.blob_store import Damaged, Store, hash_of
 from ipexctl.local.environment import environment
 from ipexctl.packages import index_logins
@@ -100,7 +100,7 @@ class Fetcher:
                 hint = _hint(e, url) or "run the same command again"
                 raise FetchFailed(what, why=str(e), hint=hint) from None
             except OSError as e:
-                raise NotHere(f"cannot save {name} here", why=e.strerror or str(e)) from None
+                raise NotHere(f"cannot save {name} here", why=reason_of(e)) from None
             out.seek(0)
             return self.store.add(name, iter(lambda: out.read(CHUNK), b""), sha256=sha256)
 
@@ -201,7 +201,9 @@ class Fetcher:
                     self._count(len(chunk), 0)
                     on_bytes(len(chunk))
         except FileNotFoundError as e:
-            raise InputError(f"{file.file} disappeared from its folder", why=str(e)) from None
+            raise InputError(
+                f"{file.file} disappeared from its folder", why=str(e.filename)
+            ) from None
 
 
 def _words(e: Broken, kept: int) -> str:

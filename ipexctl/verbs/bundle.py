@@ -13,7 +13,7 @@ from ipexctl.core.stack import table_view
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.stack_decision import decide
 from ipexctl.core.stack.version_table import Request
-from ipexctl.errors import InputError, NotHere
+from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.hosts.blob_store import default_store
 from ipexctl.local.project_lock import LOCK_FILE, read_lock
 from ipexctl.local.shipped_tables import table
@@ -111,7 +111,7 @@ def _written(asked: Bundling, work: Work, lock: Lock, place: Path) -> Bundled:
     try:
         text = place.read_bytes()
     except OSError as e:
-        raise NotHere(f"cannot read {place}", why=str(e)) from None
+        raise NotHere(f"cannot read {place}", why=reason_of(e)) from None
     bundle_archive.write(path, text, blobs, store, count)
     digest = hashlib.sha256(text).hexdigest()
     return Bundled(path, path.stat().st_size, lock, digest)

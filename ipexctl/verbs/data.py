@@ -17,7 +17,7 @@ from ipexctl.core.run import dataset_rules as core
 from ipexctl.core.run.dataset_rules import Held
 from ipexctl.core.run.project_files import Ignore, Tree
 from ipexctl.core.sizes import human
-from ipexctl.errors import HostFailed, InputError, NotHere
+from ipexctl.errors import HostFailed, InputError, NotHere, reason_of
 from ipexctl.hosts import folder_transfer
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.blob_carriers import Carrier, Moved, Push
@@ -125,7 +125,7 @@ def scratch_store() -> Iterator[Store]:
         make_private(above)
         folder = tempfile.TemporaryDirectory(prefix="push-", dir=above)
     except OSError as e:
-        raise NotHere(f"cannot write to {above}", why=e.strerror or str(e)) from None
+        raise NotHere(f"cannot write to {above}", why=reason_of(e)) from None
     with folder as name:
         yield Store(Path(name))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -82,7 +81,7 @@ def heal(host: str, name: str = "lab") -> None:
 
 
 def shell(
-    host: str, name: str = "lab", command: Sequence[str] = (), *, root: bool = False
+    host: str, name: str = "lab", command: tuple[str, ...] = (), *, root: bool = False
 ) -> list[str]:
     """The command that becomes the shell, or runs `command`: ssh, or past sshd into the namespaces
     as root."""

@@ -18,7 +18,7 @@ from ipexctl.core.pasted.line_request import LineRequest, Refuse
 from ipexctl.core.pasted.typed_word import as_typed
 from ipexctl.core.run.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.core.script.source import Source
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.hosts.hostfile_reader import is_hostfile
 from ipexctl.local import accelerate_file, bounded_read
 from ipexctl.local.atomic_file import write_atomic
@@ -82,7 +82,7 @@ def migrate(words: Sequence[str], *, write: bool = False) -> Migration:
         try:
             one = _of_file(path, named=named, write=write)
         except (OSError, ValueError) as e:
-            skipped.append((str(path), getattr(e, "strerror", None) or str(e)))
+            skipped.append((str(path), reason_of(e)))
             continue
         if one:
             read += 1

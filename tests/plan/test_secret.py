@@ -47,7 +47,7 @@ def planned(*names: str):
 
 @pytest.mark.parametrize("name", ["RANK", "MASTER_PORT", "OMP_NUM_THREADS", "PATH", "IPEXCTL_X"])
 def test_what_the_plan_sets_is_no_secret(name):
-    with pytest.raises(InputError, match=f"--secret-env {name}: the plan sets it"):
+    with pytest.raises(InputError, match=f"--secret-env {name}: ipexctl sets this variable"):
         planned(name)
 
 

@@ -45,7 +45,7 @@ def check(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
     for name in names:
         if name in planned | _PLACED or name.startswith("IPEXCTL_"):
             raise InputError(
-                f"--secret-env {name}: the plan sets it, and it is not a secret",
+                f"--secret-env {name}: ipexctl sets this variable, and it is not a secret",
                 hint=f"--env {name}",
             )
 

@@ -113,7 +113,7 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
     """The names, and where they stand. Raises Bad, also for Jinja."""
     if "{{" in text and (jinja := _JINJA.search(text)):
         name = ansible_name(jinja[1]) or jinja[1]
-        what = f"{jinja[0][:64]} is Jinja, which plays do not have"
+        what = f"{jinja[0][:64]} is Jinja, which plays do not support"
         raise Bad(what, hint=f"${{{name}}}", at=jinja.start())
     for found in _REFERENCE.finditer(text):
         if found["escaped"] is None:

@@ -112,7 +112,7 @@ class _Reader:
         for key, value in self._items(node, "vars"):
             if not _NAME.fullmatch(key.text) or key.text in _RESERVED:
                 what = f"{key.text[:64]!r} cannot be the name of a variable"
-                why = f"{', '.join(_RESERVED)} have a meaning of their own"
+                why = f"these names are reserved: {', '.join(_RESERVED)}"
                 if key.text not in _RESERVED:
                     why = "a name consists of letters, digits and _, at most 64"
                 raise Bad(what, why=why).placed(key.place)

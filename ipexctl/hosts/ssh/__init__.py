@@ -184,7 +184,7 @@ class SshTransport:
         except (paramiko.SSHException, EOFError, OSError) as e:
             raise Unreachable(
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
-                why=str(e),
+                why=getattr(e, "text", "") or str(e),  # sshd's words
                 hint=login_command.ssh(answer.given, "true", options=("-J", ",".join(hops))),
             ) from None
         return Wire(channel)

@@ -27,7 +27,7 @@ from ipexctl.core.ssh.known_hosts import (
     parse_known_hosts,
 )
 from ipexctl.core.ssh.ssh_config import Answer, Me, expand
-from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable, reason_of
 from ipexctl.local.atomic_file import sync_folder
 from ipexctl.local.user_dirs import make_private, state_dir
 
@@ -138,7 +138,7 @@ def remember(key: HostKey, path: Path) -> None:
     except OSError as e:
         raise NotHere(
             f"cannot save the host key of {key.answer.name} in {path}",
-            why=e.strerror or str(e),
+            why=reason_of(e),
             hint="free disk space, then run the command again",
         ) from None
 
@@ -226,7 +226,7 @@ def _revoked_lines(answer: Answer, path: Path) -> list[Entry]:
         data = path.read_bytes()
     except OSError as e:
         raise Unreachable(
-            f"{answer.name}: RevokedHostKeys of ssh_config cannot be read", why=str(e)
+            f"{answer.name}: RevokedHostKeys of ssh_config cannot be read", why=reason_of(e)
         ) from None
     if data.startswith(_KRL_MAGIC):
         raise Unreachable(

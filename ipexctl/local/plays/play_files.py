@@ -7,7 +7,7 @@ from pathlib import Path
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.inventory.text_encoding import decode
 from ipexctl.core.quoting import quote
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.local.bounded_read import read_file
 
 SUFFIXES = (".yaml", ".yml")
@@ -32,7 +32,7 @@ def read_play_file(word: str) -> tuple[str, str]:
     except FileNotFoundError:
         raise _missing(word) from None
     except (OSError, ValueError) as e:
-        why = getattr(e, "strerror", None) or str(e)
+        why = reason_of(e)
         raise InputError(f"cannot read the play {word}", why=why) from None
 
 

@@ -12,7 +12,7 @@ from ipexctl.core.stack import lock_file as locks
 from ipexctl.core.stack import requirements
 from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.selection import Stack
-from ipexctl.errors import InputError, NotHere
+from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.hosts.blob_store import default_store
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
@@ -98,7 +98,7 @@ def write_lock(path: Path, lock: Lock) -> None:
     try:
         write_atomic(path, locks.render(lock), mode=None, sync=True)
     except OSError as e:
-        raise NotHere(f"cannot write {path}", why=str(e)) from None
+        raise NotHere(f"cannot write {path}", why=reason_of(e)) from None
 
 
 def lacking_here(lock: Lock) -> list[Package]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ipexctl.core.quoting import quote, quote_for_pasting
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.requirements import NOTHING, Extra, not_allowed, read
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import project_top
@@ -92,7 +92,7 @@ def _text(name: str, asker: str) -> tuple[str, str]:
     except FileNotFoundError:
         raise _missing(path, asker) from None
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path}{_asked(asker)}", why=str(e)) from None
+        raise InputError(f"cannot read {path}{_asked(asker)}", why=reason_of(e)) from None
 
 
 def _missing(path: Path, asker: str) -> InputError:
