@@ -72,12 +72,20 @@ _AREAS = (  # the first that fits
 )
 _SAMPLES = {
     "HOST": "node02", "HOSTS": "node[01-04]", "PATH": "hosts.txt", "FOLDER": "/home/ann/project",
-    "PORT": "22", "N": "4", "NAME": "node02", "USER": "ann", "ADDRESS": "10.0.0.2",
+    "PORT": "22", "REASON": "No space left on device", "N": "4", "NAME": "node02", "USER": "ann", "ADDRESS": "10.0.0.2",
     "WHERE": "10.0.0.2 port 22", "KEY_TYPE": "ssh-ed25519", "FINGERPRINT": "SHA256:Zk3...",
     "FILE": "torch-2.13.0.whl", "SHA256": "9f86d081...",
     "NEW": "ipexctl init node1 node2   # writes a hostfile here",
 }  # fmt: skip
-_WORDS = {"e": "...", "error": "...", "said": "...", "near": "", "each": "..."}
+_WORDS = {
+    "e": "...",
+    "error": "...",
+    "said": "...",
+    "near": "",
+    "each": "...",
+    "strerror": "REASON",
+    "blob": "FILE",
+}
 _LOGINS = {"debug": "ssh -v HOST true", "copy_id": "ssh-copy-id HOST"}
 _ANY = re.compile(r"(?<![\w-])[A-Z][A-Z0-9_]{2,}(?![\w=-])")
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
@@ -279,6 +287,8 @@ def _value(node: ast.AST) -> str:
             return _value(value)
         case ast.Call(func=ast.Name(id="fold")):
             return "HOSTS"
+        case ast.Call(func=ast.Name(id="reason_of")):
+            return "REASON"
         case ast.Call(func=ast.Name(id="did_you_mean")):
             return " (did you mean NAME?)"
         case ast.Call(func=ast.Name(id="len")) | ast.BinOp():
