@@ -72,7 +72,8 @@ _AREAS = (  # the first that fits
 )
 _SAMPLES = {
     "HOST": "node02", "HOSTS": "node[01-04]", "PATH": "hosts.txt", "FOLDER": "/home/ann/project",
-    "PORT": "22", "REASON": "No space left on device", "N": "4", "NAME": "node02", "USER": "ann", "ADDRESS": "10.0.0.2",
+    "PORT": "22", "N": "4", "NAME": "node02", "USER": "ann", "ADDRESS": "10.0.0.2",
+    "REASON": "No space left on device",
     "WHERE": "10.0.0.2 port 22", "KEY_TYPE": "ssh-ed25519", "FINGERPRINT": "SHA256:Zk3...",
     "FILE": "torch-2.13.0.whl", "SHA256": "9f86d081...",
     "NEW": "ipexctl init node1 node2   # writes a hostfile here",

@@ -198,12 +198,12 @@ def main() -> None:
 def _stand_somewhere() -> None:
     try:
         Path.cwd()
-    except OSError as e:
+    except FileNotFoundError:
         raise InputError(
-            "the current folder no longer exists",
-            why=reason_of(e),
-            hint="cd   # to another one",
+            "the current folder no longer exists", hint="cd   # to another one"
         ) from None
+    except OSError as e:
+        raise InputError("cannot read the current folder", why=reason_of(e)) from None
 
 
 def _without_launcher(args: list[str]) -> list[str]:
