@@ -1,0 +1,52 @@
+"""The messages in the tables of symptoms are the program's own, so that a reader finds them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# A message of another program, which docs/troubleshooting.md explains too.
+OTHERS = {"No space left on device"}
+
+
+def _texts() -> list[str]:
+    """All text of the program; a value inside of it is a NUL."""
+    found = []
+    for path in (ROOT / "ipexctl").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (v.value if isinstance(v, ast.Constant) else "\0" for v in node.values)
+                found.append("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+def _quoted(page: str) -> list[str]:
+    """The text in backquotes at the start of each row, in the section that has symptoms."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    rows = re.findall(r"^\| `([^`]+)`[^|]*\|", text.partition("# Troubleshooting")[2], re.M)
+    return [row for row in rows if " " in row]
+
+
+TEXTS = _texts()
+QUOTED = [(page, row) for page in ("troubleshooting.md", "ssh.md") for row in _quoted(page)]
+
+
+def test_there_are_rows():
+    assert len(QUOTED) > 15
+
+
+@pytest.mark.parametrize(("page", "row"), QUOTED)
+def test_a_quoted_message_is_one_of_the_program(page, row):
+    pieces = [piece.strip() for piece in row.split("...") if piece.strip()]
+    unknown = [p for p in pieces if p not in OTHERS and not any(p in text for text in TEXTS)]
+    assert unknown == [], f"docs/{page} quotes {row!r}"
+
+
+def test_a_message_that_the_program_does_not_have_is_found():
+    assert not any("talks, but has not finished" in text for text in TEXTS)
