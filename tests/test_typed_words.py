@@ -29,11 +29,15 @@ def test_help_and_version_are_commands_too(typed) -> None:
     ("words", "end"),
     [
         (("uninstall",), "No such command 'uninstall'. Did you mean 'remove'?"),
-        (("logs", "bert", "--tail", "2"), "--tail (Possible options: -n)"),
-        (("logs", "bert", "--flolow"), "--flolow (Possible options: --follow)"),
+        (("logs", "bert", "--tail", "2"), "No such option: --tail. Did you mean -n?"),
+        (("logs", "bert", "--flolow"), "--flolow. Did you mean --follow?"),
+        (("run", "-pnp", "2", "t.py"), "No such option: -pnp. Did you mean -ppn?"),
+        (("run", "--nodes", "2", "t.py"), "No such option: --nodes. Did you mean --limit?"),
+        (("stop",), "Missing argument RUN. For example: ipexctl stop bert"),
+        (("fetch", "bert"), "Missing argument GLOB. For example: ipexctl fetch bert 'out/*.pt'"),
         (("wait", "bert", "--timeout", "5"), "No such option: --timeout"),
         (("logs", "-f", "hosts", "bert"), "for a hostfile, use --hostfile FILE"),
-        (("run", "--helpp", "t.py"), "--helpp (Possible options: --help)"),
+        (("run", "--helpp", "t.py"), "--helpp. Did you mean --help?"),
     ],
 )
 def test_the_word_that_was_meant_is_named_and_no_other(typed, words, end) -> None:
@@ -53,6 +57,10 @@ def test_an_option_after_the_script_is_noted_unless_the_script_has_it(typed, tmp
 def test_a_word_that_is_no_host_may_be_a_package(typed) -> None:
     assert "ipexctl install -r FILE" in typed("install", "einops-invalid").stderr
     assert "ipexctl install -r FILE" not in typed("install", "node7.invalid").stderr
+    assert "PyTorch: ipexctl install --torch 2.12\n" in typed("install", "torch==2.12").stderr
+    for package in ("numpy<2", "transformers[torch]>=4.40", "trl~=0.9"):
+        assert "ipexctl install -r FILE" in typed("install", package).stderr
+    assert "try: write a host as node1" in typed("install", "n=4").stderr
 
 
 def test_trust_without_hosts_says_so(typed) -> None:
@@ -70,3 +78,10 @@ def test_a_project_of_a_lab_that_is_down_says_which(typed, tmp_path) -> None:
 def test_a_script_is_no_play(typed) -> None:
     done = typed("play", "train.py")
     assert (done.returncode, "try: ipexctl run train.py" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["attach", "logs", "metrics", "wait"])
+def test_without_a_run_the_newest_is_meant(typed, verb) -> None:
+    assert f"Usage: ipexctl {verb} [OPTIONS] [RUN]" in typed(verb, "--help").stdout
+    done = typed(verb, "--root", "nowhere-at-all")
+    assert (done.returncode, "Missing" in done.stderr) == (2, False), done.stderr

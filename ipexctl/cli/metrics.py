@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import Json, Root, end, on_hosts
-from ipexctl.cli.ps import RunName
+from ipexctl.cli.ps import NewestRun
 
 
 @on_hosts(names=False)
 def metrics(
-    run: RunName,
+    run: NewestRun = "@last",
     *,
     target: Any,
     root: Root = "~/.ipexctl",

@@ -22,10 +22,9 @@ from ipexctl.cli.options import (
     on_hosts,
 )
 
-RunName = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="Run name, run ID or its first characters, or @last."),
-]
+_RUN = "Run name, run ID or its first characters; @last is the newest run."
+RunName = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]
+NewestRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN)]
 
 
 @on_hosts()
@@ -48,7 +47,7 @@ def ps(
 
 @on_hosts(names=False)
 def attach(
-    run: RunName,
+    run: NewestRun = "@last",
     *,
     target: Any,
     root: Root = "~/.ipexctl",
@@ -83,7 +82,7 @@ def attach(
 
 @on_hosts(names=False, follows=True)
 def logs(
-    run: RunName,
+    run: NewestRun = "@last",
     *,
     target: Any,
     root: Root = "~/.ipexctl",
@@ -193,7 +192,7 @@ def stop(
 
 @on_hosts(names=False)
 def wait(
-    run: RunName,
+    run: NewestRun = "@last",
     *,
     target: Any,
     root: Root = "~/.ipexctl",

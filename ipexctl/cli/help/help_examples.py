@@ -56,16 +56,16 @@ EXAMPLES = {
         "ipexctl ps --all -f hosts                # include runs that have ended",
     ),
     "attach": (
-        "ipexctl attach @last",
+        "ipexctl attach                           # the newest run",
         "ipexctl attach bert -f hosts             # a run by its name",
     ),
     "logs": (
-        "ipexctl logs @last",
+        "ipexctl logs                             # the newest run",
         "ipexctl logs bert --follow --ranks 0",
         "ipexctl logs bert -n 20 --since 10m",
     ),
     "metrics": (
-        "ipexctl metrics @last",
+        "ipexctl metrics                          # the newest run",
         "ipexctl metrics bert --ranks 0 --csv > bert.csv",
     ),
     "support": (

@@ -20,6 +20,7 @@ MOST_SLOTS = 999_999
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 _USER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._@-]{0,252}")
 _ODD = re.compile(r"[^A-Za-z0-9._:%@\[\]-]")
+_PACKAGE = re.compile(r"([A-Za-z][\w.-]*)(?:\[[\w,-]+\])?(===?|[<>~!]=?)(\d[\w.+]*)")
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # inet_aton would take each of these for an address: 10.1 is 10.0.0.1, 010.0.0.1 is 8.0.0.1
@@ -95,9 +96,20 @@ def _refuse_odd(text: str, body: str, start: int) -> None:
     if odd:
         raise Bad(
             f"{text!r} is not a host: {odd.group()!r} is not allowed in a name",
-            hint="write a host as node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
+            hint=_package_hint(text)
+            or "write a host as node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
             at=start + odd.start(),
         )
+
+
+def _package_hint(text: str) -> str:
+    """What installs `numpy<2`, which someone took for an argument of install; "" for others."""
+    asked = _PACKAGE.match(text)
+    if not asked:
+        return ""
+    if asked[1] == "torch" and asked[2] == "==":
+        return f"for this version of PyTorch: ipexctl install --torch {asked[3]}"
+    return "to install Python packages: ipexctl install -r FILE   # FILE lists the packages"
 
 
 def _split_number(rest: str, *, says_port: bool) -> tuple[str, str | None, bool]:

@@ -136,11 +136,20 @@ def _cores(facts: Facts) -> str:
 
 
 def _processor(facts: Facts) -> str:
-    """Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz -> Xeon E5-2680 v4, Broadwell"""
+    """Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz -> Xeon E5-2680 v4, Broadwell
+
+    AMD EPYC, which a hypervisor shortened -> EPYC Turin
+    """
     name = (facts.cpu.model_name or facts.cpu.vendor).partition(" @ ")[0]
     name = " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
     known = processors.generation(facts.cpu)
-    return f"{name.removeprefix('Intel ').removeprefix('AMD ')}, {known}" if known else name
+    if not known:
+        return name
+    name = name.removeprefix("Intel ").removeprefix("AMD ")
+    if known.startswith(name):
+        return known
+    more = " ".join(word for word in known.split() if word not in name.split())
+    return f"{name}, {more}" if more else name
 
 
 def _minors(facts: Facts) -> list[str]:

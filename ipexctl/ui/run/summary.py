@@ -64,7 +64,8 @@ def _known(result: RunResult) -> list[Text]:
     ]
 
 
-def _names(ends: Sequence[RankEnd]) -> str:
+def _names(failed: Sequence[RankEnd]) -> str:
+    ends = sorted(failed, key=lambda end: end.rank)
     if len(ends) <= 3:
         return ", ".join(f"rank {e.rank} ({e.host})" for e in ends)
     return f"ranks {ranges([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
