@@ -108,8 +108,8 @@ def _package_hint(text: str) -> str:
     if not asked:
         return ""
     if asked[1] == "torch" and asked[2] == "==":
-        return f"for this version of PyTorch: ipexctl install --torch {asked[3]}"
-    return "to install Python packages: ipexctl install -r FILE   # FILE lists the packages"
+        return f"--torch {asked[3]} instead of {text}"
+    return "to install Python packages, list them in a file: -r FILE"
 
 
 def _split_number(rest: str, *, says_port: bool) -> tuple[str, str | None, bool]:
