@@ -39,11 +39,11 @@ def test_a_verb_that_refuses_fails_its_step_with_the_reason_and_the_place(play):
     assert step["why"].startswith("looked in ")
 
 
-def test_check_cannot_know_what_an_earlier_step_may_change(play):
+def test_check_cannot_predict_what_an_earlier_step_may_change(play):
     alone = play("  - run: missing.py\n", "--check")
     assert (alone[0], alone[1][0]["state"]) == (1, "failed")
     code, steps = play("  - sh: touch missing.py\n  - run: missing.py\n", "--check")
-    assert (code, [s["state"] for s in steps]) == (11, ["cannot know", "cannot know"])
+    assert (code, [s["state"] for s in steps]) == (11, ["unknown", "unknown"])
 
 
 def test_data_is_pushed_once_checked_truly_and_removed(play, tmp_path):

@@ -53,7 +53,7 @@ def test_a_play_installs_runs_and_brings_back_what_ranks_wrote(player: Player):
 
     try:
         check = states("--check")
-        assert check == [10, {"would change"}, {"cannot know"}, {"cannot know"}]
+        assert check == [10, {"would change"}, {"unknown"}, {"unknown"}]
         assert not (player.folder / "results").exists()
 
         first = player.command(*words, "-e", "lr=0.5")
@@ -131,7 +131,7 @@ def test_a_command_in_the_environment_and_environments_nobody_needs(player: Play
         assert f"{host} | 2." in played.out
     assert player.states(command % "") == [0, "changed"]
     assert player.states(command % ", changes: false") == [0, "ok"]
-    assert player.states(command % "", "--check") == [11, "cannot know"]
+    assert player.states(command % "", "--check") == [11, "unknown"]
     bad = "  - env: {exec: [python3, -c, 'raise SystemExit(3)']}\n"
     assert player.states(bad) == [1, "failed"]
     assert player.states("  - env: {rm: unused}\n") == [0, "ok"]
@@ -189,7 +189,7 @@ def test_the_users_own_playbook_runs_on_our_hosts_with_our_keys(ansible: Player)
             said = said.decode() if isinstance(said, bytes) else said
             assert said == f"hello {host}\n"
         assert ansible.states(step) == [0, "ok"]
-        assert ansible.states(step, "--check") == [11, "cannot know"]
+        assert ansible.states(step, "--check") == [11, "unknown"]
 
         step = "  - ansible: {playbook: site.yml, extra: {word: hello, fail_on: node02}}\n"
         failed = ansible.play(step, "--json")

@@ -24,7 +24,7 @@ MADE = "steps:\n  - file: {path: ~/made, content: 'x'}\n"
     ],
 )
 def test_what_an_earlier_step_decides_cannot_be_known(tmp_path: Path, step: str, done: str):
-    assert steps(tmp_path, MADE + step, "--check")[1]["state"] == "cannot know"
+    assert steps(tmp_path, MADE + step, "--check")[1]["state"] == "unknown"
     assert not (tmp_path / "made").exists()
     assert steps(tmp_path, MADE + step)[1]["state"] == done
 
@@ -52,7 +52,7 @@ def test_a_download_into_a_missing_folder_fails_in_a_check_too(tmp_path: Path):
 def test_what_comes_after_a_step_that_fails_is_listed_in_a_check(tmp_path: Path):
     text = "steps:\n  - assert: {path: ~/missing}\n  - doctor:\n  - sh: 'true'\n"
     found = steps(tmp_path, text, "--check")
-    assert [step["state"] for step in found] == ["failed", "cannot know", "cannot know"]
+    assert [step["state"] for step in found] == ["failed", "unknown", "unknown"]
     assert found[1]["detail"] == "not checked: an earlier step fails"
 
 

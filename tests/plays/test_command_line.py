@@ -68,7 +68,7 @@ steps:
 """
     found = steps(tmp_path, text, "--check", "--diff")
     states = [step["state"] for step in found]
-    assert states == ["would change", "would change", "cannot know", "failed"]
+    assert states == ["would change", "would change", "unknown", "failed"]
     assert "+x" in found[1]["diff"]
     assert found[2]["detail"] == "an earlier step may change this"
     assert "there is no folder" in found[3]["detail"]

@@ -165,7 +165,7 @@ handlers:
     said = interrupt(process)
     assert "unreachable" not in said and "failed" not in said
     _, predicted = hosts.states(text, "--check", "-e", "seconds=0")
-    assert {predicted[3, host] for host in HOSTS} == {"cannot know"}
+    assert {predicted[3, host] for host in HOSTS} == {"unknown"}
     again = hosts.run(text, "-e", "seconds=0", "-l", "node0[1-3]")
     assert "reload: notified on node[01-03] by an earlier run, still to be run" in again.stdout
     late = [Path(hosts.home(h), "reloaded-late").exists() for h in HOSTS]

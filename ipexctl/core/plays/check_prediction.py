@@ -33,7 +33,7 @@ def predict(looked: Looked, pending: Iterable[str]) -> State:
     if looked.changed and not _decided(looked.reads, pending):
         return State.WOULD_CHANGE
     unknown = looked.changed is None or looked.failed or looked.changed or later
-    return State.CANNOT_KNOW if unknown else State.OK
+    return State.UNKNOWN if unknown else State.OK
 
 
 def _decided(reads: Iterable[str], pending: Iterable[str]) -> bool:

@@ -240,7 +240,7 @@ class _Reader:
             raise Bad(f"{key.text} is a step", hint=f"steps:\n  - {key.text}: ...").placed(
                 key.place
             )
-        hint = f"use {habit} instead of Ansible's {key.text}" if habit else ""
+        hint = f"use {habit} instead of {key.text}" if habit else ""
         if habit and habit.startswith(_NOTHING):
             hint = f"leave it out: {habit.removeprefix(_NOTHING)}"
         said = "" if habit else did_you_mean(key.text, near or known)

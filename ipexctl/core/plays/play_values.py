@@ -12,7 +12,7 @@ from ipexctl.core.model import Place
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
 
 EXIT_WOULD_CHANGE = 10
-EXIT_CANNOT_KNOW = 11
+EXIT_UNKNOWN = 11
 
 
 class State(str, Enum):
@@ -21,7 +21,7 @@ class State(str, Enum):
     OK = "ok"
     CHANGED = "changed"
     WOULD_CHANGE = "would change"
-    CANNOT_KNOW = "cannot know"
+    UNKNOWN = "unknown"
     SKIPPED = "skipped"
     IGNORED = "ignored"  # it failed, and the play says ignore_errors
     FAILED = "failed"
@@ -40,7 +40,7 @@ _CODES = {
     State.FAILED: EXIT_FAILED,
     State.UNREACHABLE: EXIT_UNREACHABLE,
     State.WOULD_CHANGE: EXIT_WOULD_CHANGE,
-    State.CANNOT_KNOW: EXIT_CANNOT_KNOW,
+    State.UNKNOWN: EXIT_UNKNOWN,
 }
 
 

@@ -36,7 +36,7 @@ def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
 
 
 def _columns(report: PlayReport) -> list[State]:
-    changes = [State.WOULD_CHANGE, State.CANNOT_KNOW] if report.check else [State.CHANGED]
+    changes = [State.WOULD_CHANGE, State.UNKNOWN] if report.check else [State.CHANGED]
     ignored = [State.IGNORED] if any(report.counts(h)[State.IGNORED] for h in report.hosts) else []
     return [State.OK, *changes, State.UNREACHABLE, State.FAILED, State.SKIPPED, *ignored]
 

@@ -24,7 +24,7 @@ COLOURS = {
     State.OK: "green",
     State.CHANGED: "yellow",
     State.WOULD_CHANGE: "yellow",
-    State.CANNOT_KNOW: "magenta",
+    State.UNKNOWN: "magenta",
     State.SKIPPED: "cyan",
     State.IGNORED: "cyan",
     State.FAILED: "red",

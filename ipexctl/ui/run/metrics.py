@@ -16,6 +16,7 @@ from rich.text import Text
 from ipexctl.core.output.metric_lines import Point
 from ipexctl.ui.console import print_lines, stderr_console, stdout_console
 from ipexctl.ui.install import not_shown
+from ipexctl.ui.run.run_text import count
 from ipexctl.verbs.metrics import Metrics, RankPoint
 
 VALUES = tuple(field.name for field in fields(Point))
@@ -35,12 +36,18 @@ def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
     steps = [p.point.step for p in points if p.point.step is not None]
     rates = sorted(p.point.rate for p in points if p.point.rate is not None)
     parts = [f"{points[0].host} r{rank:02d}"]
-    parts += [f"step {steps[0]} to {steps[-1]}"] if steps else []
+    parts += [f"step {_from_to(' to ', steps, '')}"] if steps else []
     epochs = [p.point.epoch for p in points if p.point.epoch is not None]
-    parts += [f"epoch {epochs[0]:.4g} to {epochs[-1]:.4g}"] if epochs and not steps else []
-    parts += [f"loss {losses[0]:.4g} -> {losses[-1]:.4g}"] if losses else []
+    parts += [f"epoch {_from_to(' to ', epochs)}"] if epochs and not steps else []
+    parts += [f"loss {_from_to(' -> ', losses)}"] if losses else []
     parts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
-    return Text("  ".join([*parts, f"{len(points)} lines"]))
+    return Text("  ".join([*parts, count(len(points), "line")]))
+
+
+def _from_to(between: str, values: Sequence[float], form: str = ".4g") -> str:
+    """The first and the last one; a value alone stands alone."""
+    ends = [values[0], values[-1]] if len(values) > 1 else [values[0]]
+    return between.join(format(value, form) for value in ends)
 
 
 def write_csv(found: Metrics) -> None:

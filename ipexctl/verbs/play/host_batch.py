@@ -154,9 +154,9 @@ class _Batch:
             state = predict(looked, pending)
             if looked.failed and state is State.WOULD_CHANGE:
                 detail, why, hint = plain(said.get("detail")), "", ""
-            elif state is State.CANNOT_KNOW and (looked.failed or looked.changed is False):
+            elif state is State.UNKNOWN and (looked.failed or looked.changed is False):
                 detail, why, hint = "an earlier step may change this", "", ""
-            if state in (State.WOULD_CHANGE, State.CANNOT_KNOW):
+            if state in (State.WOULD_CHANGE, State.UNKNOWN):
                 pending.update(looked.writes)
         if state is State.FAILED and step.ignore_errors:
             state = State.IGNORED

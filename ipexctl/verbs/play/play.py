@@ -199,7 +199,7 @@ class _PlayRun:
             for host in self._fleet.alive:
                 if host.name not in checked and host.name in self._hosts.on[step.number]:
                     text = "not checked: an earlier step fails"
-                    self._add(StepOutcome(step, host.name, State.CANNOT_KNOW, text))
+                    self._add(StepOutcome(step, host.name, State.UNKNOWN, text))
 
     def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
         """Hosts on which the last run of the play was stopped before this handler."""
@@ -386,9 +386,9 @@ class _PlayRun:
         if result.state in (State.SKIPPED, State.UNREACHABLE):
             return result
         pending = self._batches.pending.setdefault(host, set())
-        changed = {State.WOULD_CHANGE: True, State.CANNOT_KNOW: None}.get(result.state, False)
+        changed = {State.WOULD_CHANGE: True, State.UNKNOWN: None}.get(result.state, False)
         state = predict(Looked(changed, result.state is State.FAILED, kind.reads), pending)
-        if state in (State.WOULD_CHANGE, State.CANNOT_KNOW):
+        if state in (State.WOULD_CHANGE, State.UNKNOWN):
             pending.update(kind.writes)
         return replace(result, state=state)
 
@@ -402,7 +402,7 @@ class _PlayRun:
         self.outcomes.append(outcome)
         if outcome.state.stops:
             self._failed.add(outcome.host)
-        if outcome.state in (State.CHANGED, State.WOULD_CHANGE, State.CANNOT_KNOW):
+        if outcome.state in (State.CHANGED, State.WOULD_CHANGE, State.UNKNOWN):
             for handler in outcome.step.notify:
                 self._notified.setdefault(handler, set()).add(outcome.host)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ipexctl.core.plays.play_values import (
-    EXIT_CANNOT_KNOW,
+    EXIT_UNKNOWN,
     EXIT_WOULD_CHANGE,
     Play,
     State,
@@ -14,7 +14,7 @@ from ipexctl.core.plays.play_values import (
 )
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
 
-_WORST = (EXIT_UNREACHABLE, EXIT_FAILED, EXIT_WOULD_CHANGE, EXIT_CANNOT_KNOW)
+_WORST = (EXIT_UNREACHABLE, EXIT_FAILED, EXIT_WOULD_CHANGE, EXIT_UNKNOWN)
 
 
 @dataclass(frozen=True)

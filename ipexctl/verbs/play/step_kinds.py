@@ -68,7 +68,7 @@ class FleetStep(Step):
     writes: ClassVar[tuple[str, ...]] = (ANY,)
 
     def act(self, on: Acting) -> Mapping[str, Result]:
-        """By host name. With --check nothing is changed, and what is not known is CANNOT_KNOW.
+        """By host name. With --check nothing is changed, and what is not known is UNKNOWN.
 
         An IpexctlError fails the step on all its hosts.
         """

@@ -20,7 +20,7 @@ class Ansible(FleetStep):
 
     Ansible gets the hosts of the step with their groups, users, ports and Pythons, and the host
     keys that ipexctl accepts. With --check it runs in its own check mode: tasks that it skips
-    there make the answer "cannot know", and tasks with `check_mode: false` do run.
+    there make the result "unknown", and tasks with `check_mode: false` do run.
     """
 
     keyword = "ansible"
@@ -69,10 +69,10 @@ def _result(on: Acting, host: AnsibleHost | None, code: int, lines: list[str]) -
     if host.unreachable or host.failed:
         state = State.UNREACHABLE if host.unreachable else State.FAILED
         if on.check and not host.unreachable:  # it may need what a task before it would make
-            return Result(State.CANNOT_KNOW, f"task {host.task!r} fails in check mode")
+            return Result(State.UNKNOWN, f"task {host.task!r} fails in check mode")
         detail = f"task {host.task!r} failed" if host.failed else "Ansible could not log in"
         return Result(state, f"{detail} ({counts})", host.words)
     if on.check:
-        unsure = State.CANNOT_KNOW if host.skipped or host.ignored or host.rescued else State.OK
+        unsure = State.UNKNOWN if host.skipped or host.ignored or host.rescued else State.OK
         return Result(State.WOULD_CHANGE if host.changed else unsure, counts)
     return Result(State.CHANGED if host.changed else State.OK, counts)

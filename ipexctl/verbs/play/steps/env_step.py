@@ -23,7 +23,7 @@ class Env(FleetStep):
     """Remove environments from the hosts, or run a command in the project's environment there.
 
     The current and the previous environment are never removed. The command is not interpreted by
-    a shell; it runs every time, so --check answers "cannot know".
+    a shell; it runs every time, so --check reports "unknown".
     """
 
     keyword = "env"
@@ -59,7 +59,7 @@ class Env(FleetStep):
         from ipexctl.verbs.env_exec import run_within
 
         if on.check:
-            return dict.fromkeys(on.hosts, Result(State.CANNOT_KNOW))
+            return dict.fromkeys(on.hosts, Result(State.UNKNOWN))
         ran = run_within(
             target_of(on), self.exec, lambda host, line, err: on.say(host, line), on.fleet.root
         )

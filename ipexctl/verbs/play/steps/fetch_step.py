@@ -39,7 +39,7 @@ class Fetch(FleetStep):
         from ipexctl.verbs.run.fetch_outputs import FETCH_LIMIT
 
         if on.check:
-            return dict.fromkeys(on.hosts, Result(State.CANNOT_KNOW))
+            return dict.fromkeys(on.hosts, Result(State.UNKNOWN))
         run = LAST if self.run == "last" else self.run
         done = fetch(
             target_of(on), run, self.files, FETCH_LIMIT, on.fleet.root, merge=self.merge

@@ -83,7 +83,7 @@ class Run(FleetStep):
         if on.check:
             plan = planned(target, options).plan
             return dict.fromkeys(
-                on.hosts, Result(State.CANNOT_KNOW, f"would start {ranks_of(plan)}")
+                on.hosts, Result(State.UNKNOWN, f"would start {ranks_of(plan)}")
             )
         with counted_interrupts() as interrupts:
             return run_results(on, run(target, options, RunLines(on), interrupts))

@@ -14,7 +14,7 @@ _MOST = 120 << 10  # what Linux takes as one argument of a program, less what is
 class Sh(HostStep):
     """Run shell code on the hosts.
 
-    Without creates, removes or unless it runs every time, and --check answers "cannot know".
+    Without creates, removes or unless it runs every time, and --check reports "unknown".
     A name such as ${lr} becomes a variable of the shell, so that no value is read as code.
     """
 
