@@ -171,16 +171,16 @@ def _back(fleet: Fleet, host: Host, shelf: Shelf, way: _Way) -> HostRecap:
     key, check = way.key, way.check
     env = shelf.env(key)
     if env and key == shelf.current:
-        return HostRecap(host.name, Recap.OK, f"is {key} already, {env.title}")
+        return HostRecap(host.name, Recap.OK, f"already uses {key}, {env.title}")
     if why := core.not_back(shelf, key, of_project=way.own):
         stays = shelf.current or "nothing"
-        return HostRecap(host.name, Recap.FAILED, why, notes=(f"current stays {stays}",))
+        return HostRecap(host.name, Recap.FAILED, why, notes=(f"still uses {stays}",))
     if not check and shelf.previous == key:
         fleet.call(host, "install.root_upkeep.rollback", total=LONG, key=key)
     elif not check:
         project = way.project.document()
         fleet.call(host, "install.environments.switch", total=LONG, key=key, project=project)
-    now = "would be" if check else "is"
+    now = "would use" if check else "now uses"
     before = shelf.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
     notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()

@@ -75,7 +75,7 @@ def test_rollback_goes_back_and_forth_and_the_environments_still_work(shop: Shop
         back = rollback(shop, "--root", str(shop.root))
         assert (back.code, back.states) == (0, ["changed"]), back.err
         assert links(shop.root) == (now, before)
-        assert back.detail == f"is {now}, torch 2.13.0+cpu; before: {before}"
+        assert back.detail == f"now uses {now}, torch 2.13.0+cpu; before: {before}"
         python = shop.root / "current" / "bin" / "python"
         assert subprocess.run([python, "-c", "import torch"], timeout=60).returncode == 0
     assert shop.install().states == ["ok"]
@@ -94,7 +94,7 @@ def test_a_rehearsed_rollback_changes_nothing(shop: Shop) -> None:
     root = made_up(shop.folder / "two", A, B, current=B, previous=A)
     back = rollback(shop, "--root", str(root), "--check")
     assert (back.states, back.detail) == (
-        ["changed"], f"would be {A}, torch 2.13.0+cpu; before: {B}",
+        ["changed"], f"would use {A}, torch 2.13.0+cpu; before: {B}",
     )  # fmt: skip
     assert links(root) == (B, A)
 
