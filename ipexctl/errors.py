@@ -16,6 +16,7 @@ Anything else that escapes is a bug of ours: a traceback and exit 70.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -90,6 +91,13 @@ class InputError(IpexctlError):
 class NotHere(IpexctlError):
     slug = "not-here"
     exit_code = EXIT_INPUT
+
+
+def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputError:
+    """For an option that takes one of a few words."""
+    return InputError(
+        f"{option} {value}: unknown value", hint=f"supported values: {', '.join(supported)}"
+    )
 
 
 class NothingFits(IpexctlError):

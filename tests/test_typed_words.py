@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl import __version__
+from ipexctl.core.sizes import seconds_of
 from tests.cli import ipexctl
 
 
@@ -85,3 +86,69 @@ def test_without_a_run_the_newest_is_meant(typed, verb) -> None:
     assert f"Usage: ipexctl {verb} [OPTIONS] [RUN]" in typed(verb, "--help").stdout
     done = typed(verb, "--root", "nowhere-at-all")
     assert (done.returncode, "Missing" in done.stderr) == (2, False), done.stderr
+
+
+def test_hosts_with_a_blank_between_them_become_one_list(typed, tmp_path) -> None:
+    (tmp_path / "train.py").write_text("")
+    said = typed("run", "-H", "node1", "node2", "train.py", "--lr", "1").stderr
+    assert "try: ipexctl run -H node1,node2 train.py --lr 1\n" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("job.sh", "python train.py\n", "ipexctl migrate job.sh"),
+        ("job", "#!/usr/bin/env bash\n", "ipexctl migrate job"),
+        ("nb.ipynb", "{}", "jupyter nbconvert --to script nb.ipynb"),
+    ],
+)
+def test_a_file_of_another_kind_is_no_script(typed, tmp_path, name, text, hint) -> None:
+    (tmp_path / name).write_text(text)
+    said = typed("run", name).stderr
+    assert f"ipexctl: {name} is not a Python script\n" in said
+    assert f"try: {hint}\n" in said
+
+
+def test_a_script_without_a_suffix_is_one(typed, tmp_path) -> None:
+    (tmp_path / "train").write_text("#!/usr/bin/env python3\n")
+    assert "is not a Python script" not in typed("run", "train").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-np=2", "--launcher", "x"), "--launcher x: unknown value"),
+        (("-n", "0"), "must be at least 1"),
+        (("-ppn", "two"), "'two' is not a whole number"),
+        (("--ui", "fancy"), "try: supported values: auto, stream, plain, json, tui"),
+        (("--env", "NOT_SET"), "try: --env NOT_SET=VALUE"),
+    ],
+)
+def test_wrong_values_are_found_before_anything_starts(typed, tmp_path, words, said) -> None:
+    (tmp_path / "t.py").write_text("")
+    done = typed("run", *words, "t.py")
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_requirements_file_is_no_host(typed, tmp_path) -> None:
+    (tmp_path / "requirements.txt").write_text("tqdm\n")
+    said = typed("install", "requirements.txt", "--yes").stderr
+    assert "ipexctl: requirements.txt is a requirements file, not the name of a host\n" in said
+    assert "try: ipexctl install -r requirements.txt --yes\n" in said
+
+
+def test_explain_takes_a_pasted_message(typed) -> None:
+    done = typed("explain", "OSError: [Errno 98] Address already in use")
+    assert (done.returncode, "Address already in use" in done.stdout) == (0, True)
+    done = typed("explain", "nothing of this is known")
+    assert (done.returncode, done.stdout) == (1, "this text: no known failure in it\n")
+
+
+@pytest.mark.parametrize("text, seconds", [("90", 90), ("1h30m", 5400), ("2m0.5s", 120.5)])
+def test_durations(text, seconds) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "5x", "1h30", "-1", "1 h", "9" * 10])
+def test_what_is_no_duration(text) -> None:
+    assert seconds_of(text) is None

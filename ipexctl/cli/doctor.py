@@ -10,7 +10,7 @@ import typer
 
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import Json, Root, Yes, on_hosts, print_json
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, unknown_value
 
 
 @on_hosts()
@@ -109,7 +109,7 @@ def _formatter(name: str) -> Callable[[Any], str] | None:
         "markdown": report_formats.markdown,
     }
     if name not in known:
-        raise InputError(f"--format {name}: no such format", hint=f"text, {', '.join(known)}")
+        raise unknown_value("--format", name, ("text", *known))
     return known[name]
 
 
@@ -118,8 +118,8 @@ def explain(
         str | None,
         typer.Argument(
             metavar="ID|NAME|LOGFILE|-",
-            help="Check ID, known failure, log file, or - for stdin. If omitted, list all "
-            "checks and known failures.",
+            help="Check ID, known failure, log file, error message in quotes, or - for stdin. If "
+            "omitted, list all checks and known failures.",
         ),
     ] = None,
     json: Json = False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -77,15 +76,14 @@ TransportName = Annotated[
         "--transport", metavar="NAME", help="SSH client: paramiko, or openssh for the ssh program."
     ),
 ]
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def _seconds(text: str | float, *, least: float) -> float:
-    found = _DURATION.fullmatch(str(text))
-    if not found:
-        raise typer.BadParameter(f"{text!r} is not a duration such as 90, 90s, 10m, 2h or 1d")
-    seconds = float(found[1]) * _UNITS[found[2]]
+    from ipexctl.core.sizes import seconds_of
+
+    seconds = seconds_of(str(text))
+    if seconds is None:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 90, 90s, 10m, 1h30m or 1d")
     if seconds < least:
         raise typer.BadParameter(f"{text!r} is less than {least:.0f} s")
     return seconds
@@ -137,7 +135,7 @@ def make_target(
     from ipexctl.hosts.target import Target
     from ipexctl.local.settings import is_from_file, short_path
 
-    _refuse_hostfiles(names or ())
+    _refuse_files(names or ())
     named = (*(names or ()), *(hosts or ()))
     given_here = bool(hostfile or named)
     given = {
@@ -158,7 +156,7 @@ def make_target(
     )  # fmt: skip
 
 
-def _refuse_hostfiles(names: Sequence[str]) -> None:
+def _refuse_files(names: Sequence[str]) -> None:
     """`ipexctl install hosts`, where `hosts` is a file."""
     from ipexctl.core.quoting import quote_for_pasting
     from ipexctl.hosts.hostfile_reader import given_as_host
@@ -168,10 +166,12 @@ def _refuse_hostfiles(names: Sequence[str]) -> None:
         return
     words = sys.argv[1:]
     at = words.index(name, 1) if name in words[1:] else len(words)  # 0 is the command
-    typed = quote_for_pasting(("ipexctl", *words[:at], "-f", name, *words[at + 1 :]))
+    packages = words[:1] == ["install"] and Path(name).name.startswith(("require", "pyproject"))
+    kind, option = ("requirements file", "-r") if packages else ("hostfile", "-f")
+    typed = quote_for_pasting(("ipexctl", *words[:at], option, name, *words[at + 1 :]))
     raise InputError(
-        f"{name} is a hostfile, not the name of a host",
-        why="a hostfile is given with -f",
+        f"{name} is a {kind}, not the name of a host",
+        why=f"a {kind} is given with {option}",
         hint=typed
         if "/" in name
         else f"{typed}\n-H {name}   # if there is also a host with this name",

@@ -58,12 +58,16 @@ def run(
     hostfile: Hostfile = None,
     hosts: HostList = None,
     n: Annotated[
-        int | None, ranks_option("-n", "--np", metavar="N", help="Total number of ranks.")
+        int | None, ranks_option("-n", "--np", metavar="N", min=1, help="Total number of ranks.")
     ] = None,
     ppn: Annotated[
         int | None,
         ranks_option(
-            "--ppn", "--nproc-per-node", metavar="N", help="Number of ranks per host (also -ppn)."
+            "--ppn",
+            "--nproc-per-node",
+            metavar="N",
+            min=1,
+            help="Number of ranks per host (also -ppn).",
         ),
     ] = None,
     module: Annotated[
@@ -417,7 +421,8 @@ def _pairs(items: list[str]) -> tuple[tuple[str, str], ...]:
             raise InputError(f"--env {item}: expected NAME=VALUE or NAME")
         if not sign and key not in environment():
             raise InputError(
-                f"--env {key}: not set on this machine, so there is no value to forward"
+                f"--env {key}: not set on this machine, so there is no value to forward",
+                hint=f"--env {key}=VALUE",
             )
         pairs.append((key, value if sign else environment()[key]))
     return tuple(pairs)

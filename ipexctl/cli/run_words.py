@@ -152,6 +152,10 @@ def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     left = list(words)
     while left and left[0].startswith("-") and left[0] != "--":
         typed = left.pop(0)
+        name, sign, attached = typed.partition("=")
+        if sign and name in _MPI_SPELLINGS:  # -np=4
+            typed = name
+            left.insert(0, attached)
         word = _MPI_SPELLINGS.get(typed, typed)
         alone = word in flags or "=" in word or (word[1:2] != "-" and len(word) > 2)
         value = [] if alone or not left else [left.pop(0)]

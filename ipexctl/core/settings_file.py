@@ -48,7 +48,7 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
     try:
         document = toml.loads(text)
     except (ValueError, RecursionError) as e:
-        raise InputError(f"{source}: this is not TOML", why=str(e)) from None
+        raise InputError(f"{source}: invalid TOML", why=str(e)) from None
     found = {}
     for key, value in _flat(document):
         origin = f"{source}:{_line(text, key)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 RATE = 100  # Mbit/s: what a time to fetch is told for, where nobody has measured
 
@@ -41,6 +43,20 @@ def duration(seconds: float) -> str:
         if said and (len(said) == 2 or not left):
             break
     return " ".join(said)
+
+
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
+_TYPED = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str) -> float | None:
+    """90, 90s, 10m, 2h, 1h30m; None for other text."""
+    if re.fullmatch(_NUMBER, text):
+        return float(text)
+    if not re.fullmatch(f"(?:{_NUMBER}[smhd]){{1,4}}", text):
+        return None
+    parts = re.findall(f"({_NUMBER})([smhd])", text)
+    return sum(float(number) * _TYPED[unit] for number, unit in parts)
 
 
 def minutes(size: int) -> str:

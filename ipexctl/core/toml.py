@@ -24,5 +24,5 @@ def loads(text: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = tomllib.loads(text)
     except RecursionError:
-        raise ValueError("values within values without end") from None
+        raise ValueError("values are nested too deeply") from None
     return found

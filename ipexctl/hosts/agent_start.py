@@ -141,7 +141,7 @@ def connect(
                     f"{host.name}: Python hangs on this host: {', '.join(hung)}",
                     why=f"each was started and did not answer within {timeout:.0f} s",
                     hint=login_command.ssh(host, f"{e.hung.path} -c 1")
-                    + "   # should end at once; or use another one: --python PATH",
+                    + "   # should return immediately; or use another one: --python PATH",
                 ) from None
 
 
@@ -258,9 +258,10 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         data = channel.read(1 << 16, _left(deadline))
     except ChannelTimeout:
         raise Unreachable(
-            f"{host.name}: logged in, but the command did not answer in time",
+            f"{host.name}: logged in, but commands do not respond in time",
             why=tail(channel),
-            hint=f"{login_command.ssh(host, 'true')}   # should end at once",
+            hint=f"{login_command.ssh(host, 'true')}   # should return immediately; "
+            "if it hangs, check the account's login scripts",
         ) from None
     if not data and trying:
         status = channel.exit_status(1.0)

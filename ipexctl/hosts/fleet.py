@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ipexctl.core.host_answer import Answer
+from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, Recap
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import TOTAL, Agent
@@ -171,7 +171,7 @@ def reading(host: str, about: str = "") -> Iterator[None]:
         yield
     except ValueError as e:
         which = f"reply about {about}" if about else "reply"
-        raise HostFailed(f"{host}: the agent sent an invalid {which} ({e})") from None
+        raise HostFailed(f"{host}: the agent sent an invalid {which} ({e})", hint=REPORT) from None
 
 
 def fan_out(

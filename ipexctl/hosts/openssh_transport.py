@@ -216,8 +216,8 @@ _SAYINGS = (
         "{debug}",
     ),
     _Saying("timed out", "no answer", "ping {where}"),
-    _Saying("No route to host", "there is no route to the host", "getent hosts {where}"),
-    _Saying("Network is unreachable", "there is no route to the host", "getent hosts {where}"),
+    _Saying("No route to host", "there is no route to the host", "ip route get {where}"),
+    _Saying("Network is unreachable", "there is no route to the host", "ip route get {where}"),
     _Saying(
         "Permission denied",
         "the login failed",

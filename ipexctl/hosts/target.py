@@ -11,7 +11,7 @@ from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
 from ipexctl.core.inventory.host_patterns import select
 from ipexctl.core.model import Host, Inventory
 from ipexctl.core.run.retry_command import Typed
-from ipexctl.errors import InputError, NotHere
+from ipexctl.errors import InputError, NotHere, unknown_value
 from ipexctl.hosts import hostfile_reader
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import RemoteTransport
@@ -41,10 +41,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.transport not in TRANSPORTS:
-            raise InputError(
-                f"--transport {self.transport}: there is no such transport",
-                hint=f"one of {', '.join(TRANSPORTS)}",
-            )
+            raise unknown_value("--transport", self.transport, TRANSPORTS)
         if self.ask_pass and self.transport == "openssh":
             raise InputError(
                 "--ask-pass cannot be combined with --transport openssh",

@@ -96,7 +96,8 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
     settings = [s for s in proposed.settings if s.key in wanted]
     keys = " and ".join(s.key for s in settings)
     return InputError(
-        f"{settings[0].origin.rpartition(':')[0]}: {keys} not accepted yet, or changed since then",
+        f"{settings[0].origin.rpartition(':')[0]}: {keys} not accepted yet, "
+        "or changed since they were accepted",
         why="they decide which hosts receive your code, and which programs ssh runs here",
         hint="ipexctl config --accept   # after you have reviewed them; or use -f, -F and --root",
     )

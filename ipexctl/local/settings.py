@@ -49,7 +49,7 @@ def load(
     for setting in own.values():
         if setting.key.startswith("prune."):
             raise InputError(
-                f"{setting.origin}: {setting.key} does not belong in a project's file",
+                f"{setting.origin}: {setting.key} is not allowed in a project's file",
                 why="it decides which results of other projects are removed",
                 hint=f"move it to {user_file(environ)}",
             )

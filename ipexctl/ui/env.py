@@ -253,7 +253,9 @@ def removed_document(removed: Removed) -> dict[str, Any]:
 def show_back(back: Back) -> None:
     print_lines(stdout_console(), host_lines(back.recaps))
     if back.key and not back.check and any(r.state is not Recap.FAILED for r in back.recaps):
-        print("`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock is unchanged")
+        print(
+            "`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock is unchanged"
+        )
 
 
 def back_document(back: Back) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ipexctl.core.facts.host_facts import peer_address
-from ipexctl.core.host_answer import Answer
+from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host, HostRecap, LaunchPlan, PerHost, Recap
 from ipexctl.core.run import dataset_rules as core
 from ipexctl.core.run.dataset_rules import Held
@@ -291,7 +291,7 @@ def _removed(host: Host, done: Answer) -> HostRecap:
 def _all(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
     rows = done.get("data")
     if not isinstance(rows, list):
-        raise HostFailed(f"{host.name}: the agent sent an invalid list of datasets")
+        raise HostFailed(f"{host.name}: the agent sent an invalid list of datasets", hint=REPORT)
     return tuple(_held(host, row) for row in rows)
 
 

@@ -43,7 +43,8 @@ class Explanation:
 
 
 def explain(what: str, stdin: IO[bytes]) -> Explanation:
-    """`what`: a check's id, a failure's slug, a file, or - for `stdin`. Raises InputError."""
+    """`what`: a check's id, a failure's slug, a file, - for `stdin`, or a message.
+    Raises InputError."""
     if what == "-":
         return Explanation(source="stdin", matches=causes.matches(lines(stdin), failures()))
     check = next((c for c in catalogue() if c.id == what.upper()), None)
@@ -53,6 +54,10 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
     cause = next((c for c in failures() if c.slug == what), None)
     if cause:
         return Explanation(cause=cause)
+    if " " in what and not os.path.lexists(what):  # a message, pasted
+        return Explanation(
+            source="this text", matches=causes.matches(what.splitlines(), failures())
+        )
     try:
         with Path(what).open("rb") as file:
             return Explanation(source=what, matches=causes.matches(lines(file), failures()))

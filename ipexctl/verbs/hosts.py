@@ -6,7 +6,7 @@ from typing import Any
 
 from ipexctl.core.inventory.hostfile_formats import FORMS, Rendered, members, render
 from ipexctl.core.model import Inventory
-from ipexctl.errors import InputError
+from ipexctl.errors import unknown_value
 from ipexctl.hosts.target import Target, inventory
 
 SCHEMA = 1
@@ -16,7 +16,7 @@ __all__ = ["convert", "document", "inventory"]
 def convert(target: Target, form: str) -> Rendered:
     """Raises InputError for a format that isn't known, before any file is read."""
     if form not in FORMS:
-        raise InputError(f"--to {form}: no such format", hint=", ".join(FORMS))
+        raise unknown_value("--to", form, FORMS)
     return render(inventory(target), form)
 
 

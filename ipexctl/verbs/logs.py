@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ipexctl.core.host_answer import Answer
+from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host, HostRecap, PerHost
 from ipexctl.core.run.listed_runs import Run
 from ipexctl.core.run.log_times import LogTimes, Span
@@ -121,7 +121,7 @@ def _read(
         if event not in ("log", "sizes"):
             continue
         if type(rank) is not int:
-            raise HostFailed(f"{host.name}: the agent sent invalid log data")
+            raise HostFailed(f"{host.name}: the agent sent invalid log data", hint=REPORT)
         if event == "sizes":
             rows = Answer(host.name, frame.header).rows("rows", float, int)
             clocks[rank] = LogTimes([(at, size) for at, size in rows])

@@ -81,7 +81,7 @@ def test_a_shell_that_ends_first_is_told_with_its_own_words():
 
 
 def test_a_shell_that_hangs_ends_at_the_deadline(impatient):
-    with pytest.raises(Unreachable, match="the command did not answer in time"):
+    with pytest.raises(Unreachable, match="commands do not respond in time"):
         connect(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
 
 

@@ -229,7 +229,7 @@ def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
     assert read_limits(found) == Limits(runs=0, spare_mb=1)
     assert read_limits({}) == Limits(copies=1, runs=20, days=14)
     (tmp_path / "ipexctl.toml").write_text("[prune]\nruns = 1\n")
-    with pytest.raises(InputError, match="prune.runs does not belong in a project's file"):
+    with pytest.raises(InputError, match="prune.runs is not allowed in a project's file"):
         settings.load({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path)
 
 

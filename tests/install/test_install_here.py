@@ -173,7 +173,7 @@ def test_what_no_row_offers_ends_with_3_and_the_rows_reasons(shop: Shop) -> None
     refused = shop.install("--torch", "1.0", "-r", "needs.txt")
     assert refused.code == 3
     newest = max((row for row in table() if not row.ipex), key=lambda row: Version(row.torch)).name
-    told = f"{len(table())} rows, {newest} to {table()[-1].name}: it has another torch than 1.0"
+    told = f"{len(table())} rows, {newest} to {table()[-1].name}: torch is not 1.0"
     assert told in refused.err
     assert " --json -r needs.txt --torch 2.0.1   # the nearest\n" in refused.err
 

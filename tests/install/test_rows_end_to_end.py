@@ -214,7 +214,7 @@ REFUSED = [
     (("--torch", "1.10"), "ipex-1.10.0", "it has IPEX, which needs --stack ipex"),
     (("--torch", "2.8", "--backend", "ccl"), "ipex-2.8.0", "it has no oneCCL bindings"),
     (("--torch", "1.12.1", "--ipex", "1.12.0"), "ipex-1.12.300",
-     "it has another IPEX than 1.12.0"),
+     "IPEX is not 1.12.0"),
 ]  # fmt: skip
 if sys.version_info >= (3, 11):  # the Python of the tests is also the one that is asked for
     options = ("--torch", "1.13", "--stack", "ipex")

@@ -77,7 +77,7 @@ def test_variables_that_only_ansible_reads_are_told_of(shell):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("hosts", "-f", "hf", "--to", "xml"), "--to xml: no such format"),
+        (("hosts", "-f", "hf", "--to", "xml"), "--to xml: unknown value"),
         (("hosts", "-f", "hf", "-l", "nod"), "(did you mean 'node1'?)"),
         (("doctor", "-f", "hf", "-l", "@healthy"), "these hosts have not been checked yet"),
         (("install", "-f", "hf", "-x", "all"), "leave no host of hf"),

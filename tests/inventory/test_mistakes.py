@@ -66,7 +66,7 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
         ),
         (
             "accelerate config",
-            "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; with its file: --accelerate FILE",
+            "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
         ),
         ("sbatch --nodes 2 job.slurm", "ipexctl migrate job.slurm"),
     ],

@@ -84,7 +84,7 @@ def test_doctor_changes_nothing_and_fails_a_host_with_the_finding(play, tmp_path
             "{script: a.py, detach: true, outputs: out}",
             "run: detach cannot be combined with outputs",
         ),
-        ("{script: a.py, env: {A: '1'}, secret_env: {A: '1'}}", "run: A is in env and in"),
+        ("{script: a.py, env: {A: '1'}, secret_env: {A: '1'}}", "run: A is in both env and"),
     ],
 )
 def test_arguments_that_contradict_each_other_are_refused_before_a_host_is_asked(

@@ -94,7 +94,7 @@ def test_each_context_alone(context: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("echo `echo ${v}`", "${v} is used in backticks"),
+        ("echo `echo ${v}`", "${v} cannot be used in backticks"),
         ("echo $'a${v}'", "${v} is used in $'...'"),
         ("echo $'it\\'s' ${v}", "${v} is used after \\' in $'...', which shells read differently"),
         (

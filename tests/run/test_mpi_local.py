@@ -147,7 +147,7 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--launcher bogus", "--launcher bogus is not known"),
+        ("--launcher bogus", "--launcher bogus: unknown value"),
         ("--launcher ssh", "there is no MPI on the hosts"),
         ("--ranks 9", "select no ranks"),
         ("-i (", "is not a valid regular expression"),

@@ -250,7 +250,7 @@ EVENT = encode({"id": 1, "event": "alive"})
 @pytest.mark.parametrize(
     ("say", "more", "words"),
     [
-        (lambda marker: b"", b".", "did not answer in time|more than 1 MiB"),
+        (lambda marker: b"", b".", "do not respond in time|more than 1 MiB"),
         (hello(b"\0\0"), b"\0", "invalid reply"),
         (hello(GOOD_HELLO), EVENT, "no complete answer within"),
         (hello(GOOD_HELLO), EVENT * 999, "no complete answer within|more than 256 MiB"),

@@ -72,8 +72,8 @@ REFUSED = [
     ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not supported here"),
     ({"r.txt": "-r r.txt"}, "r.txt names itself"),
     ({"pyproject.toml": "[tool.poetry]"}, "has no list of dependencies under"),
-    ({"pyproject.toml": "[project"}, "pyproject.toml is not TOML"),
-    ({"pyproject.toml": "a = " + "[" * 3000}, "pyproject.toml is not TOML"),
+    ({"pyproject.toml": "[project"}, "pyproject.toml: invalid TOML"),
+    ({"pyproject.toml": "a = " + "[" * 3000}, "pyproject.toml: invalid TOML"),
     ({"r.txt": "foo; " + "(" * 3000}, "r.txt:1: 'foo; (((("),
     (
         {f"{n}.txt": f"-r {n + 1}.txt" for n in range(60)},

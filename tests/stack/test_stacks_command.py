@@ -185,7 +185,7 @@ OTHERS = "a: it has torch 2.8.0, not 2.7\nb: it has IPEX 2.8.0, not 2.7"
             "ipex-2.8.0, ipex-2.7.0: it has IPEX, not stock PyTorch",
             "ipex-2.6.0: it has IPEX, not stock PyTorch; node1: the CPU lacks avx512f",
         ]),
-        (OTHERS, ["a: it has another torch than 2.7", "b: it has another IPEX than 2.7"]),
+        (OTHERS, ["a: torch is not 2.7", "b: IPEX is not 2.7"]),
         ("\n".join(f"row-{i}: it has no IPEX" for i in (2, 10, 9, 1)),
          ["4 rows, row-10 to row-1: it has no IPEX"]),
         ("a-1.9: it has no IPEX\nb-7.0: it has no IPEX\na-1.10: it has no IPEX",

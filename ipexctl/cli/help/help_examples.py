@@ -135,6 +135,7 @@ EXAMPLES = {
     "explain": (
         "ipexctl explain NET-001",
         "ipexctl explain run.log",
+        "ipexctl explain 'Address already in use'",
         "python train.py 2>&1 | ipexctl explain -",
     ),
     "migrate": (

@@ -114,7 +114,7 @@ _PLAIN = {
 _HINTS = {  # by what libyaml says
     "block collection": "start all keys of an entry in the same column",
     "block mapping": "start all keys of an entry in the same column",
-    "quoted scalar": "the closing quote is missing",
+    "quoted scalar": "add the closing quote; in double quotes, write \\\\ for a backslash",
     "flow sequence": "a closing ] is missing, or a value with [ ] { } : or # needs quotes",
     "flow mapping": "a closing } is missing, or a value with [ ] { } : or # needs quotes",
 }

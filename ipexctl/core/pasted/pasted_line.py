@@ -237,7 +237,7 @@ class _Options:
         given = [attached] if sign else self.words[:values]
         if values == 2 and given and "=" in given[0]:
             given = given[:1]  # -genv NAME=VALUE
-        elif len(given) < values and not sign:
+        elif not sign and (len(given) < values or (values == 1 and self._is_known(given[0]))):
             self.refuse(InputError(f"{self.name} {word}: a value is missing"), word, "no value")
             return None
         if not sign:
@@ -260,6 +260,9 @@ class _Options:
         )
         self.refuse(error, typed, "unknown value")
         return None
+
+    def _is_known(self, word: str) -> bool:
+        return self._is_option(word) and bool(self.launcher.named(word.partition("=")[0]))
 
     def _apart(self, word: str) -> str:
         """-Wignore -> -W ignore, -um -> -u -m; "" for an unknown option."""

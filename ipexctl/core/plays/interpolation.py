@@ -58,7 +58,7 @@ class Scope:
             raise Bad(what, hint="on: HOSTS   # those that report it", at=at)
         if name in self.elsewhere:
             what = f"{self.values.get('host')} has no variable {name!r}"
-            hint = f"vars: {{{name}: ...}}   # for hosts that set no other value"
+            hint = f"vars: {{{name}: ...}}   # default for hosts that do not set it"
             raise Bad(what, why=f"set only on {self.elsewhere[name]}", hint=hint, at=at)
         raise _unknown(name, (*self.values, *self.known, *self.pending), at)
 
@@ -191,7 +191,7 @@ def _no_place_for(name: str, around: str, unclear: str, at: int) -> Bad:
     where, hint = _NO_PLACE.get(
         around, (f"after {unclear}, which shells read differently", "v=${%s} on a line before; $v")
     )
-    return Bad(f"${{{name}}} is used {where}", hint=hint.replace("%s", name), at=at)
+    return Bad(f"${{{name}}} cannot be used {where}", hint=hint.replace("%s", name), at=at)
 
 
 def _shell_name(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Values
 from dataclasses import dataclass, field
 
-from ipexctl.core.inventory.located_errors import Bad, FoundErrors, did_you_mean
+from ipexctl.core.inventory.located_errors import Bad, FoundErrors, did_you_mean, nearest
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.core.model import Place
 from ipexctl.core.plays.conditions import check_condition
@@ -101,7 +101,7 @@ class _Reader:
         if isinstance(root, Sequence) and len(root.items) == 1:
             return root.items[0]
         if isinstance(root, Sequence):
-            what = f"a file holds one play, this list has {len(root.items)} entries"
+            what = f"a file holds one play, but this list has {len(root.items)} entries"
             raise Bad(
                 what, hint="ipexctl play a.yaml b.yaml   # several, one after the other"
             ).placed(root.place)
@@ -151,9 +151,10 @@ class _Reader:
         if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
             node = Mapping(((node, Scalar("", node.place, null=True)),), node.place)
         if not isinstance(node, Mapping):
-            known = did_you_mean(node.text, self.kinds) if isinstance(node, Scalar) else ""
-            what = f"expected KEYWORD: ARGUMENTS, not {shape(node)}{known}"
-            raise Bad(what, hint="- sh: hostname").placed(node.place)
+            near = nearest(node.text, self.kinds) if isinstance(node, Scalar) else ""
+            what = f"expected KEYWORD: ARGUMENTS, not {shape(node)}"
+            hint = f"- {near}: ..." if near else "- sh: hostname"
+            raise Bad(what, hint=hint).placed(node.place)
         found = [(key, value) for key, value in node.items if key.text in self.kinds]
         beside = self._arguments_beside(found, node)
         found = [entry for entry in found if entry[0] not in beside]

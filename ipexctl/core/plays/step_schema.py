@@ -17,18 +17,16 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping as MappingNode
 from ipexctl.core.inventory.yaml_nodes import Node, Scalar, Sequence
 from ipexctl.core.plays.interpolation import Scope, expanded, for_shell
+from ipexctl.core.sizes import seconds_of
 from ipexctl.errors import InputError
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
-
 
 _NUL = "a value cannot contain a NUL character"
 
 
 class Seconds(float):
-    """A duration: 90, 90s, 10m, 2h."""
+    """A duration: 90, 90s, 10m, 1h30m."""
 
 
 class Code(str):
@@ -214,10 +212,10 @@ def scalar_as(kind: Any, text: str) -> Any:
             raise Bad(f"{text[:64]!r} is not true or false")
         return text.lower() in _TRUE
     if kind is Seconds:
-        found = _DURATION.fullmatch(text)
-        if not found:
-            raise Bad(f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 2h")
-        return Seconds(float(found[1]) * _UNITS[found[2]])
+        seconds = seconds_of(text)
+        if seconds is None:
+            raise Bad(f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 1h30m")
+        return Seconds(seconds)
     if kind is int:
         if not re.fullmatch("-?[0-9]{1,15}", text, re.ASCII):
             raise Bad(f"{text[:64]!r} is not a whole number")

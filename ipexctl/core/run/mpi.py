@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import HostPlan
-from ipexctl.errors import HostFailed, InputError
+from ipexctl.errors import HostFailed, InputError, unknown_value
 
 RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"')
 SYSTEM = "system"
@@ -264,9 +264,9 @@ def starter(host: HostPlan) -> tuple[str, ...]:
     return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
 
 
-def check_launcher(launcher: str, name: str) -> None:
+def check_launcher(launcher: str, name: str = "") -> None:
     if launcher not in (AGENTS, SSH):
-        raise InputError(f"--launcher {launcher} is not known", hint="--launcher agents or ssh")
+        raise unknown_value("--launcher", launcher, (AGENTS, SSH))
     if launcher == SSH and name == NONE:
         raise InputError(
             "--launcher ssh is a way to start mpirun's daemons, and there is no MPI on the hosts",

@@ -21,18 +21,31 @@ _IPEX = (
     "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
 )
 _ASKS = (
-    "its answers are options of ipexctl run",
-    "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; with its file: --accelerate FILE",
+    "its questions are options of ipexctl run",
+    "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
 )
 _SHELL = (
     "a run starts a Python script; lines of shell scripts become commands",
     "ipexctl migrate {file}",
 )
+_SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
+_SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
 _KNOWN = {
     **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
     "accelerate": _ASKS,
     **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
 }
+
+
+def meant_by_file(name: str, head: str) -> tuple[str, str]:
+    """The same for a file that is there; `head`: its first line."""
+    file = quote_for_pasting((name,))
+    if name.endswith(".ipynb"):
+        return "it is a notebook", f"jupyter nbconvert --to script {file}"
+    shell = _SHELL_HEAD.match(head) if head.startswith("#!") else name.endswith(_SHELL_NAMES)
+    if shell:
+        return _SHELL[0], _SHELL[1].format(file=file)
+    return "", ""
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:

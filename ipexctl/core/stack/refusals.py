@@ -7,9 +7,11 @@ import re
 # What a row is, beside what was asked for, without the row's own version.
 _OTHER = (
     (re.compile(r"it has IPEX \S+, not stock PyTorch"), "it has IPEX, not stock PyTorch"),
-    (re.compile(r"it has IPEX \S+, not (\S+)"), r"it has another IPEX than \1"),
-    (re.compile(r"it has torch \S+, not (\S+)"), r"it has another torch than \1"),
+    (re.compile(r"it has IPEX \S+, not (\S+)"), r"IPEX is not \1"),
+    (re.compile(r"it has torch \S+, not (\S+)"), r"torch is not \1"),
 )
+
+_OF_ROW = ("it ", "IPEX is not ", "torch is not ")
 
 
 def folded(why: str) -> str:
@@ -18,7 +20,7 @@ def folded(why: str) -> str:
     for line in why.splitlines():
         row, _, reason = line.partition(": ")
         groups.setdefault(_general(reason), []).append(line if not reason else row)
-    ordered = sorted(groups.items(), key=lambda group: group[0].startswith("it "))
+    ordered = sorted(groups.items(), key=lambda group: group[0].startswith(_OF_ROW))
     return "\n".join(f"{_rows(rows)}: {reason}" if reason else rows[0] for reason, rows in ordered)
 
 

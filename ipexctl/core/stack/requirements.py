@@ -230,7 +230,7 @@ def _dependencies(text: str, path: str) -> list[str]:
     try:
         project = toml.loads(text).get("project", {})
     except ValueError as e:
-        raise InputError(f"{path} is not TOML", why=str(e)) from None
+        raise InputError(f"{path}: invalid TOML", why=str(e)) from None
     found = project.get("dependencies") if isinstance(project, dict) else None
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise InputError(

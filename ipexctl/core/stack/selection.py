@@ -30,7 +30,7 @@ from ipexctl.core.stack.version_table import (
     stock,
     to_minor,
 )
-from ipexctl.errors import InputError, NothingFits
+from ipexctl.errors import NothingFits, unknown_value
 
 # What `uv --python-platform` knows, newest first.
 _GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))
@@ -321,6 +321,5 @@ def checked(request: Request) -> Request:
     for option, words in _WORDS.items():
         said = getattr(request, option)
         if said and said not in words:
-            hint = " or ".join(f"--{option} {word}" for word in words)
-            raise InputError(f"--{option} {said} is not known", hint=hint)
+            raise unknown_value(f"--{option}", said, words)
     return request

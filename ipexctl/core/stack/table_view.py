@@ -18,7 +18,7 @@ from ipexctl.core.stack.version_table import (
     stock,
     to_minor,
 )
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, unknown_value
 
 # The doctor's words for instruction sets, as far as the table has its own.
 _LEVELS = {"sse": "x86-64-v2", "avx": "x86-64-v2", "avx512-bf16": "avx512", "amx": "avx512"}
@@ -98,8 +98,7 @@ def _minor(option: str, text: str) -> Minor | None:
 def _isa(text: str) -> str:
     found = _LEVELS.get(text, text)
     if found and found not in ISA:
-        known = ", ".join(dict.fromkeys((*list(ISA)[1:], *_LEVELS)))
-        raise InputError(f"--isa {text} is not known", hint=f"one of {known}")
+        raise unknown_value("--isa", text, dict.fromkeys((*list(ISA)[1:], *_LEVELS)))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipexctl.errors import InputError
+from ipexctl.errors import unknown_value
 from ipexctl.ui.console import is_dumb, stderr_console, stdout_console
 from ipexctl.ui.run.jsonlines import JsonView
 from ipexctl.ui.run.stream import PlainView, TerminalView
@@ -17,7 +17,7 @@ KINDS = ("auto", "stream", "plain", "json", "tui")
 
 def check(kind: str) -> None:
     if kind not in KINDS:
-        raise InputError(f"--ui {kind}: there is no such view", hint=f"--ui {'|'.join(KINDS)}")
+        raise unknown_value("--ui", kind, KINDS)
 
 
 def view(

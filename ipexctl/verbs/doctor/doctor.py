@@ -26,7 +26,7 @@ from ipexctl.core.model import Facts, Host, HostDown, Inventory, Peer
 from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.values import count_or_none, listed, texts, truth
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, unknown_value
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
@@ -76,7 +76,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
     """The same for hosts that are known already. The fleet is opened and closed here."""
     hosts, target, options = fleet.hosts, fleet.target, options or Options(fleet.root)
     if options.level not in LEVELS:
-        raise InputError(f"--level {options.level}: no such level", hint=", ".join(LEVELS))
+        raise unknown_value("--level", options.level, LEVELS)
     began = time.monotonic()
     with fleet:
         facts, peers, measured = _asked(fleet, options)

@@ -44,3 +44,6 @@ class RunOptions:
     ports: Ports | None = None
     launcher: str = mpi.AGENTS
     secret: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        mpi.check_launcher(self.launcher)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.script.source import Source
 from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.errors import InputError
+from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
 from ipexctl.local.project_lock import env_choice_of, project_top
@@ -87,9 +89,18 @@ def _script_of(options: RunOptions) -> Script:
         return Script(send_project.Project(start), (_named(given, start), *options.args))
     if not os.path.isfile(given):
         raise _no_script(given, options)
+    _refuse_other_file(given)
     script = given.resolve()  # a link's target is what Python takes the folder of, too
     project = send_project.project_of(script.parent, here)
     return Script(project, (_named(script, project.start), *options.args))
+
+
+def _refuse_other_file(given: Path) -> None:
+    with suppress(OSError):
+        head = read_prefix(given, 256).decode("utf-8", "replace").partition("\n")[0]
+        why, hint = not_scripts.meant_by_file(os.fspath(given), head)
+        if why:
+            raise InputError(f"{given} is not a Python script", why=why, hint=hint)
 
 
 def _no_script(given: Path, options: RunOptions) -> InputError:
@@ -97,6 +108,8 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     folder = given if is_folder else given.parent
     names = [path.name for path in folder.glob("*.py")]
     near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
+    if hint := _hosts_apart(options):
+        return InputError(f"there is no script {given}", why="-H takes one list", hint=hint)
     found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
     meant = (found, *options.args)
     hint = retry_command.command(replace(options.typed, script=meant), (), None)
@@ -105,6 +118,19 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     return InputError(
         f"there is no script {given}", why=f"looked in {Path.cwd() / given.parent}", hint=hint
     )
+
+
+def _hosts_apart(options: RunOptions) -> str:
+    """What `-H node1 node2 train.py` meant; "" for anything else."""
+    before, args = options.typed.options, options.args
+    if len(before) < 2 or before[-2] not in ("-H", "--hosts") or "." in options.script:
+        return ""
+    n = next((i for i, word in enumerate(args) if os.path.isfile(word)), -1)
+    if n < 0:
+        return ""
+    hosts = ",".join((before[-1], options.script, *args[:n]))
+    typed = replace(options.typed, options=(*before[:-1], hosts), script=args[n:])
+    return retry_command.command(typed, (), None)
 
 
 def _named(script: Path, start: Path) -> str:

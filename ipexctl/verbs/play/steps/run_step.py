@@ -61,11 +61,13 @@ class Run(FleetStep):
             if not name.isidentifier():
                 raise Bad(f"{name!r} is not the name of a variable")
         if both := self.env.keys() & self.secret_env.keys():
-            raise Bad(f"{min(both)} is in env and in secret_env")
+            raise Bad(f"{min(both)} is in both env and secret_env")
         if self.detach and (self.fetch or self.outputs):
             why = "files are fetched when a run ends, and detach does not wait for that"
             raise Bad(
-                "detach cannot be combined with outputs or fetch", why=why, hint="a fetch step"
+                "detach cannot be combined with outputs or fetch",
+                why=why,
+                hint="add a fetch step after the run has ended",
             )
 
     @property
@@ -82,9 +84,7 @@ class Run(FleetStep):
         options, target = self._options(on), target_of(on)
         if on.check:
             plan = planned(target, options).plan
-            return dict.fromkeys(
-                on.hosts, Result(State.UNKNOWN, f"would start {ranks_of(plan)}")
-            )
+            return dict.fromkeys(on.hosts, Result(State.UNKNOWN, f"would start {ranks_of(plan)}"))
         with counted_interrupts() as interrupts:
             return run_results(on, run(target, options, RunLines(on), interrupts))
 
