@@ -55,9 +55,9 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
     if cause:
         return Explanation(cause=cause)
     if " " in what and not os.path.lexists(what):  # a message, pasted
-        return Explanation(
-            source="this text", matches=causes.matches(what.splitlines(), failures())
-        )
+        found = causes.matches(what.splitlines(), failures())
+        if found or not _near(what):
+            return Explanation(source="this text", matches=found)
     try:
         with Path(what).open("rb") as file:
             return Explanation(source=what, matches=causes.matches(lines(file), failures()))

@@ -369,7 +369,7 @@ def test_keys_without_end_cost_nothing(shell, text):
 def test_long_words_are_no_keys(shell):
     began = time.monotonic()
     for text in ("a" * 500_000, "a " * 250_000, '"' * 500_000, "a" + " " * 500_000, "." * 500_000):
-        with pytest.raises(InputError, match="not TOML"):
+        with pytest.raises(InputError, match="invalid TOML"):
             parse_settings(text, "t")
     assert time.monotonic() - began < 5
 

@@ -153,7 +153,7 @@ def test_the_lines_that_need_no_host_run(tmp_path: Path):
     assert ran > 15
 
 
-@pytest.mark.parametrize("words", [["doctor", "--nosuch"], ["play", "--from"], ["logs"]])
+@pytest.mark.parametrize("words", [["doctor", "--nosuch"], ["play", "--from"], ["stop"]])
 def test_a_wrong_line_is_found(words: list[str]):
     with pytest.raises(UsageError):
         read(words)

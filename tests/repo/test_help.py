@@ -86,7 +86,7 @@ def test_every_example_belongs_to_a_command() -> None:
 
 @pytest.mark.parametrize("words", [["ps", "--no-such"], ["run"], ["env", "rm", "-n", "2"]])
 def test_a_wrong_example_is_found(words: list[str]) -> None:
-    with pytest.raises(Exception, match=r"[Nn]o such option|[Mm]issing (?:argument|parameter)"):
+    with pytest.raises(Exception, match="No such option|For example: ipexctl"):
         _parse(words)
 
 

@@ -151,7 +151,7 @@ BROKEN = [
     # tomli's own words before Python 3.11
     (
         "deep = " + "[" * 5000,
-        "within values without end" if sys.version_info >= (3, 11) else "nested",
+        "nested too deeply" if sys.version_info >= (3, 11) else "nested",
     ),
 ]
 
