@@ -35,7 +35,7 @@ WHEN = {
     "NothingFits": "no row of the version table fits the hosts",
     "Unreachable": "a host cannot be reached or logged in to",
     "HostKeyUnknown": "the key of a host was never accepted",
-    "HostKeyChanged": "the key of a host is another one than before",
+    "HostKeyChanged": "the key of a host has changed",
     "HostFailed": "a host answered, and then failed",
     "RunFailed": "`run` did not start, or lost a host",
 }

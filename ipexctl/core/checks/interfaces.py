@@ -187,7 +187,7 @@ def small_mtu(facts: Facts) -> Sight | None:
     title="the route to the other hosts uses another interface",
     severity=Severity.WARN,
     seen="the route to the other hosts is not through the interface that has this host's address",
-    why="Replies take another path than requests: firewalls drop them, or the traffic uses a "
+    why="Replies take a different path than requests: firewalls drop them, or the traffic uses a "
     "slow link. gloo and libfabric are set to the interface of the host's own address.",
 )
 def other_way(cluster: Cluster) -> Iterator[Sight]:
