@@ -130,7 +130,7 @@ def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
         (["-x", "PATH"], "did you mean --env PATH ?"),
         (["--ports", "40000"], "expected a range such as 40000-40100"),
         (["--ports", "40000-40001"], "2 ports are too few"),
-        (["--ports", "80-9000"], "ports from 1024 to 65535"),
+        (["--ports", "80-9000"], "with ports from 1024 to 65535"),
     ],
 )
 def test_what_was_meant_otherwise_is_said(words, expected, tmp_path):

@@ -53,7 +53,7 @@ def test_a_file_that_is_not_there_is_an_error_before_anything_is_done(tmp_path: 
     text = "steps:\n  - sh: echo done > ~/done\n  - copy: {src: nowhere, dest: ~/copied}\n"
     done = run(tmp_path, text)
     assert done.returncode == 2
-    assert "play.yaml:3:5: copy: src: there is no nowhere in" in done.stderr
+    assert "play.yaml:3:5: copy: src: there is no file or folder nowhere in" in done.stderr
     assert not (tmp_path / "done").exists()
 
 

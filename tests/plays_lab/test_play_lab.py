@@ -195,7 +195,7 @@ def test_steps_on_hosts_that_limit_leaves_out_are_skipped(hosts):
     assert (code, states) == (0, {(2, "node02"): "changed"})
     wrong = hosts.run("steps:\n  - copy: {src: nowhere, dest: ~/x}\n")
     assert wrong.returncode == 2
-    assert "play.yaml:2:5: copy: src: there is no nowhere in" in wrong.stderr
+    assert "play.yaml:2:5: copy: src: there is no file or folder nowhere in" in wrong.stderr
 
 
 def test_a_host_that_dies_is_unreachable_and_the_others_go_on(make_lab: MakeLab, tmp_path):

@@ -15,16 +15,20 @@ from __future__ import annotations
 import re
 
 from ipexctl.core.inventory.ansible_ini import is_ini, parse_ini
-from ipexctl.core.inventory.hostfile_lines import numbered, parse_items, parse_lines
+from ipexctl.core.inventory.hostfile_lines import (
+    COMMAND_LINE,
+    numbered,
+    parse_items,
+    parse_lines,
+)
 from ipexctl.core.inventory.nodeset import fold
 from ipexctl.core.inventory.yaml_files import parse_yaml
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
 
-__all__ = ["fold", "parse_hostfile", "parse_hosts", "this_machine"]
+__all__ = ["COMMAND_LINE", "fold", "parse_hostfile", "parse_hosts", "this_machine"]
 
 MAX_TEXT = 4 << 20
-COMMAND_LINE = "the command line"
 _YAML_NAMES = (".yaml", ".yml", ".json")
 _OPENING = re.compile(r"---|- |\{|(?:all|hosts|groups|ungrouped)[ \t]*:(?:[ \t]|$)")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*[ \t]*:[ \t]*(?:#.*)?")

@@ -14,6 +14,7 @@ from ipexctl.core.inventory.nodeset import MAX_NAMES, fold, split
 from ipexctl.core.model import Host, Inventory, Place
 from ipexctl.errors import InputError
 
+COMMAND_LINE = "the command line"
 LONGEST_LINE = 4096
 _TOKEN = re.compile(
     r"""[ \t]+|(?P<comment>\#.*)|(?P<word>(?:[^ \t"'\#]|'[^']*'|"(?:[^"\\]|\\.)*")+)|.""", re.S
@@ -151,7 +152,9 @@ def check_count(count: int, source: str) -> None:
 
 
 def no_hosts(source: str) -> InputError:
-    return InputError(f"{source} names no host", hint="write one host per line, for example: node1")
+    line = source == COMMAND_LINE
+    hint = "-H node1,node2" if line else "write one host per line, for example: node1"
+    return InputError(f"{source} names no host", hint=hint)
 
 
 def _same_again(a: _Named, b: _Named) -> bool:

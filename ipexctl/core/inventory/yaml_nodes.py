@@ -207,7 +207,7 @@ class _Builder:
             elif key.text in items:
                 what = f"duplicate key {key.text[:64]!r}"
                 why = f"it is also on line {items[key.text][0].place.line}"
-                raise Bad(what, why=why).placed(key.place)
+                raise Bad(what, why=why, hint="remove one of them").placed(key.place)
             else:
                 items[key.text] = (key, value)
         for mapping in merged:

@@ -19,7 +19,7 @@ def read_ports(text: str) -> Ports:
         raise InputError(f"--ports {text}: expected a range such as 40000-40100")
     low, high = int(first), int(last)
     if not 1024 <= low <= high <= 65535:
-        raise InputError(f"--ports {text}: ports from 1024 to 65535, the smaller one first")
+        raise InputError(f"--ports {text}: expected FIRST-LAST, with ports from 1024 to 65535")
     if high - low + 1 < FEWEST:
         raise InputError(
             f"--ports {text}: {high - low + 1} ports are too few",

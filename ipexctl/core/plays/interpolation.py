@@ -85,7 +85,7 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
         return Bad(
             what,
             why="plays do not support expressions or filters",
-            hint="write write $${ for a literal ${",
+            hint="write $${ for a literal ${",
             at=at,
         )
     near = ansible_name(name) or nearest(name, known)
@@ -119,7 +119,7 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
         if found["escaped"] is None:
             if not found[0].endswith("}"):
                 raise Bad(
-                    "${ has no closing }", hint="write write $${ for a literal ${", at=found.start()
+                    "${ has no closing }", hint="write $${ for a literal ${", at=found.start()
                 )
             yield found["name"].strip(), found.start()
 

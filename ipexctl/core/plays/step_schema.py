@@ -177,7 +177,7 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
 
 def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if node.tag:
-        raise Bad(f"unknown YAML tag {node.tag[:40]}", hint="quotes, if this is text")
+        raise Bad(f"unknown YAML tag {node.tag[:40]}", hint="put the value in quotes if it is text")
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _read(next(k for k in inner if k is not type(None)), node, scope)

@@ -137,7 +137,7 @@ def _check_files(step: PlayStep, bound: Step, scope: PlayScope) -> None:
     for name, path in bound.local_files.items():
         if not Path(path).expanduser().exists():
             folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
-            what = f"{step.place}: {step.kind}: {name}: there is no {path}{folder}"
+            what = f"{step.place}: {step.kind}: {name}: there is no file or folder {path}{folder}"
             why = "paths on this machine are relative to the current directory" if folder else ""
             raise InputError(scope.masked(what), why=why)
 
