@@ -264,7 +264,8 @@ def starter(host: HostPlan) -> tuple[str, ...]:
     return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
 
 
-def check_launcher(launcher: str, name: str = "") -> None:
+def check_launcher(launcher: str, name: str | None = None) -> None:
+    """`name`: the MPI on the hosts; None before it is known."""
     if launcher not in (AGENTS, SSH):
         raise unknown_value("--launcher", launcher, (AGENTS, SSH))
     if launcher == SSH and name == NONE:
