@@ -49,7 +49,10 @@ def test_a_child_that_hides_is_found_when_its_wrapper_or_the_hubs_agent_is_kille
     runner, host, victim
 ):
     run = runner.start("-n", "3", str(runner.script(HIDES + SLEEP)))
-    up(run, 3)
+    up(run, 3)  # which a rank may say before its grandchild has begun
+    deadline = time.monotonic() + 10.0
+    while len(hidden(runner)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert hidden(runner) == ["node01", "node02", "node03"]
     kill = f"kill -9 $(pgrep -o -f '{victim}')"
     assert runner.lab.run_in(host, ["/bin/sh", "-c", kill]).returncode == 0
