@@ -207,8 +207,8 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
             closes = f"chmod go-w {folder if is_named else path}"
             raise InputError(
                 f"{setting.value}: {why}",
-                why=f"it decides what runs, and where; it is set by {setting.origin}",
-                hint=f"{closes}; or name another one: -f FILE, -F FILE",
+                why=f"this file decides what runs and where; it is set in {setting.origin}",
+                hint=f"{closes}\nor use another file: {'-f' if key == 'hostfile' else '-F'} FILE",
             )
     what = {
         "hostfile": "hosts from {}",

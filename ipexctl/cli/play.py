@@ -142,15 +142,15 @@ def _words(given: list[str] | None) -> tuple[str, ...]:
 def _pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if text.startswith("@"):
-        why = "files of variables are not supported"
+        why = "variable files are not supported"
         raise InputError(
-            f"-e {text}: not NAME=VALUE",
+            f"-e {text}: expected NAME=VALUE",
             why=why,
-            hint="vars of the play, or host variables in the inventory",
+            hint="set them under vars in the play, or as host variables in the inventory",
         )
     if not sign or not name.isidentifier():
         why = "JSON is not read" if text.startswith("{") else ""
-        raise InputError(f"-e {text}: not NAME=VALUE", why=why, hint="-e lr=0.1 -e n=16")
+        raise InputError(f"-e {text}: expected NAME=VALUE", why=why, hint="-e lr=0.1 -e n=16")
     return name, value
 
 

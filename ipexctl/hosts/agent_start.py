@@ -79,7 +79,7 @@ def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> st
     """
     for path in (python, *(h.path for h in hung)):
         if path and not _is_plain(path):
-            raise HostFailed(f"python {path!r} is not a path without special characters")
+            raise HostFailed(f"the path of Python, {path!r}, contains special characters")
     links = " ".join(h.path for h in hung)
     same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
     end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung and hung[-1].group else ""
@@ -138,8 +138,8 @@ def connect(
             hung = [h.path for h in passed if h.group]
             if len(hung) > HUNG:
                 raise HostFailed(
-                    f"{host.name}: Python hangs on this host: {', '.join(hung)}",
-                    why=f"each was started and did not answer within {timeout:.0f} s",
+                    f"{host.name}: no Python on this host responds: {', '.join(hung)}",
+                    why=f"each was started and did not respond within {timeout:.0f} s",
                     hint=login_command.ssh(host, f"{e.hung.path} -c 1")
                     + "   # should return immediately; or use another one: --python PATH",
                 ) from None
@@ -266,7 +266,7 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
     if not data and trying:
         status = channel.exit_status(1.0)
         error = HostFailed(
-            f"{host.name}: {trying} ended (exit {status}) and did not run the command",
+            f"{host.name}: {trying} exited with code {status} without running the command",
             why=tail(channel)
             or ("it is not a Python, or it is a wrapper that swallows its arguments"),
             hint=login_command.ssh(host, f"{trying} --version")
@@ -279,7 +279,7 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
             f"{host.name}: the login shell exited with code {status} without running the command",
             why=tail(channel),
             hint=f"{login_command.ssh(host, '/bin/sh -c true')}   "
-            "# must work with the account's login shell",
+            "# must succeed; if it does not, check the account's login shell",
         )
     return data
 

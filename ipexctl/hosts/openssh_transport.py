@@ -221,7 +221,8 @@ _SAYINGS = (
     _Saying(
         "Permission denied",
         "the login failed",
-        "{true}   # must work without a prompt; log in or run kinit first",
+        "{true}   # must work without a prompt\n"
+        "if it does not: {copy}; with Kerberos, run kinit first",
     ),
     _Saying("Too many authentication failures", "the login failed", "{debug}"),
     _Saying("banner line contains invalid", "its port does not speak SSH", "{debug}"),
@@ -271,6 +272,7 @@ def _commands(host: Host) -> dict[str, str]:
         "key": quote((f"[{where}]:{host.port}" if host.port else where,)),
         "debug": login_command.debug(host),
         "true": login_command.ssh(host, "true"),
+        "copy": login_command.copy_id(host),
     }
 
 

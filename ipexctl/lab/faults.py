@@ -31,7 +31,7 @@ def fault(dog: Watchdog, name: str, kind: str) -> None:
     host, running = _find(dog, name)
     heal = lab_command("heal", dog.plan.name, name)
     if not running.pid:
-        raise InputError(f"{name} is down", hint=heal)
+        raise InputError(f"{name} is not running", hint=f"{heal}   # starts it again")
     if kind in running.faults:
         return
     if "freeze" in running.faults and kind in _NEED_LIFE:

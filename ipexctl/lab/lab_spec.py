@@ -186,7 +186,7 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
     if host.isa and host.isa not in ISAS:
         raise InputError(f"{host.name}: unknown isa '{host.isa}'", hint=f"one of {', '.join(ISAS)}")
     if host.disk and host.disk < _LEAST_DISK:
-        raise InputError(f"{host.name}: the disk size must be at least 8m")
+        raise InputError(f"{host.name}: the disk must be at least 8 MiB (8m)")
     return host
 
 

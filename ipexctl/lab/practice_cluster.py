@@ -180,7 +180,10 @@ class Lab:
         """A command that enters the host's namespaces without sshd."""
         pid = self.status()[self._known(host)][0]
         if not pid:
-            raise InputError(f"{host} is down", hint=lab_command("heal", self.name, host))
+            raise InputError(
+                f"{host} is not running",
+                hint=f"{lab_command('heal', self.name, host)}   # starts it again",
+            )
         user = self.user if self.rung == rungs.FLAT else user or self.user
         apart = user == "root" and self.rung != rungs.FLAT
         home = "/root" if apart else self.hosts[host].home

@@ -94,11 +94,13 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
             hint=f"correct that line, or put the file back; or name another one: {option} FILE",
         )
     settings = [s for s in proposed.settings if s.key in wanted]
-    keys = " and ".join(s.key for s in settings)
+    *others, last = (s.key for s in settings)
+    keys = f"{', '.join(others)} and {last}" if others else last
+    are, they = ("is", "it decides") if not others else ("are", "they decide")
     return InputError(
-        f"{settings[0].origin.rpartition(':')[0]}: {keys} not accepted yet, "
-        "or changed since they were accepted",
-        why="they decide which hosts receive your code, and which programs ssh runs here",
+        f"{settings[0].origin.rpartition(':')[0]}: {keys} {are} not accepted yet, "
+        "or changed since then",
+        why=f"{they} which hosts receive your code, and which programs ssh runs here",
         hint="ipexctl config --accept   # after you have reviewed them; or use -f, -F and --root",
     )
 

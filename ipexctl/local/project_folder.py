@@ -87,7 +87,8 @@ class Walk:
         """`base` is "" or ends with a slash; `inherited`: Git's rules leave this folder out."""
         if base.count("/") > DEEPEST:
             raise InputError(
-                f"{self._top}: folders nested more than {DEEPEST} deep", why=base[:80] + "..."
+                f"{self._top}: folders are nested more than {DEEPEST} levels deep",
+                why=base[:80] + "...",
             )
         if self._most is not None and len(self.found.files) > self._most:
             self.found.cut = True

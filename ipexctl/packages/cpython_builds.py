@@ -113,13 +113,15 @@ def _newest(folder: Path, wanted: Wanted) -> Path:
     if not found:
         which = wanted.version or "3.x"
         raise InputError(
-            f"there is no CPython {which} for {wanted.arch} in {folder}",
-            why="looked for cpython-VERSION...-install_only.tar.gz and for what uv unpacks",
+            f"no CPython {which} for {wanted.arch} found in {folder}",
+            why="looked for cpython-VERSION...-install_only.tar.gz and for a Python unpacked by uv",
             hint=_HINT,
         )
     if len({version[:2] for version, _ in found}) > 1:
         there = ", ".join(sorted({".".join(map(str, v)) for v, _ in found}))
-        raise InputError(f"{folder} has CPython {there}", hint="--python 3.11   # which of them")
+        raise InputError(
+            f"{folder} has more than one CPython: {there}", hint="--python 3.11   # for example"
+        )
     return max(found)[1]
 
 
@@ -139,7 +141,7 @@ def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
     """uv knows the names of all archives, and the mirror has them under the same ones."""
     shown = bare(base)
     if not wanted.version:
-        raise InputError(f"{shown} has many Pythons", hint="--python 3.11   # which of them")
+        raise InputError(f"{shown} has more than one Python", hint="--python 3.11   # for example")
     command = [find_uv(environ), "--no-config", "python", "list", "--only-downloads"]
     command += ["--all-platforms", "--all-versions", "--output-format", "json", wanted.version]
     try:
@@ -218,8 +220,8 @@ def _inspect(path: Path, where: str) -> tuple[str, str]:
         raise InputError(f"{where} is not a tar.gz", why=reason_of(e), hint=_HINT) from None
     if not minor or not arch:
         raise InputError(
-            f"{where} is not a CPython for Linux hosts",
-            why="there is no program python/bin/python3.X for x86_64 or aarch64 in it",
+            f"{where} contains no CPython for Linux",
+            why="it has no python/bin/python3.X for x86_64 or aarch64",
             hint=_HINT,
         )
     return (patch if is_version(patch, minor) else minor), arch

@@ -82,7 +82,7 @@ def checked(text, marks=True):
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise Failure(
-            "%s can be written to by other users" % root,
+            "%s is writable by other users" % root,
             "they could change the programs that run from it",
             "chmod go-w %s" % root,
         )
@@ -152,13 +152,13 @@ def check_parents(root):
         if foreign:
             what, hint = "belongs to another user (uid %d)" % foreign[0], "of your own"
         elif open_to_others and not found.st_mode & stat.S_ISVTX:
-            what, hint = "can be written to by other users", "or: chmod go-w %s" % parent
+            what, hint = "is writable by other users", "or: chmod go-w %s" % parent
         else:
             parent = os.path.dirname(parent)
             continue
         raise Failure(
             "%s, above the root folder, %s" % (parent, what),
-            "they could replace it, and with it the programs that run",
+            "they could replace the root folder, and so the programs that run from it",
             "--root FOLDER   # %s" % hint,
         )
 

@@ -143,9 +143,9 @@ def _own(hosts: Inventory) -> Inventory:
     own = [h for h in hosts.hosts if h.name in _LOOPBACK and not (h.user or h.port)]
     if own and len(hosts.hosts) > 1:
         raise InputError(
-            f"{own[0].name} cannot be in a list with other hosts",
-            why=f"on each of them {own[0].name} is that host itself",
-            hint="name this machine as the others reach it over SSH, by an address or a host name",
+            f"{own[0].name} cannot be combined with other hosts",
+            why=f"on every host, {own[0].name} means that host itself",
+            hint="use the address or host name under which the other hosts reach this machine",
         )
     return replace(hosts, hosts=tuple(replace(h, local=True) for h in own)) if own else hosts
 
@@ -157,8 +157,8 @@ def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None
     if ask is None or not ask.overwrite(there):
         names, many = " and ".join(map(str, there)), len(there) > 1
         raise InputError(
-            f"{names} {'exist' if many else 'exists'} already",
-            hint=f"--force replaces {'them' if many else 'it'}",
+            f"{names} already {'exist' if many else 'exists'}",
+            hint=f"--force   # replaces {'them' if many else 'it'}",
         )
 
 

@@ -108,13 +108,13 @@ def _of_command(words: Sequence[str], missing: str, *, write: bool) -> Migration
     if not reading.commands and not reading.findings:
         raise InputError(
             f"{missing}: no such file or folder",
-            why="nor is it a command that starts a Python script",
+            why="it is not a command that starts a Python script either",
             hint="ipexctl migrate train.py run.sh   # files and folders\n"
             "ipexctl migrate mpirun -n 2 python3 train.py   # a command line",
         )
     if write:
         raise InputError(
-            "--write changes files, and a command line was given",
+            "--write changes files, but you gave a command line",
             hint=f"ipexctl migrate {alone or quoting.quote(tuple(words))}",
         )
     return Migration((Migrated("", reading),), read=1, words=tuple(words))

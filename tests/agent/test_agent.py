@@ -173,7 +173,7 @@ def test_a_host_whose_pythons_all_hang_has_failed_and_is_not_unreachable(
 ):
     hanging = [write_script(tmp_path / name / "python3", "exec sleep 60") for name in "abc"]
     monkeypatch.setattr(agent_start, "PYTHONS", " ".join(map(str, hanging)))
-    with pytest.raises(HostFailed, match="Python hangs on this host: ") as caught:
+    with pytest.raises(HostFailed, match="no Python on this host responds: ") as caught:
         connect(LocalTransport(), HERE, timeout=0.5)
     assert not isinstance(caught.value, Unreachable)
     assert all(str(path) in caught.value.what for path in hanging)
@@ -205,7 +205,7 @@ def test_where_nothing_else_is_what_it_says_is_quoted(tmp_path, monkeypatch):
     assert tried == ((str(stub), "use the module system"),)
     stubs = [write_script(tmp_path / name / "python3", ":") for name in "abcdef"]
     monkeypatch.setattr(agent_start, "PYTHONS", " ".join(map(str, stubs)))
-    with pytest.raises(HostFailed, match=r"python3 ended \(exit 0\)"):
+    with pytest.raises(HostFailed, match=r"python3 exited with code 0"):
         connect(LocalTransport(), HERE)
 
 
@@ -257,7 +257,7 @@ def test_an_agent_that_breaks_off_while_it_boots_is_no_reason_to_try_another_pyt
 
 @pytest.mark.parametrize("python", ["python3; true", "$(id)", "a b", "`id`", "'"])
 def test_a_python_that_is_no_plain_path_is_refused(python):
-    with pytest.raises(HostFailed, match="is not a path without special characters"):
+    with pytest.raises(HostFailed, match="contains special characters"):
         command_line("mark", python)
 
 

@@ -312,7 +312,7 @@ def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(tmp
         switching.join(20)
     finally:
         agent.close()
-    assert said == [f"here: the environment {B} is no longer complete and tested"]
+    assert said == [f"here: the environment {B} is no longer usable"]
     assert links(root) == (A, "")
 
 
@@ -321,7 +321,7 @@ def test_what_was_not_proved_does_not_become_current(tmp_path: Path) -> None:
     (root / "envs" / B / ".ipexctl-proved").unlink()
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
-        with pytest.raises(HostFailed, match="is no longer complete and tested"):
+        with pytest.raises(HostFailed, match="is no longer usable"):
             agent.call("install.environments.switch", {"root": str(root), "key": B})
     finally:
         agent.close()

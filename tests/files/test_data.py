@@ -55,7 +55,7 @@ def test_data_of_a_run_is_named_once_and_each_by_its_own_variable() -> None:
     assert core.checked_names(["b", "a-b", "b"]) == ("b", "a-b")
     with pytest.raises(InputError, match="--data a-b --data A.b: .* as IPEXCTL_DATA_A_B"):
         core.checked_names(["a-b", "c", "A.b"])
-    with pytest.raises(InputError, match="'a/b' is not a name for data"):
+    with pytest.raises(InputError, match="'a/b' is not a valid dataset name"):
         core.checked_names(["a", "a/b"])
 
 
@@ -345,7 +345,7 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
 
     push = f"ipexctl data push --root {root} DIR"
     assert run("ls") == f"no data on these hosts; {push} puts some there\n"
-    with pytest.raises(AssertionError, match="'' is not a name for data"):
+    with pytest.raises(AssertionError, match="'' is not a valid dataset name"):
         run("push", "set", "--as", "")
     told = f"next: ipexctl run --root {root} --data small SCRIPT"
     assert told in run("push", "set", "--as", "small")

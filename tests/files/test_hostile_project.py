@@ -118,7 +118,7 @@ def test_folders_within_folders_have_an_end(tmp_path):
     for _ in range(300):
         folder = folder / "d"
         folder.mkdir()
-    with pytest.raises(InputError, match="folders nested more than 200 deep"):
+    with pytest.raises(InputError, match="folders are nested more than 200 levels deep"):
         Walk(tmp_path).run(Ignore())
 
 

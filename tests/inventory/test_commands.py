@@ -80,7 +80,7 @@ def test_variables_that_only_ansible_reads_are_told_of(shell):
         (("hosts", "-f", "hf", "--to", "xml"), "--to xml: unknown value"),
         (("hosts", "-f", "hf", "-l", "nod"), "(did you mean 'node1'?)"),
         (("doctor", "-f", "hf", "-l", "@healthy"), "these hosts have not been checked yet"),
-        (("install", "-f", "hf", "-x", "all"), "leave no host of hf"),
+        (("install", "-f", "hf", "-x", "all"), "select no host in hf"),
         (("trust", "-f", "hf", "-l", ""), "--limit is empty"),
         (
             ("run", "-f", "hf", "-l", "nobody", "train.py"),
@@ -180,10 +180,12 @@ def test_init_replaces_nothing_unasked(shell):
     shell.write("hostfile", "precious\n")
     done = shell("init", "--no-probe", "a")
     assert (done.returncode, (shell.folder / "hostfile").read_text()) == (2, "precious\n")
-    assert "hostfile exists already\n  try: --force replaces it\n" in done.stderr
+    assert "hostfile already exists\n  try: --force   # replaces it\n" in done.stderr
     shell.write("ipexctl.toml", "")
     done = shell("init", "--no-probe", "a")
-    assert "hostfile and ipexctl.toml exist already\n  try: --force replaces them\n" in done.stderr
+    assert (
+        "hostfile and ipexctl.toml already exist\n  try: --force   # replaces them\n" in done.stderr
+    )
     assert shell("init", "--no-probe", "--force", "a").returncode == 0
     assert (shell.folder / "hostfile").read_text() == "a\n"
 

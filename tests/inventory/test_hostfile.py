@@ -80,8 +80,8 @@ def test_the_place_of_a_host_is_where_it_stands():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "hf names no host"),
-        ("# only\n\n", "hf names no host"),
+        ("", "hf lists no hosts"),
+        ("# only\n\n", "hf lists no hosts"),
         ("a\nnode1:2222", "hf:2:1: node1:2222 may be a port or a number of ranks"),
         ("node1:0", "hf:1:1: node1:0 has no number of slots after the colon"),
         ("node1:", "hf:1:1: node1: has no number of slots after the colon"),
@@ -126,11 +126,11 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("http://a", "hf:1:6: 'http://a' is not a host: '/' is not allowed in a name"),
         ("n\u00f6de", "hf:1:2: 'n\u00f6de' is not a host: '\u00f6' is not allowed in a name"),
         ("a\x00", "hf:1:2: 'a\\x00' is not a host: '\\x00' is not allowed in a name"),
-        ("[web]", "hf names no host"),
+        ("[web]", "hf lists no hosts"),
         ("[web]x", None),
         ("[::1", "hf:1:1: '[::1' is not an address"),
         ("[::1]x", None),
-        ("1:2:3", "hf:1:1: '1:2:3' is not an IPv6 address"),
+        ("1:2:3", "hf:1:1: '1:2:3' is neither an IPv6 address nor NAME:SLOTS"),
         ("a%b", "hf:1:1: 'a%b' is not a host name"),
         ("node[1-", None),
         ("node[1-010]", None),
@@ -255,7 +255,7 @@ def test_host_arguments_are_split_at_commas_and_may_be_repeated():
 @pytest.mark.parametrize(
     ("items", "what"),
     [
-        ((), "the command line names no host"),
+        ((), "the command line lists no hosts"),
         (("a", "b,a:2"), "on the command line: 'a' is listed twice"),
         (("node[2-1]",), None),
         (("--", "a"), "on the command line: '--' is not a host: a name cannot start with '-'"),

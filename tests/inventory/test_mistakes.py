@@ -80,7 +80,7 @@ def test_a_program_that_is_no_script_is_told_with_the_command_for_it(shell, type
 
 def test_a_package_that_is_given_as_a_requirements_file(shell):
     code, lines = said(shell("install", "-H", "a", "-r", "torchvision"))
-    assert (code, lines[0]) == (2, "ipexctl: there is no requirements file torchvision")
+    assert (code, lines[0]) == (2, "ipexctl: no such requirements file: torchvision")
     first, _, then = lines[-1].partition("; ")
     assert first == "  try: echo torchvision >> requirements.txt"
     assert then == "ipexctl install -H a -r requirements.txt"
@@ -347,8 +347,8 @@ def test_this_machine_under_a_name_that_others_have_too_is_refused_among_hosts(s
     assert (code, lines[:2]) == (
         2,
         [
-            "ipexctl: localhost cannot be in a list with other hosts",
-            "  why: on each of them localhost is that host itself",
+            "ipexctl: localhost cannot be combined with other hosts",
+            "  why: on every host, localhost means that host itself",
         ],
     )
     assert list(shell.folder.iterdir()) == []

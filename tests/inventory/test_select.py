@@ -105,7 +105,7 @@ def test_a_group_missing_from_several_is_named():
         ("@last-failed", "@last-failed: these hosts have not been checked yet"),
         ("", "--limit is empty"),
         (" , :", "--limit is empty"),
-        ("all:!all", "--limit and -x leave no host of hf"),
+        ("all:!all", "--limit and -x select no host in hf"),
         ("@empty", "there is no group 'empty'"),
         ("~node.*", "'~node.*': regular expressions are not supported"),
         ("node[1-", "'node[1-': unbalanced brackets"),

@@ -125,7 +125,7 @@ def test_sizes(text, size):
         (1, ["node01:nic=eth0+eth0"], "", "different names"),
         (1, ["node01:home=../x"], "", "'../x' is not a valid home directory"),
         (1, ["node01:rate=fast"], "", "'fast' is not a valid link rate"),
-        (1, ["node01:disk=1k"], "", "the disk size must be at least 8m"),
+        (1, ["node01:disk=1k"], "", "the disk must be at least 8 MiB"),
         (0, [], "", "a lab must have 1 to 200 hosts, not 0"),
     ],
 )

@@ -132,7 +132,9 @@ def test_what_contradicts_the_stack_is_told_with_its_file(shop: Shop) -> None:
     (shop.work / "pyproject.toml").write_text('[project]\ndependencies = ["torch==2.5"]\n')
     clash = shop.install("-r", "pyproject.toml")
     assert clash.code == 2
-    assert "the -r file asks for torch==2.5, but the stack has torch 2.13.0" in clash.err
+    assert (
+        "the requirements file asks for 'torch==2.5', but the stack has torch 2.13.0" in clash.err
+    )
     assert "--torch 2.5" in clash.err
     broken = shop.install("-r", "not-there.txt")
     assert (broken.code, "no requirements file not-there.txt" in broken.err) == (2, True)

@@ -236,7 +236,7 @@ def test_a_mirror_is_asked_for_the_name_that_uv_knows(
     said = re.fullmatch(rf"/mirror/\d+/{name}", path)
     assert said and said[1] == found.version  # the archive itself tells no patch number
     assert fetcher.fetched == archive.stat().st_size
-    with pytest.raises(InputError, match="has many Pythons"):
+    with pytest.raises(InputError, match="has more than one Python"):
         find_build(url, Wanted(ARCH), fetcher, os.environ)
 
 
@@ -248,7 +248,7 @@ def test_a_mirrors_login_is_used_and_not_told(
     assert find_build(url, Wanted(ARCH, minor), fetcher, os.environ).sha256 == digest(archive)
     other = "aarch64" if ARCH == "x86_64" else "x86_64"
     for asked, wanted, said in (
-        (url, Wanted(ARCH), f"{mirror[0]} has many Pythons"),
+        (url, Wanted(ARCH), f"{mirror[0]} has more than one Python"),
         (f"{url}/{archive.name}", Wanted(other), f"{mirror[0]}/{archive.name} is CPython"),
     ):
         with pytest.raises(InputError) as refused:
@@ -290,9 +290,9 @@ def test_what_is_no_python_is_refused(tmp_path: Path, fetcher: Fetcher) -> None:
     text.write_text("<html>404</html>")
     for path, said in (
         (text, "is not a tar.gz"),
-        (made(tmp_path / "b.tar.gz", ("x", b"")), "is not a CPython for Linux hosts"),
-        (made(tmp_path / "c.tar.gz", ("python/bin/python3.11", b"MZ")), "is not a CPython"),
-        (tmp_path, "there is no CPython 3.x"),
+        (made(tmp_path / "b.tar.gz", ("x", b"")), "contains no CPython for Linux"),
+        (made(tmp_path / "c.tar.gz", ("python/bin/python3.11", b"MZ")), "contains no CPython"),
+        (tmp_path, "no CPython 3.x"),
         (tmp_path / "gone", "does not exist"),
     ):
         with pytest.raises(InputError) as refused:

@@ -41,7 +41,7 @@ def test_200_ranks_on_four_cores_are_refused():
     assert (error.what, error.why, error.hint) == (
         "200 ranks are too many for node01",
         "node01: 200 ranks on 4 cores; at most 16, 4 per core",
-        "-n 16 -ppn 16   # or more hosts\nor --force: start anyway",
+        "-n 16 -ppn 16   # or use more hosts\nor --force to start anyway",
     )
     assert error.exit_code == 2
 

@@ -23,7 +23,7 @@ handlers:
         ("isa=amx", "-e isa: isa is a fact"),
         ("host=x", "-e host: host is a fact"),
         ("batch=1 threads=2", "try: -e batch=... -e threads=2"),
-        ("@vars.yaml", "files of variables are not supported"),
+        ("@vars.yaml", "variable files are not supported"),
     ],
 )
 def test_variables_that_would_change_nothing_are_refused(tmp_path: Path, typed: str, said: str):

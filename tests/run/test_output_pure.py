@@ -133,8 +133,8 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
         (Wanted(include=("(",)), "-i '(' is not a valid regular expression"),
         (Wanted(hosts=("node07",)), "node07"),
         (Wanted(hosts=("",)), "--show-hosts is empty"),
-        (Wanted(hosts=("node01,!node01",)), "--show-hosts leaves no host of made"),
-        (Wanted(hosts=("@last-failed",)), "--show-hosts leaves no host of made"),
+        (Wanted(hosts=("node01,!node01",)), "--show-hosts selects no host in made"),
+        (Wanted(hosts=("@last-failed",)), "--show-hosts selects no host in made"),
         (Wanted(hosts=("@healthy",)), "@healthy: these hosts have not been checked yet"),
     ],
 )

@@ -63,13 +63,16 @@ def test_is_read(case: str) -> None:
 REFUSED = [
     ({"r.txt": "foo\n-e ../other\n"}, "r.txt:2: ../other is the folder of another project"),
     ({"r.txt": "-e file:///a/b[c]"}, "r.txt:1: /a/b is the folder of another project"),
-    ({"r.txt": "-e git+https://git.invalid/foo"}, "r.txt:1: -e is not supported here"),
+    (
+        {"r.txt": "-e git+https://git.invalid/foo"},
+        "r.txt:1: -e is not supported in requirements files",
+    ),
     ({"r.txt": "./wheels/foo-1-py3-none-any.whl"}, "r.txt:1: './wheels/foo"),
     ({"r.txt": "git+https://git.invalid/foo"}, "r.txt:1: 'git+https"),
-    ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a location, not a package name"),
+    ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a path or URL, not a package name"),
     ({"r.txt": "# one\nfoo=1"}, "r.txt:2: 'foo=1' is not a requirement"),
     ({"r.txt": "foo; sys_platform ~= 'linux'"}, "r.txt:1: \"foo; sys_platform ~= 'linux'\" is no"),
-    ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not supported here"),
+    ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not supported in requirements files"),
     ({"r.txt": "-r r.txt"}, "r.txt names itself"),
     ({"pyproject.toml": "[tool.poetry]"}, "has no list of dependencies under"),
     ({"pyproject.toml": "[project"}, "pyproject.toml: invalid TOML"),
@@ -136,9 +139,9 @@ CLASHES = [
     ("torch-2.13", "torch==2.5.0", "the stack has torch 2.13.0", "--torch 2.5.0"),
     ("torch-2.13", "Torch<2", "the stack has torch 2.13.0", "--torch VERSION"),
     ("ipex-2.8.0", "intel-extension-for-pytorch==2.7", "for-pytorch 2.8.0", "--ipex 2.7"),
-    ("torch-2.13", "intel_extension_for_pytorch", "is not part of", "--ipex"),
-    ("ipex-2.8.0", "oneccl_bind_pt==2.8.0", "is not part of", "--backend ccl"),
-    ("ipex-2.7.0", "torch-ccl", "is not part of", "--backend ccl"),
+    ("torch-2.13", "intel_extension_for_pytorch", "but torch 2.13.0 is chosen", "--ipex"),
+    ("ipex-2.8.0", "oneccl_bind_pt==2.8.0", "is chosen", "--backend ccl"),
+    ("ipex-2.7.0", "torch-ccl", "is chosen", "--backend ccl"),
 ]
 
 
@@ -146,14 +149,15 @@ CLASHES = [
 def test_what_contradicts_the_row_is_refused(name: str, text: str, what: str, hint: str) -> None:
     with pytest.raises(InputError) as refused:
         check(Extra((text,)), stacks(name))
-    assert refused.value.what.startswith(f"the -r file asks for {text}")
+    assert refused.value.what.startswith(f"the requirements file asks for {text!r}")
     assert what in refused.value.what
     assert refused.value.hint.startswith(hint)
 
 
 def test_a_constraint_that_contradicts_the_row_is_refused_too() -> None:
     with pytest.raises(
-        InputError, match=r"the -r file asks for torch<2\.9, but the stack has torch 2\.13\.0"
+        InputError,
+        match=r"the requirements file asks for 'torch<2\.9', but the stack has torch 2\.13\.0",
     ):
         check(Extra(constraints=("torch<2.9",)), stacks("torch-2.13"))
 
@@ -181,7 +185,11 @@ def test_only_what_holds_on_these_hosts_can_contradict_the_row(
     text: str, marker: str, pythons: tuple[Minor, ...], arch: str, refused: bool
 ) -> None:
     extra = Extra((f"{text}; {marker}", "torch==2.13.0; sys_platform == 'linux'"))
-    expected = pytest.raises(InputError, match="the -r file asks for") if refused else nullcontext()
+    expected = (
+        pytest.raises(InputError, match="the requirements file asks for")
+        if refused
+        else nullcontext()
+    )
     with expected:
         check(extra, stacks("torch-2.13", *pythons, arch=arch))
 

@@ -61,7 +61,7 @@ def memory_only(facts: Facts) -> Sight | None:
     seen="one CPU is in two NUMA nodes",
     why="It is unknown which memory is local. ipexctl ignores this information and starts one "
     "rank, whose memory may be remote.",
-    fix="update the firmware (its SRAT table is wrong), or set -ppn yourself",
+    fix="update the firmware (its SRAT table is wrong), or set -ppn explicitly",
 )
 def contradictory(facts: Facts) -> Sight | None:
     if not facts.nodes_contradict:
@@ -75,7 +75,7 @@ def contradictory(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="one NUMA node has less than three quarters of the allowed cores of another",
     why="Ranks get equal numbers of cores, so some of them span two nodes.",
-    fix="request whole nodes from the scheduler, or set -ppn yourself",
+    fix="request whole nodes from the scheduler, or set -ppn explicitly",
 )
 def unequal_nodes(facts: Facts) -> Sight | None:
     nodes = core_pinning.by_node(facts.cpu)

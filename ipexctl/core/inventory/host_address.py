@@ -175,7 +175,7 @@ def _check_v4(name: str) -> None:
 def _check_v6(name: str) -> None:
     if not _is_v6(name):
         raise Bad(
-            f"{name!r} is not an IPv6 address",
+            f"{name!r} is neither an IPv6 address nor NAME:SLOTS",
             why="a name has at most one ':', and brackets contain an address or a range",
             hint="write one host per line; an IPv6 address with a port is [fe80::1%eth0]:2222",
         )

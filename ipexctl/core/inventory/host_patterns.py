@@ -40,8 +40,8 @@ def select(
     names = finder.find(limit, option or "--limit") - finder.without(exclude)
     hosts = tuple(h for h in inventory.hosts if h.name in names)
     if not hosts:
-        who = f"{option} leaves" if option else "--limit and -x leave"
-        raise InputError(f"{who} no host of {inventory.source}", hint=finder.hint)
+        who = f"{option} selects" if option else "--limit and -x select"
+        raise InputError(f"{who} no host in {inventory.source}", hint=finder.hint)
     return replace(inventory, hosts=hosts)
 
 

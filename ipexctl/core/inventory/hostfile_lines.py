@@ -153,8 +153,9 @@ def check_count(count: int, source: str) -> None:
 
 def no_hosts(source: str) -> InputError:
     line = source == COMMAND_LINE
-    hint = "-H node1,node2" if line else "write one host per line, for example: node1"
-    return InputError(f"{source} names no host", hint=hint)
+    is_yaml = source.endswith((".yaml", ".yml"))
+    hint = "- node1" if is_yaml else "write one host per line, for example: node1"
+    return InputError(f"{source} lists no hosts", hint="-H node1,node2" if line else hint)
 
 
 def _same_again(a: _Named, b: _Named) -> bool:

@@ -151,5 +151,5 @@ def _refuse_tag(node: Node) -> None:
 
 def _about(tag: str) -> str:
     if tag == "!vault":
-        return "encrypted with ansible-vault, which is not read here"
-    return f"the YAML tag {tag[:40]} is not read here"
+        return "this value is encrypted with ansible-vault, which ipexctl cannot decrypt"
+    return f"unsupported YAML tag {tag[:40]}"

@@ -96,10 +96,10 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
         raise Bad(problem, why=_began(e), hint=_hint(text, e)).placed(place) from None
     except yaml.YAMLError as e:
         place = _reader_place(text, getattr(e, "position", 0), source)
-        raise Bad("YAML allows no control characters").placed(place) from None
+        raise Bad("control characters are not allowed in YAML").placed(place) from None
     except UnicodeEncodeError as e:
         place = _reader_place(text, e.start, source)
-        raise Bad("YAML allows no control characters").placed(place) from None
+        raise Bad("control characters are not allowed in YAML").placed(place) from None
     if builder.root is None:
         raise InputError(
             f"{source} is empty", hint=f"see docs/{'hosts' if 'inv' in what else 'plays'}.md"
@@ -115,8 +115,8 @@ _HINTS = {  # by what libyaml says
     "block collection": "start all keys of an entry in the same column",
     "block mapping": "start all keys of an entry in the same column",
     "quoted scalar": "add the closing quote; in double quotes, write \\\\ for a backslash",
-    "flow sequence": "a closing ] is missing, or a value with [ ] { } : or # needs quotes",
-    "flow mapping": "a closing } is missing, or a value with [ ] { } : or # needs quotes",
+    "flow sequence": "add the closing ], or put quotes around a value with [ ] { } : or #",
+    "flow mapping": "add the closing }, or put quotes around a value with [ ] { } : or #",
 }
 
 
@@ -131,11 +131,11 @@ def _hint(text: str, error: Any) -> str:
     lines, mark = text.splitlines(), error.problem_mark
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return "indent with spaces: YAML allows no tabs there"
+        return "indent with spaces: tabs are not allowed there"
     if error.problem == "found character that cannot start any token":
         return "quote the value: a tab, @, ` or % cannot begin one"
     found = [hint for words, hint in _HINTS.items() if words in (error.context or "")]
-    return found[0] if found else "a value with [ ] { } : or # needs quotes"
+    return found[0] if found else "put quotes around a value with [ ] { } : or #"
 
 
 def _reader_place(text: str, position: int, source: str) -> Place:

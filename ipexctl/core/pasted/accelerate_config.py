@@ -107,7 +107,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[tuple[Key, str]]:
         known = [one.key for one in keys.all]
         raise Bad(
             f"unknown key {name}{did_you_mean(name, known)}",
-            why="ipexctl does not silently ignore keys of a config file",
+            why="ipexctl interprets the keys of this file itself and does not know this one",
             hint="remove it, or use an option of ipexctl run   # full list: docs/pasted-lines.md",
         )
     if any(value in key.default for key in entries):

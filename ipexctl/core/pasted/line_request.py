@@ -154,7 +154,7 @@ def _counted(request: LineRequest, refuse: Refuse) -> tuple[int | str | None, in
                 InputError(
                     f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",
                     why="each host gets the same number",
-                    hint="type -n and -ppn yourself, before the script",
+                    hint="set -n and -ppn explicitly, before the script",
                 )
             )
         else:
@@ -190,9 +190,9 @@ def nested(
         return replace(outer.without_counts(), ignored=(*outer.ignored, dropped)), inner
     refuse(
         InputError(
-            f"{outer.who} {first} around {inner.who} {second}: both start several ranks",
+            f"{outer.who} {first} starts {inner.who} {second}, and both start several ranks",
             why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
-            hint="type -n and -ppn yourself: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+            hint="set -n and -ppn explicitly: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
         ),
         f"{outer.who} {first} around {inner.who} {second}",
     )

@@ -248,17 +248,13 @@ class _Options:
             self.refuse(error, typed, "it takes no value")
             return None
         value = assignment(*given) if len(given) == 2 else next(iter(given), "")
-        for flag in flags:
+        can_be = [flag for flag in flags if flag.becomes != "refused"]
+        for flag in flags if is_fixed(value) else can_be or flags:
             taken = flag.taken(value)
             if taken is not None:
                 return flag, taken, typed
-        known = listed_values(flag.value for flag in flags if flag.becomes != "refused")
-        error = InputError(
-            f"{self.name} {typed}: unknown value",
-            why=f"supported values: {known}" if known else "ipexctl has no equivalent for it",
-            hint=_ELSE,
-        )
-        self.refuse(error, typed, "unknown value")
+        what, why, hint = _wrong_value(value, can_be)
+        self.refuse(InputError(f"{self.name} {typed}: {what}", why=why, hint=hint), typed, what)
         return None
 
     def _is_known(self, word: str) -> bool:
@@ -361,10 +357,21 @@ class _Options:
     def _not_taken(self, what: str, typed: str, reason: str) -> None:
         error = InputError(
             what,
-            why="ipexctl run replaces the launcher and does not silently ignore any of its options",
+            why=f"ipexctl run replaces {self.name} and rejects options that it does not know",
             hint=_ELSE,
         )
         self.refuse(error, typed, reason)
+
+
+def _wrong_value(value: str, flags: Sequence[Flag]) -> tuple[str, str, str]:
+    """What is wrong with it, why, and what to type."""
+    if not is_fixed(value):
+        return "only the shell knows the value", "", "write the value in place of the variable"
+    if any(flag.becomes in _NUMBERS for flag in flags):
+        return "expected a number", "", ""
+    if known := listed_values(flag.value for flag in flags):
+        return "unknown value", f"supported values: {known}", _ELSE
+    return "unsupported value", "", _ELSE
 
 
 def _same(flag: Flag, other: Flag, value: str, before: str) -> bool:

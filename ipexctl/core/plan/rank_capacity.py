@@ -36,7 +36,8 @@ def checked(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> Lau
     raise InputError(
         f"{plan.world_size} ranks are too many for {fold(names)}",
         why="\n".join(lines),
-        hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or more hosts\nor --force: start anyway",
+        hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or use more hosts\n"
+        "or --force to start anyway",
     )
 
 

@@ -27,7 +27,7 @@ def check_condition(node: Node) -> None:
     """Raises InputError for what cannot be a condition."""
     if not isinstance(node, Mapping):
         what = f"when: expected facts to compare, not {shape(node)}"
-        why, hint = "plays have no expressions", _suggested(node)
+        why, hint = "plays do not support expressions", _suggested(node)
         raise Bad(what, why=why, hint=hint).placed(node.place)
     for key, value in node.items:
         _check_test(key.text, value)
@@ -40,7 +40,7 @@ def check_condition(node: Node) -> None:
 def _suggested(node: Node) -> str:
     """`x == "y"` -> when: {x: y}; a list is an "or" of conditions."""
     if isinstance(node, Sequence):
-        return "a step for each: all facts of one when must hold"
+        return "write one step for each condition: a step runs if all facts in its 'when' match"
     text = node.text if isinstance(node, Scalar) else ""
     found = _EQUAL.fullmatch(text)
     if not found:

@@ -137,7 +137,7 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
         values[about.field] = read
     missing = [a.name for a in arguments(kind).values() if a.required and a.field not in values]
     if missing:
-        what = f"{kind.keyword} requires {' and '.join(missing)}"
+        what = f"{kind.keyword} requires {_quoted(missing)}"
         raise Bad(what, hint=kind.example).placed(node.place)
     if not complete:
         return None
@@ -153,6 +153,18 @@ def _located(error: Bad, prefix: str, node: Node, scope: Scope) -> InputError:
     place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
     why, hint = scope.masked(error.why), scope.masked(error.hint)
     return Bad(scope.masked(prefix + error.what), why=why, hint=hint).placed(place)
+
+
+def _quoted(names: list[str]) -> str:
+    words = " and ".join(map(repr, names))
+    return f"the argument {words}" if len(names) == 1 else f"the arguments {words}"
+
+
+def _arguments_of(kind: type[Step]) -> str:
+    known = list(arguments(kind))
+    if len(known) == 1:
+        return f"the only argument of {kind.keyword}: {known[0]}"
+    return f"arguments of {kind.keyword}: {', '.join(known)}"
 
 
 def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
@@ -171,7 +183,7 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
             what = (
                 f"{kind.keyword} has no argument {key.text[:64]!r}{did_you_mean(key.text, known)}"
             )
-            raise Bad(what, hint=f"its arguments: {', '.join(known)}").placed(key.place)
+            raise Bad(what, hint=_arguments_of(kind)).placed(key.place)
         yield key.text, value
 
 
@@ -190,7 +202,7 @@ def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if node.null:
         what = f"{node.text} means no value in YAML" if node.text else "the value is missing"
         home = node.text == "~"
-        hint = "'~' in quotes for the home folder" if home else "'' for an empty text"
+        hint = "'~' in quotes for the home folder" if home else "'' for an empty string"
         raise Bad(what, hint=hint)
     if kind is Code:
         return _code(node.text, scope)
@@ -218,7 +230,7 @@ def scalar_as(kind: Any, text: str) -> Any:
         return Seconds(seconds)
     if kind is int:
         if not re.fullmatch("-?[0-9]{1,15}", text, re.ASCII):
-            raise Bad(f"{text[:64]!r} is not a whole number")
+            raise Bad(f"{text[:64]!r} is not a decimal whole number")
         return int(text)
     if "\0" in text:
         raise Bad(_NUL)

@@ -42,8 +42,8 @@ Variables = tuple[tuple[str, str, str], ...]  # name, value, why
 def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{name!r} is not a name for data",
-            why="use letters, digits, dots, dashes and underscores; at most 64",
+            f"{name!r} is not a valid dataset name",
+            why="a name has at most 64 characters: letters, digits, dots, dashes and underscores",
             hint="--as NAME",
         )
     return name

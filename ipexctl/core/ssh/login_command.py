@@ -21,9 +21,10 @@ def debug(host: Host) -> str:
     return ssh(host, "true", options=("-v",))
 
 
-def copy_id(host: Host, user: str) -> str:
-    """`user`: who logs in where the hostfile names nobody."""
-    return quote(("ssh-copy-id", *_port(host), f"{host.user or user}@{where(host)}"))
+def copy_id(host: Host, user: str = "") -> str:
+    """`user`: who logs in where the hostfile names nobody; "" leaves that to ssh."""
+    name = host.user or user
+    return quote(("ssh-copy-id", *_port(host), f"{name}@{where(host)}" if name else where(host)))
 
 
 def where(host: Host) -> str:

@@ -118,7 +118,18 @@ def _lines(
         elif option[1] in _INDEXES:
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
-            raise InputError(f"{place}: {option[1]} is not supported here", hint="remove that line")
+            raise InputError(
+                f"{place}: {option[1]} is not supported in requirements files",
+                hint=_instead(option[1]),
+            )
+
+
+_WHEEL_FOLDER = "in the file, write NAME==VERSION; then add --find-links FOLDER"
+_AS_WHEEL = "pip wheel LOCATION -w FOLDER; " + _WHEEL_FOLDER
+
+
+def _instead(option: str) -> str:
+    return _AS_WHEEL if option in ("-e", "--editable") else "remove that line"
 
 
 def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
@@ -219,9 +230,9 @@ def _requirement(place: str, kind: str, line: str) -> _Line:
 
 def _no_name(place: str, text: str) -> InputError:
     return InputError(
-        f"{place}: {text!r} is a location, not a package name and version",
+        f"{place}: {text!r} is a path or URL, not a package name and version",
         why="only wheels from package indexes and folders are locked and sent to hosts",
-        hint="pip wheel PLACE -w FOLDER, name it NAME==VERSION there, and --find-links FOLDER",
+        hint=_AS_WHEEL if not text.endswith(".whl") else _WHEEL_FOLDER,
     )
 
 
@@ -255,8 +266,8 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
         name = canonicalize_name(found.name)
         if name in RESERVED and name not in fixed and text in extra.requirements:
             raise InputError(
-                f"the -r file asks for {text}, which is not part of {row.title}",
-                why="this package is installed only as part of a row of the version table",
+                f"the requirements file asks for {text!r}, but {row.title} is chosen",
+                why="only some rows of the version table include this package, not this one",
                 hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or remove that line from "
                 "the requirements file",
             )
@@ -265,8 +276,8 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
         if version and not any(found.specifier.contains(v, prereleases=True) for v in allowed):
             option = {"torch": f"--torch {_number(found)}", IPEX: f"--ipex {_number(found)}"}
             raise InputError(
-                f"the -r file asks for {text}, but the stack has {name} {version}",
-                why=f"{row.title} comes from one row of the version table, whose versions must be "
+                f"the requirements file asks for {text!r}, but the stack has {name} {version}",
+                why="it comes from one row of the version table, and the versions of a row must be "
                 "used together",
                 hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line from the "
                 "requirements file",

@@ -118,7 +118,7 @@ def _hint(request: Request, rows: Sequence[Row]) -> str:
     if request.torch and (other := _other_torch(request, rows)):
         return other
     if request.names_a_stack or request.python:
-        return "ipexctl stacks   # the whole table; without these options it decides"
+        return "ipexctl stacks   # the whole table; without version options, ipexctl chooses a row"
     return "ipexctl doctor   # what each host has"
 
 

@@ -227,8 +227,8 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
     if isinstance(error, ConnectionRefusedError):
         return Unreachable(
             f"{answer.name}: {where} refused the connection",
-            why="sshd is not running, listens on another port, or a firewall rejects the "
-            "connection",
+            why="sshd is not running or is listening on another port, or a firewall is rejecting "
+            "the connection",
             hint=f"on {answer.name}: {SEE_SSHD}",
         )
     if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:

@@ -19,7 +19,7 @@ ROOM = re.compile(r"\.?[0-9a-f]{16}\Z")
 
 def dataset_folder(root, name, make=True):
     if not isinstance(name, str) or not NAME.match(name):
-        raise Failure("%r is not a name for data" % (name,), slug="input")
+        raise Failure("%r is not a valid dataset name" % (name,), slug="input")
     return root_folder.subfolder(root, "data", name) if make else os.path.join(root, "data", name)
 
 

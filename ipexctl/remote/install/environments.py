@@ -109,7 +109,7 @@ def op_switch(call, header):
             or env_marks.proved_with(env) is None
         ):
             raise Failure(
-                "the environment %s is no longer complete and tested" % header["key"],
+                "the environment %s is no longer usable" % header["key"],
                 "another command removed or rebuilt it",
                 "run the same command again",
             )

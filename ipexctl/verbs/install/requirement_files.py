@@ -101,8 +101,8 @@ def _missing(path: Path, asker: str) -> InputError:
     line = quote(("echo", str(path)))
     hint = f"{line} >> requirements.txt; ipexctl install -r requirements.txt" if package else ""
     return InputError(
-        f"there is no requirements file {path}{_asked(asker)}",
-        why="-r takes a file that names packages" if package else "",
+        f"no such requirements file: {path}{_asked(asker)}",
+        why="-r takes a file that lists packages" if package else "",
         hint=hint,
     )
 

@@ -40,7 +40,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
         hosts = replace(wanted, hosts=tuple(h for h in wanted.hosts if h.name in meant))
     if not hosts.hosts:
         raise InputError(
-            f"{play.source}: --limit and -x leave no host of this play",
+            f"{play.source}: --limit and -x select no host of this play",
             why=f"hosts: {play.hosts}",
         )
     all_names = frozenset(host.name for host in hosts.hosts)

@@ -221,9 +221,9 @@ def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
         raise InputError(
             what,
             why=f"more than {core.MAX_FILES:,} files or {core.MAX_BYTES / 1e6:.0f} MB are sent "
-            "only from a git work tree, or when you say so",
-            hint="name in .ipexctlignore what the run does not need (the syntax of .gitignore);\n"
-            "or -y to send all of it",
+            "without confirmation only from a Git work tree",
+            hint="list what the run does not need in .ipexctlignore (same syntax as .gitignore)\n"
+            "or -y to send everything",
         )
 
 
