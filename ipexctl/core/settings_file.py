@@ -80,7 +80,7 @@ def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
     for name, value in table.items():
         if not _NAME.fullmatch(name) or not isinstance(value, str | int) or isinstance(value, bool):
             raise InputError(
-                f"{origin}: run.env has names, and values that are text or numbers",
+                f"{origin}: run.env must map variable names to text or numbers",
                 hint=f'{name} = "{str(value).lower()}"' if isinstance(value, bool) else "",
             )
     return {name: str(value) for name, value in table.items()}

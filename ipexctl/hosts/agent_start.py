@@ -267,7 +267,7 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         status = channel.exit_status(1.0)
         error = HostFailed(
             f"{host.name}: {trying} exited with code {status} without running the command",
-            why=tail(channel)
+            why=_printed(channel)
             or ("it is not a Python, or it is a wrapper that swallows its arguments"),
             hint=login_command.ssh(host, f"{trying} --version")
             + "   # or use another one: --python PATH",
@@ -277,11 +277,16 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         status = channel.exit_status(1.0)
         raise HostFailed(
             f"{host.name}: the login shell exited with code {status} without running the command",
-            why=tail(channel),
+            why=_printed(channel),
             hint=f"{login_command.ssh(host, '/bin/sh -c true')}   "
             "# must succeed; if it does not, check the account's login shell",
         )
     return data
+
+
+def _printed(channel: Channel) -> str:
+    said = tail(channel)
+    return f"it printed: {said}" if said else ""
 
 
 def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:

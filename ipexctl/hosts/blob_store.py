@@ -168,7 +168,8 @@ def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
         except OSError as e:
             raise InputError(f"cannot read {source(blob)}", why=reason_of(e)) from None
         if left:
-            raise InputError(f"{blob.name} became shorter while it was being sent")
+            what = f"{blob.name} became shorter while it was being sent"
+            raise InputError(what, hint="run the same command again")
 
 
 class Damaged(Exception):

@@ -142,7 +142,7 @@ def parse_size(text: str) -> int:
 
 def _whole(text: str) -> int:
     if not re.fullmatch(r"\d{1,9}", text) or not int(text):
-        raise InputError(f"'{text}' is not a count", hint="write a number from 1 on")
+        raise InputError(f"'{text}' is not a valid count", hint="write a number of at least 1")
     return int(text)
 
 
@@ -180,9 +180,11 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
     _need(_RATE, host.rate, "link rate", "such as 100mbit")
     _need(_HOME, host.home, "home directory", "an absolute path such as /data/trainer")
     for nic in host.nics:
-        _need(_NIC, nic, "network card", "at most 15 letters, not lo")
+        _need(_NIC, nic, "network card name", "at most 15 characters, and not lo")
     if not 1 <= len(set(host.nics)) == len(host.nics) <= _MAX_NICS:
-        raise InputError(f"{host.name}: 1 to {_MAX_NICS} network cards with different names")
+        raise InputError(
+            f"{host.name}: a host has 1 to {_MAX_NICS} network cards with different names"
+        )
     if host.isa and host.isa not in ISAS:
         raise InputError(f"{host.name}: unknown isa '{host.isa}'", hint=f"one of {', '.join(ISAS)}")
     if host.disk and host.disk < _LEAST_DISK:

@@ -50,7 +50,9 @@ def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: 
     """The best rung for a lab like `spec`, or the one asked for; NotHere where it cannot start."""
     rungs.check_rung(rung)
     if not platform.startswith("linux"):
-        raise NotHere("a lab needs Linux", hint="run ipexctl lab in a Linux machine or VM")
+        raise NotHere(
+            "a lab needs Linux", hint="run ipexctl lab on a Linux machine or in a Linux VM"
+        )
     missing, packages = _missing(_PACKAGES, path)
     if missing:
         raise NotHere(f"a lab needs {missing}", hint=f"apt-get install -y {packages}")

@@ -217,7 +217,7 @@ def _inspect(path: Path, where: str) -> tuple[str, str]:
                     said = _PATCH.search(file.read(1 << 16)) if file else None
                     patch = said[1].decode() if said else patch
     except (tarfile.TarError, OSError, EOFError, zlib.error, UnicodeError) as e:
-        raise InputError(f"{where} is not a tar.gz", why=reason_of(e), hint=_HINT) from None
+        raise InputError(f"{where} is not a tar.gz archive", why=reason_of(e), hint=_HINT) from None
     if not minor or not arch:
         raise InputError(
             f"{where} contains no CPython for Linux",

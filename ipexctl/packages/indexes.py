@@ -17,7 +17,7 @@ from urllib.request import url2pathname
 
 from ipexctl.errors import InputError
 
-CERT_HINT = "PIP_CERT=FILE   # of the CA that issued {0}'s certificate; or PIP_TRUSTED_HOST={0}"
+CERT_HINT = "PIP_CERT=FILE   # the certificate of {0}'s CA; or PIP_TRUSTED_HOST={0}"
 _SECTIONS = ("global", "install")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 

@@ -42,12 +42,14 @@ def is_absent(text):
 
 def cannot_make(root, why):
     hint = "--root FOLDER   # one you may write to"
-    return Failure("cannot make the folder %s" % root, why, hint)
+    return Failure("cannot create the folder %s" % root, why, hint)
 
 
 def named(text):
     if not isinstance(text, str) or not text or "\0" in text:
-        raise Failure("the root folder %r is not a path" % (text,), slug="input")
+        raise Failure(
+            "the root folder %r is not a path" % (text,), hint="--root /some/folder", slug="input"
+        )
     root = os.path.expanduser(text)
     if not os.path.isabs(root):
         raise Failure(
@@ -73,7 +75,7 @@ def checked(text, marks=True):
         make(root)
         found = os.stat(root)
     except OSError as e:
-        raise cannot_make(root, str(e)) from None
+        raise cannot_make(root, e.strerror or str(e)) from None
     if found.st_uid != os.geteuid():
         raise Failure(
             "%s belongs to another user (uid %d)" % (root, found.st_uid),
@@ -198,7 +200,7 @@ def subfolder(root, *names):
             if e.errno in FULL:
                 raise disk_full(root, 0) from None
             if e.errno != errno.EEXIST or not os.path.isdir(path):
-                raise Failure("cannot make the folder %s" % path, str(e)) from None
+                raise Failure("cannot create the folder %s" % path, e.strerror or str(e)) from None
     return path
 
 
@@ -218,7 +220,7 @@ def need_space(root, size, count):
         )
     if disk.f_files and count and disk.f_favail < count + SPARE_INODES:
         raise Failure(
-            "not enough inodes in %s: %d are free" % (root, disk.f_favail),
+            "not enough inodes in %s: only %d are free" % (root, disk.f_favail),
             "",
             "--root FOLDER   # on another disk",
             "no-space",

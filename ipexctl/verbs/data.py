@@ -245,7 +245,7 @@ def remove(
             (host.name, tuple(d for d in held if d.name == name)) for host, held in found.items()
         )
         if not (absent_ok or fleet.downs or any(held for _, held in having)):
-            raise InputError(f"no host has data called {name}", hint="ipexctl data ls")
+            raise InputError(f"no host has a dataset called {name!r}", hint="ipexctl data ls")
         going = Listed(having, fleet.recaps())
         if agreed is None or not agreed(going):
             return Removed(name, going.recaps, False, going, agreed is not None)

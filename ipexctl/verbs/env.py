@@ -201,7 +201,7 @@ def remove(
     choice = choice_here()
     for key in keys:
         if not core.is_key(key):
-            raise InputError(f"{key!r} is not an environment's name", hint="ipexctl env ls")
+            raise InputError(f"{key!r} is not a valid environment name", hint="ipexctl env ls")
     with Fleet(target, root) as fleet:
         shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
         known = {e.key for shelf in shelves.values() for e in shelf.envs}

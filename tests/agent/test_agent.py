@@ -77,7 +77,7 @@ def test_a_shell_that_never_stops_printing_is_given_up(impatient):
 def test_a_shell_that_ends_first_is_told_with_its_own_words():
     with pytest.raises(HostFailed, match="exited with code 3") as caught:
         connect(Through("echo this account is locked >&2; exit 3"), HERE)
-    assert caught.value.why == "this account is locked"
+    assert caught.value.why == "it printed: this account is locked"
 
 
 def test_a_shell_that_hangs_ends_at_the_deadline(impatient):

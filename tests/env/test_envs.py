@@ -218,7 +218,7 @@ REFUSED = [
     ((), "no environments given; name them, or use --unused"),
     ((A, "--unused", "-y"), "no environments given; name them, or use --unused"),
     ((A,), "cannot ask for confirmation: stdin is not a terminal (use --yes)"),
-    (("../..", "-y"), "is not an environment's name"),
+    (("../..", "-y"), "is not a valid environment name"),
     ((C, "-y"), f"no host has the environment {C}"),
 ]
 
@@ -257,7 +257,7 @@ def test_the_agent_refuses_hostile_keys(tmp_path: Path, op: str) -> None:
     try:
         for key in ("../../precious", "../" + A, "", A + "\n", ".lock"):
             header = {"root": str(root), "key": key, "keys": [key], "check": False}
-            with pytest.raises(HostFailed, match="is not an environment's name"):
+            with pytest.raises(HostFailed, match="is not a valid environment name"):
                 agent.call(op, header)
     finally:
         agent.close()

@@ -126,7 +126,7 @@ def test_a_script_that_ends_its_shell_is_told_with_how_to_look_at_it(
     there = environment(root, NEW, script + "\n")
     with pytest.raises(HostFailed) as told:
         ask("install.environments.setvars", root)
-    assert told.value.what == "here: setvars.sh of the oneCCL bindings fails"
+    assert told.value.what == "here: setvars.sh of the oneCCL bindings failed"
     assert told.value.why == why
     assert f"bash -c 'source {there}/env/setvars.sh'" in told.value.hint
 
@@ -138,7 +138,7 @@ def a_call() -> main.Call:
 
 def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
     there = environment(tmp_path / "root", NEW, f"echo $$ > {tmp_path}/pid; sleep 600; exit 1\n")
-    with pytest.raises(Exception, match="fails") as told:
+    with pytest.raises(Exception, match="failed") as told:
         setvars_script.source_script(
             a_call(), str(tmp_path), str(there / "env" / "setvars.sh"), 2.0
         )

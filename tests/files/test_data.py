@@ -216,7 +216,7 @@ def test_what_a_run_uses_stays_and_all_else_of_it(agent: Agent, tmp_path: Path) 
     assert agent.channel.exit_status(10) is not None
     assert remove(root) == (0, "1 byte removed")
     assert not (root / "data/set").exists()
-    with pytest.raises(InputError, match="no host has data called set"):
+    with pytest.raises(InputError, match="no host has a dataset called 'set'"):
         remove(root)
 
 

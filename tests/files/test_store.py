@@ -253,7 +253,7 @@ HOSTILE = [
     ({"root": "", "blobs": []}, "is not a path"),
     ({"root": "/tmp/a\0b", "blobs": []}, "is not a path"),
     ({"root": 7, "blobs": []}, "is not a path"),
-    ({"root": "/dev/null", "blobs": []}, "cannot make the folder|can be written"),
+    ({"root": "/dev/null", "blobs": []}, "cannot create the folder|can be written"),
     ({"root": "/tmp", "blobs": []}, "is writable by other users|belongs to another user"),
     ({"root": "{tmp}", "blobs": [["../../../../etc/passwd", 1]]}, "is not a sha256"),
     ({"root": "{tmp}", "blobs": [["A" * 64, 1]]}, "is not a sha256"),

@@ -413,7 +413,7 @@ def test_no_path_of_a_manifest_leaves_the_runs_folder(agent, tmp_path, tree) -> 
     from ipexctl.hosts.folder_transfer import Bundle, send_folder
 
     tree = Tree(tree.folders, tuple(File(f.path, 0, EMPTY) for f in tree.files), tree.links)
-    with pytest.raises(HostFailed, match=r"leaves the run's folder"):
+    with pytest.raises(HostFailed, match=r"leads out of the run's folder"):
         send_folder(
             agent,
             Bundle(tree, Nothing()),

@@ -179,9 +179,9 @@ def test_what_no_row_offers_ends_with_3_and_the_rows_reasons(shop: Shop) -> None
 
 
 HOSTILE = [
-    ({"key": "../../../etc"}, "is not an environment's name"),
-    ({"key": "A" * 16}, "is not an environment's name"),
-    ({"key": "a" * 16 + "\n"}, "is not an environment's name"),
+    ({"key": "../../../etc"}, "is not a valid environment name"),
+    ({"key": "A" * 16}, "is not a valid environment name"),
+    ({"key": "a" * 16 + "\n"}, "is not a valid environment name"),
     ({"wheels": [["../../evil-1-py3-none-any.whl", "a" * 64, 1]]}, "is not the name of a wheel"),
     ({"wheels": [["-r/etc/passwd-1-x.whl", "a" * 64, 1]]}, "is not the name of a wheel"),
     ({"wheels": [["a-1 --hash=x-py3.whl", "a" * 64, 1]]}, "is not the name of a wheel"),

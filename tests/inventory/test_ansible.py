@@ -231,7 +231,7 @@ def _walk(found: dict, group: str) -> list[str]:
         ("[a]", "hf lists no hosts"),
         ("\n".join(f"[g{i}]" for i in range(2000)) + "\nx", None),
         ("all: [a]\n", "hf:1:1: 'all' is not a group"),
-        ("all:\n  host:\n    a:\n", "hf:2:3: 'host' is not known in the group all"),
+        ("all:\n  host:\n    a:\n", "hf:2:3: unknown key 'host' in group all"),
         ("all:\n  hosts:\n    a: {ansible_port: !vault x}\n", None),
         ("all:\n  hosts: !!python/object:os.system {}\n", None),
         ("all:\n  hosts:\n    a: 3\n", "hf:3:8: variables must be a mapping of NAME: VALUE"),

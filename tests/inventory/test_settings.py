@@ -132,11 +132,11 @@ def test_settings_have_types_and_places():
         ("hostfile = 3\n", "t:1: hostfile must be text in quotes"),
         ("hostfile = ''\n", "t:1: hostfile must be text in quotes"),
         ("run = 3\n", "t:1: 'run' is not a setting (did you mean 'run.n'?)"),
-        ("[run.env]\n'a-b' = 1\n", "t:1: run.env has names, and values that are text or numbers"),
+        ("[run.env]\n'a-b' = 1\n", "t:1: run.env must map variable names to text or numbers"),
         *(
             (
                 f"[run]\nenv = {{ A = {word} }}\n",
-                "t:2: run.env has names, and values that are text or numbers",
+                "t:2: run.env must map variable names to text or numbers",
             )
             for word in ("false", "true", "1.5")
         ),

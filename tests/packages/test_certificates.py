@@ -73,7 +73,7 @@ def test_another_certificate_is_refused_at_once_with_what_would_help(
         fetch(index, tmp_path, Indexes(trusted=trusted), host)
     assert told.value.why.startswith(f"the certificate of {host} is not valid: {words}")
     assert told.value.hint == (
-        f"PIP_CERT=FILE   # of the CA that issued {host}'s certificate; or PIP_TRUSTED_HOST={host}"
+        f"PIP_CERT=FILE   # the certificate of {host}'s CA; or PIP_TRUSTED_HOST={host}"
     )
     assert index.seen == []
 
@@ -83,7 +83,7 @@ def test_who_resolves_is_told_what_would_help_too(tls: ssl.SSLContext, tmp_path:
         row = replace(STACK.row, torch_index=index.index, links="", ipex="", flat=())
         with pytest.raises(InputError) as told:
             resolve([replace(STACK, row=row)], Indexes(index.index), for_uv(tmp_path))
-    assert told.value.hint.startswith("PIP_CERT=FILE   # of the CA that issued 127.0.0.1's cert")
+    assert told.value.hint.startswith("PIP_CERT=FILE   # the certificate of 127.0.0.1's CA")
 
 
 def test_a_site_that_is_trusted_cannot_vouch_for_another_one(

@@ -137,7 +137,7 @@ def test_what_contradicts_the_stack_is_told_with_its_file(shop: Shop) -> None:
     )
     assert "--torch 2.5" in clash.err
     broken = shop.install("-r", "not-there.txt")
-    assert (broken.code, "no requirements file not-there.txt" in broken.err) == (2, True)
+    assert (broken.code, "no such requirements file: not-there.txt" in broken.err) == (2, True)
     assert "echo not-there.txt" not in broken.err  # that is no package
 
 

@@ -210,7 +210,7 @@ REFUSED = [
      "mpirun: -f a and -machinefile b contradict each other"),
     ("mpirun -f a -hosts b python t.py", "mpirun -f a and -hosts b: hosts are given twice"),
     ("mpirun -genv KEY=1 -genv KEY=2 python t.py",
-     "mpirun: -genv KEY and -genv KEY contradict each other"),
+     "mpirun: -genv KEY is given twice, with different values"),
     ("mpirun -n two python t.py", "mpirun -n two: expected a whole number of at least 1"),
     ("mpirun -n 0 python t.py", "mpirun -n 0: expected a whole number of at least 1"),
     ("mpirun -n", "mpirun -n: a value is missing"),

@@ -25,7 +25,7 @@ HERE = {"HF_TOKEN": "hush", "DB": ""}
     [
         (["HF_TOKEN=hush"], [], "--secret-env HF_TOKEN=...: only the name, without a value"),
         (["NOT_HERE"], [], "--secret-env NOT_HERE: not set on this machine"),
-        (["hush hush"], [], "--secret-env takes the name of a local environment variable"),
+        (["hush hush"], [], "--secret-env: expected the name of a local environment variable"),
         (["HF_TOKEN"], ["HF_TOKEN"], "HF_TOKEN is given with both --env and --secret-env"),
     ],
 )

@@ -85,7 +85,7 @@ def test_kernels_of_other_distributions(have: str, answer: bool) -> None:
 def test_a_variable_that_is_no_number() -> None:
     with pytest.raises(InputError) as e:
         holds(_when("{site: {min: 5}}"), Scope(HOST))
-    said = "play.yaml:1:14: min compares numbers and versions, and site is 'east'"
+    said = "play.yaml:1:14: min compares numbers and versions, but site is 'east'"
     assert e.value.what == said
 
 

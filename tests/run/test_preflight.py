@@ -87,7 +87,7 @@ def test_a_refusal_is_a_table_with_fixes_and_the_way_past_it() -> None:
     )  # fmt: skip
     assert e.why == "SHM-003    node[01-02]  /dev/shm is missing: no such folder"
     assert [line.partition("   # ")[2] for line in e.hint.splitlines()[:-1]] == ["SHM-003"]
-    assert e.hint.splitlines()[-1] == "or --force: start anyway"
+    assert e.hint.splitlines()[-1] == "or --force to start anyway"
 
 
 def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:

@@ -92,7 +92,7 @@ def test_a_pattern_begins_where_ranks_start(matching, cwd, pattern, files):
 def test_nothing_outside_of_the_runs_folder_is_read(agent, matching, tmp_path, path):
     for name in ("mark", "workers"):
         (tmp_path / "runs" / RUN / name).write_text("not of the ranks")
-    with pytest.raises(HostFailed, match="leaves the run's folder"):
+    with pytest.raises(HostFailed, match="leads out of the run's folder"):
         read(agent, tmp_path, path)
 
 

@@ -163,7 +163,7 @@ def test_a_shell_that_runs_nothing_is_told_plainly(make_sshd, transport):
     with pytest.raises(HostFailed) as e:
         connect(transport(sshd.config("n"), "n"), Host("n"), timeout=PATIENCE)
     assert e.value.what == "n: the login shell exited with code 1 without running the command"
-    assert e.value.why == "This account is not available"
+    assert e.value.why == "it printed: This account is not available"
 
 
 @pytest.mark.lab

@@ -229,7 +229,7 @@ def test_a_key_that_isnt_allowed_is_named(sshd, transport):
 def test_a_host_that_wants_a_password_is_told_apart(make_sshd, transport):
     sshd = make_sshd("PubkeyAuthentication no", "PasswordAuthentication yes")
     error = refusal(transport(sshd.config("n"), "n"), "n")
-    assert error.why.splitlines()[1].startswith("the host takes: password")
+    assert error.why.splitlines()[1].startswith("the host accepts: password")
 
 
 def test_every_key_is_tried_in_turn(sshd, transport):

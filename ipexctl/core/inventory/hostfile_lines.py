@@ -74,7 +74,9 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
 def split_line(line: str, number: int, source: str) -> Line:
     """Quotes keep spaces and `#` together; they are taken off the values later."""
     if len(line) > LONGEST_LINE:
-        raise InputError(f"{Place(source, number, 1)}: the line is longer than {LONGEST_LINE}")
+        raise InputError(
+            f"{Place(source, number, 1)}: the line is longer than {LONGEST_LINE} characters"
+        )
     words = []
     for token in _TOKEN.finditer(line):
         if token["word"]:

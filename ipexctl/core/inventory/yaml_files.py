@@ -63,7 +63,7 @@ def _group(draft: Draft, name: str, node: Node, place: Place) -> None:
         return
     for key, value in node.items:
         if key.text not in _KEYS:
-            what = f"{key.text!r} is not known in the group {name}{did_you_mean(key.text, _KEYS)}"
+            what = f"unknown key {key.text!r} in group {name}{did_you_mean(key.text, _KEYS)}"
             raise Bad(what, hint="a group has hosts, children and vars").placed(key.place)
         if key.text == "hosts":
             _hosts(draft, name, value)

@@ -132,6 +132,8 @@ def _hint(text: str, error: Any) -> str:
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "indent with spaces: tabs are not allowed there"
+    if "escape" in (error.problem or ""):
+        return _HINTS["quoted scalar"].partition("; ")[2]
     if error.problem == "found character that cannot start any token":
         return "quote the value: a tab, @, ` or % cannot begin one"
     found = [hint for words, hint in _HINTS.items() if words in (error.context or "")]

@@ -135,7 +135,7 @@ class _Reader:
             return None, words
         if not self._is_program(words):
             error = InputError(
-                f"{request.who} starts {words[0]}, which is not a Python script",
+                f"{request.who} starts {for_pasting(words[:1])}, which is not a Python script",
                 why="ipexctl run starts Python and the ranks on every host itself",
                 hint="ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
             )
@@ -305,7 +305,9 @@ class _Options:
             if _same(flag, other, value, before) and value != before:
                 first, second = _shown(other, before, text), _shown(flag, value, typed)
                 error = InputError(
-                    f"{self.name}: {first} and {second} contradict each other",
+                    f"{self.name}: {first} and {second} contradict each other"
+                    if first != second
+                    else f"{self.name}: {first} is given twice, with different values",
                     hint="leave one of them out",
                 )
                 return error, f"it contradicts {first}"

@@ -21,7 +21,7 @@ def address(node: Node) -> str:
             f"{node.host.name} is reachable only through a link-local address, {found}, which the "
             "other hosts cannot use",
             why=f"{_of_connection(node)} has no other known address",
-            hint=f"give it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
+            hint=f"assign it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
         )
     return found
 

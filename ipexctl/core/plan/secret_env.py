@@ -22,7 +22,10 @@ def values(
     for word in words:
         name, sign, _ = word.partition("=")
         if not (name.isascii() and name.isidentifier()):
-            raise InputError("--secret-env takes the name of a local environment variable")
+            raise InputError(
+                "--secret-env: expected the name of a local environment variable",
+                hint="--secret-env HF_TOKEN",
+            )
         if sign:
             raise InputError(
                 f"--secret-env {name}=...: only the name, without a value",

@@ -74,7 +74,7 @@ def _check_limit(name: str, test: str, value: Scalar) -> None:
         _check_isa(value)
     if name == "memory" and not value.text.replace(".", "").isdigit():
         size = _GIB.fullmatch(value.text)
-        what = f"memory is a number of GiB, not {value.text[:64]!r}"
+        what = f"memory: expected a number of GiB, not {value.text[:64]!r}"
         raise Bad(what, hint=f"{test}: {size[1]}" if size else "").placed(value.place)
     try:
         _number(value.text) if name != "isa" else None
@@ -170,7 +170,7 @@ def _ordered(name: str, have: str, limit: str, test: str, node: Node, scope: Sco
     try:
         left, right = _number(have), _number(limit)
     except ValueError:
-        what = f"{test} compares numbers and versions, and {name} is {have[:64]!r}"
+        what = f"{test} compares numbers and versions, but {name} is {have[:64]!r}"
         raise Bad(scope.masked(what)).placed(node.place) from None
     size = max(len(left), len(right))  # 5 is 5.0
     left, right = (number + (0,) * (size - len(number)) for number in (left, right))

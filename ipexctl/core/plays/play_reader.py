@@ -153,7 +153,7 @@ class _Reader:
         if not isinstance(node, Mapping):
             near = nearest(node.text, self.kinds) if isinstance(node, Scalar) else ""
             what = f"expected KEYWORD: ARGUMENTS, not {shape(node)}"
-            hint = f"- {near}: ..." if near else "- sh: hostname"
+            hint = f"- {self.kinds[near].example}" if near else "- sh: hostname"
             raise Bad(what, hint=hint).placed(node.place)
         found = [(key, value) for key, value in node.items if key.text in self.kinds]
         beside = self._arguments_beside(found, node)

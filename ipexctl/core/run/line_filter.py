@@ -85,7 +85,8 @@ def rank_set(text: str) -> set[int]:
         first, dash, last = part.strip().partition("-")
         bounds = [first, last] if dash else [first, first]
         if not all(b.isascii() and b.isdigit() and len(b) < 8 for b in bounds):
-            raise InputError(f"--ranks {text}: {part!r} is not a rank", hint="--ranks 0,4-7")
+            what = f"--ranks {quote((text,))}: {part!r} is not a rank"
+            raise InputError(what, hint="--ranks 0,4-7")
         low, high = map(int, bounds)
         if low > high:
             raise InputError(

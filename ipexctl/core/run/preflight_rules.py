@@ -119,7 +119,7 @@ def refusal(blockers: Sequence[Finding]) -> RunFailed:
     e = RunFailed(
         f"nothing was started: {problems}{where} would break this run",
         why="\n".join(table(blockers)),
-        hint="\n".join([*fixes, "or --force: start anyway"]),
+        hint="\n".join([*fixes, "or --force to start anyway"]),
         exit_code=EXIT_HOST_FAILED,
     )
     e.slug = "preflight"

@@ -13,7 +13,7 @@ _DISCONTINUED = re.compile(
 )
 _FILE = re.compile(r"[^-].*\.\w+")
 _INSTALL = (
-    "the hosts' environments are made by ipexctl install",
+    "ipexctl install creates the environments on the hosts",
     "ipexctl install -r requirements.txt",
 )
 _IPEX = (
@@ -21,7 +21,7 @@ _IPEX = (
     "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
 )
 _ASKS = (
-    "its questions are options of ipexctl run",
+    "what accelerate config asks for are options of ipexctl run",
     "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
 )
 _SHELL = (

@@ -171,7 +171,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def parse(text: str, source: str) -> Lock:
+def parse(text: str, source: str, *, remedy: str = "") -> Lock:
     """Raises InputError: a lock is a file that people and merges edit."""
     try:
         raw = toml.loads(text)
@@ -200,7 +200,7 @@ def parse(text: str, source: str) -> Lock:
     raise InputError(
         f"{source} is not a lock that ipexctl wrote",
         why=why,
-        hint=f"rm {source}   # the next install resolves the versions again",
+        hint=remedy or f"rm {source}   # the next install resolves the versions again",
     )
 
 

@@ -158,7 +158,7 @@ def _transport_class() -> Any:
             transport: Any = self.transport
             transport.exchanges += 1
             if transport.exchanges > EXCHANGES + time.monotonic() - transport.began:
-                raise paramiko.SSHException("it requests new keys again and again")
+                raise paramiko.SSHException("the host keeps requesting new keys")
             prime = message.get_mpint()
             if prime < 0 or not self.min_bits <= prime.bit_length() <= LARGEST_PRIME:
                 raise paramiko.SSHException("a prime of a size that was not requested")

@@ -326,7 +326,7 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
     why = [f"tried: {', '.join(login.tried)}" if login.tried else "there is no key to try"]
     why += skipped
     if login.allowed:
-        why.append(f"the host takes: {', '.join(login.allowed)}")
+        why.append(f"the host accepts: {', '.join(login.allowed)}")
     elif error and ("disconnect" in str(error).lower() or "more than a password" in str(error)):
         why.append(str(error))
     if environment().get("SLURM_JOB_ID"):

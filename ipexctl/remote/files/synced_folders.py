@@ -121,7 +121,7 @@ def op_find_script(call, h):
     raise Failure(
         "there is no %s in %s" % (h["script"] or "folder", h["folder"]),
         "with --no-sync nothing is sent",
-        "leave --no-sync out; or put it there",
+        "leave out --no-sync, or put it there",
         "input",
     )
 
@@ -413,14 +413,14 @@ def link(work, name, target):
     os.symlink(encoded(target), path)
     if not (os.path.realpath(path) + b"/").startswith(os.path.realpath(work) + b"/"):
         os.unlink(path)
-        raise Failure("the link %r leaves the run's folder" % name)
+        raise Failure("the link %r leads out of the run's folder" % name)
 
 
 def inside(work, name):
     """The path of a name below `work`; names that are no plain relative path are refused."""
     raw = encoded(name)
     if any(part in (b"", b".", b"..") for part in raw.split(b"/")) or b"\0" in raw:
-        raise Failure("the path %r leaves the run's folder" % name)
+        raise Failure("the path %r leads out of the run's folder" % name)
     return os.path.join(work, raw)
 
 

@@ -304,6 +304,8 @@ def error_text(e, timeout):
         return inner.strerror
     if isinstance(inner, OSError) and str(inner).startswith("Tunnel connection failed"):
         return "the proxy said: %s" % str(inner)[:80]
+    if isinstance(inner, http.client.RemoteDisconnected):
+        return "the server closed the connection"
     return type(e).__name__
 
 

@@ -85,4 +85,4 @@ def added_paths(before, after):
 def script_failure(script, why):
     command = shlex.quote("source " + shlex.quote(script))
     hint = "bash -c %s   # on this host, to see what it says" % command
-    return Failure("setvars.sh of the oneCCL bindings fails", why, hint)
+    return Failure("setvars.sh of the oneCCL bindings failed", why, hint)

@@ -27,7 +27,7 @@ def run_id(h):
 def inside(folder, path):
     full = os.path.normpath(os.path.join(folder, path))
     if os.path.isabs(path) or not full.startswith(folder + os.sep):
-        raise Failure("the path %r leaves the run's folder" % path)
+        raise Failure("the path %r leads out of the run's folder" % path)
     return full
 
 

@@ -71,6 +71,7 @@ def _known_by_hash(asked: Install, text: bytes) -> None:
         raise InputError(
             f"the lock in {asked.bundle} is not the one that --lock-sha256 names",
             why="the bundle was made from another ipexctl.lock, or was changed since",
+            hint="check the value of --lock-sha256, or get the bundle again",
         )
 
 
@@ -93,7 +94,8 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
 
 
 def _parsed(path: Path, text: bytes) -> Lock:
-    return locks.parse(text.decode("utf-8", "replace"), f"the lock in {path}")
+    remedy = "ipexctl bundle   # writes a new one"
+    return locks.parse(text.decode("utf-8", "replace"), f"the lock in {path}", remedy=remedy)
 
 
 def resolve_from_bundle(

@@ -84,7 +84,7 @@ def check_patterns(option: str, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if pattern.startswith(("/", "~")) or ".." in pattern.split("/") or not pattern.strip("/"):
             raise InputError(
-                f"{option} {pattern}: not below the folder of the script",
+                f"{option} {quote((pattern,))}: not below the folder of the script",
                 why="only files that ranks write to the run's own folder can be fetched",
                 hint="let the script write to a folder next to it, and name that folder: "
                 f"{option} out",

@@ -48,6 +48,8 @@ class Line(HostStep):
         if self.line is None and not self.regexp:
             raise Bad("state: absent requires 'line' or 'regexp'")
         if self.line is not None and set(self.line) & {"\n", "\r"}:
-            raise Bad("line has a line break", hint="several line steps, or file: {content: ...}")
+            raise Bad(
+                "the line contains a line break", hint="several line steps, or file: {content: ...}"
+            )
         if self.insertafter and self.insertbefore:
             raise Bad("insertafter and insertbefore cannot be combined")

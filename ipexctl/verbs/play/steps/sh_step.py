@@ -47,7 +47,7 @@ class Sh(HostStep):
         texts = (self.cmd, self.unless, *self.cmd.variables.values(), *self.env.values())
         if max(len(text.encode("utf-8", "surrogateescape")) for text in texts) > _MOST:
             what = f"cmd, or one of its values, is larger than {_MOST >> 10} KiB"
-            raise Bad(what, hint="copy: the file to the hosts first")
+            raise Bad(what, hint="send it as a file with a copy step")
 
     def request(self, files: LocalFiles) -> dict[str, Any]:
         variables = shell_variables(self.cmd, self.unless)
