@@ -6,10 +6,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # tests wait, too: more processes than CPUs
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
-.PHONY: help demo check test soak docs test-ipex lint types bench dist setup clean
+.PHONY: help demo check test soak docs test-ipex lint types bench dist constraints setup clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## Three practice hosts on this machine: doctor, install, run
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" examples/demo.sh
@@ -51,6 +51,9 @@ dist: setup ## Build the wheel and the sdist in dist/, and try the wheel on ever
 	rm -rf dist
 	$(PY) -m build
 	$(PY) tools/try_wheels.py
+
+constraints: setup ## Renew the versions that `make setup` installs, print what changed
+	@$(PY) tools/renew_constraints.py
 
 setup: ## Install what is missing here, build .venv (quick when nothing changed)
 	@tools/bootstrap.sh

@@ -60,7 +60,7 @@ fi
 
 # --- the virtualenv, rebuilt when what it is made from changes -----------------------------------
 
-wanted=$({ python3 -c 'import sys; print(sys.version)'; pwd; cat pyproject.toml; } | sha256sum | cut -d' ' -f1)
+wanted=$({ python3 -c 'import sys; print(sys.version)'; pwd; cat pyproject.toml tools/constraints.txt; } | sha256sum | cut -d' ' -f1)
 if [[ $(cat .venv/.made-from 2>/dev/null) != "$wanted" ]]; then
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
         say "creating the virtualenv .venv"
@@ -68,7 +68,8 @@ if [[ $(cat .venv/.made-from 2>/dev/null) != "$wanted" ]]; then
         python3 -m venv .venv
     fi
     say "installing ipexctl and its development tools into .venv with pip"
-    .venv/bin/python -m pip install -qq --disable-pip-version-check -e '.[dev]' </dev/null ||
+    pip() { .venv/bin/python -m pip install -qq --disable-pip-version-check "$@" </dev/null; }
+    { pip --require-hashes -r tools/constraints.txt && pip --no-deps --no-build-isolation -e .; } ||
         die "pip could not install ipexctl into .venv; its message is above."
     echo "$wanted" >.venv/.made-from
 fi

@@ -6,6 +6,7 @@ import pytest
 
 from ipexctl.core.inventory import parse_hostfile
 from ipexctl.core.inventory.hostfile_formats import plain
+from ipexctl.core.inventory.yaml_nodes import read_yaml
 from ipexctl.core.model import Host, Place
 from ipexctl.errors import InputError
 
@@ -110,7 +111,7 @@ def bomb() -> str:
         ),
         ("hosts: [a\x07]\n", "h.yaml:1:10: "),
         ("hosts: [a\ud800]\n", "h.yaml:1:10: "),
-        ("hosts: " + "[" * 5000, "h.yaml:1:47: more than 40 levels of nesting"),
+        ("hosts: " + "[" * 500, "h.yaml:1:47: more than 40 levels of nesting"),
         (bomb(), None),
         ("hosts: [a]\n#" + "x" * (2 << 20), "h.yaml is larger than 1 MiB"),
         ("hosts:\n  node[1-99999]:\n", None),
@@ -121,3 +122,12 @@ def test_what_is_no_inventory_is_refused_with_its_place(text, what):
     with pytest.raises(InputError) as e:
         parse_hostfile(text, "h.yaml")
     assert what is None or e.value.what.startswith(what)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "{a: " * 5000, "\n".join(" " * n + "a:" for n in range(1200))]
+)
+def test_nesting_that_the_parser_itself_refuses_has_the_same_message(text):
+    with pytest.raises(InputError) as e:
+        read_yaml(text, "h.yaml")
+    assert e.value.what.endswith("more than 40 levels of nesting")

@@ -58,8 +58,8 @@ TEXTS: dict[str, str] = {
     "a Python tag": _step("sh: !!python/object/apply:os.system [id]"),
     "a bomb of aliases": _bomb(),
     "a bomb of merges": _merge_bomb(),
-    "deep nesting": "steps: " + "[" * 5000,
-    "deep nesting of mappings": "steps: " + "{a: " * 5000,
+    "deep nesting": "steps: " + "[" * 500,
+    "deep nesting of mappings": "steps: " + "{a: " * 500,
     "a key that is a list": "? [a, b]\n: c\nsteps: [sh: id]\n",
     "a control character": 'steps:\n  - sh: id\n    name: "a\x01b"\n',
     # -- a play --

@@ -92,6 +92,8 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
         mark = e.problem_mark or e.context_mark
         place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source, 1, 1)
         problem = e.problem or e.context or ""
+        if "nesting depth" in problem:  # newer libyaml stops before it reports the outer levels
+            raise _too_deep().placed(place) from None
         problem = f"YAML syntax: {_PLAIN.get(problem, problem)}"
         raise Bad(problem, why=_began(e), hint=_hint(text, e)).placed(place) from None
     except yaml.YAMLError as e:
@@ -163,7 +165,7 @@ class _Builder:
             self._add(self._scalar(event), event.anchor)
         elif kind in ("SequenceStartEvent", "MappingStartEvent"):
             if len(self._open) >= MAX_DEPTH:
-                raise Bad(f"more than {MAX_DEPTH} levels of nesting").placed(self._place(event))
+                raise _too_deep().placed(self._place(event))
             self._open.append((event, []))
         elif kind in ("SequenceEndEvent", "MappingEndEvent"):
             start, nodes = self._open.pop()
@@ -236,6 +238,10 @@ class _Builder:
     def _place(self, event: Any) -> Place:
         mark = event.start_mark
         return Place(self._source, mark.line + 1, mark.column + 1)
+
+
+def _too_deep() -> Bad:
+    return Bad(f"more than {MAX_DEPTH} levels of nesting")
 
 
 def _too_many() -> Bad:
