@@ -14,9 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "tools" / "constraints.txt"
-HEADER = (
-    "# Written by `make constraints`: what `make setup` installs, for each Python. Do not edit.\n"
-)
+HEADER = "# Written by `make constraints`, installed by `make setup`. Do not edit.\n"
 PIN = re.compile(r"^(\S+)==([^\s;\\]+)", re.MULTILINE)
 
 
