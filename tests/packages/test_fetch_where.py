@@ -84,7 +84,7 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize(("left", "requests", "came"), LEFT)
+@pytest.mark.parametrize(("left", "requests", "came"), LEFT, ids=["part", "all", "wrong"])
 def test_what_an_earlier_try_left_on_a_host_is_not_fetched_again_if_it_is_right(
     agent: Agent, index: Served, tmp_path: Path, left: bytes, requests: list[str], came: int
 ) -> None:
