@@ -77,7 +77,7 @@ def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[lis
     """A shell script for each group of hosts that need the same. For reading, then for root."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
-        own = [f for f in findings if f.host == host and f.severity is not Severity.NOTE]
+        own = [f for f in findings if f.host in ("", host) and f.severity is not Severity.NOTE]
         lines = tuple(line for f in own for line in _script_of(f))
         if lines:
             groups.setdefault(lines, []).append(host)
