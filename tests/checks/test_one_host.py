@@ -138,7 +138,12 @@ _PARTS = "python3.11-minimal libpython3.11-minimal libpython3.11-stdlib"
     [
         ("/usr/bin/python3", "debian", "Debian GNU/Linux 12 (bookworm)", f"{_DEBIAN} {_PARTS}"),
         ("/usr/bin/python3", "debian", "Something", _DEBIAN),
-        ("/usr/bin/python3", "rocky", "Rocky Linux 9", "sudo dnf reinstall -y python3 python3-libs"),
+        (
+            "/usr/bin/python3",
+            "rocky",
+            "Rocky Linux 9",
+            "sudo dnf reinstall -y python3 python3-libs",
+        ),
         ("/bin/python3", "sles", "SLES", "sudo zypper install -y --force python3 python3-base"),
         ("/opt/x/bin/python3", "debian", "", "sudo apt-get install -y python3 python3-venv"),
     ],

@@ -67,9 +67,7 @@ def hosts_by_value(found: dict[Hashable, list[str]], unit: str = "") -> str:
     return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
 
 
-def install_command(
-    facts: Facts, *, debian: str, rhel: str, suse: str, again: bool = False
-) -> Fix:
+def install_command(facts: Facts, *, debian: str, rhel: str, suse: str, again: bool = False) -> Fix:
     """The command that installs a package on this host's distribution; `again`: it is there, and
     its files are damaged."""
     ids = set(facts.os_ids)

@@ -81,8 +81,7 @@ def throttled(facts: Facts) -> Sight | None:
     seen="scaling_max_freq is more than 10 % below what the CPU supports",
     why="A user or a power policy lowered the upper limit.",
     fix=Shell(
-        f"for p in {_CPUFREQ}/policy*; do "
-        "sudo cp $p/cpuinfo_max_freq $p/scaling_max_freq; done",
+        f"for p in {_CPUFREQ}/policy*; do sudo cp $p/cpuinfo_max_freq $p/scaling_max_freq; done",
         needs_root=True,
     ),
 )

@@ -129,10 +129,10 @@ class Problem:
         return found
 
 
-def problems(findings: Iterable[Finding], severity: Severity) -> list[Problem]:
+def problems(findings: Iterable[Finding], severity: Severity | None = None) -> list[Problem]:
     found: dict[tuple[str, str], list[Finding]] = {}
     for f in findings:
-        if f.severity is severity:
+        if severity in (None, f.severity):
             found.setdefault((f.id, f.title), []).append(f)
     return [Problem(tuple(same)) for same in found.values()]
 

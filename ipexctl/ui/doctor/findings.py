@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.core.doctor.report import Problem, Report, in_common, problems
 from ipexctl.core.facts.host_facts import plain
-from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostDown, Severity
 from ipexctl.ui.doctor.report_lines import STYLES, command, folded, labelled, truncate
 
@@ -101,7 +100,7 @@ def _evidence(problem: Problem, *, verbose: bool) -> list[str]:
     if len(seen) > 1 and problem.hosts:
         names = [folded(hosts, None if verbose else WHO) for hosts in seen.values()]
         if shared := in_common(seen):
-            values = [f"{v} on {n}" for v, n in zip(shared[1], names, strict=True)]
+            values = [f"{v} on {n}" for v, n in zip(shared[1], names, strict=True) if v != n]
             return [shared[0], ", ".join(_first(values, None if verbose else VALUES))]
         texts = [f"{n}: {t}" for n, t in zip(names, texts, strict=True)]
     return _first(texts, None if verbose else EVIDENCE)
@@ -127,9 +126,7 @@ def _first(told: list[str], most: int | None) -> list[str]:
     return told if more <= 0 else [*told[:most], f"… and {more} more: -v"]
 
 
-def _notes(
-    found: Sequence[Problem], width: int | None, everyone: Sequence[str]
-) -> list[Text]:
+def _notes(found: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
     """One line each."""
     if not found:
         return []
