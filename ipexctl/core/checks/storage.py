@@ -78,7 +78,7 @@ def _own_folder(facts: Facts, disk: DiskFacts) -> Fix:
         return do(scripted("install -d -m 700 -o", user, disk.root))
     if disk.owner == facts.uid:
         return do(command("chmod u+rwx", disk.root))
-    return do(scripted("chown -R", f"{user}:", disk.root))
+    return do(scripted("chown", *["-R"] * (disk is facts.disk), f"{user}:", disk.root))
 
 
 @host_check(
