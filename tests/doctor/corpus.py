@@ -205,12 +205,8 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         printf 'hosts: files dns\\n' > /etc/nsswitch.conf
         rm -f /etc/resolv.conf; printf 'nameserver 192.0.2.1\\n' > /etc/resolv.conf
         sed -i '/ dns$/d' /etc/hosts
-        mkdir $H/.ipexctl
         """,
-        (
-            Seed("name-unknown", "NET-005", "/etc/resolv.conf"),
-            Seed("", "DISK-001", "sudo chown -R trainer: "),
-        ),
+        (Seed("name-unknown", "NET-005", "/etc/resolv.conf"),),
     ),
     "names": Planted(
         """
