@@ -39,6 +39,7 @@ class Cause:
     example: str
     why: str
     fix: str
+    by_hand: str = ""
     checks: tuple[str, ...] = ()
     unseen: str = ""
     weak: bool = False
