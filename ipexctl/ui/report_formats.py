@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 from xml.etree import ElementTree
 
-from ipexctl.core.doctor.report import Report, problems
+from ipexctl.core.doctor.report import Report, by_problem
 from ipexctl.core.facts import isa, processors
 from ipexctl.core.facts.host_facts import memory, peer_address, plain
 from ipexctl.core.inventory import fold
@@ -168,7 +168,7 @@ def _found(report: Report) -> Iterable[str]:
         yield f"\n### {_md(down.slug)}: {_md(down.what)}\n"
         yield from (f"{_md(line)}  " for line in (down.why + "\n" + down.hint).splitlines() if line)
     for severity in Severity:
-        for problem in problems(report.findings, severity):
+        for problem in by_problem(report.findings, severity):
             first, seen, fixes = problem.first, problem.evidence, problem.fixes
             names = fold(problem.hosts or report.everyone)
             yield f"\n### {severity.value} {first.id}: {_md(first.title)} ({_md(names)})\n"

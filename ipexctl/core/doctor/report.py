@@ -129,7 +129,7 @@ class Problem:
         return found
 
 
-def problems(findings: Iterable[Finding], severity: Severity | None = None) -> list[Problem]:
+def by_problem(findings: Iterable[Finding], severity: Severity | None = None) -> list[Problem]:
     found: dict[tuple[str, str], list[Finding]] = {}
     for f in findings:
         if severity in (None, f.severity):

@@ -16,7 +16,7 @@ from ipexctl.core.checks import catalogue
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import run
 from ipexctl.core.checks.software_stack import REBUILT
-from ipexctl.core.doctor.report import problems
+from ipexctl.core.doctor.report import by_problem
 from ipexctl.core.doctor.suggested_fix import Fix
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Finding, LaunchPlan, Peer, Severity
@@ -116,12 +116,12 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
 
 def refusal(blockers: Sequence[Finding]) -> RunFailed:
     hosts = {f.host for f in blockers if f.host}
-    n = len(problems(blockers))
-    count = "a problem" if n == 1 else f"{n} problems"
+    n = len(by_problem(blockers))
+    problems = "a problem" if n == 1 else f"{n} problems"
     where = f" on {fold(sorted(hosts))}" if hosts else ""
     todo = dict.fromkeys(f"{fix}   # {number}" for number, fix in fixes(blockers))
     e = RunFailed(
-        f"nothing was started: {count}{where} would break this run",
+        f"nothing was started: {problems}{where} would break this run",
         why="\n".join(table(blockers)),
         hint="\n".join([*todo, "or --force to start anyway"]),
         exit_code=EXIT_HOST_FAILED,
@@ -139,12 +139,12 @@ def table(findings: Sequence[Finding]) -> list[str]:
 
 def fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
     """Id and fix; of many for one problem the first ones."""
-    return [(p.first.id, fix) for p in problems(findings) for fix in list(p.fixes)[:ROWS]]
+    return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.fixes)[:ROWS]]
 
 
 def _folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
     rows = []
-    for problem in problems(findings):
+    for problem in by_problem(findings):
         title, seen = problem.first.title, list(problem.evidence.items())
         if left := seen[ROWS:]:
             hosts = [host for _, names in left for host in names]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from ipexctl.core.doctor.report import Problem, Report, in_common, problems
+from ipexctl.core.doctor.report import Problem, Report, by_problem, in_common
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.model import HostDown, Severity
 from ipexctl.ui.doctor.report_lines import STYLES, command, folded, labelled, truncate
@@ -65,7 +65,7 @@ def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) ->
 def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     text: list[Text] = []
     for severity in Severity:
-        found = problems(report.findings, severity)
+        found = by_problem(report.findings, severity)
         most = {Severity.WARN: BLOCKS, Severity.NOTE: NOTES}.get(severity, len(found))
         shown, left = (found, []) if verbose else (found[:most], found[most:])
         if severity is Severity.NOTE and not verbose:
