@@ -324,10 +324,21 @@ def test_what_only_root_can_edit_is_in_the_script_and_the_play(host):
     assert "on n1: X-001 a title: sudoedit /etc/hosts" in fix_play(found, ["n1"])
 
 
+def test_hosts_that_need_the_same_commands_share_a_script_whatever_is_left_to_the_user():
+    found = [finding(scripted("chmod 1777 /tmp"), h) for h in ("n1", "n2", "n3")]
+    found += [
+        replace(finding(do(edit("/etc/hosts"), f"   # {h}"), h), id="E-001") for h in ("n1", "n2")
+    ]
+    [(names, script)] = fix_plan.scripts(found, ["n1", "n2", "n3"])
+    assert (names, live(script)) == (["n1", "n2", "n3"], ["sudo chmod 1777 /tmp"])
+    edits = [line for line in script.splitlines() if "sudoedit" in line]
+    assert edits == [f"#   on {h}: sudoedit /etc/hosts # {h}" for h in ("n1", "n2")]
+
+
 def test_packages_that_are_installed_again_are_no_package_step():
     again = finding(scripted("apt-get install -y --reinstall python3-minimal"))
     new = finding(scripted("apt-get install -y python3-venv"))
-    kinds = [as_step(f, c).kind for f in (again, new) for c in fix_plan.ready_commands(f)]
+    kinds = [as_step(f, c).kind for f in (again, new) for c in fix_plan.ready_commands(f.fix)]
     assert kinds == ["sh", "package"]
 
 

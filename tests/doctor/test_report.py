@@ -178,6 +178,17 @@ def test_hosts_that_are_gone_for_the_same_reason_are_one_message():
     assert "unreachable  node[02-03]: no answer from port 22\n  fix ping node02" in shown
 
 
+def test_hosts_that_are_gone_at_their_own_addresses_are_one_message():
+    down = [
+        HostDown(n, "unreachable", f"{n}: {a} port 22 refused it", f"asked {a}", f"on {n}: ss -tln")
+        for n, a in (("node02", "10.0.0.2"), ("node03", "10.0.0.3"), ("node04", "fd00::4"))
+    ]
+    shown = text(report(A, *down))
+    assert shown.count("\nunreachable  ") == 1
+    assert "unreachable  node[02-04]: … port 22 refused it\n" in shown
+    assert "  fix on node[02-04]: ss -tln" in shown
+
+
 def test_a_finding_about_the_cluster_names_the_hosts_that_were_looked_at():
     together = Finding("HOST-002", Severity.WARN, "", "one machine", "seen", "why", do("x"))
     down = HostDown("c", "unreachable", "c: no answer")

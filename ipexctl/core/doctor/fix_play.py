@@ -35,7 +35,7 @@ def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
     for finding in findings:
         if not finding.fix.needs_root or finding.severity is Severity.NOTE:
             continue
-        ready = ready_commands(finding)
+        ready = ready_commands(finding.fix)
         where = [finding.host] if finding.host else hosts
         for command in ready:
             step = as_step(finding, command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -20,6 +21,7 @@ VALUES = 6
 WHO = 40  # letters of the hosts' names
 EVIDENCE_LETTERS = 240
 KEYS = 8
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|[\da-f]{0,4}(?::[\da-f]{0,4}){2,7}")
 _PLURAL = {"fail": "failures", "warn": "warnings", "note": "notes"}
 
 
@@ -43,20 +45,24 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
 
 
 def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
-    """Those that say the same but for their own name."""
+    """Those that say the same but for their own name and address."""
     found: dict[tuple[str, ...], list[HostDown]] = {}
     for d in down:
-        key = (d.slug, *(part.replace(d.host, "") for part in (d.what, d.why, d.hint)))
+        said = (part.replace(d.host, "") for part in (d.what, d.why, d.hint))
+        key = (d.slug, *(_ADDRESS.sub("", part) for part in said))
         found.setdefault(key, []).append(d)
     return list(found.values())
 
 
 def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
-    down = same[0]
-    text = _heading(down.state.value, "", [d.host for d in same], down.brief, width)
+    down, names = same[0], [d.host for d in same]
+    briefs = list(dict.fromkeys(d.brief for d in same))
+    shared = in_common(briefs) if len(briefs) > 1 else None
+    text = _heading(down.state.value, "", names, shared[0] if shared else down.brief, width)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
     text += labelled("why", why, width) if why else []
-    return text + command("fix", down.hint, width)
+    where = down.hint.replace(f"on {down.host}: ", f"on {folded(names, WHO)}: ")
+    return text + command("fix", where, width)
 
 
 # --- findings ------------------------------------------------------------------------------------
