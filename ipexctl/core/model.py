@@ -195,6 +195,7 @@ class DiskFacts:
     point: str = ""  # where that is mounted
     real: str = ""  # `root` without links on the way
     quota: bool | None = None  # mounted with quotas
+    owner: int | None = None  # the user id of the folder, or of the one above
 
 
 @dataclass(frozen=True)

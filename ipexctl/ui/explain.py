@@ -41,6 +41,8 @@ def _show_cause(cause: Cause, console: Console) -> None:
     console.print(Text(f"{cause.title}", "bold"), Text(f"({cause.slug})", "dim"))
     _row("why", cause.why, console)
     _row("fix", cause.fix, console)
+    if cause.by_hand:
+        _row("or", f"by hand: {cause.by_hand}", console)
     _row("doctor", before(cause), console)
 
 

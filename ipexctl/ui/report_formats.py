@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 from xml.etree import ElementTree
 
-from ipexctl.core.doctor.report import Report, grouped
+from ipexctl.core.doctor.report import Report, by_problem
 from ipexctl.core.facts import isa, processors
 from ipexctl.core.facts.host_facts import memory, peer_address, plain
 from ipexctl.core.inventory import fold
@@ -168,13 +168,16 @@ def _found(report: Report) -> Iterable[str]:
         yield f"\n### {_md(down.slug)}: {_md(down.what)}\n"
         yield from (f"{_md(line)}  " for line in (down.why + "\n" + down.hint).splitlines() if line)
     for severity in Severity:
-        for same in grouped(report.findings, severity):
-            first = same[0]
-            names = fold([f.host for f in same] if first.host else report.everyone)
+        for problem in by_problem(report.findings, severity):
+            first, seen, fixes = problem.first, problem.evidence, problem.fixes
+            names = fold(problem.hosts or report.everyone)
             yield f"\n### {severity.value} {first.id}: {_md(first.title)} ({_md(names)})\n"
-            yield from (f"- {_md(e)}" for e in dict.fromkeys(f.evidence for f in same))
+            for text, hosts in seen.items():
+                yield f"- {_md(text)}" if len(seen) == 1 else f"- {_md(fold(hosts))}: {_md(text)}"
             yield f"\n{_md(first.why)}\n"
-            yield from (f"    {plain(line)}" for line in str(first.fix).splitlines())
+            for fix, hosts in fixes.items():
+                yield from [f"{_md(fold(hosts))}:\n"] if len(fixes) > 1 else []
+                yield from (f"    {plain(line)}" for line in fix.lines)
 
 
 def _row(*cells: str) -> str:

@@ -25,8 +25,9 @@ from tests.checks.hosts import (
     state,
     three,
     two_nodes,
+    whole,
 )
-from tests.facts.machines import AVX2
+from tests.facts.machines import AVX2, AVX512, V2
 
 
 def test_clean_hosts_give_no_finding_at_all():
@@ -98,6 +99,94 @@ def test_what_is_mounted_read_only_is_not_mended_by_mkdir_or_chmod(case, where):
     assert not {"mkdir", "chmod", "install"} & set(fix.split())
     assert ("remount,rw" in fix) is not bool(where)
     assert len(_READ_ONLY) == 5
+
+
+REAL = "Intel(R) Xeon(R) CPU E5-2650 v2 @ 2.60GHz"
+QEMU = "QEMU Virtual CPU version 2.5+"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "name", "exposed"),
+    [
+        (V2, "Made CPU", False),
+        (V2 + " hypervisor", REAL, False),
+        (V2 + " hypervisor", QEMU, True),
+        ("sse sse2 hypervisor", QEMU, True),
+        ("sse sse2 hypervisor", REAL, False),
+        ("sse sse2", "Made CPU", False),
+    ],
+)
+def test_what_a_processor_never_had_is_not_exposed(cpu, name, exposed):
+    fix = fix_of("CPU-001", flags(cpu, model_name=name)(clean()))
+    assert ("host-passthrough" in fix) is exposed
+    assert "leave this host out" in fix
+
+
+@pytest.mark.parametrize("virtual", [True, False])
+def test_amx_is_exposed_in_a_virtual_machine_only(virtual):
+    partly = AVX512 + " avx512_bf16 amx_tile amx_int8" + " hypervisor" * virtual
+    fix = fix_of("CPU-006", flags(partly)(clean()))
+    assert ("host-passthrough" in fix, "/proc/cmdline" in fix) == (virtual, not virtual)
+
+
+_DEBIAN = "sudo apt-get install -y --reinstall python3-minimal"
+_PARTS = "python3.11-minimal libpython3.11-minimal libpython3.11-stdlib"
+
+
+@pytest.mark.parametrize(
+    ("path", "ids", "name", "fix"),
+    [
+        ("/usr/bin/python3", "debian", "Debian GNU/Linux 12 (bookworm)", f"{_DEBIAN} {_PARTS}"),
+        ("/usr/bin/python3", "debian", "Something", _DEBIAN),
+        (
+            "/usr/bin/python3",
+            "rocky",
+            "Rocky Linux 9",
+            "sudo dnf reinstall -y python3 python3-libs",
+        ),
+        ("/bin/python3", "sles", "SLES", "sudo zypper install -y --force python3 python3-base"),
+        ("/opt/x/bin/python3", "debian", "", "sudo apt-get install -y python3 python3-venv"),
+    ],
+)
+def test_a_python_that_is_there_and_broken_is_reinstalled(path, ids, name, fix):
+    there = whole(pythons=(), tried=((path, "no"),), os_ids=(ids,), os_name=name)(clean())
+    assert fix_of("PY-001", there) == fix
+    hangs = whole(pythons=(), hung=(path,), os_ids=(ids,), os_name=name)(clean())
+    assert fix_of("PY-001", hangs) == fix
+
+
+_ELSEWHERE = "use a folder on another disk: --root /path"
+
+
+@pytest.mark.parametrize(
+    ("there", "owner", "fix"),
+    [
+        (True, 0, "sudo chown -R trainer: /home/trainer/.ipexctl"),
+        (True, None, "sudo chown -R trainer: /home/trainer/.ipexctl"),
+        (True, 1000, "chmod u+rwx /home/trainer/.ipexctl"),
+        (True, 1001, ""),
+        (False, 0, "sudo install -d -m 700 -o trainer /home/trainer/.ipexctl"),
+        (False, 1001, ""),
+    ],
+)
+def test_a_folder_of_root_is_given_back_and_that_of_another_user_is_not(there, owner, fix):
+    change = part("disk", writable=False, there=there, owner=owner)
+    facts = part("disk", root="/home/trainer/.ipexctl")(change(whole(uid=1000)(clean())))
+    assert fix_of("DISK-001", facts).splitlines() == [*filter(None, [fix]), _ELSEWHERE]
+
+
+def test_what_a_cgroup_leaves_is_raised_where_the_cgroup_sets_it():
+    limited = part("mem", limit=8 * GIB, limit_left=1 * GIB)(clean())
+    first, *rest = fix_of("MEM-001", limited).splitlines()
+    assert "limits.memory" in first and "ps -eo" in rest[0]
+    assert "limits.memory" not in fix_of("MEM-001", part("mem", available=1 * GIB)(clean()))
+
+
+@pytest.mark.parametrize("where", ["", "docker"])
+def test_shared_memory_grows_where_it_can(where):
+    small = both(part("mem", shm_total=1 << 20, shm_free=1 << 20), state("system", container=where))
+    fix = fix_of("SHM-001", small(clean()))
+    assert ("docker run" in fix, "mount" in fix) == (bool(where), not where)
 
 
 def test_a_file_system_that_is_never_writable_is_not_remounted():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -296,6 +297,29 @@ def _mesh(*bad: tuple[str, str]) -> tuple[Peer, ...]:
 )
 def test_a_connection_that_fails_is_told_once_and_where_it_belongs(bad, expected):
     assert seen(*three(), peers=_mesh(*bad)) == expected
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "behind", "looks"),
+    [
+        ([("node01", "node02"), ("node01", "node03")], "no answer in 2 s", (), ["node01"]),
+        ([("node01", "node02"), ("node03", "node02")], "no answer in 2 s", (), ["node02"]),
+        ([("node01", "node02")], "no answer in 2 s", (), ["node02", "node01"]),
+        ([("node01", "node02")], "no answer in 2 s", ("node01",), ["node01"]),
+        ([("node01", "node02")], "no answer in 2 s", ("node02",), ["node02"]),
+        ([("node01", "node02")], "no answer in 2 s", ("node01", "node02"), ["node02", "node01"]),
+        ([("node01", "node02")], "Operation not permitted", ("node02",), ["node01"]),
+    ],
+)
+def test_the_firewall_to_look_at_is_that_of_the_end_that_the_failures_share(
+    bad, error, behind, looks
+):
+    mesh = tuple(p if p.ok else replace(p, error=error) for p in _mesh(*bad))
+    hosts = three(**{name: part("net", firewalls=("nftables",)) for name in behind})
+    first = next(f for f in findings(*hosts, peers=mesh) if f.id in ("NET-002", "NET-003"))
+    (parts,) = first.fix.alternatives
+    rules = [before for before, p in pairwise(parts) if str(p) == "sudo nft list ruleset"]
+    assert [str(text).strip(" :").removeprefix("on ") for text in rules] == looks
 
 
 def test_small_clusters_try_all_pairs():

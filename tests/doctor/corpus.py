@@ -232,7 +232,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         """,
         (
             Seed("gloo-mesh", "NET-006", "/etc/hosts"),
-            Seed("shm-full", "SHM-001", "--shm-size"),
+            Seed("shm-full", "SHM-001", "mount -o remount"),
             Seed("ccl-abort-at-exit", "SOFT-023", "/dev/shm"),
             Seed("disk-full", "DISK-003", "--root"),
             Seed("disk-full", "DISK-004", "--root"),
@@ -242,7 +242,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
     "ancient": Planted(
         "",
         (
-            Seed("cpu-too-old", "CPU-001", "host-passthrough"),
+            Seed("cpu-too-old", "CPU-001", "leave this host out"),
             Seed("python-not-there", "PY-001", "install"),
         ),
         HostSpec(isa="sse", python=False),
@@ -253,7 +253,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         mkdir $H/.ipexctl; mount -t tmpfs -o noexec tmpfs $H/.ipexctl
         """,
         (
-            Seed("bootstrap-proxy", "NET-003", "ip route get"),
+            Seed("bootstrap-proxy", "NET-003", "on walled: sudo nft"),
             Seed("noexec", "DISK-002", "--root"),
         ),
     ),

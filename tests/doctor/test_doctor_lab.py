@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import time
@@ -237,3 +238,17 @@ def test_shapes_of_hosts_are_seen(make_lab):
     assert (levels["amx"], levels["avx2"]) == ("amx", "avx2")
     assert "UNI-002" in [f["id"] for f in document["findings"]]
     assert document["exit_code"] == 1
+
+
+def test_a_folder_that_root_made_is_given_to_the_user_by_the_fix(full_rung, lab3):
+    folder = f"{lab3.hosts['node01'].home}/made-by-root"
+    lab3.run_in("node01", ["install", "-d", "-o", "root", "-m", "755", folder])
+    try:
+        hosts = {h["name"]: h["findings"] for h in told(lab3, "--root", folder)["hosts"]}
+        (finding,) = (f for f in hosts["node01"] if f["id"] == "DISK-001")
+        sudo, *argv = shlex.split(finding["fix"].splitlines()[0])
+        assert (sudo, argv[0]) == ("sudo", "chown")
+        assert lab3.run_in("node01", argv).returncode == 0
+        assert ids(told(lab3, "--root", folder))["node01"] == []
+    finally:
+        lab3.run_in("node01", ["rm", "-rf", folder])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ipexctl.core.doctor import fix_plan
+from ipexctl.core.doctor.fix_play import as_step, fix_play
 from ipexctl.core.doctor.suggested_fix import (
     Fix,
     Part,
@@ -23,6 +24,7 @@ from ipexctl.core.doctor.suggested_fix import (
     as_fix,
     command,
     do,
+    edit,
     scripted,
     sudo,
     write,
@@ -311,6 +313,33 @@ def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
     assert [names for names, _ in parts] == [["n1", "n2"], ["n3"]]
     for _, text in parts:
         assert subprocess.run(["sh", "-n"], input=text, text=True).returncode == 0
+
+
+@pytest.mark.parametrize("host", ["n1", ""])
+def test_what_only_root_can_edit_is_in_the_script_and_the_play(host):
+    found = [finding(do(edit("/etc/hosts"), "   # 10.0.0.1 n1"), host)]
+    [(names, script)] = fix_plan.scripts(found, ["n1"])
+    assert (names, live(script)) == (["n1"], [])
+    assert "#   sudoedit /etc/hosts # 10.0.0.1 n1" in script.splitlines()
+    assert "on n1: X-001 a title: sudoedit /etc/hosts" in fix_play(found, ["n1"])
+
+
+def test_hosts_that_need_the_same_commands_share_a_script_whatever_is_left_to_the_user():
+    found = [finding(scripted("chmod 1777 /tmp"), h) for h in ("n1", "n2", "n3")]
+    found += [
+        replace(finding(do(edit("/etc/hosts"), f"   # {h}"), h), id="E-001") for h in ("n1", "n2")
+    ]
+    [(names, script)] = fix_plan.scripts(found, ["n1", "n2", "n3"])
+    assert (names, live(script)) == (["n1", "n2", "n3"], ["sudo chmod 1777 /tmp"])
+    edits = [line for line in script.splitlines() if "sudoedit" in line]
+    assert edits == [f"#   on {h}: sudoedit /etc/hosts # {h}" for h in ("n1", "n2")]
+
+
+def test_packages_that_are_installed_again_are_no_package_step():
+    again = finding(scripted("apt-get install -y --reinstall python3-minimal"))
+    new = finding(scripted("apt-get install -y python3-venv"))
+    kinds = [as_step(f, c).kind for f in (again, new) for c in fix_plan.ready_commands(f.fix)]
+    assert kinds == ["sh", "package"]
 
 
 def test_words_of_a_host_cannot_leave_the_comment():

@@ -178,6 +178,17 @@ def test_hosts_that_are_gone_for_the_same_reason_are_one_message():
     assert "unreachable  node[02-03]: no answer from port 22\n  fix ping node02" in shown
 
 
+def test_hosts_that_are_gone_at_their_own_addresses_are_one_message():
+    down = [
+        HostDown(n, "unreachable", f"{n}: {a} port 22 refused it", f"asked {a}", f"on {n}: ss -tln")
+        for n, a in (("node02", "10.0.0.2"), ("node03", "10.0.0.3"), ("node04", "fd00::4"))
+    ]
+    shown = text(report(A, *down))
+    assert shown.count("\nunreachable  ") == 1
+    assert "unreachable  node[02-04]: … port 22 refused it\n" in shown
+    assert "  fix on node[02-04]: ss -tln" in shown
+
+
 def test_a_finding_about_the_cluster_names_the_hosts_that_were_looked_at():
     together = Finding("HOST-002", Severity.WARN, "", "one machine", "seen", "why", do("x"))
     down = HostDown("c", "unreachable", "c: no answer")
@@ -267,7 +278,7 @@ def test_notes_are_one_line_each_and_few():
         "note NOTE-002  node01  thing 2",
         "note NOTE-003  node01  thing 3",
         "note NOTE-004  node01  thing 4",
-        "… and 12 more notes: -v",
+        "… and 12 more notes: -v   (NOTE-005, NOTE-006, NOTE-007, NOTE-008, NOTE-009, NO…",
     ]
     assert text(many, verbose=True).count("\nnote NOTE-") == 16
 
@@ -288,6 +299,62 @@ def test_two_hundred_hosts_with_many_troubles_are_one_screenful(width):
     shown = text(replace(report(*hosts), findings=tuple(warns)), width=width)
     assert len(shown.splitlines()) < 80
     assert "more hosts in" in shown and "… and 2 more warnings: -v" in shown
+
+
+def warn(number: str, host: str, seen: str, fix: str = "f", severity: Severity = Severity.WARN):
+    return Finding(number, severity, host, f"title of {number}", seen, "w", do(fix))
+
+
+NAMES = [f"node{i:02d}" for i in range(1, 65)]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize(
+    ("seen", "fix", "most"),
+    [
+        ("the same", "f", 3),
+        ("{n} GiB of 64 GiB", "f", 5),
+        ("{host} is full", "f", 5),
+        ("{n} files, {n} links", "f", 7),
+        ("the same", "sudoedit /etc/hosts   # 10.0.0.{n} {host}", 5),
+        ("the same", "rm /x\nor {n}", 7),
+    ],
+)
+def test_one_problem_of_64_hosts_is_one_short_block(width, seen, fix, most):
+    found = [
+        warn("W-001", h, seen.format(n=i, host=h), fix.format(n=i, host=h))
+        for i, h in enumerate(NAMES)
+    ]
+    hosts = [host_facts(name, f"10.0.0.{i}") for i, name in enumerate(NAMES, 1)]
+    lines = text(replace(report(*hosts), findings=tuple(found)), width=width).splitlines()
+    assert lines[0].startswith("64 of 64 hosts ready · 1 warning ·")
+    block = lines[[line.startswith("warn W-001") for line in lines].index(True) :]
+    assert block[0] == "warn W-001  node[01-64]: title of W-001"
+    assert len(block) <= most + (2 if width == 80 else 0), block
+    everything = text(replace(report(*hosts), findings=tuple(found)), width=None, verbose=True)
+    assert all(f.evidence.split()[0] in everything for f in found if "{host}" not in seen)
+    assert all(line in everything for f in found for line in str(f.fix).splitlines())
+
+
+def test_values_that_differ_stand_beside_each_other():
+    found = [warn("W-001", n, f"{i // 2} GiB free") for i, n in enumerate(NAMES[:4])]
+    shown = text(replace(report(A), findings=tuple(found)))
+    assert "  seen … GiB free\n       0 on node[01-02], 1 on node[03-04]\n" in shown
+
+
+def test_the_first_command_is_for_the_hosts_that_it_is_for():
+    found = [warn("W-001", n, "x", f"fix {i}") for i, n in enumerate(NAMES[:3])]
+    assert text(replace(report(A), findings=tuple(found))).splitlines()[1] == (
+        "do this on node01: fix 0"
+    )
+
+
+def test_failures_are_never_cut_and_what_is_cut_is_named():
+    failing = [warn(f"F-{i:03d}", "node01", "x", severity=Severity.FAIL) for i in range(20)]
+    warning = [warn(f"W-{i:03d}", "node01", "x") for i in range(10)]
+    shown = text(replace(report(A), findings=(*failing, *warning)))
+    assert [f.id for f in failing if f"fail {f.id}  node01" not in shown] == []
+    assert shown.splitlines()[-1] == "… and 2 more warnings: -v   (W-008, W-009)"
 
 
 @pytest.mark.parametrize("width", [80, 200, None])

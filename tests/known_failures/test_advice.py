@@ -14,6 +14,7 @@ from ipexctl.cli import app
 from ipexctl.core import toml
 from ipexctl.core.known_failures import causes
 from ipexctl.core.known_failures.causes import Cause
+from ipexctl.core.wrapping import wrapped
 from ipexctl.local.shipped_tables import failures
 
 LINES = [
@@ -126,6 +127,8 @@ def test_a_line_of_a_public_thread_gets_its_entry(line: dict[str, str]) -> None:
         ("EOFError: EOF when reading a line", "no-stdin", "--secret-env"),
         # PyTorch on CPUs
         ("RuntimeError: No backend type associated with device type cpu", "nccl-on-cpu", "gloo"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "cuda-on-cpu", "'gloo'"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "cuda-on-cpu", "device_ids"),
         ("ValueError: DistributedDataParallel device_ids and output_device arguments only work"
          " with single-device/multiple-device GPU modules or CPU modules, but got device_ids [0]",
          "ddp-device-ids", "DistributedDataParallel(model)"),
@@ -152,7 +155,7 @@ def test_a_line_of_a_public_thread_gets_its_entry(line: dict[str, str]) -> None:
 )  # fmt: skip
 def test_the_advice_for_a_failure(text: str, slug: str, fix: str) -> None:
     assert cause_of(text) == slug
-    assert fix in KNOWN[slug].fix
+    assert fix in f"{KNOWN[slug].fix}; {KNOWN[slug].by_hand}"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,15 @@ _COMMAND = re.compile(r"\bipexctl ([a-z]+)((?: [^\s;,)`]+)*)")
 
 
 def _told() -> list[tuple[Cause, str, str]]:
-    return [(c, m[1], m[2]) for c in failures() for m in _COMMAND.finditer(c.fix)]
+    said = [(c, text) for c in failures() for text in (c.fix, c.by_hand)]
+    return [(c, m[1], m[2]) for c, text in said for m in _COMMAND.finditer(text)]
+
+
+@pytest.mark.parametrize("cause", KNOWN.values(), ids=lambda c: c.slug)
+def test_advice_is_three_lines_at_most(cause: Cause) -> None:
+    for text in (cause.fix, cause.by_hand):
+        assert len(wrapped(f"  try: {text}", 100, " " * len("  try: "))) <= 3
+        assert "\n" not in text
 
 
 def test_every_command_and_option_of_the_advice_exists() -> None:

@@ -162,6 +162,36 @@ def test_lines_are_counted_over_blocks_and_repeats_are_folded():
     assert slugs(*log) == [("cpu-too-old", 4, 1), ("two-openmps", 1700, 0)]
 
 
+ONE_THREAD = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default"
+OOM = "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ((ONE_THREAD, "OMP: Info #276: omp_set_nested routine deprecated", OOM),
+         ["out-of-memory", "one-thread"]),
+        ((f"W1120 10:00:00.1 7 torch/distributed/run.py:774] {ONE_THREAD}", "Segmentation fault",
+          OOM), ["out-of-memory", "segmentation-fault", "one-thread"]),
+        (("x.py:3: UserWarning: No module named 'numpy'", OOM),
+         ["out-of-memory", "module-missing"]),
+        (("Connection closed by peer", "MPII_Init_thread(118):", "[unset]: connect failed",
+          "MPIR_pmi_init(133): PMI_Init returned -1"),
+         ["pmi-failed", "peer-gone", "mpi-init-failed"]),
+        ((ONE_THREAD,), ["one-thread"]),
+    ],
+)  # fmt: skip
+def test_the_likeliest_cause_is_told_first_and_what_is_harmless_last(log, expected):
+    assert [slug for slug, _, _ in slugs(*log)] == expected
+
+
+def test_the_line_that_is_shown_is_the_likeliest_one():
+    warning = "x.py:3: UserWarning: No module named 'numpy'"
+    assert slugs(warning, "ModuleNotFoundError: No module named 'numpy'") == [
+        ("module-missing", 2, 1)
+    ]
+
+
 # --- the table -----------------------------------------------------------------------------------
 
 

@@ -39,6 +39,13 @@ def test_what_a_library_printed_before_the_traceback_still_counts():
     assert found and found.slug == "ccl-rendezvous"
 
 
+def test_what_no_run_ends_of_is_told_of_no_failed_run():
+    slow = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default"
+    assert ended(slow, "gives up") is None
+    found = ended(slow, "RuntimeError: DefaultCPUAllocator: can't allocate memory")
+    assert found and found.slug == "out-of-memory"
+
+
 def test_a_peer_that_had_ended_well_did_other_numbers_of_steps():
     done, broken = RankEnd(1, "node02", code=0), RankEnd(1, "node02", code=1)
     found = ended(TRACEBACK, GONE, ends=(done,))

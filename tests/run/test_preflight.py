@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.checks import catalogue
-from ipexctl.core.model import ClockFacts, Facts, Host, Inventory, Peer, Severity
+from ipexctl.core.doctor.suggested_fix import do
+from ipexctl.core.model import ClockFacts, Facts, Finding, Host, Inventory, Peer, Severity
 from ipexctl.core.run import launch_plan
 from ipexctl.core.run import preflight_rules as core
 from ipexctl.core.run.launch_plan import Node, RunRequest
@@ -88,6 +89,21 @@ def test_a_refusal_is_a_table_with_fixes_and_the_way_past_it() -> None:
     assert e.why == "SHM-003    node[01-02]  /dev/shm is missing: no such folder"
     assert [line.partition("   # ")[2] for line in e.hint.splitlines()[:-1]] == ["SHM-003"]
     assert e.hint.splitlines()[-1] == "or --force to start anyway"
+
+
+def test_one_problem_of_many_hosts_is_a_few_rows_and_one_problem() -> None:
+    hosts = [f"node{i:02d}" for i in range(1, 65)]
+    made_up = [
+        Finding("MEM-001", Severity.FAIL, host, "little memory", f"{i} MiB", "w", do(f"free {i}"))
+        for i, host in enumerate(hosts)
+    ]
+    e = core.refusal(made_up)
+    assert [line.split()[:2] for line in e.why.splitlines()] == [
+        ["MEM-001", "node01"], ["MEM-001", "node02"], ["MEM-001", "node03"],
+        ["MEM-001", "node[04-64]"],
+    ]  # fmt: skip
+    assert len(e.hint.splitlines()) == core.ROWS + 1
+    assert "a problem on node[01-64]" in e.what
 
 
 def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:

@@ -67,12 +67,13 @@ def hosts_by_value(found: dict[Hashable, list[str]], unit: str = "") -> str:
     return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
 
 
-def install_command(facts: Facts, *, debian: str, rhel: str, suse: str) -> Fix:
-    """The command that installs a package on this host's distribution."""
+def install_command(facts: Facts, *, debian: str, rhel: str, suse: str, again: bool = False) -> Fix:
+    """The command that installs a package on this host's distribution; `again`: it is there, and
+    its files are damaged."""
     ids = set(facts.os_ids)
-    apt = scripted("apt-get install -y", *debian.split())
-    dnf = scripted("dnf install -y", *rhel.split())
-    zypper = scripted("zypper install -y", *suse.split())
+    apt = scripted("apt-get install -y", *["--reinstall"] * again, *debian.split())
+    dnf = scripted("dnf", "reinstall" if again else "install", "-y", *rhel.split())
+    zypper = scripted("zypper install -y", *["--force"] * again, *suse.split())
     if ids & {"debian", "ubuntu"}:
         return do(apt)
     if ids & {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}:

@@ -6,7 +6,7 @@ import re
 
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Shell, command, do
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa, processors
 from ipexctl.core.facts.system_facts import PRACTICE
@@ -19,9 +19,17 @@ _EXPOSE = (
     "-cpu host, Proxmox: cpu: host), then shut it down and start it again"
 )
 _FP32 = "train in fp32 on these hosts (no --bf16, no autocast)"
-_LOOK_BELOW = do(
-    "if the physical machine has AVX-512 BF16 or AMX (", command("lscpu"), f" there): {_EXPOSE}"
-) | do(f"otherwise: {_FP32}")
+_BOOTED = do(
+    "look at ", command("cat /proc/cmdline"), " and at the kernel's age: ", command("uname -r")
+)
+
+
+def _look_below(facts: Facts, what: str, otherwise: str) -> Fix:
+    """A hypervisor may hide `what`, unless it shows the processor's own name."""
+    if not processors.anonymous_guest(facts.cpu):
+        return do(otherwise)
+    there = do(f"if the physical machine has {what} (", command("lscpu"), f" there): {_EXPOSE}")
+    return there | do(f"otherwise: {otherwise}")
 
 
 @cluster_check(
@@ -44,13 +52,12 @@ def _lacks_avx2(facts: Facts) -> bool:
 
 
 def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
-    guest = processors.is_guest(facts.cpu)
     if any(need <= facts.cpu.flags for need in needs):
         if processors.hidden(facts.cpu):
             return None  # CPU-005 says it
-        out = "leave this host out if the others have AVX2"
+        fix = _look_below(facts, "AVX2", "leave this host out if the others have AVX2")
         evidence = f"{_name(facts)}: {_missing(facts, 'avx2', 'fma')}"
-        return Sight(evidence, host=facts.host, fix=_EXPOSE if guest else out)
+        return Sight(evidence, host=facts.host, fix=fix)
     least = min(needs, key=lambda need: len(need - facts.cpu.flags))
     return Sight(
         f"{_name(facts)}: {_missing(facts, *sorted(least))}",
@@ -59,7 +66,7 @@ def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
         title="the processor cannot run PyTorch",
         why="oneDNN, which runs PyTorch's layers, needs SSE4.1, and NumPy needs x86-64-v2: `could "
         "not create a primitive`, or `Illegal instruction` at the import.",
-        fix=_EXPOSE if guest else "leave this host out",
+        fix=_look_below(facts, "SSE4.2", "leave this host out"),
     )
 
 
@@ -80,7 +87,7 @@ def no_bf16(facts: Facts) -> Sight | None:
         f"{_name(facts)}: {_missing(facts, 'avx512_bf16', 'amx_bf16')}",
         title=f"no bf16 in hardware ({level} only)",
         severity=Severity.WARN if level == "avx2" else Severity.NOTE,
-        fix=_LOOK_BELOW if processors.anonymous_guest(facts.cpu) else "",
+        fix=_look_below(facts, "AVX-512 BF16 or AMX", _FP32),
     )
 
 
@@ -128,12 +135,7 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
     "(note: on a practice host)",
     why="Code uses only what is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
     "or a kernel older than the processor hides the rest.",
-    fix=do(
-        "look at ",
-        command("cat /proc/cmdline"),
-        " and at the kernel's age: ",
-        command("uname -r"),
-    ),
+    fix=_BOOTED,
 )
 def hidden_instructions(facts: Facts) -> Sight | None:
     known = processors.hidden(facts.cpu)
@@ -155,14 +157,17 @@ def hidden_instructions(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="amx_tile without amx_bf16 and amx_int8, or the other way around",
     why="oneDNN uses AMX only if tiles, bf16 and int8 are all available.",
-    fix=_EXPOSE,
+    fix=_BOOTED,
 )
 def partial_amx(facts: Facts) -> Sight | None:
     amx = ("amx_tile", "amx_bf16", "amx_int8")
     have = [flag for flag in amx if flag in facts.cpu.flags]
     if not have or len(have) == len(amx):
         return None
-    return Sight(f"{', '.join(have)} without {', '.join(f for f in amx if f not in have)}")
+    return Sight(
+        f"{', '.join(have)} without {', '.join(f for f in amx if f not in have)}",
+        fix=_EXPOSE if processors.is_guest(facts.cpu) else "",
+    )
 
 
 @host_check(

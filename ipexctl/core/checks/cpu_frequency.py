@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from ipexctl.core.checks.registry import Sight, host_check
-from ipexctl.core.doctor.suggested_fix import Shell, do, scripted, sudo, write
+from ipexctl.core.doctor.suggested_fix import Shell, do, sudo, write
 from ipexctl.core.facts.system_facts import Power
 from ipexctl.core.model import Facts, Severity
 
 CAP = 0.9
 HOT = 100  # times since boot; a few are normal
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq"
-FASTEST = scripted("cpupower frequency-set -g performance")
+FASTEST = Shell(
+    f"echo performance | sudo tee {_CPUFREQ}/policy*/scaling_governor",
+    needs_root=True,
+    unattended=True,
+)
 _INTEL = "intel_pstate", "intel_cpufreq"  # one driver: its active and its passive mode
 _FIRMWARE = "   (or in the firmware)"
 _TURBO = do(write("0", "/sys/devices/system/cpu/intel_pstate/no_turbo"), _FIRMWARE)
@@ -77,7 +81,7 @@ def throttled(facts: Facts) -> Sight | None:
     seen="scaling_max_freq is more than 10 % below what the CPU supports",
     why="A user or a power policy lowered the upper limit.",
     fix=Shell(
-        f"sudo cpupower frequency-set -u $(cat {_CPUFREQ}/policy0/cpuinfo_max_freq)kHz",
+        f"for p in {_CPUFREQ}/policy*; do sudo cp $p/cpuinfo_max_freq $p/scaling_max_freq; done",
         needs_root=True,
     ),
 )

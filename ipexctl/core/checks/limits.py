@@ -109,7 +109,8 @@ def address_space(facts: Facts) -> Sight | None:
     limit, total = facts.condition.limits.address_space, of.memory(facts)
     if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= 4 * total):
         return None
-    return Sight(f"ulimit -v is {size(limit.soft)}")
+    fix = "" if limit.hard >= NO_LIMIT else _allow(facts, "as unlimited")
+    return Sight(f"ulimit -v is {size(limit.soft)}", fix=fix)
 
 
 @host_check(

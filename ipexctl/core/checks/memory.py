@@ -14,11 +14,14 @@ PER_CORE = 1 * GIB
 SEE_DIMMS = sudo("dmidecode -t memory")
 HUGE_PAGES = write("madvise", "/sys/kernel/mm/transparent_hugepage/enabled")
 
-
+_SHM_OF_CONTAINER = do(
+    command("docker run --shm-size=8g ..."), "   (Kubernetes: an emptyDir, medium: Memory)"
+)
 _RAISE = (
     "raise the memory limit (docker: --memory, Kubernetes: limits.memory, Slurm: --mem, systemd: "
     "MemoryMax)"
 )
+_WHO = do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head"))
 _MORE_NODES = "allow more nodes (docker: --cpuset-mems, cgroup: cpuset.mems), if you expected more"
 
 
@@ -30,7 +33,7 @@ _MORE_NODES = "allow more nodes (docker: --cpuset-mems, cgroup: cpuset.mems), if
     "limit",
     why="Importing torch takes about 0.5 GiB per rank, before the model, its gradients and the "
     "optimizer's state. The kernel kills processes that do not fit.",
-    fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
+    fix=_WHO,
 )
 def little(facts: Facts) -> Sight | None:
     mem = facts.mem
@@ -44,7 +47,9 @@ def little(facts: Facts) -> Sight | None:
         return Sight(text, severity=severity, fix=_RAISE)
     if mem.limit is not None and mem.limit_left == least:
         return Sight(
-            f"{size(least)} left of the {size(mem.limit)} that the cgroup allows", severity=severity
+            f"{size(least)} left of the {size(mem.limit)} that the cgroup allows",
+            severity=severity,
+            fix=do(_RAISE) | _WHO,
         )
     return Sight(f"{size(least)} available", severity=severity)
 
@@ -221,18 +226,15 @@ def reserved_huge_pages(facts: Facts) -> Sight | None:
     seen="/dev/shm has less than 256 MiB (fail: 16 MiB)",
     why="Ranks on one host and DataLoader workers pass data through /dev/shm. When it is full, "
     "they die with a bus error. Docker's default is 64 MiB.",
-    fix=do(
-        command("docker run --shm-size=8g ..."),
-        "   or   ",
-        scripted("mount -o remount,size=50% /dev/shm"),
-    ),
+    fix=scripted("mount -o remount,size=50% /dev/shm"),
 )
 def shm_small(facts: Facts) -> Sight | None:
     total = facts.mem.shm_total
     if total is None or total >= 256 * MIB:
         return None
     worse = Severity.FAIL if total < 16 * MIB else Severity.WARN
-    return Sight(f"{size(total)} in all", severity=worse)
+    fix = _SHM_OF_CONTAINER if facts.condition.system.in_container else ""
+    return Sight(f"{size(total)} in all", severity=worse, fix=fix)
 
 
 @host_check(
@@ -289,5 +291,5 @@ def shm_not_writable(facts: Facts) -> Sight | None:
 
 def _shm_mount(facts: Facts, point: str) -> Fix:
     if facts.condition.system.in_container:
-        return do(command("docker run --shm-size=8g ..."), "   gives the container a writable one")
+        return _SHM_OF_CONTAINER
     return do(sudo("mount -o remount,rw", point))

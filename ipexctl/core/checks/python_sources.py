@@ -30,9 +30,26 @@ _OWN = (
 )
 
 
+def missing(facts: Facts) -> Fix:
+    """The command that brings the distribution's own Python, where none runs."""
+    broken = any(re.match("/(usr/)?bin/", path) for path in [*dict(facts.tried), *facts.hung])
+    if not broken:
+        return install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3")
+    parts = [f"3.{minor}-{part}" for minor in _own(facts)[:1] for part in ("minimal", "stdlib")]
+    libraries = [f"libpython{part}" for part in parts]
+    debian = " ".join(["python3-minimal", *(f"python{p}" for p in parts[:1]), *libraries])
+    return install_command(
+        facts, debian=debian, rhel="python3 python3-libs", suse="python3 python3-base", again=True
+    )
+
+
+def _own(facts: Facts) -> tuple[int, ...]:
+    return next((minors for name, minors in _OWN if re.match(name, facts.os_name)), ())
+
+
 def fitting(facts: Facts, wanted: Collection[tuple[int, ...]]) -> Fix:
     """The command that brings one: the distribution's own package where that is one of `wanted`."""
-    own = next((minors for name, minors in _OWN if re.match(name, facts.os_name)), ())
+    own = _own(facts)
     minor = next((minor for minor in own if (3, minor) in wanted), None)
     if minor is None:
         return CARRIED

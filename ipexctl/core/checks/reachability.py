@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.interfaces import address_family, families, firewall_of, peer_nic
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, command, do, ipexctl, sudo, write
+from ipexctl.core.doctor.suggested_fix import Fix, command, do, edit, ipexctl, sudo, write
 from ipexctl.core.facts.host_facts import loopback, peer_address, public
 from ipexctl.core.facts.open_ports import in_common
 from ipexctl.core.inventory import fold
@@ -17,6 +17,7 @@ from ipexctl.core.plan.port_plan import FEWEST
 
 FULL_MESH = 32
 OTHERS = 3
+_BY_ITS_OWN_KERNEL = ("Operation not permitted", "Permission denied")
 
 
 def pairs(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -58,8 +59,11 @@ def own_name(cluster: Cluster) -> list[Sight]:
         Sight(
             f"{facts.net.hostname} resolves to {facts.net.hostname_addresses[0]}",
             host=facts.host,
-            fix=f"in /etc/hosts: {peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
-            f"   instead of the line {facts.net.hostname_addresses[0]} {facts.net.hostname}",
+            fix=do(
+                edit("/etc/hosts"),
+                f"   # {peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
+                f" instead of the line {facts.net.hostname_addresses[0]} {facts.net.hostname}",
+            ),
         )
         for facts in cluster.hosts
         if facts.net.hostname_addresses and loopback(facts.net.hostname_addresses[0])
@@ -218,13 +222,28 @@ def _of_one_family(cluster: Cluster) -> list[Peer]:
 
 
 def _fix(cluster: Cluster, peer: Peer) -> Fix:
+    rules = [(f"   on {h}: ", firewall_of(cluster.facts_of(h))) for h in _walled(cluster, peer)]
     return do(
         f"on {peer.source}: ",
         command("ip route get", peer.address),
-        f"   on {peer.target}: ",
-        firewall_of(cluster.facts_of(peer.target)),
+        *(part for pair in rules for part in pair),
         "   (allow all TCP between the hosts: firewall, security group)",
     )
+
+
+def _walled(cluster: Cluster, peer: Peer) -> list[str]:
+    """The hosts whose firewall may be in the way: the end that all failures share. If that is not
+    clear, the ends that have a firewall, or both."""
+    if peer.error in _BY_ITS_OWN_KERNEL:
+        return [peer.source]
+    beside = [p.ok for p in cluster.peers if p.target == peer.target and p.source != peer.source]
+    if beside and not any(beside):
+        return [peer.target]
+    if any(beside) and not any(p.ok for p in cluster.peers if p.source == peer.source):
+        return [peer.source]
+    ends = [peer.target, peer.source]
+    known = [h for h in ends if (f := cluster.facts_of(h)) and f.net.firewalls]
+    return known or ends
 
 
 def within_open_ports(cluster: Cluster) -> Fix:
@@ -293,7 +312,7 @@ def stale_name(facts: Facts) -> Sight | None:
     return Sight(
         f"{facts.net.hostname} resolves to {', '.join(named)}; its own are "
         + ", ".join(sorted(a for a in own if not loopback(a))),
-        fix=f"correct the line in /etc/hosts, or in DNS: {line}",
+        fix=do(edit("/etc/hosts"), f"   # {line}   (or correct it in DNS)"),
     )
 
 
@@ -389,7 +408,7 @@ def _wrong(source: str, peers: Sequence[Peer], translated: bool) -> Sight:
     sight = Sight(
         ", ".join(f"{p.target} is {p.resolved[0]}" for p in peers[:4] if p.resolved),
         host=source,
-        fix=f"in /etc/hosts of {source}: {peers[0].address} {peers[0].target}",
+        fix=do(edit("/etc/hosts"), f"   # {peers[0].address} {peers[0].target}"),
     )
     if not translated:
         return sight

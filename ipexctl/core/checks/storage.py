@@ -63,7 +63,22 @@ def disk_not_writable(facts: Facts) -> Sight | None:
         return None
     if facts.disk.read_only:
         return Sight(f"{_where(facts)}: {_READ_ONLY}", fix=_ELSEWHERE | writable_again(facts))
-    return Sight(f"{_where(facts)}: no permission for {facts.user or 'this user'}")
+    return Sight(
+        f"{_where(facts)}: no permission for {facts.user or 'this user'}",
+        fix=_own_folder(facts, facts.disk) | _ELSEWHERE,
+    )
+
+
+def _own_folder(facts: Facts, disk: DiskFacts) -> Fix:
+    """How the user gets write permission; nothing where the folder is another user's."""
+    user = facts.user
+    if not user or disk.owner not in (None, 0, facts.uid):
+        return Fix()
+    if disk.there is False:
+        return do(scripted("install -d -m 700 -o", user, disk.root))
+    if disk.owner == facts.uid:
+        return do(command("chmod u+rwx", disk.root))
+    return do(scripted("chown", *["-R"] * (disk is facts.disk), f"{user}:", disk.root))
 
 
 @host_check(
@@ -260,10 +275,9 @@ def home_not_writable(facts: Facts) -> Sight | None:
             f"{home.root}: {_READ_ONLY}",
             fix=do("put the caches elsewhere: ", caches) | writable_again(facts, home),
         )
-    own = scripted if facts.user else sudo
     return Sight(
         f"{home.root}: {'not there' if home.there is False else 'no permission'}",
-        fix=own("install -d -o", facts.user or "USER", home.root),
+        fix=_own_folder(facts, home) or do(sudo("chown", facts.user or "USER", home.root)),
     )
 
 

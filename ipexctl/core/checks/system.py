@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ipexctl.core.checks.cluster import Cluster, groups, install_command
-from ipexctl.core.checks.python_sources import fitting
+from ipexctl.core.checks.cluster import Cluster, groups
+from ipexctl.core.checks.python_sources import fitting, missing
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, ipexctl, scripted, sudo
 from ipexctl.core.facts import host_facts as of
@@ -35,7 +35,7 @@ def no_python(facts: Facts) -> Sight | None:
     hangs = [_hangs(path) for path in facts.hung]
     return Sight(
         "; ".join(hangs + found) or f"not in {_LOOKED}",
-        fix=install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3"),
+        fix=missing(facts),
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipexctl.core.doctor.suggested_fix import Command, Shell
+from ipexctl.core.doctor.report import Problem, by_problem
+from ipexctl.core.doctor.suggested_fix import Command, Fix, Shell
 from ipexctl.core.facts.host_facts import count_or_none, plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, Severity
@@ -74,47 +75,51 @@ _END = ('test -z "$bad"',)
 
 
 def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[list[str], str]]:
-    """A shell script for each group of hosts that need the same. For reading, then for root."""
+    """A shell script for each group of hosts that need the same commands. For reading, then for
+    root."""
+    grave = [f for f in findings if f.severity is not Severity.NOTE and f.fix.needs_root]
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
-        own = [f for f in findings if f.host == host and f.severity is not Severity.NOTE]
-        lines = tuple(line for f in own for line in _script_of(f))
-        if lines:
-            groups.setdefault(lines, []).append(host)
-    return [(names, _script(names, lines)) for lines, names in groups.items()]
+        own = [f for f in grave if f.host in ("", host)]
+        live = tuple(f"{f.id} {command}" for f in own for command in ready_commands(f.fix))
+        if own:
+            groups.setdefault(live, []).append(host)
+    return [(names, _script(names, grave)) for names in groups.values()]
 
 
-def _script(names: Sequence[str], lines: Sequence[str]) -> str:
+def _script(names: Sequence[str], findings: Sequence[Finding]) -> str:
     head = (
         f"# for {_comment(fold(names))}",
         "# written by `ipexctl doctor --fix --print`: read it, then run it there as a user of sudo",
     )
+    own = by_problem(f for f in findings if f.host in ("", *names))
+    lines = [line for problem in own for line in _script_of(problem, names)]
     return "\n".join([*head, *_START, *lines, "", *_END]) + "\n"
 
 
-def _script_of(finding: Finding) -> list[str]:
+def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
     """Its commands; what is advice, a choice, or not plainly harmless stays a comment."""
-    if not finding.fix.needs_root:
-        return []
-    live = ready_commands(finding)
-    found = ["", f"# {finding.id} {_comment(finding.title)}"]
-    for line, command in zip(finding.fix.lines, _unattended(finding), strict=True):
-        done = command in live
-        found.append(f"{command} || failed {finding.id}" if done else f"#   {_comment(line)}")
-    return found
+    found = ["", f"# {problem.first.id} {_comment(problem.first.title)}"]
+    for fix, hosts in problem.fixes.items():
+        live = ready_commands(fix)
+        where = "" if {*hosts} in ({*names}, {""}) else f"on {fold(hosts)}: "
+        for line, command in zip(fix.lines, _unattended(fix), strict=True):
+            done = f"{command} || failed {problem.first.id}"
+            found.append(done if command in live else f"#   {_comment(where + line)}")
+    return list(dict.fromkeys(found))
 
 
-def ready_commands(finding: Finding) -> list[Command | Shell]:
+def ready_commands(fix: Fix) -> list[Command | Shell]:
     """Those that root can run without a question; none where there is a choice between some."""
-    ready = [command for command in _unattended(finding) if command]
+    ready = [command for command in _unattended(fix) if command]
     return ready if len(ready) == 1 else []
 
 
-def _unattended(finding: Finding) -> list[Command | Shell | None]:
+def _unattended(fix: Fix) -> list[Command | Shell | None]:
     """One for each alternative."""
     return [
         next((p for p in parts if not isinstance(p, str) and p.unattended), None)
-        for parts in finding.fix.alternatives
+        for parts in fix.alternatives
     ]
 
 

@@ -14,6 +14,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, Severity
 
 _INSTALLERS = ("apt-get", "dnf", "zypper")
+_AGAIN = {"--reinstall", "--force"}
 _SETTING = re.compile(r"([a-z0-9_.]+)=(.*)")
 
 
@@ -28,23 +29,24 @@ class FixStep:
 
 
 def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
-    """The text of the play; "" where nothing needs root that can be done without a question."""
+    """The text of the play; only comments where nothing can be done without a question."""
     on: dict[str, tuple[FixStep, list[str]]] = {}
     left: dict[str, list[str]] = {}
     for finding in findings:
-        if not finding.fix.needs_root or finding.severity is Severity.NOTE or not finding.host:
+        if not finding.fix.needs_root or finding.severity is Severity.NOTE:
             continue
-        ready = ready_commands(finding)
+        ready = ready_commands(finding.fix)
+        where = [finding.host] if finding.host else hosts
         for command in ready:
             step = as_step(finding, command)
-            on.setdefault(repr(step), (step, []))[1].append(finding.host)
+            on.setdefault(repr(step), (step, []))[1].extend(where)
         if not ready:
             words = f"{finding.id} {plain(finding.title)}: {plain(finding.fix.lines[0])}"
-            left.setdefault(words, []).append(finding.host)
+            left.setdefault(words, []).extend(where)
     lines = ["# Written by `ipexctl doctor --print --as play`. Read it, then: ipexctl play FILE"]
     lines += [f"# left to you, on {fold(names)}: {words}" for words, names in left.items()]
     if not on:
-        return ""
+        return "".join(f"{line}\n" for line in lines[1:])
     lines += ["name: what doctor recommends", "sudo: true", "steps:"]
     for step, names in on.values():
         lines += _step_lines(step, names, hosts)
@@ -73,7 +75,7 @@ def _step(command: Command | Shell) -> tuple[str, dict[str, object]]:
     words = [word for word in command.argv if word != "sudo"]
     if command.pipe[:2] == ("sudo", "tee"):
         return _written(words[1], command.pipe[-1], append="-a" in command.pipe)
-    if words[0] in _INSTALLERS and words[1] == "install":
+    if words[0] in _INSTALLERS and words[1] == "install" and not _AGAIN & {*words}:
         return "package", {"name": [word for word in words[2:] if not word.startswith("-")]}
     setting = _SETTING.fullmatch(words[-1])
     if words[0] == "sysctl" and setting:

@@ -96,10 +96,54 @@ class Report:
         return {host: tuple(own) for host, own in found.items()}
 
 
-def grouped(findings: Iterable[Finding], severity: Severity) -> list[list[Finding]]:
-    """Findings with the same id, words and fix, on whatever hosts: one thing to mend."""
-    found: dict[tuple[str, str, Fix], list[Finding]] = {}
+@dataclass(frozen=True)
+class Problem:
+    """Findings of one id and title, on whatever hosts: one thing to fix."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        return self.findings[0]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """None for one about the cluster."""
+        return tuple(dict.fromkeys(f.host for f in self.findings if f.host))
+
+    @property
+    def evidence(self) -> dict[str, list[str]]:
+        """Each different thing that was seen, with its hosts."""
+        found: dict[str, list[str]] = {}
+        for f in self.findings:
+            found.setdefault(f.evidence, []).append(f.host)
+        return found
+
+    @property
+    def fixes(self) -> dict[Fix, list[str]]:
+        """Each different fix, with its hosts."""
+        found: dict[Fix, list[str]] = {}
+        for f in self.findings:
+            if f.fix and f.host not in found.setdefault(f.fix, []):
+                found[f.fix].append(f.host)
+        return found
+
+
+def by_problem(findings: Iterable[Finding], severity: Severity | None = None) -> list[Problem]:
+    found: dict[tuple[str, str], list[Finding]] = {}
     for f in findings:
-        if f.severity is severity:
-            found.setdefault((f.id, f.title, f.fix), []).append(f)
-    return list(found.values())
+        if severity in (None, f.severity):
+            found.setdefault((f.id, f.title), []).append(f)
+    return [Problem(tuple(same)) for same in found.values()]
+
+
+def in_common(texts: Iterable[str]) -> tuple[str, list[str]] | None:
+    """What texts have in common, and what stands in each of them in place of its `…`: one or two
+    words. None where they differ by more."""
+    rows = [text.split(" ") for text in texts]
+    differ = [i for i, words in enumerate(zip(*rows, strict=False)) if len(set(words)) > 1]
+    if len(rows) < 2 or len(set(map(len, rows))) > 1 or differ[-1] - differ[0] > 1:
+        return None
+    start, end = differ[0], differ[-1] + 1
+    shared = [*rows[0][:start], "…", *rows[0][end:]]
+    return " ".join(shared), [" ".join(row[start:end]) for row in rows]

@@ -33,7 +33,7 @@ class Command:
 
     @property
     def needs_root(self) -> bool:
-        return "sudo" in (*self.argv[:1], *self.pipe[:1])
+        return not {"sudo", "sudoedit"}.isdisjoint((*self.argv[:1], *self.pipe[:1]))
 
     @property
     def unattended(self) -> bool:
@@ -125,6 +125,11 @@ def sudo(start: str, *argv: str) -> Command:
 def scripted(start: str, *argv: str) -> Command:
     """What root can do without a question: `doctor --fix --print` makes a script of these."""
     return replace(sudo(start, *argv), scripted=True)
+
+
+def edit(path: str) -> Command:
+    """For a person to change a line of a file; words after it say which one."""
+    return Command(("sudoedit", path))
 
 
 def write(line: str, path: str, *, append: bool = False, scripted: bool = True) -> Command:

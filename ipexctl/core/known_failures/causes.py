@@ -20,7 +20,10 @@ MAX_LINE = 2000
 _BLOCK = 500  # lines
 _WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program went on after it
 # torch's: [W1120 10:00:00.1 socket.cpp:755], [W socket.cpp:663], W1120 10:00:00.1 42 run.py:7]
-_NOTICE = re.compile(r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]")
+_NOTICE = re.compile(
+    r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]"
+    r"|OMP: (?:Info|Warning) #"
+)
 
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -36,10 +39,12 @@ class Cause:
     example: str
     why: str
     fix: str
+    by_hand: str = ""
     checks: tuple[str, ...] = ()
     unseen: str = ""
     weak: bool = False
     follows: bool = False
+    harmless: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,27 +109,25 @@ _UNSEEN = """\
 
 
 def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
-    """Why something ended: the first cause that is neither weak nor follows from another, else the
-    first weak one, else the first that follows, else a library's warning. A Python warning is
-    not a cause."""
-    best: tuple[int, Match] | None = None
+    """Why something ended: the likeliest cause. A Python warning is not a cause."""
+    best: Match | None = None
     for found in _found((line for line in lines if not _WARNING.search(line)), known):
-        rank = 3 if _NOTICE.search(found.line) else _rank(found.cause)
-        if not rank:
+        if not _rank(found):
             return found
-        if best is None or rank < best[0]:
-            best = rank, found
-    return best[1] if best else None
+        if best is None or _rank(found) < _rank(best):
+            best = found
+    return best
 
 
 def matches(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
-    """Each cause once, in the order of its first line."""
+    """Each cause once, the likeliest first."""
     told: dict[str, Match] = {}
     for found in _found(lines, known):
         seen = told.setdefault(found.cause.slug, found)
         if seen is not found:
-            told[found.cause.slug] = replace(seen, again=seen.again + 1)
-    return tuple(told.values())
+            best = min(seen, found, key=_rank)
+            told[found.cause.slug] = replace(best, again=seen.again + 1)
+    return tuple(sorted(told.values(), key=_rank))
 
 
 def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
@@ -146,12 +149,19 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
 def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
     """The cause that one line tells; a weak one only where no other does."""
     found = [cause for cause, pattern in likely if pattern.search(line)]
-    return min(found, key=_rank, default=None)
+    return min(found, key=_rank_of_cause, default=None)
 
 
-def _rank(cause: Cause) -> int:
-    """0 wins over 1, 1 over 2."""
-    return 2 if cause.follows else int(cause.weak)
+def _rank(match: Match) -> int:
+    """The likeliest has the lowest: a warning of a library or of Python is seldom why it ended."""
+    if _WARNING.search(match.line):
+        return 4
+    return max(3 if _NOTICE.search(match.line) else 0, _rank_of_cause(match.cause))
+
+
+def _rank_of_cause(cause: Cause) -> int:
+    """A weak one after the others, then one that follows from another, then a harmless one."""
+    return 4 if cause.harmless else 2 if cause.follows else int(cause.weak)
 
 
 @cache

@@ -224,6 +224,7 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     """The known failure that the first failing rank's last words tell of, or else its end."""
     if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
         return None
+    known = tuple(cause for cause in known if not cause.harmless)
     lines = [*map(without_rank_prefix, map(without_colour, result.tail)), result.cause]
     start = traceback_start(lines)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())

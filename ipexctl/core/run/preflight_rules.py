@@ -16,11 +16,15 @@ from ipexctl.core.checks import catalogue
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import run
 from ipexctl.core.checks.software_stack import REBUILT
+from ipexctl.core.doctor.report import by_problem
+from ipexctl.core.doctor.suggested_fix import Fix
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Finding, LaunchPlan, Peer, Severity
 from ipexctl.core.run.outcome import EXIT_HOST_FAILED
 from ipexctl.core.stack.version_table import Row
 from ipexctl.errors import RunFailed
+
+ROWS = 3  # of one problem that hosts have with different values
 
 
 def _ids(*families: str) -> frozenset[str]:
@@ -112,14 +116,14 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
 
 def refusal(blockers: Sequence[Finding]) -> RunFailed:
     hosts = {f.host for f in blockers if f.host}
-    n = len(_folded(blockers))
+    n = len(by_problem(blockers))
     problems = "a problem" if n == 1 else f"{n} problems"
     where = f" on {fold(sorted(hosts))}" if hosts else ""
-    fixes = dict.fromkeys(f"{f.fix}   # {f.id}" for f in blockers if f.fix)
+    todo = dict.fromkeys(f"{fix}   # {number}" for number, fix in fixes(blockers))
     e = RunFailed(
         f"nothing was started: {problems}{where} would break this run",
         why="\n".join(table(blockers)),
-        hint="\n".join([*fixes, "or --force to start anyway"]),
+        hint="\n".join([*todo, "or --force to start anyway"]),
         exit_code=EXIT_HOST_FAILED,
     )
     e.slug = "preflight"
@@ -133,15 +137,22 @@ def table(findings: Sequence[Finding]) -> list[str]:
     return [f"{number:9}  {hosts:{width}}  {text}" for number, hosts, text in rows]
 
 
+def fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
+    """Id and fix; of many for one problem the first ones."""
+    return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.fixes)[:ROWS]]
+
+
 def _folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
-    same: dict[tuple[str, str], list[str]] = {}
-    for f in findings:
-        text = f"{f.title}: {f.evidence}" if f.evidence else f.title
-        same.setdefault((f.id, text), []).append(f.host)
-    return [
-        (number, fold([h for h in hosts if h]) or "all", text)
-        for (number, text), hosts in same.items()
-    ]
+    rows = []
+    for problem in by_problem(findings):
+        title, seen = problem.first.title, list(problem.evidence.items())
+        if left := seen[ROWS:]:
+            hosts = [host for _, names in left for host in names]
+            seen[ROWS:] = [(f"{len(left)} other values (ipexctl doctor -v)", hosts)]
+        for text, names in seen:
+            where = fold(filter(None, names)) or "all"
+            rows.append((problem.first.id, where, f"{title}: {text}" if text else title))
+    return rows
 
 
 # --- what was seen before ------------------------------------------------------------------------

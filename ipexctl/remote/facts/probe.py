@@ -95,7 +95,15 @@ def _disk(statvfs, root, mounts):
         "noexec": bool(stat.f_flag & os.ST_NOEXEC) if stat else None,
         "read_only": bool(stat.f_flag & os.ST_RDONLY) if stat else None,
         "writable": os.access(there, os.W_OK | os.X_OK),
+        "owner": _owner(there),
     }
+
+
+def _owner(path):
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return None
 
 
 # --- the system ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import IO
 from rich.text import Text
 
 from ipexctl.core import quoting
-from ipexctl.core.doctor.report import Report, grouped
+from ipexctl.core.doctor.report import Report, by_problem
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Severity
@@ -54,7 +54,7 @@ def verdict(report: Report, width: int | None = None) -> Text:
     text.append(f"{good} of {total} host{'s' if total != 1 else ''} ready", f"bold {color}")
     if good and any(f.severity is Severity.FAIL and not f.host for f in report.findings):
         text.append(", but not together", "bold red")
-    slow = len(grouped(report.findings, Severity.WARN))
+    slow = len(by_problem(report.findings, Severity.WARN))
     counted = [
         (states.count("unreachable"), "unreachable"),
         (states.count("failed") + states.count("fail"), "failed"),
@@ -88,10 +88,9 @@ def _first_thing(report: Report) -> tuple[str, str]:
     if any(d.slug == "host-key-unknown" for d in report.down):
         return "", report.trust
     for severity in (Severity.FAIL, Severity.WARN):
-        for same in grouped(report.findings, severity):
-            if same[0].fix:
-                first, *_ = str(same[0].fix).splitlines()
-                return fold(f.host for f in same if f.host), first.strip()
+        for problem in by_problem(report.findings, severity):
+            for fix, hosts in problem.fixes.items():
+                return fold(filter(None, hosts)), fix.lines[0].strip()
         hints = [d.hint for d in report.down if d.hint]
         if hints:
             return "", hints[0].splitlines()[0]

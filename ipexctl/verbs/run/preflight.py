@@ -140,8 +140,7 @@ def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
     new = [f for f in judged.warnings if _key(f) not in before]
     for line in core.table(new):
         note(f"preflight: {line}")
-    fixes = dict.fromkeys(f"preflight: {f.id}: {f.fix}" for f in new if f.fix)
-    for line in fixes:
+    for line in dict.fromkeys(f"preflight: {number}: {fix}" for number, fix in core.fixes(new)):
         note(line)
     told = [_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
     if old := sorted({f.id for f in judged.warnings if _key(f) in before}):
