@@ -27,11 +27,13 @@ TOTAL = 7 * 24 * LONG  # a step of a play may train for days
 
 @dataclass(frozen=True)
 class BoundStep:
-    """A step with its values on one host; `bound` None: it is skipped, and why."""
+    """A step with its values on one host; `bound` None: it is skipped, and why. `refused`: by sudo,
+    of a step with ignore_errors."""
 
     step: PlayStep
     bound: HostStep | None
     skipped: str = ""
+    refused: IpexctlError | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class HostBatches:
         """What became of the steps, as far as they came. A host that is lost is a value."""
         batch = _Batch(self, host, steps)
         for one in steps:
-            if one.bound is None:
+            if e := one.refused:
+                batch.ended(one.step, State.IGNORED, e.what, e.why, e.hint)
+            elif one.bound is None:
                 batch.ended(one.step, State.SKIPPED, one.skipped)
         wanted = [one for one in steps if one.bound]
         if wanted:

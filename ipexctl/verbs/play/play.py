@@ -17,7 +17,7 @@ from ipexctl.core.plays.fact_values import FACTS
 from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.plays.step_schema import Step, bind
-from ipexctl.errors import UNREACHABLE, InputError, IpexctlError
+from ipexctl.errors import UNREACHABLE, HostFailed, InputError, IpexctlError
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
@@ -165,6 +165,7 @@ class _PlayRun:
         self._batches = HostBatches(
             fleet, self._listener, options.check, options.diff, options.password
         )
+        self._without_sudo: dict[str, HostFailed] = {}
         self._failed: set[str] = set()
         self._notified: dict[str, set[str]] = {}
         self.outcomes: list[StepOutcome] = []
@@ -248,11 +249,11 @@ class _PlayRun:
 
         self._fleet.each(one)
         if any(self._wants_sudo(step) for step in self._may_run):
-            hosts = [h for h in self._fleet.alive if self._sudo_step(h)]
-            self._fleet.each(self._batches.require_sudo, hosts)
+            hosts = [h for h in self._fleet.alive if any(self._sudo_steps(h))]
+            self._fleet.each(self._require_sudo, hosts)
         by_name = {host.name: host for host in self._fleet.hosts.hosts}
         for down in self._fleet.failures:
-            refused = self._sudo_step(by_name[down.host]) if down.slug == "sudo" else None
+            refused = self._stopped_by_sudo(by_name[down.host]) if down.slug == "sudo" else None
             if step := refused or first:
                 self._add(_of_down(step, down))
 
@@ -264,11 +265,22 @@ class _PlayRun:
     def _wants_sudo(self, step: PlayStep) -> bool:
         return step.sudo and issubclass(all_steps()[step.kind], HostStep)
 
-    def _sudo_step(self, host: Host) -> PlayStep | None:
-        """The first step of this host that needs it."""
+    def _require_sudo(self, host: Host) -> None:
+        """A refusal stops the host, unless all its steps with sudo have ignore_errors."""
+        try:
+            self._batches.require_sudo(host)
+        except HostFailed as e:
+            if e.slug != "sudo" or self._stopped_by_sudo(host):
+                raise
+            self._without_sudo[host.name] = e
+
+    def _sudo_steps(self, host: Host) -> Iterator[PlayStep]:
         mine = (step for step in self._may_run if host.name in self._hosts.on[step.number])
-        wanted = (step for step in mine if self._wants_sudo(step) and self._applies(step, host))
-        return next(wanted, None)
+        return (step for step in mine if self._wants_sudo(step) and self._applies(step, host))
+
+    def _stopped_by_sudo(self, host: Host) -> PlayStep | None:
+        """The first step of this host that cannot do without it."""
+        return next((s for s in self._sudo_steps(host) if not s.ignore_errors), None)
 
     @property
     def _may_run(self) -> tuple[PlayStep, ...]:
@@ -301,6 +313,8 @@ class _PlayRun:
     def _bound(self, step: PlayStep, host: Host) -> BoundStep:
         if not self._applies(step, host):
             return BoundStep(step, None, WHEN)
+        if step.sudo and host.name in self._without_sudo:
+            return BoundStep(step, None, refused=self._without_sudo[host.name])
         bound = _bound_on(step, self._scope, host)
         assert isinstance(bound, HostStep)
         if self._is_done(step, bound, host.name):
