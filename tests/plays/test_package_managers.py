@@ -127,7 +127,7 @@ SAID = [
      "Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), are you root?"),
     ("dnf", 1, "unreached",
      "Errors during downloading metadata for repository 'x':\n  - Curl error (6): Could not "
-     "resolve hostname for http://x.invalid/repodata/repomd.xml [Could not resolve host: x.invalid]"),
+     "resolve hostname for http://x.invalid/repomd.xml [Could not resolve host: x.invalid]"),
     ("zypper", 104, "unreached",
      " - Download (curl) error for 'http://x.invalid/content':\n   Error code: Connection failed\n"
      "   Error message: Could not resolve host: x.invalid\nNo provider of 'nosuch' found."),

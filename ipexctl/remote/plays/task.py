@@ -121,12 +121,18 @@ def result(changed, detail="", diff="", reads=(), writes=(), failure=None):
     return found
 
 
+def _accounts(args):
+    """Those whose files a step makes, which an earlier step `user` may add."""
+    kinds = (("owner", "passwd"), ("group", "group"))
+    return ["path:/etc/%s/%s" % (file, args[key]) for key, file in kinds if args.get(key)]
+
+
 def outcome(module, task):
     """What `apply` of a step's module returns, or {"failure": ...}."""
     try:
         return dict(operation("plays.%s.apply" % module, prefix="")(task))
     except Failure as e:
-        return {"failure": document(e), "reads": task.reads}
+        return {"failure": document(e), "reads": task.reads + _accounts(task.args)}
     except (BrokenPipeError, MemoryError):
         raise
     except OSError as e:

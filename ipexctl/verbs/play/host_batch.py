@@ -11,7 +11,7 @@ from typing import Any
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.plays.check_prediction import Looked, predict
-from ipexctl.core.plays.interpolation import as_written
+from ipexctl.core.plays.interpolation import Scope, as_written
 from ipexctl.core.plays.play_values import PlayStep, State, StepOutcome
 from ipexctl.core.values import plain, texts
 from ipexctl.errors import IpexctlError
@@ -34,6 +34,7 @@ class BoundStep:
     bound: HostStep | None
     skipped: str = ""
     refused: IpexctlError | None = None
+    scope: Scope = Scope({})
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class _Batch:
         for one in wanted:
             assert one.bound
             modules.add(f"plays.{one.bound.module}.apply")
-            requests.append(self._request(one.step, one.bound))
+            requests.append(self._request(one.step, one.bound, one.scope))
         args = {
             "steps": requests, "check": self._of.check, "diff": self._of.diff,
             "password": self._of.password,
@@ -104,9 +105,9 @@ class _Batch:
         self._number = agent.start(OP, args, also=sorted(modules))
         agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._hear)
 
-    def _request(self, step: PlayStep, bound: HostStep) -> dict[str, Any]:
+    def _request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
         try:
-            args = bound.request(self._files)
+            args = bound.request(self._files, scope)
         except Bad as e:
             raise Bad(f"{step.kind}: {e.what}", why=e.why, hint=e.hint).placed(step.place) from None
         return {
