@@ -24,6 +24,9 @@ def apply(task):
     found = _account(name)
     now = _state(found)
     wanted = None if args["state"] == "absent" else _wanted(args, now or {})
+    failure = _missing_group((wanted or {}).get("groups", ()))
+    if failure and not task.check:
+        raise failure
     writes = [account, "path:/etc/group/" + name]
     if now == wanted:
         return result(False, "", "", task.reads, writes)
@@ -42,7 +45,7 @@ def apply(task):
         if code:
             raise Failure("%s failed (exit %d)" % (command[0], code), out[-1500:])
     diff = text_diff("user " + name, _text(now), _text(wanted)) if task.diff else ""
-    return result(True, detail, diff, task.reads, writes)
+    return result(True, detail, diff, task.reads, writes, failure)
 
 
 def _account(name):
@@ -80,8 +83,6 @@ def _wanted(args, now):
     if args["uid"] not in (None, now.get("uid")):
         wanted["uid"] = _free(args["uid"], args["name"])
     if args["groups"] is not None:
-        for group in args["groups"]:
-            _require_group(group)
         found = _account(args["name"])
         groups = set(args["groups"]) - {_first_group(found) if found else ""}
         wanted["groups"] = sorted(groups | set(now.get("groups", ()) if args["append"] else ()))
@@ -98,12 +99,14 @@ def _free(uid, name):
     return uid
 
 
-def _require_group(name):
-    try:
-        grp.getgrnam(name)
-    except KeyError:
-        hint = "a step before: sh: {cmd: groupadd %s, unless: getent group %s}" % (name, name)
-        raise Failure("there is no group %s on this host" % name, hint=hint) from None
+def _missing_group(names):
+    for name in names:
+        try:
+            grp.getgrnam(name)
+        except KeyError:
+            hint = "a step before: sh: {cmd: groupadd %s, unless: getent group %s}" % (name, name)
+            return Failure("there is no group %s on this host" % name, hint=hint)
+    return None
 
 
 _OPTIONS = {"uid": "-u", "groups": "-G", "shell": "-s", "home": "-d"}
