@@ -165,13 +165,13 @@ def _pair(text: str) -> tuple[str, str]:
 def _password(file: str, *, ask: bool) -> str:
     import getpass
 
-    from ipexctl.local.plays.password_file import OPTION, read_password
+    from ipexctl.local.plays.password_file import read_password
 
     if file and ask:
-        raise InputError(f"--ask-sudo-pass and {OPTION} cannot be combined")
+        raise InputError("--ask-sudo-pass and --sudo-password-file cannot be combined")
     if file or not ask:
         return read_password(file) if file else ""
     if not sys.stdin.isatty():
         what = "cannot ask for the sudo password: stdin is not a terminal"
-        raise InputError(what, hint=f"{OPTION} FILE")
+        raise InputError(what, hint="--sudo-password-file FILE")
     return getpass.getpass("sudo password: ")

@@ -90,8 +90,11 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             at=at,
         )
     if kind == "item" and not any(other.partition(".")[0] == "item" for other in known):
-        what = f"${{{name}}} stands for an item of a loop, but this step has none"
-        return Bad(what, hint="loop: [a, b]   # beside the keyword of the step", at=at)
+        return Bad(
+            f"${{{name}}} stands for an item of a loop, but this step has none",
+            hint="loop: [a, b]   # beside the keyword of the step",
+            at=at,
+        )
     near = ansible_name(name) or nearest(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
     shell = "." not in name and (name.isupper() or not near)

@@ -341,13 +341,12 @@ def _check_item(node: Node) -> None:
     values = node.items if isinstance(node, Mapping) else (("item", node),)
     for key, value in values:
         if isinstance(key, Scalar) and not _NAME.fullmatch(key.text):
-            what = f"loop: {key.text[:64]!r} cannot be a name"
-            raise Bad(what, why=_NAME_RULE).placed(key.place)
+            named = Bad(f"loop: {key.text[:64]!r} cannot be a name", why=_NAME_RULE)
+            raise named.placed(key.place)
         if not isinstance(value, Scalar) or value.null:
             what = f"loop: an item is a value or a mapping of values, not {shape(value)}"
-            raise Bad(what, hint="loop: [{name: a, size: 1}, {name: b, size: 2}]").placed(
-                value.place
-            )
+            hint = "loop: [{name: a, size: 1}, {name: b, size: 2}]"
+            raise Bad(what, hint=hint).placed(value.place)
 
 
 _NOTHING = "nothing: "

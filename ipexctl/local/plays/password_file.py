@@ -8,7 +8,6 @@ from pathlib import Path
 from ipexctl.core.quoting import quote
 from ipexctl.errors import InputError, reason_of
 
-OPTION = "--sudo-password-file"
 _MOST = 4096
 
 
@@ -19,14 +18,14 @@ def read_password(word: str) -> str:
             mode = os.fstat(file.fileno()).st_mode
             data = b"" if mode & 0o077 else file.read(_MOST + 1)
         if mode & 0o077:
-            what = f"{OPTION} {word}: other users may read or write this file"
+            what = f"--sudo-password-file {word}: other users may read or write this file"
             raise InputError(what, hint=f"chmod 600 {quote((word,))}")
         password = data.removesuffix(b"\n").removesuffix(b"\r").decode()
     except UnicodeDecodeError:
-        raise InputError(f"{OPTION} {word}: the password is not UTF-8 text") from None
+        raise InputError(f"--sudo-password-file {word}: the password is not UTF-8 text") from None
     except (OSError, RuntimeError) as e:
-        raise InputError(f"{OPTION}: cannot read {word}", why=reason_of(e)) from None
+        raise InputError(f"--sudo-password-file: cannot read {word}", why=reason_of(e)) from None
     if not password or len(data) > _MOST or set(password) & set("\0\n"):
         why = "the file must contain only the password, on one line"
-        raise InputError(f"{OPTION} {word}: expected a password", why=why)
+        raise InputError(f"--sudo-password-file {word}: expected a password", why=why)
     return password

@@ -172,13 +172,16 @@ def _refused(said, password):
     user = getpass.getuser()
     if password and _WRONG in said:
         return Failure("sudo refused the password of %s" % user, said, slug="sudo")
-    hint = (
-        "as root on this host: echo '%s ALL=(root) NOPASSWD: ALL' > /etc/sudoers.d/ipexctl" % user
-    )
+    line = "%s ALL=(root) NOPASSWD: ALL" % user
+    rule = "as root on this host: echo '%s' > /etc/sudoers.d/ipexctl" % line
     if password or _ASKS not in said:
-        return Failure("sudo does not run commands for %s" % user, said, hint, slug="sudo")
-    hint = "--ask-sudo-pass, or --sudo-password-file FILE\nor " + hint
-    return Failure("sudo asks %s for a password" % user, said, hint, slug="sudo")
+        return Failure("sudo does not run commands for %s" % user, said, rule, slug="sudo")
+    return Failure(
+        "sudo asks %s for a password" % user,
+        said,
+        "--ask-sudo-pass, or --sudo-password-file FILE\nor " + rule,
+        slug="sudo",
+    )
 
 
 # --- the process under sudo ----------------------------------------------------------------------
