@@ -35,31 +35,32 @@ from ipexctl.verbs.play.host_batch import Listener
 from ipexctl.verbs.play.play import PlayOptions, run_play
 from ipexctl.verbs.play.play_report import PlayReport
 from ipexctl.verbs.play.steps import all_steps
-from ipexctl.verbs.play.steps.ansible_step import Ansible
 from ipexctl.verbs.play.steps.assert_step import Assert
 from ipexctl.verbs.play.steps.copy_step import Copy
-from ipexctl.verbs.play.steps.data_step import Data
-from ipexctl.verbs.play.steps.doctor_step import Doctor
-from ipexctl.verbs.play.steps.env_step import Env
-from ipexctl.verbs.play.steps.fetch_step import Fetch
 from ipexctl.verbs.play.steps.file_step import File
+from ipexctl.verbs.play.steps.fleet_steps.ansible_step import Ansible
+from ipexctl.verbs.play.steps.fleet_steps.data_step import Data
+from ipexctl.verbs.play.steps.fleet_steps.doctor_step import Doctor
+from ipexctl.verbs.play.steps.fleet_steps.env_step import Env
+from ipexctl.verbs.play.steps.fleet_steps.fetch_step import Fetch
+from ipexctl.verbs.play.steps.fleet_steps.install_step import Install
+from ipexctl.verbs.play.steps.fleet_steps.prune_step import Prune
+from ipexctl.verbs.play.steps.fleet_steps.reboot_step import Reboot
+from ipexctl.verbs.play.steps.fleet_steps.run_step import Run
 from ipexctl.verbs.play.steps.get_step import Get
-from ipexctl.verbs.play.steps.install_step import Install
 from ipexctl.verbs.play.steps.line_step import Line
 from ipexctl.verbs.play.steps.package_step import Package
-from ipexctl.verbs.play.steps.prune_step import Prune
-from ipexctl.verbs.play.steps.reboot_step import Reboot
-from ipexctl.verbs.play.steps.run_step import Run
 from ipexctl.verbs.play.steps.service_step import Service
 from ipexctl.verbs.play.steps.sh_step import Sh
 from ipexctl.verbs.play.steps.sysctl_step import Sysctl
+from ipexctl.verbs.play.steps.user_step import User
 from ipexctl.verbs.play.steps.wait_step import Wait
 
 __all__ = [
     "Ansible", "Assert", "Cluster", "Code", "Copy", "Data", "Doctor", "Env", "Facts", "Fetch",
     "File", "Get", "Host", "Install", "IpexctlError", "Line", "Package", "PlayReport", "Prune",
     "Reboot", "Report", "Run", "Seconds", "Service", "Sh", "State", "Step", "StepFailed",
-    "StepOutcome", "Sysctl", "Wait",
+    "StepOutcome", "Sysctl", "User", "Wait",
 ]  # fmt: skip
 _HERE = Place("a program", 1, 1)
 

@@ -69,6 +69,15 @@ def play(
             help="Ask once for the sudo password of all hosts.",
         ),
     ] = False,
+    sudo_password_file: Annotated[
+        str,
+        typer.Option(
+            "--sudo-password-file",
+            "--become-password-file",
+            metavar="FILE",
+            help="Read the sudo password from a file that only you can read.",
+        ),
+    ] = "",
     list_steps: Annotated[
         bool,
         typer.Option(
@@ -108,9 +117,8 @@ def play(
     pairs = dict(map(_pair, extra or ()))
     refuse_unknown(pairs, found)
     options = PlayOptions(
-        root, check, diff, choice, pairs, _password() if ask_sudo_pass else "",
-        resume,
-    )  # fmt: skip
+        root, check, diff, choice, pairs, _password(sudo_password_file, ask=ask_sudo_pass), resume
+    )
     console = stdout_console()
     reports: list[PlayReport] = []
     masks: list[Callable[[str], str]] = []
@@ -154,9 +162,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _password() -> str:
+def _password(file: str, *, ask: bool) -> str:
     import getpass
 
+    from ipexctl.local.plays.password_file import read_password
+
+    if file and ask:
+        raise InputError("--ask-sudo-pass and --sudo-password-file cannot be combined")
+    if file or not ask:
+        return read_password(file) if file else ""
     if not sys.stdin.isatty():
-        raise InputError("cannot ask for the sudo password: stdin is not a terminal")
+        what = "cannot ask for the sudo password: stdin is not a terminal"
+        raise InputError(what, hint="--sudo-password-file FILE")
     return getpass.getpass("sudo password: ")

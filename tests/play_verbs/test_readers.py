@@ -11,8 +11,8 @@ from ipexctl.core.plays.ansible_recap import AnsibleHost, read_recap
 from ipexctl.core.plays.play_values import State
 from ipexctl.errors import InputError
 from ipexctl.verbs.play.accelerate_options import config_options
-from ipexctl.verbs.play.steps.doctor_step import Doctor
-from ipexctl.verbs.play.steps.fetch_step import _bring_to
+from ipexctl.verbs.play.steps.fleet_steps.doctor_step import Doctor
+from ipexctl.verbs.play.steps.fleet_steps.fetch_step import _bring_to
 
 # as ansible-core 2.19 prints it
 ANSIBLE = """\

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.interpolation import Scope
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.plays import apply_copy
 from ipexctl.remote.plays.task import Task
@@ -24,7 +25,7 @@ def copy(src: object, dest: object, *, check: bool = False, **more: Any) -> dict
     step.check()
     asked: list[str] = []
     task = Task(
-        step.request(files), check, True, lambda event: asked.append(event["sha256"]),
+        step.request(files, Scope({})), check, True, lambda event: asked.append(event["sha256"]),
         lambda: ({"last": True}, files.paths[asked[-1]].read_bytes()), [],
     )  # fmt: skip
     found: dict[str, Any] = apply_copy.apply(task)

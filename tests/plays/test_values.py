@@ -1,5 +1,6 @@
 """YAML text -> the values of a step on a host."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -180,3 +181,30 @@ def test_anchors_and_merges_are_followed() -> None:
     play = _play("steps:\n  - &a {sh: id, retries: 3}\n  - {<<: *a, retries: 4}\n  - *a\n")
     assert [step.retries for step in play.steps] == [3, 4, 3]
     assert play.steps[2].place == Place("play.yaml", 2, 9)
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+def test_a_step_with_a_loop_is_one_step_for_each_item() -> None:
+    play = _play(
+        "vars: {first: x}\nsteps:\n  - sh: id\n"
+        "  - {sh: 'echo ${item.name}', name: say, loop: [{name: '${first}'}, {name: 'b\\n c'}]}\n"
+        "  - {sh: 'echo ${item}', loop: [1, yes]}\nhandlers: {h: [{sh: id, loop: [z]}]}\n"
+    )
+    assert [step.number for step in play.all_steps] == [1, 2, 3, 4, 5, 6]
+    titles = ["sh", "say (name=${first})", "say (name=b\\n c)", "sh (1)", "sh (yes)", "h: sh (z)"]
+    assert [step.title for step in play.all_steps] == titles
+    scope = PlayScope(play, {})
+    found = [dict(scope.on(Host("n"), step.item).values) for step in play.all_steps]
+    assert [values.get("item.name") for values in found[:4]] == [None, "x", "b\\n c", None]
+    assert [values.get("item") for values in found] == [None, None, None, "1", "yes", "z"]
+
+
+@pytest.mark.parametrize(("length", "is_too_long"), [(1 << 19, False), ((1 << 19) + 1, True)])
+def test_a_text_with_its_values_is_measured_before_it_is_made(
+    length: int, is_too_long: bool
+) -> None:
+    scope = Scope({"x": "x" * (length - len("${x}"))})
+    with pytest.raises(Bad) if is_too_long else nullcontext():
+        assert len(expanded("${x}${x}", scope) or "") == 2 * (length - 4)

@@ -14,6 +14,11 @@ def _merge_bomb() -> str:
     return f"vars: &v\n{keys}\nsteps:\n" + "- <<: *v\n" * 20_000
 
 
+def _large_loop() -> str:
+    items = ", ".join(["a"] * 300)
+    return f"steps:\n  - file: {{path: /x, content: {'x' * 5000}}}\n    loop: [{items}]\n"
+
+
 def _step(text: str) -> str:
     return f"steps:\n  - {text}\n"
 
@@ -38,6 +43,33 @@ TEXTS: dict[str, str] = {
     "wrong values in several steps": (
         "steps:\n  - sh: echo ${lr}\n  - file: {path: x, mod: 1}\n  - sh: {cmd: id, craetes: x}\n"
     ),
+    # -- loops and templates --
+    "a loop that is no list": "steps:\n  - sh: echo ${item}\n    loop: a\n",
+    "an empty loop": "steps:\n  - sh: echo ${item}\n    loop: []\n",
+    "a loop of lists": "steps:\n  - sh: echo ${item}\n    loop: [[a, b]]\n",
+    "a loop of deep mappings": "steps:\n  - sh: echo ${item.a}\n    loop: [{a: {b: c}}]\n",
+    "a loop with a wrong name": "steps:\n  - sh: echo ${item.a}\n    loop: [{a-b: c}]\n",
+    "a loop in a loop": "steps:\n  - sh: id\n    loop: [a]\n    loop: [b]\n",
+    "a loop without a value": "steps:\n  - sh: echo ${item}\n    loop: [a, ~]\n",
+    "an item without a loop": "steps:\n  - sh: echo ${item.name}\n",
+    "a name that one item lacks": (
+        "steps:\n  - sh: echo ${item.size}\n    loop: [{name: a, size: 1}, {name: b}]\n"
+    ),
+    "an unknown name in an item": "steps:\n  - sh: echo ${item}\n    loop: [a, '${lr}']\n",
+    "a loop over a large step": _large_loop(),
+    "a variable called item": "vars: {item: 1}\nsteps: [sh: id]\n",
+    "a folder as a template": _step("copy: {src: ., dest: /x, template: true}"),
+    "an unknown name in a template": (
+        "vars: {a: x}\nsteps:\n  - copy: {src: play.yaml, dest: '/${a}', template: true}\n"
+        "# a comment with ${lr}\n"
+    ),
+    "Jinja in a template": (
+        "steps:\n  - copy: {src: play.yaml, dest: /x, template: true}\n# {{ lr }}\n"
+    ),
+    "a user called by a path": _step("user: {name: ../x}"),
+    "a user with a shell that is no path": _step("user: {name: a, shell: bash}"),
+    "append without groups": _step("user: {name: a, append: true}"),
+    "remove of a user that is present": _step("user: {name: a, remove: true}"),
     # -- YAML --
     "a tab": "steps:\n\t- sh: id\n",
     "a tab before a key": "steps:\n  - sh:\n\t  cmd: id\n",

@@ -186,3 +186,18 @@ def test_packages_by_the_real_dnf_and_zypper(rpm_root: Path, use: str, unknown: 
         gone = package(root, "practice-b", use=use, state="absent")
         assert gone["detail"] == "practice-b removed"
         assert package(root, "practice-b", use=use, state="absent")["changed"] is False
+
+
+@pytest.mark.parametrize("use", ["dnf", "zypper"])
+def test_servers_that_dnf_and_zypper_do_not_reach(rpm_root: Path, use: str):
+    name = "packages.no-such-host.invalid"
+    paths = [rpm_root / "etc" / folder / "dead.repo" for folder in SOURCES]
+    for path in paths:
+        path.write_text(f"[dead]\nname=dead\nbaseurl=http://{name}/x\ngpgcheck=0\nenabled=1\n")
+    try:
+        for more in ({}, {"update_cache": True}):
+            what, why = package(rpm_root, "no-such-package", use=use, **more)["failed"]  # type: ignore[misc]
+            assert "cannot reach" in what and name in why
+    finally:
+        for path in paths:
+            path.unlink()

@@ -97,10 +97,10 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
         problem = f"YAML syntax: {_PLAIN.get(problem, problem)}"
         raise Bad(problem, why=_began(e), hint=_hint(text, e)).placed(place) from None
     except yaml.YAMLError as e:
-        place = _reader_place(text, getattr(e, "position", 0), source)
+        place = place_in(text, getattr(e, "position", 0), source)
         raise Bad("control characters are not allowed in YAML").placed(place) from None
     except UnicodeEncodeError as e:
-        place = _reader_place(text, e.start, source)
+        place = place_in(text, e.start, source)
         raise Bad("control characters are not allowed in YAML").placed(place) from None
     if builder.root is None:
         raise InputError(
@@ -142,7 +142,8 @@ def _hint(text: str, error: Any) -> str:
     return found[0] if found else "put quotes around a value with [ ] { } : or #"
 
 
-def _reader_place(text: str, position: int, source: str) -> Place:
+def place_in(text: str, position: int, source: str) -> Place:
+    """Where a character stands in the file."""
     before = text[:position]
     return Place(source, before.count("\n") + 1, position - before.rfind("\n"))
 

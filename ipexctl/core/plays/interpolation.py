@@ -1,4 +1,4 @@
-"""`${name}` in the text of a play. There is nothing else: no filters, no expressions, no loops.
+"""`${name}` in the text of a play. There is nothing else: no filters, no expressions.
 
 `$${name}` is the text `${name}`; `$name` is text, so that a shell's own variables stay.
 """
@@ -31,6 +31,7 @@ _ANSIBLE = {
     "ansible_user_dir": "fact.home", "ansible_user": "fact.user",
 }  # fmt: skip
 KINDS = ("fact", "env", "secret")
+MOST = 1 << 20  # characters of a text with its values
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,12 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             hint="write $${ for a literal ${",
             at=at,
         )
+    if kind == "item" and not any(other.partition(".")[0] == "item" for other in known):
+        return Bad(
+            f"${{{name}}} stands for an item of a loop, but this step has none",
+            hint="loop: [a, b]   # beside the keyword of the step",
+            at=at,
+        )
     near = ansible_name(name) or nearest(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
     shell = "." not in name and (name.isupper() or not near)
@@ -131,6 +138,9 @@ def expanded(text: str, scope: Scope) -> str | None:
     values = {name: scope.lookup(name, at) for name, at in names_in(text)}
     if None in values.values():
         return None
+    size = len(text) + sum(len(values[name] or "") for name, _ in names_in(text))
+    if size > MOST:
+        raise Bad(f"this text with its values is larger than {MOST >> 20} MiB")
     return _REFERENCE.sub(lambda m: "${" if m["escaped"] else values[m["name"].strip()] or "", text)
 
 

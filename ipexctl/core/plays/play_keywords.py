@@ -41,6 +41,7 @@ PLAY_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
     "any_errors_fatal": ("If a step fails on one host, stop on all hosts.", _FLAG),
     "serial": ("Number of hosts to process at a time. Default: all.", _COUNT),
 }
+_ITEM = {"anyOf": [_VALUE, {"type": "object", "additionalProperties": _VALUE}]}
 STEP_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
     "name": ("Name of the step, for the output and --from.", _TEXT),
     "tags": ("For --tags and --skip-tags; always and never as in Ansible.", _WORDS),
@@ -49,6 +50,10 @@ STEP_KEYS: dict[str, tuple[str, dict[str, Any]]] = {
         {"type": "object", "additionalProperties": _TEST},
     ),
     "on": ("Host pattern: only these of the play's hosts.", _WORDS),
+    "loop": (
+        "Do the step once for each value, as ${item}, or mapping, as ${item.NAME}.",
+        {"type": "array", "items": _ITEM, "minItems": 1},
+    ),
     "sudo": ("Run as root.", _FLAG),
     "notify": ("Handlers to run at the end if the step changes something.", _WORDS),
     "ignore_errors": ("A failure does not stop the host.", _FLAG),

@@ -8,10 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Values
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ipexctl.core.inventory.located_errors import Bad, FoundErrors, did_you_mean, nearest
-from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
+from ipexctl.core.inventory.yaml_nodes import (
+    MAX_TEXT,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    read_yaml,
+)
 from ipexctl.core.model import Place
 from ipexctl.core.plays.conditions import check_condition
 from ipexctl.core.plays.play_keywords import PLAY_KEYS, STEP_KEYS
@@ -21,21 +28,20 @@ from ipexctl.errors import is_shown
 
 Kinds = Values[str, type[Step]]  # by keyword
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_RESERVED = ("host", "fact", "env", "secret")
+_RESERVED = ("host", "fact", "env", "secret", "item")
 # what Ansible calls it, and what to write here
 HABITS = {
-    "tasks": "steps", "become": "sudo", "loop": "a list in the argument",
-    "with_items": "a list in the argument",
+    "tasks": "steps", "become": "sudo", "with_items": "loop", "with_list": "loop",
     "register": "nothing: write the decision in Python (docs/python.md)",
     "gather_facts": "nothing: facts are gathered when a step needs them",
     "block": "nothing: one list of steps", "roles": "several files (ipexctl play a.yaml b.yaml)",
     "shell": "sh", "command": "sh", "raw": "sh", "apt": "package", "dnf": "package",
     "yum": "package", "pip": "install", "lineinfile": "line", "systemd": "service",
     "get_url": "get", "wait_for": "wait",
-    "template": "file with content (copy sends files as they are)",
+    "template": "copy with template: true",
     "synchronize": "data, or copy", "fail": "assert", "delegate_to": "on",
     "become_user": "nothing: sudo is for root", "debug": "sh with echo", "uri": "get",
-    "wait_for_connection": "nothing: reboot waits", "user": "sh with unless",
+    "wait_for_connection": "nothing: reboot waits",
     "script": "copy, then sh", "git": "sh with creates", "unarchive": "get, then sh with creates",
     "set_fact": "vars", "ignore_unreachable": "ignore_errors", "import_playbook": "several files",
     "environment": "env of a sh step", "pre_tasks": "steps", "post_tasks": "steps",
@@ -44,7 +50,7 @@ HABITS = {
     "failed_when": "unless, or assert", "max_fail_percentage": "any_errors_fatal",
     "no_log": "nothing: ${secret.NAME} is masked in all output", "run_once": "on: HOST",
     "local_action": "nothing: it would be Python (docs/python.md)",
-    "args": "arguments below the keyword", "with_dict": "a step for each",
+    "args": "arguments below the keyword", "with_dict": "loop",
     "with_fileglob": "copy of a folder",
     "strategy": "nothing: hosts wait for each other only where they must",
     "become_method": "nothing: it is sudo", "include_tasks": "several files",
@@ -64,6 +70,7 @@ class _Reader:
     kinds: Kinds
     sudo: bool = False
     number: int = 0
+    looped: int = 0  # characters of all steps with loops
     handler: str = ""  # whose steps are read
     notified: list[Scalar] = field(default_factory=list)
     errors: FoundErrors = field(default_factory=FoundErrors)
@@ -114,7 +121,7 @@ class _Reader:
                 what = f"{key.text[:64]!r} cannot be the name of a variable"
                 why = f"these names are reserved: {', '.join(_RESERVED)}"
                 if key.text not in _RESERVED:
-                    why = "a name consists of letters, digits and _, at most 64"
+                    why = _NAME_RULE
                 raise Bad(what, why=why).placed(key.place)
             if not isinstance(value, Scalar):
                 what = f"{key.text}: a variable holds text, not {shape(value)}"
@@ -145,7 +152,25 @@ class _Reader:
             raise Bad(said, hint="- sh: hostname").placed(node.place)
         for item in node.items:
             with self.errors.kept():
-                yield self._step(item)
+                yield from self._repeated(self._step(item), item)
+
+    def _repeated(self, step: PlayStep, node: Node) -> Iterator[PlayStep]:
+        """A step for each item of its loop. The play is then no larger than a file may be."""
+        loop = node.get("loop") if isinstance(node, Mapping) else None
+        if loop is None:
+            yield step
+            return
+        if not isinstance(loop, Sequence) or not loop.items:
+            found = "an empty list" if isinstance(loop, Sequence) else shape(loop)
+            raise Bad(f"loop: expected a list, not {found}", hint="loop: [a, b]").placed(loop.place)
+        self.looped += len(loop.items) * _size(step.node)
+        if self.looped > MAX_TEXT:
+            what = f"loop: with all its items, the play is larger than {MAX_TEXT >> 20} MiB"
+            raise Bad(what).placed(loop.place)
+        for n, item in enumerate(loop.items):
+            _check_item(item)
+            self.number += n > 0
+            yield replace(step, number=self.number, item=item)
 
     def _step(self, node: Node) -> PlayStep:
         if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
@@ -304,7 +329,28 @@ class _Reader:
         return ",".join(texts)
 
 
+def _size(node: Node) -> int:
+    if isinstance(node, Scalar):
+        return len(node.text) + 1
+    if isinstance(node, Sequence):
+        return sum(map(_size, node.items))
+    return sum(_size(key) + _size(value) for key, value in node.items)
+
+
+def _check_item(node: Node) -> None:
+    values = node.items if isinstance(node, Mapping) else (("item", node),)
+    for key, value in values:
+        if isinstance(key, Scalar) and not _NAME.fullmatch(key.text):
+            named = Bad(f"loop: {key.text[:64]!r} cannot be a name", why=_NAME_RULE)
+            raise named.placed(key.place)
+        if not isinstance(value, Scalar) or value.null:
+            what = f"loop: an item is a value or a mapping of values, not {shape(value)}"
+            hint = "loop: [{name: a, size: 1}, {name: b, size: 2}]"
+            raise Bad(what, hint=hint).placed(value.place)
+
+
 _NOTHING = "nothing: "
+_NAME_RULE = "a name consists of letters, digits and _, at most 64"
 _NO_KEYWORD = "this step has no keyword"
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ipexctl.core.inventory.yaml_nodes import Node
+from ipexctl.core.inventory.yaml_nodes import Mapping as MappingNode
+from ipexctl.core.inventory.yaml_nodes import Node, Scalar
 from ipexctl.core.model import Place
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, printable
 
 EXIT_WOULD_CHANGE = 10
 EXIT_UNKNOWN = 11
+_LONGEST = 40  # of an item in a title
 
 
 class State(str, Enum):
@@ -62,12 +64,27 @@ class PlayStep:
     retries: int = 0
     delay: float = 5.0
     handler: str = ""  # of which it is a step
+    item: Node | None = None  # of its loop: a value, or a mapping of values
     ready: Any = None  # a step with its values, of a program that uses the API; `node` is not read
 
     @property
     def title(self) -> str:
         title = self.name or self.kind
+        title = f"{title} ({self.item_text})" if self.item else title
         return f"{self.handler}: {title}" if self.handler else title
+
+    @property
+    def item_text(self) -> str:
+        """As it stands in the file, on one line."""
+        if isinstance(self.item, MappingNode):
+            parts = [f"{k.text}={v.text}" for k, v in self.item.items if isinstance(v, Scalar)]
+            return _shortened(", ".join(parts))
+        return _shortened(self.item.text) if isinstance(self.item, Scalar) else ""
+
+
+def _shortened(text: str) -> str:
+    shown = " ".join(printable(text).split())
+    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."
 
 
 @dataclass(frozen=True)

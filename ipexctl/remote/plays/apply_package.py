@@ -3,11 +3,35 @@
 import os
 import re
 import shutil
+import time
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.plays.task import result
 
-LOCK_WAIT = 120  # seconds for another process that has the manager's lock
+LOCK_WAIT = 120.0  # seconds for another process that has the manager's lock; in the docs, too
+LOCK_PAUSE = 3.0
+# What managers say; all in English, see `variables`.
+_LOCKED = re.compile(
+    "Could not get lock|is another process using it|System management is locked|"
+    "already locked by|obtain .*lock|Unable to lock database"
+)
+_LOCK_LINES = re.compile(
+    _LOCKED.pattern + r"|Unable to lock directory|Close this application|application with PID|"
+    r"^ +(?:Memory|Started|State) *:"
+)
+_HOLDER = re.compile(r"(?:process|pid|locked by) (\d+)(?: \(([^)]*)\))?")
+_UNREACHED = re.compile(
+    r"^(?:[EW]: |[ >-]*Curl error|\s*Error message: |WARNING: |ERROR: ).*"
+    r"(?:could(?: not|n't) (?:resolve|connect)|failure resolving|Cannot initiate the connection|"
+    r"connection (?:timed out|refused|failed)|failed to connect|timeout was reached|unreachable|"
+    r"no route to host|network error|DNS: )",
+    re.I | re.M,
+)
+_OLD_LISTS = re.compile(
+    "Unable to locate package|no installation candidate|was not found|404 |unmet dependencies|"
+    "find a match|[Nn]o match for argument|[Nn]o provider of|not found in package names|"
+    "no such package|index not found"
+)
 
 
 class Manager:
@@ -33,8 +57,9 @@ class Manager:
         return found
 
 
-_APT = ["apt-get", "-y", "-q", "-o", "DPkg::Lock::Timeout=%d" % LOCK_WAIT]
+_APT = ["apt-get", "-y", "-q", "-o", "DPkg::Lock::Timeout=0"]
 _NO_ASK = ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"]
+_DNF = ["dnf", "-y", "--setopt=exit_on_lock=True"]
 _RPM = ["rpm", "-q", "--qf", "%{NAME} %{EVR}\n"]
 MANAGERS = (
     Manager(
@@ -44,9 +69,8 @@ MANAGERS = (
         _APT + ["update"], ["apt-get", "-s", "-q", "install"],
     ),
     Manager(
-        "dnf", "dnf", _RPM, ["dnf", "-y", "-q", "install"],
-        ["dnf", "-y", "-q", "install", "--best"], ["dnf", "-y", "-q", "remove"],
-        ["dnf", "-y", "-q", "makecache"], None,
+        "dnf", "dnf", _RPM, _DNF + ["-q", "install"], _DNF + ["-q", "install", "--best"],
+        _DNF + ["-q", "remove"], _DNF + ["makecache"], None,
     ),
     Manager(
         "zypper", "zypper", _RPM, ["zypper", "-n", "-q", "install"],
@@ -76,7 +100,7 @@ def apply(task):
     if task.check:
         return _expected(task, manager, names, before, wanted, uses)
     if args["update_cache"]:
-        _do(task, manager, manager.update, [])
+        _update(task, manager)
     if args["state"] == "latest":
         wanted = names
     if wanted:
@@ -137,28 +161,73 @@ def _is_there(name, there):
 
 
 def _change(task, manager, state, names, updated):
-    if state == "absent":
-        _do(task, manager, manager.remove, names)
-        return
-    command = manager.latest if state == "latest" else manager.install
-    try:
-        _do(task, manager, command, names)
-    except Failure:
-        if updated:
-            raise
+    command = {"absent": manager.remove, "latest": manager.latest}.get(state, manager.install)
+    code, out = _run(task, manager, command, names)
+    if code and not updated and _OLD_LISTS.search(out) and not _UNREACHED.search(out):
         task.say("%s does not find all of them; updating the package lists" % manager.name)
-        _do(task, manager, manager.update, [])
-        _do(task, manager, command, names)
+        failed, lists = _run(task, manager, manager.update, [])
+        code, out = _run(task, manager, command, names)
+        out = "\n".join([lists] * bool(failed) + _lines(lists, _UNREACHED) + [out])
+    if code:
+        raise _failure(manager, command, names, code, out)
 
 
-def _do(task, manager, command, names):
+def _update(task, manager):
+    """apt ends with 0 where it reaches no server."""
+    code, out = _run(task, manager, manager.update, [])
+    if code or _UNREACHED.search(out):
+        raise _failure(manager, manager.update, [], code, out)
+
+
+def _run(task, manager, command, names):
+    """(exit code, output). Waits up to LOCK_WAIT while another process has the manager's lock."""
     if manager.name == "dnf":  # numactl=2.0 is numactl-2.0 there
         names = [name.replace("=", "-", 1) for name in names]
-    code, out = task.program(command + list(names), variables())
-    if code:
-        words = " ".join(command + list(names))
-        hint = "sudo: true" if os.geteuid() else "on the host, as root: " + words
-        raise Failure("%s failed (exit %d)" % (manager.name, code), _errors(out), hint)
+    end, waits = time.monotonic() + LOCK_WAIT, False
+    while True:
+        code, out = task.program(command + list(names), variables(), hidden=_LOCK_LINES)
+        if not code or not _LOCKED.search(out):
+            return code, out
+        what = "%s is locked by %s" % (manager.name, _holder(out))
+        if time.monotonic() >= end:
+            why = "it was still locked after %g s" % LOCK_WAIT
+            raise Failure(what, why, "retries: 10 and delay: 60 to wait longer")
+        if not waits:
+            task.say("%s; waiting up to %g s" % (what, LOCK_WAIT))
+        waits = True
+        time.sleep(LOCK_PAUSE)
+
+
+def _holder(out):
+    found = _HOLDER.search(out)
+    if not found:
+        return "another process"
+    pid, name = found.groups()
+    return "process %s (%s)" % (pid, name or _name_of(pid))
+
+
+def _name_of(pid):
+    try:
+        with open("/proc/%s/comm" % pid) as file:
+            return file.read().strip()
+    except OSError:
+        return "ended"
+
+
+def _failure(manager, command, names, code, out):
+    unreached = _lines(out, _UNREACHED)
+    if unreached:
+        what = "%s cannot reach all of its package servers" % manager.name
+        told = unreached[-3:] + _errors(out).splitlines() * bool(code)
+        why = "\n".join(dict.fromkeys(told))
+        return Failure(what, why, "ipexctl doctor   # checks DNS and proxies")
+    words = " ".join(command + list(names))
+    hint = "sudo: true" if os.geteuid() else "on the host, as root: " + words
+    return Failure("%s failed (exit %d)" % (manager.name, code), _errors(out), hint)
+
+
+def _lines(out, pattern):
+    return [line.strip() for line in out.splitlines() if pattern.search(line)]
 
 
 def _errors(out):

@@ -3,6 +3,7 @@
 import threading
 import time
 
+from ipexctl.remote.failure import Failure, document
 from ipexctl.remote.plays.task import Task, outcome
 
 BEAT = 5.0  # seconds between signs of life
@@ -73,7 +74,10 @@ def _with_retries(call, args, step, worker):
 
 def _once(call, args, step, worker):
     if step["sudo"]:
-        return worker.run(step, args["check"], args["diff"])
+        try:
+            return worker.run(step, args["check"], args["diff"])
+        except Failure as e:  # of sudo; those of the step are in what it returns
+            return {"failure": document(e)}
 
     def emit(event):
         event["number"] = step["number"]

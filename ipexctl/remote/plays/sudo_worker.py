@@ -18,6 +18,7 @@ from ipexctl.remote.frame_stream import Frames
 from ipexctl.remote.plays.task import Task, outcome
 
 PATIENCE = 20.0
+_WRONG, _ASKS = "incorrect password", "password is required"  # as sudo says it in English
 # Where sudo wants no password, the line with it is passed over.
 _HEAD = b"ipexctl-sources "
 _BOOT = (
@@ -38,6 +39,7 @@ class SudoWorker:
         self.password = password
         self.process = None  # type: subprocess.Popen[bytes] | None
         self.frames = None  # type: Frames | None
+        self.refused = None  # type: Failure | None  # sudo is asked once: accounts get locked
 
     def check(self):
         """Raises Failure where sudo would ask, or refuses."""
@@ -50,6 +52,8 @@ class SudoWorker:
     def run(self, step, check, diff):
         if os.geteuid() == 0:
             return self._here(step, check, diff)
+        if self.refused:
+            raise self.refused
         frames = self.frames or self._start()
         asked = {"module": step["module"], "args": step["args"], "check": check, "diff": diff}
         try:
@@ -83,6 +87,7 @@ class SudoWorker:
                 self._pass_on(frames)
 
     def _gone(self):
+        self.frames = None
         return Failure("the process under sudo has ended", self._last_words())
 
     def _pass_on(self, frames):
@@ -108,11 +113,13 @@ class SudoWorker:
         try:
             process.stdin.write(said + _HEAD + b"%d\n" % len(body) + body)
             process.stdin.flush()
+            frames = Frames(process.stdout, process.stdin)
+            ready = frames.read()
         except BrokenPipeError:
-            raise _refused(self._last_words(), self.password) from None
-        frames = Frames(process.stdout, process.stdin)
-        if frames.read() is None:
-            raise _refused(self._last_words(), self.password)
+            ready = None
+        if ready is None:
+            self.refused = _refused(self._last_words(), self.password)
+            raise self.refused
         self.frames = frames
         return frames
 
@@ -147,7 +154,7 @@ def _quiet(command, password):
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            cwd="/", preexec_fn=start_process_group,
+            cwd="/", preexec_fn=start_process_group, env=dict(os.environ, LC_ALL="C"),
         )  # fmt: skip
     except OSError as e:
         return 1, "sudo: %s" % (e.strerror or e)
@@ -163,13 +170,16 @@ def _refused(said, password):
     import getpass
 
     user = getpass.getuser()
-    if password:
-        return Failure("sudo refused the password of %s" % user, slug="sudo")
+    if password and _WRONG in said:
+        return Failure("sudo refused the password of %s" % user, said, slug="sudo")
     line = "%s ALL=(root) NOPASSWD: ALL" % user
+    rule = "as root on this host: echo '%s' > /etc/sudoers.d/ipexctl" % line
+    if password or _ASKS not in said:
+        return Failure("sudo does not run commands for %s" % user, said, rule, slug="sudo")
     return Failure(
         "sudo asks %s for a password" % user,
         said,
-        "--ask-sudo-pass\nor as root on this host: echo '%s' > /etc/sudoers.d/ipexctl" % line,
+        "--ask-sudo-pass, or --sudo-password-file FILE\nor " + rule,
         slug="sudo",
     )
 

@@ -46,8 +46,11 @@ class Task:
         if digest.hexdigest() != sha256:
             raise Failure("the file changed on the controller while it was being sent")
 
-    def program(self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False):
-        """Runs it and passes its lines on. Returns (exit code, the end of its output)."""
+    def program(
+        self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False, hidden=None
+    ):
+        """Runs it and passes its lines on, but for those in which the pattern `hidden` is found.
+        Returns (exit code, the end of its output)."""
         import subprocess
 
         from ipexctl.remote.child_processes import start_process_group
@@ -69,7 +72,7 @@ class Task:
             if clock:
                 clock.daemon = True
                 clock.start()
-            out = self._output(process, stdin, quiet)
+            out = self._output(process, stdin, quiet, hidden)
             code = process.wait()
             if clock and not clock.is_alive():
                 raise Failure("still running after %g s, killed" % timeout, out)
@@ -81,15 +84,16 @@ class Task:
             kill()
             process.wait()
 
-    def _output(self, process, stdin, quiet):
+    def _output(self, process, stdin, quiet, hidden):
         writer = threading.Thread(target=_feed, args=(process.stdin, stdin))
         writer.daemon = True
         writer.start()
         tail = b""
         for line in iter(lambda: process.stdout.readline(LINE_LIMIT), b""):
             tail = (tail + line)[-OUTPUT_LIMIT:]
-            if not quiet:
-                self.say(line.decode("utf-8", "replace").rstrip("\r\n"))
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            if not quiet and not (hidden and hidden.search(text)):
+                self.say(text)
         return tail.decode("utf-8", "replace").strip()
 
 
@@ -117,12 +121,18 @@ def result(changed, detail="", diff="", reads=(), writes=(), failure=None):
     return found
 
 
+def _accounts(args):
+    """Those whose files a step makes, which an earlier step `user` may add."""
+    kinds = (("owner", "passwd"), ("group", "group"))
+    return ["path:/etc/%s/%s" % (file, args[key]) for key, file in kinds if args.get(key)]
+
+
 def outcome(module, task):
     """What `apply` of a step's module returns, or {"failure": ...}."""
     try:
         return dict(operation("plays.%s.apply" % module, prefix="")(task))
     except Failure as e:
-        return {"failure": document(e), "reads": task.reads}
+        return {"failure": document(e), "reads": task.reads + _accounts(task.args)}
     except (BrokenPipeError, MemoryError):
         raise
     except OSError as e:

@@ -75,7 +75,13 @@ def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, A
         "place": f"{o.step.place.source}:{o.step.place.line}", "state": o.state.value,
         "seconds": round(o.seconds, 3),
     }  # fmt: skip
-    texts = {"detail": o.detail, "why": o.why, "hint": o.hint, "diff": o.diff}
+    texts = {
+        "item": o.step.item_text,
+        "detail": o.detail,
+        "why": o.why,
+        "hint": o.hint,
+        "diff": o.diff,
+    }
     return found | {key: mask(text) for key, text in texts.items() if text}
 
 
@@ -89,5 +95,7 @@ def step_lines(play: Play, choice: StepChoice) -> list[str]:
             lines.append(f"handler {handler}:")
         tags = f"  [{', '.join(sorted(step.tags))}]" if step.tags else ""
         sudo = "  sudo" if step.sudo else ""
-        lines.append(f"{step.number:>3}  {step.kind:<10} {step.name}{tags}{sudo}".rstrip())
+        item = f" ({step.item_text})" if step.item else ""
+        words = f"{step.number:>3}  {step.kind:<10} {step.name}{item}{tags}{sudo}"
+        lines.append(words.rstrip())
     return lines

@@ -11,7 +11,7 @@ from typing import Any
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.plays.check_prediction import Looked, predict
-from ipexctl.core.plays.interpolation import as_written
+from ipexctl.core.plays.interpolation import Scope, as_written
 from ipexctl.core.plays.play_values import PlayStep, State, StepOutcome
 from ipexctl.core.values import plain, texts
 from ipexctl.errors import IpexctlError
@@ -27,11 +27,14 @@ TOTAL = 7 * 24 * LONG  # a step of a play may train for days
 
 @dataclass(frozen=True)
 class BoundStep:
-    """A step with its values on one host; `bound` None: it is skipped, and why."""
+    """A step with its values on one host; `bound` None: it is skipped, and why. `refused`: by sudo,
+    of a step with ignore_errors."""
 
     step: PlayStep
     bound: HostStep | None
     skipped: str = ""
+    refused: IpexctlError | None = None
+    scope: Scope = Scope({})
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,9 @@ class HostBatches:
         """What became of the steps, as far as they came. A host that is lost is a value."""
         batch = _Batch(self, host, steps)
         for one in steps:
-            if one.bound is None:
+            if e := one.refused:
+                batch.ended(one.step, State.IGNORED, e.what, e.why, e.hint)
+            elif one.bound is None:
                 batch.ended(one.step, State.SKIPPED, one.skipped)
         wanted = [one for one in steps if one.bound]
         if wanted:
@@ -92,7 +97,7 @@ class _Batch:
         for one in wanted:
             assert one.bound
             modules.add(f"plays.{one.bound.module}.apply")
-            requests.append(self._request(one.step, one.bound))
+            requests.append(self._request(one.step, one.bound, one.scope))
         args = {
             "steps": requests, "check": self._of.check, "diff": self._of.diff,
             "password": self._of.password,
@@ -100,9 +105,9 @@ class _Batch:
         self._number = agent.start(OP, args, also=sorted(modules))
         agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._hear)
 
-    def _request(self, step: PlayStep, bound: HostStep) -> dict[str, Any]:
+    def _request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
         try:
-            args = bound.request(self._files)
+            args = bound.request(self._files, scope)
         except Bad as e:
             raise Bad(f"{step.kind}: {e.what}", why=e.why, hint=e.hint).placed(step.place) from None
         return {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.core.inventory import fold
-from ipexctl.core.inventory.located_errors import FoundErrors, did_you_mean
+from ipexctl.core.inventory.located_errors import Bad, FoundErrors, did_you_mean
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.check_prediction import Looked, predict
 from ipexctl.core.plays.conditions import check_names, check_values, holds, needs_facts
@@ -17,7 +17,7 @@ from ipexctl.core.plays.fact_values import FACTS
 from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.plays.step_schema import Step, bind
-from ipexctl.errors import UNREACHABLE, InputError, IpexctlError
+from ipexctl.errors import UNREACHABLE, HostFailed, InputError, IpexctlError
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
@@ -27,7 +27,7 @@ from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.verbs.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.verbs.play.play_report import PlayReport
-from ipexctl.verbs.play.play_scope import PlayScope, read_names
+from ipexctl.verbs.play.play_scope import ANY_NAME, PlayScope, read_names
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, HostStep, Result
 from ipexctl.verbs.play.steps import all_steps
 
@@ -92,13 +92,13 @@ def run_play(
 
 def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
     """Raises InputError for a variable that no play reads: it may be misspelled."""
-    read = {name for play in plays for name in read_names(play)} - {"host", *FACTS}
+    read = {name for play in plays for name in read_names(play)} - {"host", "item", *FACTS}
     variables = sorted(name for name in read if "." not in name)
     for name, value in extra.items():
         if name in FACTS or name == "host":
             why = "hosts report facts; a variable cannot replace one"
             raise InputError(f"-e {name}: {name} is a fact", why=why)
-        if name not in variables:
+        if name not in variables and ANY_NAME not in variables:
             near = did_you_mean(name, variables)
             hint = f"variables: {', '.join(variables)}" if variables else ""
             raise InputError(f"-e {name}: no play reads this variable{near}", hint=hint)
@@ -125,21 +125,27 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
         check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
     for host in hosts.of(step):
         if step.when is not None:
-            check_values(step.when, scope.on(host))
+            check_values(step.when, scope.on(host, step.item))
         bound = _bound_on(step, scope, host)
         made_on_the_way = host.local and isinstance(bound, FleetStep)
         if bound is not None and not made_on_the_way:
-            _check_files(step, bound, scope)
+            _check_files(step, bound, scope, host)
 
 
-def _check_files(step: PlayStep, bound: Step, scope: PlayScope) -> None:
-    """What a step sends is there before the first one begins."""
+def _check_files(step: PlayStep, bound: Step, scope: PlayScope, host: Host) -> None:
+    """What a step sends is there before the first one begins, and can be used."""
     for name, path in bound.local_files.items():
         if not Path(path).expanduser().exists():
             folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
             what = f"{step.place}: {step.kind}: {name}: there is no file or folder {path}{folder}"
             why = "paths on this machine are relative to the current directory" if folder else ""
             raise InputError(scope.masked(what), why=why)
+    if isinstance(bound, HostStep):
+        try:
+            bound.validate_files(scope.on(host, step.item))
+        except Bad as e:
+            what = f"{step.kind}: {scope.masked(e.what)}"
+            raise Bad(what, why=e.why, hint=e.hint).placed(step.place) from None
 
 
 def _parts(hosts: Inventory, serial: int) -> Iterator[Inventory]:
@@ -165,6 +171,7 @@ class _PlayRun:
         self._batches = HostBatches(
             fleet, self._listener, options.check, options.diff, options.password
         )
+        self._without_sudo: dict[str, HostFailed] = {}
         self._failed: set[str] = set()
         self._notified: dict[str, set[str]] = {}
         self.outcomes: list[StepOutcome] = []
@@ -248,11 +255,11 @@ class _PlayRun:
 
         self._fleet.each(one)
         if any(self._wants_sudo(step) for step in self._may_run):
-            hosts = [h for h in self._fleet.alive if self._sudo_step(h)]
-            self._fleet.each(self._batches.require_sudo, hosts)
+            hosts = [h for h in self._fleet.alive if any(self._sudo_steps(h))]
+            self._fleet.each(self._require_sudo, hosts)
         by_name = {host.name: host for host in self._fleet.hosts.hosts}
         for down in self._fleet.failures:
-            refused = self._sudo_step(by_name[down.host]) if down.slug == "sudo" else None
+            refused = self._stopped_by_sudo(by_name[down.host]) if down.slug == "sudo" else None
             if step := refused or first:
                 self._add(_of_down(step, down))
 
@@ -264,11 +271,22 @@ class _PlayRun:
     def _wants_sudo(self, step: PlayStep) -> bool:
         return step.sudo and issubclass(all_steps()[step.kind], HostStep)
 
-    def _sudo_step(self, host: Host) -> PlayStep | None:
-        """The first step of this host that needs it."""
+    def _require_sudo(self, host: Host) -> None:
+        """A refusal stops the host, unless all its steps with sudo have ignore_errors."""
+        try:
+            self._batches.require_sudo(host)
+        except HostFailed as e:
+            if e.slug != "sudo" or self._stopped_by_sudo(host):
+                raise
+            self._without_sudo[host.name] = e
+
+    def _sudo_steps(self, host: Host) -> Iterator[PlayStep]:
         mine = (step for step in self._may_run if host.name in self._hosts.on[step.number])
-        wanted = (step for step in mine if self._wants_sudo(step) and self._applies(step, host))
-        return next(wanted, None)
+        return (step for step in mine if self._wants_sudo(step) and self._applies(step, host))
+
+    def _stopped_by_sudo(self, host: Host) -> PlayStep | None:
+        """The first step of this host that cannot do without it."""
+        return next((s for s in self._sudo_steps(host) if not s.ignore_errors), None)
 
     @property
     def _may_run(self) -> tuple[PlayStep, ...]:
@@ -277,7 +295,7 @@ class _PlayRun:
         return (*self._steps, *(step for name in told for step in handlers[name]))
 
     def _applies(self, step: PlayStep, host: Host) -> bool:
-        return holds(step.when, self._scope.on(host))
+        return holds(step.when, self._scope.on(host, step.item))
 
     # -- steps --
 
@@ -301,11 +319,13 @@ class _PlayRun:
     def _bound(self, step: PlayStep, host: Host) -> BoundStep:
         if not self._applies(step, host):
             return BoundStep(step, None, WHEN)
+        if step.sudo and host.name in self._without_sudo:
+            return BoundStep(step, None, refused=self._without_sudo[host.name])
         bound = _bound_on(step, self._scope, host)
         assert isinstance(bound, HostStep)
         if self._is_done(step, bound, host.name):
             return BoundStep(step, None, DONE)
-        return BoundStep(step, bound)
+        return BoundStep(step, bound, scope=self._scope.on(host, step.item))
 
     def _is_done(self, step: PlayStep, bound: Step, host: str) -> bool:
         """By the journal; what it is to hold of this step once it is done is kept until then."""
@@ -409,7 +429,7 @@ class _PlayRun:
 
 def _bound_on(step: PlayStep, scope: PlayScope, host: Host) -> Any:
     """None where a value is not known yet. Raises InputError."""
-    return step.ready or bind(all_steps()[step.kind], step.node, scope.on(host))
+    return step.ready or bind(all_steps()[step.kind], step.node, scope.on(host, step.item))
 
 
 def _acted(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:

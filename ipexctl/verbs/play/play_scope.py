@@ -6,6 +6,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.inventory.located_errors import Bad
@@ -16,17 +17,33 @@ from ipexctl.core.model import Facts, Host, Place
 from ipexctl.core.plays.fact_values import NAMES, fact_values
 from ipexctl.core.plays.interpolation import Scope, expanded, names_in
 from ipexctl.core.plays.play_values import Play
+from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
+
+ANY_NAME = "*"
 
 
 def read_names(play: Play) -> set[str]:
-    """The variables that are declared, or stand anywhere in a step or a condition."""
-    nodes = [node for step in play.all_steps for node in (step.node, step.when) if node]
+    """The variables that are declared, or stand anywhere in a step, its templates or a condition.
+    Where the path of a template is known only on a host, ANY_NAME is one of them."""
+    nodes = [node for step in play.all_steps for node in (step.node, step.when, step.item) if node]
     conditions = [step.when for step in play.all_steps if isinstance(step.when, MappingNode)]
     texts = [text for node in nodes for text in _texts(node)]
     texts += [text for text, _ in play.vars.values()]
+    texts += [_template(step.node) for step in play.all_steps if step.kind == "copy"]
     found = {name for text in texts if "${" in text for name in _names(text)}
     return found | set(play.vars) | {key.text for node in conditions for key, _ in node.items}
+
+
+def _template(node: Node) -> str:
+    src = node.get("src") if isinstance(node, MappingNode) and node.get("template") else None
+    if not isinstance(src, Scalar):
+        return ""
+    if "${" in src.text:
+        return f"${{{ANY_NAME}}}"
+    with suppress(OSError, ValueError):  # it is said when the step is checked
+        return read_file(Path(src.text).expanduser()).decode()
+    return ""
 
 
 def _names(text: str) -> Iterator[str]:
@@ -45,9 +62,18 @@ def _texts(node: Node) -> Iterator[str]:
             yield from _texts(value)
 
 
+def _items(item: Node | None) -> Iterator[tuple[str, Scalar]]:
+    if isinstance(item, Scalar):
+        yield "item", item
+    elif isinstance(item, MappingNode):
+        for key, value in item.items:
+            if isinstance(value, Scalar):
+                yield f"item.{key.text}", value
+
+
 @dataclass
 class PlayScope:
-    """Variables: -e, then the host's, then the play's. Facts once they are known."""
+    """Variables: the loop's item, -e, the host's, the play's. Facts once they are known."""
 
     play: Play
     extra: Mapping[str, str]
@@ -61,10 +87,13 @@ class PlayScope:
             f"{kind}.{name}": value for name, value in here.items() for kind in ("env", "secret")
         }
 
-    def on(self, host: Host) -> Scope:
+    def on(self, host: Host, item: Node | None = None) -> Scope:
+        """`item`: of the step's loop."""
         facts = self.facts.get(host.name)
         own: dict[str, str] = {}
+        items: dict[str, str] = {}
         values = ChainMap(
+            items,
             {"host": host.name},
             dict(self.extra),
             dict(host.vars),
@@ -77,6 +106,8 @@ class PlayScope:
         )
         for name, (text, place) in self.play.vars.items():
             self._set(own, scope, name, text, place)
+        for name, node in _items(item):
+            self._set(items, scope, name, node.text, node.place)
         return scope
 
     def _set(self, own: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:

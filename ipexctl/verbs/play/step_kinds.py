@@ -9,17 +9,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.check_prediction import ANY
+from ipexctl.core.plays.interpolation import Scope
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import Step
 from ipexctl.hosts.fleet import Fleet
 
+MOST_TEXT = 16 << 20
+
 
 @dataclass
 class LocalFiles:
-    """Files of this machine that steps put on hosts, by their SHA-256."""
+    """Files of this machine that steps put on hosts, by their SHA-256; and the size of the texts
+    that are in the request itself."""
 
     paths: dict[str, Path] = field(default_factory=dict)
+    texts: int = 0
+
+    def add_text(self, text: str) -> str:
+        """Returns its SHA-256."""
+        data = text.encode()
+        self.texts += len(data)
+        if self.texts > MOST_TEXT:
+            raise Bad(f"templates of consecutive steps exceed {MOST_TEXT >> 20} MiB together")
+        return hashlib.sha256(data).hexdigest()
 
     def add(self, path: Path) -> str:
         digest = hashlib.sha256()
@@ -35,7 +49,10 @@ class HostStep(Step):
 
     module: ClassVar[str]
 
-    def request(self, files: LocalFiles) -> dict[str, Any]:
+    def validate_files(self, scope: Scope) -> None:
+        """Raises Bad or InputError for content of this machine's files that cannot be used."""
+
+    def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         """The arguments of `apply`. Raises Bad for what is missing on this machine."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
 

@@ -16,8 +16,8 @@ from ipexctl.core.plays.step_schema import Step
 def all_steps() -> dict[str, type[Step]]:
     """Keyword -> step."""
     found: dict[str, type[Step]] = {}
-    for module in pkgutil.iter_modules(__path__):
-        for value in vars(import_module(f"{__name__}.{module.name}")).values():
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        for value in vars(import_module(module.name)).values():
             own = isinstance(value, type) and issubclass(value, Step) and value.keyword
             if own and value.__module__.endswith(module.name):
                 found[value.keyword] = value

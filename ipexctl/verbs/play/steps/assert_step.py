@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.interpolation import Scope
 from ipexctl.core.plays.step_schema import Code, Seconds, arg, shell_variables
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
@@ -33,5 +34,5 @@ class Assert(HostStep):
         if sum(map(bool, (self.that, self.path, self.fail))) != 1:
             raise Bad("one of that, path or fail is required")
 
-    def request(self, files: LocalFiles) -> dict[str, Any]:
-        return {**super().request(files), "variables": shell_variables(self.that)}
+    def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
+        return {**super().request(files, scope), "variables": shell_variables(self.that)}

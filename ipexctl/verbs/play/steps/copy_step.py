@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.inventory.yaml_nodes import place_in
 from ipexctl.core.plays.argument_checks import check_mode, check_path
+from ipexctl.core.plays.interpolation import Scope, expanded
 from ipexctl.core.plays.step_schema import arg
+from ipexctl.errors import reason_of
+from ipexctl.local.bounded_read import read_file
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
 _MOST = 10_000
+_LARGEST = 1 << 20  # of a template
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Copy(HostStep):
     """Copy a file or folder from this machine to the hosts.
 
     `src: dir/` copies what is in the folder, `src: dir` the folder itself. For large data: `data`.
+    With template, ${NAME} in a file is replaced as in the play, and $${ is a literal ${.
     """
 
     keyword = "copy"
@@ -32,6 +38,7 @@ class Copy(HostStep):
     directory_mode: str = arg("Permissions of folders.", "")
     owner: str = arg("Name or numeric ID of the owner.", "")
     group: str = arg("Name or number of the group.", "")
+    template: bool = arg("Replace ${NAME} in the file, which must be UTF-8 text.", False)
 
     def check(self) -> None:
         if not self.src:
@@ -44,12 +51,33 @@ class Copy(HostStep):
     def local_files(self) -> Mapping[str, str]:
         return {"src": self.src}
 
-    def request(self, files: LocalFiles) -> dict[str, Any]:
+    def validate_files(self, scope: Scope) -> None:
+        if self.template:
+            self._filled(scope)
+
+    def _filled(self, scope: Scope) -> str | None:
+        """The template with its values; None: some are not known yet."""
+        try:
+            text = read_file(Path(self.src).expanduser(), _LARGEST).decode()
+        except (OSError, ValueError) as e:
+            raise Bad(f"src: {self.src} is not a template", why=reason_of(e)) from None
+        try:
+            return expanded(text, scope)
+        except Bad as e:
+            error = Bad(scope.masked(e.what), why=scope.masked(e.why), hint=e.hint)
+            raise error.placed(place_in(text, e.at, self.src)) from None
+
+    def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         path = Path(os.path.expanduser(self.src))  # noqa: PTH111  a Path would drop the last /
         try:
-            return {**super().request(files), **self._files(path, files)}
+            asked = {**super().request(files, scope), **self._files(path, files)}
         except OSError as e:
             raise Bad(f"cannot read {e.filename or self.src}: {e.strerror}") from None
+        if self.template:
+            text = self._filled(scope) or ""
+            sha256, size = files.add_text(text), len(text.encode())
+            asked["files"][0].update(text=text, sha256=sha256, size=size)
+        return asked
 
     def _files(self, path: Path, files: LocalFiles) -> dict[str, Any]:
         if not path.exists():

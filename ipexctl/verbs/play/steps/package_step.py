@@ -17,6 +17,7 @@ class Package(HostStep):
 
     A name may include a version in the package manager's syntax: numactl=2.0.16-1 (apt, apk).
     The package lists are updated only with update_cache, or if the manager does not know the name.
+    If another process has locked the package manager, the step waits up to 2 minutes for it.
     """
 
     keyword = "package"

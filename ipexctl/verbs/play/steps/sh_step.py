@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.core.plays.interpolation import Scope
 from ipexctl.core.plays.step_schema import Code, Seconds, arg, shell_variables
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
@@ -49,7 +50,7 @@ class Sh(HostStep):
             what = f"cmd, or one of its values, is larger than {_MOST >> 10} KiB"
             raise Bad(what, hint="send it as a file with a copy step")
 
-    def request(self, files: LocalFiles) -> dict[str, Any]:
+    def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         variables = shell_variables(self.cmd, self.unless)
         changes = None if self.changes is None else list(self.changes)
-        return {**super().request(files), "variables": variables, "changes": changes}
+        return {**super().request(files, scope), "variables": variables, "changes": changes}

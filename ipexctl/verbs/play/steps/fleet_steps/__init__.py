@@ -1,0 +1,1 @@
+"""Steps that need all hosts: each calls the command of its name."""
