@@ -40,7 +40,7 @@ def test_a_silent_resolver_is_said_once_for_a_host():
     hosts = three(node01=silent)
     tries = (peer("node01", "node02", unanswered=True), peer("node03", "node02", unanswered=True))
     assert seen(*hosts, peers=tries) == [
-        ("NET-005", "warn", "node01", "asked for node01, the name servers gave no answer"),
+        ("NET-029", "warn", "node01", "asked for node01, name resolution gave no answer"),
         ("NET-008", "note", "", "asked for node02, the name servers gave no answer on node03"),
     ]
 

@@ -9,9 +9,9 @@ import pytest
 
 from ipexctl.core.checks import catalogue
 from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
-from ipexctl.core.model import Facts, Nic, Route
+from ipexctl.core.model import Facts, NameServer, Nic, Route
 from ipexctl.core.stack import package_changes
-from tests.checks.hosts import Change, clean, flags, part, peer, seen, three
+from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2, V2
 
@@ -41,6 +41,14 @@ def nics(*found: Nic, **rest: Any) -> Change:
     return part("net", nics=found, **rest)
 
 
+def asked(*servers: NameServer, default_nic: str = "eth0") -> Change:
+    return part("net", name_servers=servers, default_nic=default_nic)
+
+
+DEAD = NameServer("192.0.2.1", True, False, "no response within 2 s")
+ALIVE = NameServer("10.0.0.53", True, True)
+REFUSES = NameServer("10.0.0.54", True, True, "REFUSED")
+NONE = NameServer("127.0.0.1", False, False, "Connection refused")
 TORCH = ("torch", "2.13.0+cpu")
 
 
@@ -163,6 +171,15 @@ CASES = [
         "NET-022", "note", part("net", default_nic="", routes=(Route("eth0", "10.0.0.0/8"),)),
         "10.0.0.0/8 by eth0",
     ),
+    Case("NET-029", "warn", asked(DEAD), "192.0.2.1: no response within 2 s"),
+    Case(
+        "NET-029", "warn", both(asked(DEAD), part("net", hostname_resolves=False)),
+        "192.0.2.1: no response within 2 s",
+    ),
+    Case("NET-029", "note", asked(DEAD, default_nic=""), "192.0.2.1: no response within 2 s"),
+    Case("NET-029", "note", asked(DEAD, ALIVE), "192.0.2.1: no response within 2 s"),
+    Case("NET-029", "note", asked(REFUSES, REFUSES), "10.0.0.54: REFUSED; 10.0.0.54: REFUSED"),
+    Case("NET-029", "note", asked(NONE), "/etc/resolv.conf names none"),
     Case(
         "NET-023", "note",
         nics(Nic("eth0", True, 1500, ("10.0.0.1",)), Nic("ib0", False, 2044, ("10.1.0.1",))),
@@ -215,6 +232,10 @@ HARMLESS: dict[str, Change] = {
     "an interface that is no one's": nics(
         LO, Nic("eth0", True, 1500, ("10.0.0.1",)), Nic("docker0", False, 1500, ("172.17.0.1",))
     ),
+    "a name server that responds": asked(ALIVE),
+    "a name server that refuses, and another one": asked(REFUSES, ALIVE),
+    "name servers of a network of its own": asked(REFUSES, default_nic=""),
+    "neither name servers nor a way out": asked(NONE, default_nic=""),
     "both localhosts": part("net", localhost=("::1", "127.0.0.1")),
     "numbers that are no versions": software(prefix(("torch", "weird"), (IPEX, "?"))),
 }  # fmt: skip

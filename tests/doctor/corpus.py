@@ -206,7 +206,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         rm -f /etc/resolv.conf; printf 'nameserver 192.0.2.1\\n' > /etc/resolv.conf
         sed -i '/ dns$/d' /etc/hosts
         """,
-        (Seed("name-unknown", "NET-005", "/etc/resolv.conf"),),
+        (Seed("name-unknown", "NET-029", "/etc/resolv.conf"),),
     ),
     "names": Planted(
         """

@@ -196,6 +196,34 @@ def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(full_
     assert _grave(mended["findings"]) == []
 
 
+_ANSWERS = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 53))
+print("up", flush=True)
+while True:
+    data, peer = s.recvfrom(4096)
+    s.sendto(data[:2] + b"\\x81\\x83" + data[4:], peer)  # no such name
+"""
+
+
+def test_dead_name_servers_are_found_behind_etc_hosts(full_rung, make_lab):
+    """All names that the hosts use are in /etc/hosts, so nothing else would tell."""
+    lab = make_lab(LabSpec.plain(3, name="dns"))
+    dead, alive, silent = lab.hosts
+    for name, server in ((dead, "192.0.2.1"), (alive, "127.0.0.1"), (silent, "10.255.0.53")):
+        script = f"echo nameserver {server} > /etc/resolv.conf; ip route add default dev eth0"
+        assert lab.run_in(name, ["sh", "-c", script]).returncode == 0
+    enter = ["nsenter", "-t", str(lab.hosts[alive].pid), "-n", sys.executable, "-c", _ANSWERS]
+    with subprocess.Popen(enter, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout and server.stdout.readline() == b"up\n"
+            document = told(lab)
+        finally:
+            server.terminate()
+    assert ids(document) == {dead: ["NET-029"], alive: [], silent: ["NET-029"]}
+
+
 def test_ports_that_a_firewall_lets_in_are_asked_of_the_host_and_suggested(full_rung, make_lab):
     """This machine has no firewall's program: a script prints what iptables-legacy-save would."""
     lab = make_lab(LabSpec.plain(3, name="wall"))

@@ -33,7 +33,8 @@ ANSWER: dict[str, Any] = {
             "default_nic": "eth0", "routes": [["eth0", "10.0.0.0/24"]],
             "port_range": [32768, 60999], "reserved": "29500", "somaxconn": 4096,
             "master_port_busy": False, "hostname_resolves": True, "localhost": ["127.0.0.1"],
-            "firewalls": ["ufw"], "range_port": 40000},
+            "firewalls": ["ufw"], "range_port": 40000,
+            "name_servers": [["10.0.0.53", True, False, "no response within 2 s"]]},
     "pythons": [{"path": "/usr/bin/python3", "version": [3, 11, 2], "venv": True}],
     "state": {
         "power": {"driver": "intel_pstate", "status": "active", "governors": ["powersave"],

@@ -16,12 +16,13 @@ def op_facts(call, args):
     """Emits the clock first, so that the controller knows how old it is; then everything."""
     call.emit({"event": "clock", "now": time.time()})
     # late: the clock does not wait until these are compiled
-    from ipexctl.remote.facts import host_load, host_network, machine
+    from ipexctl.remote.facts import host_load, host_network, machine, name_servers
 
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
     load = host_load.begin(machine.read, fs)
     names = host_network.own_names() if live else None
+    servers = name_servers.begin(machine.read) if live else None
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
     mounts = machine.mounts(fs)
@@ -56,6 +57,7 @@ def op_facts(call, args):
     if args.get("listen"):
         ports = host_network.op_listen(call, args)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
+    facts["net"]["name_servers"] = name_servers.finish(servers)
     facts["net"]["hostname_addresses"] = []
     if names:
         names.wait(2.0)
