@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -75,9 +76,9 @@ def test_a_shell_that_never_stops_printing_is_given_up(impatient):
 
 
 def test_a_shell_that_ends_first_is_told_with_its_own_words():
-    with pytest.raises(HostFailed, match="exited with code 3") as caught:
+    with pytest.raises(HostFailed, match="ended with exit code 3") as caught:
         connect(Through("echo this account is locked >&2; exit 3"), HERE)
-    assert caught.value.why == "it printed: this account is locked"
+    assert caught.value.why.startswith("it printed: this account is locked; ")
 
 
 def test_a_shell_that_hangs_ends_at_the_deadline(impatient):
@@ -232,6 +233,28 @@ def test_a_python_that_does_not_start_is_passed_over(tmp_path, broken):
         agent.close()
 
 
+def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
+    """Wherever that is, and whatever it is called."""
+    real = tmp_path / "lib" / "interpreter"
+    real.parent.mkdir()
+    shutil.copy(Path(sys.executable).resolve(), real)
+    wrapper = write_script(tmp_path / "python3", f'exec {real} "$@"')
+    agent = connect(LocalTransport(), HERE, python=str(wrapper))
+    try:
+        assert (agent.hello.started, agent.hello.path) == (str(wrapper), str(real))
+        assert str(real) in [p.path for p in probe(agent).pythons]
+    finally:
+        agent.close()
+
+
+def test_a_shell_that_lost_the_input_is_told_from_a_python_that_fails(tmp_path):
+    with pytest.raises(HostFailed, match="reads the input of commands") as caught:
+        connect(Through("read line"), HERE)
+    assert "before Python read it" in caught.value.why
+    with pytest.raises(HostFailed, match="reads the input of commands"):
+        connect(Through("exec </dev/null"), HERE)
+
+
 def test_a_python_without_zlib_is_passed_over(tmp_path):
     """Before it has read a byte of what is sent to it."""
     bad = tmp_path / "python3"
@@ -247,7 +270,7 @@ def test_a_python_without_zlib_is_passed_over(tmp_path):
 def test_an_agent_that_breaks_off_while_it_boots_is_no_reason_to_try_another_python():
     """The next one would wait for what the first one has read."""
     channel = PipeChannel(("/bin/sh", "-c", command_line("mark")))
-    channel.write(b"1/0\n")
+    channel.write(b"s=1/0\n")
     said = b"".join(iter(lambda: channel.read(100, 20), b""))
     assert re.fullmatch(rb"\nmark-try [0-9]+ /\S+\n", said)
     assert channel.exit_status(20) == 98

@@ -142,7 +142,10 @@ def _user():
 
 
 def _pythons(home):
-    """[{path, version, venv}], each real file once; shims and wrappers are no interpreters."""
+    """[{path, version, venv}], each real file once; shims and wrappers are no interpreters.
+
+    The one that runs this is one wherever it is: a wrapper may have started it.
+    """
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
     folders += [home + "/" + n + "/bin" for n in _CONDA]
     for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
@@ -157,6 +160,8 @@ def _pythons(home):
             real = os.path.realpath(path)
             if real not in found:
                 found[real] = _python(path, real, own)
+    if own and not found.get(own):
+        found[own] = _python(sys.executable, own, own)
     return [p for p in found.values() if p]
 
 
@@ -177,7 +182,7 @@ def _python(path, real, own):
     if not version:
         return None
     lib = "python%d.%d" % (version[0], version[1])
-    prefix = os.path.dirname(os.path.dirname(real))
+    prefix = sys.base_prefix if real == own else os.path.dirname(os.path.dirname(real))
     homes = ["%s/%s/%s" % (prefix, part, lib) for part in ("lib", "lib64")]
     homes = [h for h in homes if os.path.isfile(h + "/os.py")]
     venv = None
