@@ -11,7 +11,7 @@ from ipexctl.core.checks import catalogue
 from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
 from ipexctl.core.model import Facts, NameServer, Nic, Route
 from ipexctl.core.stack import package_changes
-from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, three
+from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, state, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2, V2
 
@@ -171,6 +171,19 @@ CASES = [
         "NET-022", "note", part("net", default_nic="", routes=(Route("eth0", "10.0.0.0/8"),)),
         "10.0.0.0/8 by eth0",
     ),
+    Case("SOFT-027", "warn", env(OMP_NUM_THREADS="64"), "OMP_NUM_THREADS=64 on 4 CPUs"),
+    Case(
+        "SOFT-027", "warn", env(OMP_NUM_THREADS="8,2", MKL_NUM_THREADS="5"),
+        "OMP_NUM_THREADS=8, MKL_NUM_THREADS=5 on 4 CPUs",
+    ),
+    Case(
+        "SOFT-028", "warn", state("system", login_ms=6020),
+        "6.0 s before the command starts, in ~/.bashrc or /etc/bash.bashrc or /etc/bashrc",
+    ),
+    Case(
+        "SOFT-028", "warn", state("system", login_ms=6020, login_shell="nu"),
+        "6.0 s before the command starts, in those of nu",
+    ),
     Case("NET-029", "warn", asked(DEAD), "192.0.2.1: no response within 2 s"),
     Case(
         "NET-029", "warn", both(asked(DEAD), part("net", hostname_resolves=False)),
@@ -218,6 +231,8 @@ HARMLESS: dict[str, Change] = {
     "numbers that only look like some": env(
         CCL_WORKER_COUNT="²", OMP_THREAD_LIMIT="²", OMP_NUM_THREADS="³"
     ),
+    "as many threads as CPUs": env(MKL_NUM_THREADS="4"),
+    "a login of three seconds": state("system", login_ms=3000),
     "pins by name": env(I_MPI_PIN_DOMAIN="numa", GLOO_SOCKET_IFNAME="eth0"),
     "sourced and in effect": software(
         startup=((".bashrc", "source /opt/intel/oneapi/setvars.sh"),),
@@ -316,8 +331,8 @@ def test_accelerate_beside_ipex_needs_its_key():
 BAD = (
     ("ATEN_CPU_CAPABILITY", "avx2"), ("CCL_WORKER_AFFINITY", "77"), ("CCL_WORKER_COUNT", "0"),
     ("FI_PROVIDER", "sockets"), ("GLOO_SOCKET_IFNAME", "ib0"), ("I_MPI_FABRICS", "shm"),
-    ("I_MPI_PIN_DOMAIN", "[0xf00]"), ("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "0"),
-    ("PYTHONHOME", "/x"), ("RANK", "0"),
+    ("I_MPI_PIN_DOMAIN", "[0xf00]"), ("MKL_NUM_THREADS", "64"), ("OMP_NUM_THREADS", "1"),
+    ("OMP_THREAD_LIMIT", "0"), ("PYTHONHOME", "/x"), ("RANK", "0"),
 )  # fmt: skip
 
 
@@ -387,6 +402,42 @@ def test_two_interfaces_of_one_network_are_no_other_way():
     )
     tries = (peer("node02", "node01"),)
     assert seen(*three(node02=part("net", routes=routes)), peers=tries) == []
+
+
+PROXY = (("http_proxy", None),)
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "left"),
+    [
+        ("", "node[02-03]"),
+        ("localhost,127.0.0.1", "node[02-03]"),
+        ("node02", "node03"),
+        ("10.0.0.2 10.0.0.3:8080", ""),
+        ("10.0.0.0/24", ""),
+        ("10.0.0.1/24", ""),
+        ("10.0.0.0/31,NODE03", "node02"),
+        ("10.0.1.0/24,10.", "node[02-03]"),
+        ("*", ""),
+        (".cluster", "node[02-03]"),
+        ("ode02,de03", "node[02-03]"),
+        ("https://node02,/,[]", "node[02-03]"),
+    ],
+)
+def test_a_no_proxy_counts_by_the_hosts_that_it_covers(no_proxy, left):
+    given = (("no_proxy", no_proxy),) if no_proxy else ()
+    said = no_proxy and f"is {no_proxy}" or "is not set"
+    evidence = f"http_proxy; no_proxy {said}; not covered: {left}"
+    expected = [("NET-024", "note", "node01", evidence)] if left else []
+    assert seen(*three(node01=software(env=PROXY + given))) == expected
+
+
+@pytest.mark.parametrize("entry", [".cluster.example", "*.cluster.example", "cluster.example"])
+def test_a_no_proxy_covers_by_the_domain_of_the_hosts_own_names(entry):
+    named = {f"node{i:02d}": part("net", hostname=f"n{i}.cluster.example") for i in (2, 3)}
+    proxied = software(env=(*PROXY, ("NO_PROXY", entry)))
+    assert seen(*three(node01=proxied, **named)) == []
+    assert [f[0] for f in seen(*three(node01=proxied))] == ["NET-024"]
 
 
 def test_different_mtus_are_told_once():
