@@ -152,31 +152,27 @@ def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):
     assert document["exit_code"] == 1
 
 
-def drop_large(lab: Lab, port: str, *sources: str) -> None:
-    """The switch drops what these hosts send to the port in packets of 1408 bytes and more."""
+def drop(lab: Lab, port: str, *matches: str) -> None:
+    """The switch drops what it would send to the port and what matches one of these."""
     rules = [
         "qdisc add dev {} root handle 1: htb default 1",
         "class add dev {} parent 1: classid 1:1 htb rate 10gbit",
         "class add dev {} parent 1: classid 1:2 htb rate 10gbit",
         "qdisc add dev {} parent 1:2 pfifo limit 0",
+        *(f"filter add dev {{}} parent 1: protocol ip u32 {m} classid 1:2" for m in matches),
     ]
-    for name in sources:
-        one = [
-            "ip",
-            "link",
-            "set",
-            "eth0",
-            "gso_max_segs",
-            "1",
-        ]  # as a card cuts them: real packets
-        assert lab.run_in(name, one).returncode == 0
-        rules.append(
-            "filter add dev {} parent 1: protocol ip u32 match u16 0x0580 0xff80 at 2 match ip src "
-            f"{lab.hosts[name].address} classid 1:2"
-        )
     for rule in rules:
         argv = ["nsenter", "-t", str(lab._switch), "-n", "tc", *rule.format(port).split()]
         subprocess.run(argv, check=True, capture_output=True)
+
+
+def drop_large(lab: Lab, port: str, *sources: str) -> None:
+    """What these hosts send to the port in packets of 1408 bytes and more."""
+    for name in sources:  # real packets, as a card cuts them
+        one = ["ip", "link", "set", "eth0", "gso_max_segs", "1"]
+        assert lab.run_in(name, one).returncode == 0
+    addresses = (lab.hosts[name].address for name in sources)
+    drop(lab, port, *(f"match u16 0x0580 0xff80 at 2 match ip src {a}" for a in addresses))
 
 
 def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(full_rung, make_lab):
