@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -231,28 +230,6 @@ def test_a_python_that_does_not_start_is_passed_over(tmp_path, broken):
         assert probe(agent).agent == "python"
     finally:
         agent.close()
-
-
-def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
-    """Wherever that is, and whatever it is called."""
-    real = tmp_path / "lib" / "interpreter"
-    real.parent.mkdir()
-    shutil.copy(Path(sys.executable).resolve(), real)
-    wrapper = write_script(tmp_path / "python3", f'exec {real} "$@"')
-    agent = connect(LocalTransport(), HERE, python=str(wrapper))
-    try:
-        assert (agent.hello.started, agent.hello.path) == (str(wrapper), str(real))
-        assert str(real) in [p.path for p in probe(agent).pythons]
-    finally:
-        agent.close()
-
-
-def test_a_shell_that_lost_the_input_is_told_from_a_python_that_fails(tmp_path):
-    with pytest.raises(HostFailed, match="reads the input of commands") as caught:
-        connect(Through("read line"), HERE)
-    assert "before Python read it" in caught.value.why
-    with pytest.raises(HostFailed, match="reads the input of commands"):
-        connect(Through("exec </dev/null"), HERE)
 
 
 def test_a_python_without_zlib_is_passed_over(tmp_path):

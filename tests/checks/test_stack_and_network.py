@@ -404,42 +404,6 @@ def test_two_interfaces_of_one_network_are_no_other_way():
     assert seen(*three(node02=part("net", routes=routes)), peers=tries) == []
 
 
-PROXY = (("http_proxy", None),)
-
-
-@pytest.mark.parametrize(
-    ("no_proxy", "left"),
-    [
-        ("", "node[02-03]"),
-        ("localhost,127.0.0.1", "node[02-03]"),
-        ("node02", "node03"),
-        ("10.0.0.2 10.0.0.3:8080", ""),
-        ("10.0.0.0/24", ""),
-        ("10.0.0.1/24", ""),
-        ("10.0.0.0/31,NODE03", "node02"),
-        ("10.0.1.0/24,10.", "node[02-03]"),
-        ("*", ""),
-        (".cluster", "node[02-03]"),
-        ("ode02,de03", "node[02-03]"),
-        ("https://node02,/,[]", "node[02-03]"),
-    ],
-)
-def test_a_no_proxy_counts_by_the_hosts_that_it_covers(no_proxy, left):
-    given = (("no_proxy", no_proxy),) if no_proxy else ()
-    said = no_proxy and f"is {no_proxy}" or "is not set"
-    evidence = f"http_proxy; no_proxy {said}; not covered: {left}"
-    expected = [("NET-024", "note", "node01", evidence)] if left else []
-    assert seen(*three(node01=software(env=PROXY + given))) == expected
-
-
-@pytest.mark.parametrize("entry", [".cluster.example", "*.cluster.example", "cluster.example"])
-def test_a_no_proxy_covers_by_the_domain_of_the_hosts_own_names(entry):
-    named = {f"node{i:02d}": part("net", hostname=f"n{i}.cluster.example") for i in (2, 3)}
-    proxied = software(env=(*PROXY, ("NO_PROXY", entry)))
-    assert seen(*three(node01=proxied, **named)) == []
-    assert [f[0] for f in seen(*three(node01=proxied))] == ["NET-024"]
-
-
 def test_different_mtus_are_told_once():
     found = seen(*three(node02=nics(Nic("eth0", True, 9000, ("10.0.0.2",)))))
     assert found == [("NET-013", "warn", "", "1500 on node[01,03]; 9000 on node02")]
