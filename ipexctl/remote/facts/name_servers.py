@@ -19,18 +19,16 @@ RCODES = {1: "FORMERR", 2: "SERVFAIL", 4: "NOTIMP", 5: "REFUSED"}
 
 
 def begin(read):
-    """None where names are not looked up in DNS."""
+    """Those that are asked; none where names are not looked up in DNS."""
     hosts = re.search(r"^hosts:(.*)", read("/etc/nsswitch.conf"), re.M)
     if hosts and not {"dns", "resolve"} & set(hosts.group(1).split()):
-        return None
+        return []
     named = re.findall(r"^nameserver[ \t]+(\S+)", read("/etc/resolv.conf"), re.M)
     return [_Asked(address, bool(named)) for address in named[:MOST] or [LOCAL]]
 
 
 def finish(asked):
     """[[address, configured, responds, what it said or why it did not]]"""
-    if asked is None:
-        return None
     _hear(asked, AGAIN)
     for one in asked:
         one.ask()

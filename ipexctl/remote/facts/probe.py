@@ -16,13 +16,18 @@ def op_facts(call, args):
     """Emits the clock first, so that the controller knows how old it is; then everything."""
     call.emit({"event": "clock", "now": time.time()})
     # late: the clock does not wait until these are compiled
-    from ipexctl.remote.facts import host_load, host_network, machine, name_servers
+    from ipexctl.remote.facts import host_load, host_network, machine
 
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
     load = host_load.begin(machine.read, fs)
     names = host_network.own_names() if live else None
-    servers = name_servers.begin(machine.read) if live else None
+    servers = []
+    if live and args.get("dns"):
+        # late: doctor alone asks for it
+        from ipexctl.remote.facts import name_servers
+
+        servers = name_servers.begin(machine.read)
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
     mounts = machine.mounts(fs)
@@ -57,17 +62,23 @@ def op_facts(call, args):
     if args.get("listen"):
         ports = host_network.op_listen(call, args)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
-    facts["net"]["name_servers"] = name_servers.finish(servers)
-    facts["net"]["hostname_addresses"] = []
-    if names:
-        names.wait(2.0)
-        own, localhost = (names.found.get(name) for name in names.names)
-        facts["net"]["hostname_addresses"] = own or []
-        facts["net"]["hostname_resolves"] = None if own is None else bool(own)
-        facts["net"]["resolver_silent"] = own is None
-        if localhost is not None:
-            facts["net"]["localhost"] = localhost
+    if servers:
+        facts["net"]["name_servers"] = name_servers.finish(servers)
+    facts["net"].update(_own_names(names) if names else {"hostname_addresses": []})
     return facts
+
+
+def _own_names(names):
+    names.wait(2.0)
+    own, localhost = (names.found.get(name) for name in names.names)
+    found = {
+        "hostname_addresses": own or [],
+        "hostname_resolves": None if own is None else bool(own),
+        "resolver_silent": own is None,
+    }
+    if localhost is not None:
+        found["localhost"] = localhost
+    return found
 
 
 def _disk(statvfs, root, mounts):
