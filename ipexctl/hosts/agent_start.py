@@ -301,7 +301,7 @@ def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
     return HostFailed(
         f"{host.name}: logged in, but the session ended with exit code {status} "
         "before the command ran",
-        why=(f"it printed: {said}; " if said else "") + f"likely, {', '.join(causes)}",
+        why=(f"it printed: {said}; " if said else "") + f"likely {', '.join(causes)}",
         hint=f"{login_command.ssh(host)}   # and there: grep -nwE 'exit|exec' ~/.bashrc ~/.zshenv; "
         "sudo sshd -T | grep -i forcecommand",
     )

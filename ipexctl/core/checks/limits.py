@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from ipexctl.core.checks.cluster import GIB, MIB, Cluster, size
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, command, do, write
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, write
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts.system_facts import NO_LIMIT
 from ipexctl.core.model import Facts, Severity
 
 _CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alone
+
+
+_BY_ULIMIT = do(Shell("grep -n ulimit ~/.bashrc ~/.profile"), "   and remove the line, if any")
 
 
 @cluster_check(
@@ -158,7 +161,7 @@ def file_size(facts: Facts) -> Sight | None:
     return Sight(
         f"ulimit -f allows {size(limit.soft)}",
         severity=Severity.FAIL if limit.soft < GIB else Severity.WARN,
-        fix=_allow(facts, "fsize unlimited"),
+        fix=_allow(facts, "fsize unlimited") | _BY_ULIMIT,
     )
 
 
@@ -168,7 +171,7 @@ def file_size(facts: Facts) -> Sight | None:
     severity=(Severity.WARN, Severity.FAIL),
     seen="ulimit -s is below 2 MiB (fail: below 128 KiB, where PyTorch crashes at once)",
     why="Each thread gets a stack of this size, and one that is too small ends the process: "
-    "Segmentation fault (SIGSEGV), without a word of stacks.",
+    "Segmentation fault (SIGSEGV), with no hint of the cause.",
 )
 def stack_size(facts: Facts) -> Sight | None:
     limit = facts.condition.limits.stack
@@ -177,7 +180,7 @@ def stack_size(facts: Facts) -> Sight | None:
     return Sight(
         f"ulimit -s allows {size(limit.soft)}",
         severity=Severity.FAIL if limit.soft < MIB // 8 else Severity.WARN,
-        fix=_allow(facts, "stack 8192"),
+        fix=_allow(facts, "stack 8192") | _BY_ULIMIT,
     )
 
 

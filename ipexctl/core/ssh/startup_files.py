@@ -34,6 +34,6 @@ def input_gone(host: Host, seen: str, likely: str = "") -> HostFailed:
     return HostFailed(
         f"{host.name}: a start-up file of the login shell reads the input of commands",
         why=f"{seen}; likely {likely or f'`read` in {USUAL} or a file that it sources'}",
-        hint="[[ $- == *i* ]] && read ...   # in interactive shells only; then this prints ok: "
-        f"echo ok | {login_command.ssh(host, 'cat')}",
+        hint=f"{login_command.ssh(host, 'cat')} <<< ok   # should print ok; let what reads run in "
+        "interactive shells only: [[ $- == *i* ]] && read ...",
     )
