@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent_start import connect
+from ipexctl.hosts.suggested_commands import other_pythons
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.verbs.install.install import _with_named
 from tests.agent.test_agent import HERE, Through, write_script
 
 
@@ -24,7 +27,10 @@ def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
     agent = connect(LocalTransport(), HERE, python=str(wrapper))
     try:
         assert (agent.hello.started, agent.hello.path) == (str(wrapper), str(real))
-        assert str(real) in [p.path for p in probe(agent).pythons]
+        facts = probe(agent)
+        assert str(real) in [p.path for p in facts.pythons]
+        assert str(wrapper) in [p.path for p in _with_named(facts, agent, str(wrapper)).pythons]
+        assert list(other_pythons([replace(agent, host=replace(HERE, python=str(wrapper)))])) == []
     finally:
         agent.close()
 

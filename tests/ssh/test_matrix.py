@@ -22,6 +22,7 @@ from ipexctl.hosts.openssh_transport import OpenSshTransport
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.lab import LabSpec
+from ipexctl.verbs.doctor.probe_host import probe
 from tests.practice_hosts import start_lab
 from tests.processes import listens
 from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up
@@ -158,6 +159,17 @@ def test_what_stands_between_the_login_and_the_command_is_blamed(matrix, name, b
     transport.close()
     assert [word for word in blamed if word not in e.value.why] == []
     assert [word for word in ("ython3", *innocent) if word in e.value.what + e.value.why] == []
+
+
+@pytest.mark.parametrize(("name", "least"), [("slow", 3500), ("csh", 0), ("fish", 0)])
+def test_a_host_tells_how_long_its_start_up_files_take(matrix, name, least):
+    _skip_missing(matrix, name)
+    transport = over("paramiko", matrix, name)
+    agent = connect(transport, Host(name), timeout=FAR)
+    took = probe(agent).condition.system.login_ms
+    agent.close()
+    transport.close()
+    assert took is not None and least <= took < least + 3000
 
 
 @pytest.mark.parametrize("kind", ["paramiko", "openssh"])
