@@ -158,6 +158,16 @@ class Route:
 
 
 @dataclass(frozen=True)
+class NameServer:
+    """`said`: why it did not respond, or the error that it responded with."""
+
+    address: str
+    configured: bool  # False: the local one, which is asked where none is named
+    responds: bool
+    said: str = ""
+
+
+@dataclass(frozen=True)
 class NetFacts:
     hostname: str
     hostname_addresses: tuple[str, ...]  # what the host's own name resolves to on itself
@@ -176,6 +186,7 @@ class NetFacts:
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
     open_ports: tuple[tuple[int, int], ...] = ()  # of its firewall; asked where ports are closed
     ssh_nic: str = ""  # the interface of ssh_address, where that is a link-local one
+    name_servers: tuple[NameServer, ...] = ()  # that were asked; none where DNS is not used
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Hello:
     kind: str
     python: tuple[int, ...] = ()
     path: str = ""
+    started: str = ""  # what was run as Python: a wrapper starts another one, `path`
     sh_text: str = ""
     sent: float = 0.0
     received: float = 0.0

@@ -19,7 +19,7 @@ from typing import Any
 from ipexctl.core import quoting
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host
-from ipexctl.core.ssh import login_command
+from ipexctl.core.ssh import login_command, startup_files
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import agent_sources
 from ipexctl.hosts.agent import Agent, Hello, tail, text_of, unreadable
@@ -30,7 +30,7 @@ NOISE_LIMIT = 1 << 20
 NOISE_TAIL = 1 << 13  # of it is kept: a marker with the path of a Python may come in two pieces
 HELLO_LIMIT = 1 << 16
 SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
-OLD_PYTHON, BOOT_FAILED = 97, 98
+OLD_PYTHON, BOOT_FAILED, INPUT_GONE = 97, 98, 96
 # our code has read stdin, or a signal meant us; with any other, the interpreter itself did not run
 _ENDS = f"0|{BOOT_FAILED}|129|130|137|141|143"
 # Where remote/facts/probe.py looks, too. The shell expands ~ and *.
@@ -45,10 +45,12 @@ PYTHONS = " ".join(
 )
 HUNG = 2  # Pythons that do not answer, of one host: so long a command waits, and no longer
 SILENT = 4  # programs called python3 that end without an error and without an answer
+# Without quotes of either kind. The boot line begins with `s=`.
 _BOOT = (
     f"import sys;sys.version_info<(3,6) and sys.exit({OLD_PYTHON});import os,json,zlib;"
     "sys.excepthook=lambda *e:(sys.__excepthook__(*e),sys.stderr.flush(),"
-    f"os._exit({BOOT_FAILED}));exec(sys.stdin.buffer.readline())"
+    f"os._exit({BOOT_FAILED}));l=sys.stdin.buffer.readline();"
+    f"l[:2]==bytes((115,61)) or sys.exit({INPUT_GONE});exec(l)"
 )
 _SH_FACTS = (
     "echo; echo $0-sh; set -f; echo :tried; while [ $# -gt 1 ]; do "
@@ -87,7 +89,8 @@ def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> st
     script = (
         f'{end}for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {same}'
         f'echo; echo $0-try $$ "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
-        f'case $r in {_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {_SH_FACTS}'
+        f"case $r in {INPUT_GONE}) echo; echo $0-gone; {startup_files.FIND_READERS}; exit $r;; "
+        f'{_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {_SH_FACTS}'
     )
     return quoting.quote(("exec", "/bin/sh", "-c", script, marker))
 
@@ -166,15 +169,20 @@ def _connect(
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
             channel.write(agent_sources.boot_payload(marker, shipped) + _asked(ahead))
-        kind, rest = _skip_noise(channel, host, marker.encode(), deadline)
+        kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
         hello = Hello("sh", sent=sent, received=time.monotonic())
         hello = replace(hello, hung=tuple(h.path for h in pythons[1] if h.group))
         if kind == b"sh":
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
+        if kind == b"gone":
+            found = startup_files.readers(_read_sh(channel, rest, deadline))
+            seen = "the first line that ipexctl sent was gone before Python read it"
+            raise startup_files.input_gone(host, seen, "; ".join(found[:2]))
         # an answer to what was asked ahead may come in one piece with the hello
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
-        first = Agent(host, channel, replace(hello, kind="python"), decoder)
+        hello = replace(hello, kind="python", started=started.path if started else "")
+        first = Agent(host, channel, hello, decoder)
         agent = _greeted(first, rest, deadline)
         agent._next += ahead is not None
         agent._shipped = shipped
@@ -197,7 +205,7 @@ def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
     try:
         ready = decoder.feed(rest)
         while not ready:
-            ready = decoder.feed(_read(agent.channel, host, deadline))
+            ready = decoder.feed(_read(agent.channel, host, deadline, agent.hello.started))
     except BadFrame as e:
         raise unreadable(host, str(e), agent.channel) from None
     decoder.limit = LIMIT
@@ -216,22 +224,23 @@ def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
 
 def _skip_noise(
     channel: Channel, host: Host, marker: bytes, deadline: float
-) -> tuple[bytes, bytes]:
-    """Everything before the marker is dropped. Returns who speaks, and what follows."""
-    wanted = re.compile(rb"\n" + marker + rb"-(py|sh|try [^\n]*)\n")
+) -> tuple[bytes, bytes, Hung | None]:
+    """Everything before the marker is dropped. Returns who speaks, what follows, and the Python
+    that was started last."""
+    wanted = re.compile(rb"\n" + marker + rb"-(py|sh|gone|try [^\n]*)\n")
     seen, dropped = b"", 0
     trying: Hung | None = None
     while dropped < NOISE_LIMIT:
         try:
-            seen += _read(channel, host, deadline, trying.path if trying else "")
+            seen += _read(channel, host, deadline, trying.path if trying else "", seen)
         except Unreachable:
             if trying:
                 raise _Hangs(trying) from None
             raise
         while found := wanted.search(seen):
             seen = seen[found.end() - 1 :]  # its newline may begin the next one
-            if found[1] in (b"py", b"sh"):
-                return found[1], seen[1:]
+            if not found[1].startswith(b"try "):
+                return found[1], seen[1:], trying
             trying = _announced(found[1][4:].decode("utf-8", "replace"))
         noise = max(0, len(seen) - NOISE_TAIL)
         seen, dropped = seen[noise:], dropped + noise
@@ -253,15 +262,17 @@ def _announced(text: str) -> Hung | None:
     return Hung(path, int(group))
 
 
-def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> bytes:
+def _read(
+    channel: Channel, host: Host, deadline: float, trying: str = "", noise: bytes = b""
+) -> bytes:
     try:
         data = channel.read(1 << 16, _left(deadline))
     except ChannelTimeout:
         raise Unreachable(
             f"{host.name}: logged in, but commands do not respond in time",
             why=tail(channel),
-            hint=f"{login_command.ssh(host, 'true')}   # should return immediately; "
-            "if it hangs, check the account's login scripts",
+            hint=f"{login_command.ssh(host, 'true')}   # should return immediately; if not, check "
+            f"the shell's start-up files ({startup_files.USUAL}), and ForceCommand in sshd_config",
         ) from None
     if not data and trying:
         status = channel.exit_status(1.0)
@@ -274,14 +285,26 @@ def _read(channel: Channel, host: Host, deadline: float, trying: str = "") -> by
         )
         raise _Hangs(Hung(trying, 0), error) if status == 0 else error
     if not data:
-        status = channel.exit_status(1.0)
-        raise HostFailed(
-            f"{host.name}: the login shell exited with code {status} without running the command",
-            why=_printed(channel),
-            hint=f"{login_command.ssh(host, '/bin/sh -c true')}   "
-            "# must succeed; if it does not, check the account's login shell",
-        )
+        raise _not_run(channel, host, noise)
     return data
+
+
+def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
+    """Which of the causes it is cannot be seen from outside: every command ends in this way."""
+    status = channel.exit_status(1.0)
+    causes = [f"a start-up file of its shell calls exit or exec ({startup_files.USUAL})"]
+    if status:  # what stands in for a shell fails: nologin and false exit with code 1
+        causes += ["its login shell runs no commands (nologin)"]
+    forced = "sshd runs another command instead (ForceCommand in sshd_config, command= in "
+    causes += [f"or {forced}authorized_keys)"]
+    said = " ".join((noise.decode("utf-8", "replace")[-200:] + tail(channel)).split())
+    return HostFailed(
+        f"{host.name}: logged in, but the session ended with exit code {status} "
+        "before the command ran",
+        why=(f"it printed: {said}; " if said else "") + f"likely {', '.join(causes)}",
+        hint=f"{login_command.ssh(host)}   # and there: grep -nwE 'exit|exec' ~/.bashrc ~/.zshenv; "
+        "sudo sshd -T | grep -i forcecommand",
+    )
 
 
 def _printed(channel: Channel) -> str:

@@ -13,12 +13,13 @@ import shlex
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host
 from ipexctl.core.quoting import quote
-from ipexctl.core.ssh import login_command
+from ipexctl.core.ssh import login_command, startup_files
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.hosts.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
@@ -29,6 +30,7 @@ from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 NOISE_LIMIT = 1 << 20
+INPUT_WAIT = 1.0  # seconds at the end in which a command that waits for input gets some
 SSH_FAILED = 255  # ssh's own exit code for everything that isn't the command's
 _FORCED = (
     "BatchMode=yes",
@@ -101,8 +103,14 @@ class OpenSshTransport:
         argv += (f"echo {marker}; {command}",)
         channel = _SshProcess(argv)
         try:
-            if channel.speaks(marker, deadline):
+            if channel.speaks(marker, deadline - INPUT_WAIT):
                 return channel
+            if channel.exit_status(0.0) is None:
+                with suppress(OSError):
+                    channel.write(b"\n")
+                if channel.speaks(marker, deadline):
+                    seen = f"it was silent for {left - INPUT_WAIT:.0f} s, until it got a line"
+                    raise startup_files.input_gone(host, seen)
             raise explain(host, channel.exit_status(0.0), _words(channel), self._config.known_names)
         except BaseException:
             channel.close()
@@ -146,10 +154,10 @@ class _SshProcess(PipeChannel):
         self._first = b""
 
     def speaks(self, marker: str, deadline: float) -> bool:
-        """Waits until the login is through. False: ssh failed. What follows the marker is kept."""
+        """Waits until the login is through. False: ssh failed. What follows the marker is kept;
+        without a marker, all that was printed."""
         wanted = marker.encode("ascii") + b"\n"
-        seen = b""
-        while wanted not in seen and len(seen) < NOISE_LIMIT:
+        while wanted not in self._first and len(self._first) < NOISE_LIMIT:
             left = deadline - time.monotonic()
             try:
                 data = super().read(1 << 16, max(0.0, left))
@@ -158,9 +166,9 @@ class _SshProcess(PipeChannel):
             if not data:
                 # A login shell that runs nothing is the command's failure, not ssh's.
                 return self.exit_status(1.0) != SSH_FAILED
-            seen += data
+            self._first += data
         self.patience = PipeChannel.patience
-        self._first = seen.partition(wanted)[2]
+        self._first = self._first.partition(wanted)[2]
         return True
 
     def read(self, size: int, timeout: float | None = None) -> bytes:

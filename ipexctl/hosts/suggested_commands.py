@@ -96,5 +96,6 @@ def other_pythons(agents: Iterable[Agent]) -> Iterator[str]:
     """Hosts where another Python answers than the one that the hostfile names."""
     for agent in agents:
         asked, path = agent.host.python, agent.hello.path
-        if asked and path and asked not in (path, path.rpartition("/")[2]):
+        used = (path, agent.hello.started)
+        if asked and path and asked not in (*used, *(p.rpartition("/")[2] for p in used)):
             yield f"{agent.host.name}: python={asked} was asked for, but {path} is used"

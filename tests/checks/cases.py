@@ -265,6 +265,19 @@ ONE_HOST = [
         "ulimit -c is unlimited, core_pattern is core",
     ),
     Case(
+        "LIM-008", "warn", state("limits", file_size=Limit(4 * GIB, 1 << 62)),
+        "ulimit -f allows 4.0 GiB",
+    ),
+    Case(
+        "LIM-008", "fail", state("limits", file_size=Limit(100 * MIB, 100 * MIB)),
+        "ulimit -f allows 100 MiB",
+    ),
+    Case("LIM-009", "warn", state("limits", stack=Limit(MIB, 8 * MIB)), "ulimit -s allows 1 MiB"),
+    Case(
+        "LIM-009", "fail", state("limits", stack=Limit(64 * KIB, 64 * KIB)),
+        "ulimit -s allows 64 KiB",
+    ),
+    Case(
         "DISK-001", "fail", part("disk", writable=False),
         f"{_ROOT} (ext4): no permission for trainer",
     ),
@@ -415,6 +428,8 @@ HARMLESS = {
         state("system", rdma=("mlx5_0",), infiniband=("mlx5_0",)),
         state("limits", memlock=Limit(1 << 62, 1 << 62)),
     ),
+    "a limit on files that no checkpoint reaches": state("limits", file_size=Limit(17 * GIB, 0)),
+    "a stack of glibc's threads without a limit": state("limits", stack=Limit(2 * MIB, 0)),
     "core files that a program takes": state("limits", core=Limit(1 << 62, 1 << 62)),
     "KillUserProcesses with linger": state("system", kill_user_processes=True, linger=True),
     "RemoveIPC for root": both(whole(uid=0), state("system", remove_ipc=True)),

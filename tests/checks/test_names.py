@@ -6,7 +6,7 @@ import pytest
 
 from ipexctl.core.model import Nic
 from tests.checks.hosts import part, peer, seen, three
-from tests.checks.test_stack_and_network import second
+from tests.checks.test_stack_and_network import second, software
 
 
 def test_names_that_resolve_rightly_or_were_not_asked_are_fine():
@@ -40,7 +40,7 @@ def test_a_silent_resolver_is_said_once_for_a_host():
     hosts = three(node01=silent)
     tries = (peer("node01", "node02", unanswered=True), peer("node03", "node02", unanswered=True))
     assert seen(*hosts, peers=tries) == [
-        ("NET-005", "warn", "node01", "asked for node01, the name servers gave no answer"),
+        ("NET-029", "warn", "node01", "asked for node01, name resolution gave no answer"),
         ("NET-008", "note", "", "asked for node02, the name servers gave no answer on node03"),
     ]
 
@@ -71,3 +71,39 @@ def test_names_that_are_translated_and_names_that_are_wrong_are_told_apart():
         ("NET-009", "warn", "node01", "node03 is 10.9.9.9"),
         ("NET-009", "note", "node01", "node02 is 8.8.4.4"),
     ]
+
+
+PROXY = (("http_proxy", None),)
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "left"),
+    [
+        ("", "node[02-03]"),
+        ("localhost,127.0.0.1", "node[02-03]"),
+        ("node02", "node03"),
+        ("10.0.0.2 10.0.0.3:8080", ""),
+        ("10.0.0.0/24", ""),
+        ("10.0.0.1/24", ""),
+        ("10.0.0.0/31,NODE03", "node02"),
+        ("10.0.1.0/24,10.", "node[02-03]"),
+        ("*", ""),
+        (".cluster", "node[02-03]"),
+        ("ode02,de03", "node[02-03]"),
+        ("https://node02,/,[]", "node[02-03]"),
+    ],
+)
+def test_a_no_proxy_counts_by_the_hosts_that_it_covers(no_proxy, left):
+    given = (("no_proxy", no_proxy),) if no_proxy else ()
+    said = no_proxy and f"is {no_proxy}" or "is not set"
+    evidence = f"http_proxy; no_proxy {said}; not covered: {left}"
+    expected = [("NET-024", "note", "node01", evidence)] if left else []
+    assert seen(*three(node01=software(env=PROXY + given))) == expected
+
+
+@pytest.mark.parametrize("entry", [".cluster.example", "*.cluster.example", "cluster.example"])
+def test_a_no_proxy_covers_by_the_domain_of_the_hosts_own_names(entry):
+    named = {f"node{i:02d}": part("net", hostname=f"n{i}.cluster.example") for i in (2, 3)}
+    proxied = software(env=(*PROXY, ("NO_PROXY", entry)))
+    assert seen(*three(node01=proxied, **named)) == []
+    assert [f[0] for f in seen(*three(node01=proxied))] == ["NET-024"]

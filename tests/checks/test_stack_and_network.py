@@ -9,9 +9,9 @@ import pytest
 
 from ipexctl.core.checks import catalogue
 from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
-from ipexctl.core.model import Facts, Nic, Route
+from ipexctl.core.model import Facts, NameServer, Nic, Route
 from ipexctl.core.stack import package_changes
-from tests.checks.hosts import Change, clean, flags, part, peer, seen, three
+from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, state, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2, V2
 
@@ -41,6 +41,14 @@ def nics(*found: Nic, **rest: Any) -> Change:
     return part("net", nics=found, **rest)
 
 
+def asked(*servers: NameServer, default_nic: str = "eth0") -> Change:
+    return part("net", name_servers=servers, default_nic=default_nic)
+
+
+DEAD = NameServer("192.0.2.1", True, False, "no response within 2 s")
+ALIVE = NameServer("10.0.0.53", True, True)
+REFUSES = NameServer("10.0.0.54", True, True, "REFUSED")
+NONE = NameServer("127.0.0.1", False, False, "Connection refused")
 TORCH = ("torch", "2.13.0+cpu")
 
 
@@ -163,6 +171,28 @@ CASES = [
         "NET-022", "note", part("net", default_nic="", routes=(Route("eth0", "10.0.0.0/8"),)),
         "10.0.0.0/8 by eth0",
     ),
+    Case("SOFT-027", "warn", env(OMP_NUM_THREADS="64"), "OMP_NUM_THREADS=64 on 4 CPUs"),
+    Case(
+        "SOFT-027", "warn", env(OMP_NUM_THREADS="8,2", MKL_NUM_THREADS="5"),
+        "OMP_NUM_THREADS=8, MKL_NUM_THREADS=5 on 4 CPUs",
+    ),
+    Case(
+        "SOFT-028", "warn", state("system", login_ms=6020),
+        "6.0 s before the command starts, in ~/.bashrc or /etc/bash.bashrc or /etc/bashrc",
+    ),
+    Case(
+        "SOFT-028", "warn", state("system", login_ms=6020, login_shell="nu"),
+        "6.0 s before the command starts, in those of nu",
+    ),
+    Case("NET-029", "warn", asked(DEAD), "192.0.2.1: no response within 2 s"),
+    Case(
+        "NET-029", "warn", both(asked(DEAD), part("net", hostname_resolves=False)),
+        "192.0.2.1: no response within 2 s",
+    ),
+    Case("NET-029", "note", asked(DEAD, default_nic=""), "192.0.2.1: no response within 2 s"),
+    Case("NET-029", "note", asked(DEAD, ALIVE), "192.0.2.1: no response within 2 s"),
+    Case("NET-029", "note", asked(REFUSES, REFUSES), "10.0.0.54: REFUSED; 10.0.0.54: REFUSED"),
+    Case("NET-029", "note", asked(NONE), "/etc/resolv.conf names none"),
     Case(
         "NET-023", "note",
         nics(Nic("eth0", True, 1500, ("10.0.0.1",)), Nic("ib0", False, 2044, ("10.1.0.1",))),
@@ -201,6 +231,8 @@ HARMLESS: dict[str, Change] = {
     "numbers that only look like some": env(
         CCL_WORKER_COUNT="²", OMP_THREAD_LIMIT="²", OMP_NUM_THREADS="³"
     ),
+    "as many threads as CPUs": env(MKL_NUM_THREADS="4"),
+    "a login of three seconds": state("system", login_ms=3000),
     "pins by name": env(I_MPI_PIN_DOMAIN="numa", GLOO_SOCKET_IFNAME="eth0"),
     "sourced and in effect": software(
         startup=((".bashrc", "source /opt/intel/oneapi/setvars.sh"),),
@@ -215,6 +247,10 @@ HARMLESS: dict[str, Change] = {
     "an interface that is no one's": nics(
         LO, Nic("eth0", True, 1500, ("10.0.0.1",)), Nic("docker0", False, 1500, ("172.17.0.1",))
     ),
+    "a name server that responds": asked(ALIVE),
+    "a name server that refuses, and another one": asked(REFUSES, ALIVE),
+    "name servers of a network of its own": asked(REFUSES, default_nic=""),
+    "neither name servers nor a way out": asked(NONE, default_nic=""),
     "both localhosts": part("net", localhost=("::1", "127.0.0.1")),
     "numbers that are no versions": software(prefix(("torch", "weird"), (IPEX, "?"))),
 }  # fmt: skip
@@ -295,8 +331,8 @@ def test_accelerate_beside_ipex_needs_its_key():
 BAD = (
     ("ATEN_CPU_CAPABILITY", "avx2"), ("CCL_WORKER_AFFINITY", "77"), ("CCL_WORKER_COUNT", "0"),
     ("FI_PROVIDER", "sockets"), ("GLOO_SOCKET_IFNAME", "ib0"), ("I_MPI_FABRICS", "shm"),
-    ("I_MPI_PIN_DOMAIN", "[0xf00]"), ("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "0"),
-    ("PYTHONHOME", "/x"), ("RANK", "0"),
+    ("I_MPI_PIN_DOMAIN", "[0xf00]"), ("MKL_NUM_THREADS", "64"), ("OMP_NUM_THREADS", "1"),
+    ("OMP_THREAD_LIMIT", "0"), ("PYTHONHOME", "/x"), ("RANK", "0"),
 )  # fmt: skip
 
 

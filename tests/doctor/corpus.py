@@ -114,7 +114,8 @@ HOSTS: dict[str, Planted] = {
             "http_proxy=http://user:canary@proxy:3128",
             "ACCELERATE_API_TOKEN=canary",
         )
-        + "\necho 'ulimit -n 128; ulimit -u 250' >> $H/.bashrc",
+        + "\necho 'ulimit -n 128; ulimit -u 250; ulimit -f 100000; ulimit -s 1024; sleep 3.5'"
+        + " >> $H/.bashrc",
         (
             Seed("preload-missing", "SOFT-016", "LD_PRELOAD"),
             Seed("one-thread", "SOFT-018", "OMP_NUM_THREADS"),
@@ -132,6 +133,9 @@ HOSTS: dict[str, Planted] = {
             Seed("temporary-folder", "TMP-001", "TMPDIR"),
             Seed("nofile", "LIM-001", "nofile"),
             Seed("nproc", "LIM-003", "nproc"),
+            Seed("", "LIM-008", "fsize"),
+            Seed("", "LIM-009", "stack"),
+            Seed("", "SOFT-028", "case $-"),
             Seed("", "NET-024", "no_proxy"),
         ),
     ),
@@ -147,7 +151,7 @@ HOSTS: dict[str, Planted] = {
         echo 'sh /opt/intel/oneapi/setvars.sh' > $H/.profile
         cat > $H/.bashrc <<'END'
 export PATH=$HOME/intel/bin:$PATH VIRTUAL_ENV=$HOME/venv OMP_THREAD_LIMIT=1
-export ATEN_CPU_CAPABILITY=avx2 CCL_WORKER_COUNT=64
+export ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=64 CCL_WORKER_COUNT=64
 case $- in *i*) ;; *) return ;; esac
 source /opt/intel/oneapi/setvars.sh
 END
@@ -161,6 +165,7 @@ END
             Seed("torch-not-installed", "SOFT-004", "ipexctl install"),
             Seed("", "SOFT-021", "ATEN_CPU"),
             Seed("", "SOFT-022", "OMP_THREAD_LIMIT"),
+            Seed("", "SOFT-027", "NUM_THREADS"),
         ),
         HostSpec(isa="amx"),
     ),
@@ -206,7 +211,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         rm -f /etc/resolv.conf; printf 'nameserver 192.0.2.1\\n' > /etc/resolv.conf
         sed -i '/ dns$/d' /etc/hosts
         """,
-        (Seed("name-unknown", "NET-005", "/etc/resolv.conf"),),
+        (Seed("name-unknown", "NET-029", "/etc/resolv.conf"),),
     ),
     "names": Planted(
         """

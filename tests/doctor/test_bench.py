@@ -24,7 +24,7 @@ from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
 from tests import made
 from tests.agent.test_agent import HERE
-from tests.doctor.test_doctor_lab import told
+from tests.doctor.test_doctor_lab import drop, told
 from tests.made import OF_MACHINE
 from tests.processes import gone
 
@@ -229,6 +229,19 @@ def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
     assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
 
 
+def test_a_link_to_itself_loses_nothing(agent):
+    port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
+    args = {"token": "a" * 32, "target": ["127.0.0.1", port]}
+    done = agent.call("facts.benchmark.losses", args, timeout=30).done
+    found = measurements.losses("me", "me", done)
+    assert found and found.sent > 100 and found.lost == 0
+
+
+@pytest.mark.parametrize("raw", [{}, {"sent": 0, "lost": 0}, {"sent": 9, "lost": -1}, {"lost": 1}])
+def test_packets_that_nobody_counted_are_not_lost(raw):
+    assert measurements.losses("a", "b", raw) is None
+
+
 def test_nobody_there_is_an_error_and_not_a_number(agent):
     args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "bytes": 1, "seconds": 0.1}
     done = agent.call("facts.benchmark.link", args, timeout=30).done
@@ -251,6 +264,25 @@ def test_links_of_a_lab_are_measured_and_a_slow_one_is_found(make_lab):
     found = [(h["name"], f["id"]) for h in document["hosts"] for f in h["findings"]]
     assert [x for x in found if x[1].startswith("PERF")] == [("node02", "PERF-005")]
     assert document["exit_code"] == 0
+
+
+@pytest.mark.lab
+def test_one_per_cent_of_lost_packets_is_found_and_a_full_queue_is_not_one(full_rung, make_lab):
+    """A queue that overflows is how TCP learns what the link carries: node03's link has one.
+
+    What is lost is chosen by the number that each packet gets from its sender, 1/128 + 1/512 of
+    them; in a handshake it is 0.
+    """
+    hosts = (HostSpec(), HostSpec(), HostSpec(rate="50mbit"), HostSpec())
+    lab = make_lab(LabSpec(name="loss", hosts=hosts))
+    drop(lab, "p1n0", "match u16 0x0055 0x007f at 4", "match u16 0x0101 0x01ff at 4")
+    document = told(lab, "--level", "std")
+    lost = {(x["source"], x["target"]): x["lost"] for x in document["measured"]["losses"]}
+    assert {pair for pair, count in lost.items() if count} == {("node01", "node02")}, lost
+    found = [(h["name"], f["id"]) for h in document["hosts"] for f in h["findings"]]
+    assert [x for x in found if x[1].startswith("PERF")] == [
+        ("node01", "PERF-010"), ("node03", "PERF-005")
+    ]  # fmt: skip
 
 
 @pytest.mark.lab

@@ -153,31 +153,27 @@ def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):
     assert document["exit_code"] == 1
 
 
-def drop_large(lab: Lab, port: str, *sources: str) -> None:
-    """The switch drops what these hosts send to the port in packets of 1408 bytes and more."""
+def drop(lab: Lab, port: str, *matches: str) -> None:
+    """The switch drops what it would send to the port and what matches one of these."""
     rules = [
         "qdisc add dev {} root handle 1: htb default 1",
         "class add dev {} parent 1: classid 1:1 htb rate 10gbit",
         "class add dev {} parent 1: classid 1:2 htb rate 10gbit",
         "qdisc add dev {} parent 1:2 pfifo limit 0",
+        *(f"filter add dev {{}} parent 1: protocol ip u32 {m} classid 1:2" for m in matches),
     ]
-    for name in sources:
-        one = [
-            "ip",
-            "link",
-            "set",
-            "eth0",
-            "gso_max_segs",
-            "1",
-        ]  # as a card cuts them: real packets
-        assert lab.run_in(name, one).returncode == 0
-        rules.append(
-            "filter add dev {} parent 1: protocol ip u32 match u16 0x0580 0xff80 at 2 match ip src "
-            f"{lab.hosts[name].address} classid 1:2"
-        )
     for rule in rules:
         argv = ["nsenter", "-t", str(lab._switch), "-n", "tc", *rule.format(port).split()]
         subprocess.run(argv, check=True, capture_output=True)
+
+
+def drop_large(lab: Lab, port: str, *sources: str) -> None:
+    """What these hosts send to the port in packets of 1408 bytes and more."""
+    for name in sources:  # real packets, as a card cuts them
+        one = ["ip", "link", "set", "eth0", "gso_max_segs", "1"]
+        assert lab.run_in(name, one).returncode == 0
+    addresses = (lab.hosts[name].address for name in sources)
+    drop(lab, port, *(f"match u16 0x0580 0xff80 at 2 match ip src {a}" for a in addresses))
 
 
 def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(full_rung, make_lab):
@@ -195,6 +191,34 @@ def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(full_
     mended = told(lab)
     assert (mended["exit_code"], [_grave(h["findings"]) for h in mended["hosts"]]) == (0, [[]] * 3)
     assert _grave(mended["findings"]) == []
+
+
+_ANSWERS = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 53))
+print("up", flush=True)
+while True:
+    data, peer = s.recvfrom(4096)
+    s.sendto(data[:2] + b"\\x81\\x83" + data[4:], peer)  # no such name
+"""
+
+
+def test_dead_name_servers_are_found_behind_etc_hosts(full_rung, make_lab):
+    """All names that the hosts use are in /etc/hosts, so nothing else would tell."""
+    lab = make_lab(LabSpec.plain(3, name="dns"))
+    dead, alive, silent = lab.hosts
+    for name, server in ((dead, "192.0.2.1"), (alive, "127.0.0.1"), (silent, "10.255.0.53")):
+        script = f"echo nameserver {server} > /etc/resolv.conf; ip route add default dev eth0"
+        assert lab.run_in(name, ["sh", "-c", script]).returncode == 0
+    enter = ["nsenter", "-t", str(lab.hosts[alive].pid), "-n", sys.executable, "-c", _ANSWERS]
+    with subprocess.Popen(enter, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout and server.stdout.readline() == b"up\n"
+            document = told(lab)
+        finally:
+            server.terminate()
+    assert ids(document) == {dead: ["NET-029"], alive: [], silent: ["NET-029"]}
 
 
 def test_ports_that_a_firewall_lets_in_are_asked_of_the_host_and_suggested(full_rung, make_lab):

@@ -10,7 +10,7 @@ import pytest
 from ipexctl.core.checks import perf
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.registry import declared, run
-from ipexctl.core.facts.measurements import HostBench, Link, Measured
+from ipexctl.core.facts.measurements import HostBench, Link, Losses, Measured
 from ipexctl.core.model import Facts, Peer
 from tests import made
 from tests.facts.machines import AMX, AVX2
@@ -44,6 +44,12 @@ def ring(**rates: float) -> tuple[Link, ...]:
     """Good links from each host to the next; `n1n2=1e8` changes one."""
     pairs = zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True)
     return tuple(Link(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
+
+
+def losses(**lost: int) -> Measured:
+    """Of 1,000 packets from each host to the next; `n1n2=9` of one."""
+    pairs = zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True)
+    return Measured(losses=tuple(Losses(a, b, 1000, lost.get(a + b, 0)) for a, b in pairs))
 
 
 def seen(measured: Measured, flags: str = AMX, boot: str = "") -> list[tuple[str, str, str, str]]:
@@ -122,6 +128,15 @@ FOUND = [
         Measured(links=(Link("n1", "n2", 1e-4, error="no answer in time"),)),
         [("PERF-009", "warn", "n1", "to n2: no answer in time")],
     ),
+    (losses(n3n4=3), [("PERF-010", "warn", "n3", "with n4: 3 of 1000 lost")]),
+    (
+        losses(n1n2=9, n2n3=11, n4n1=2),
+        [("PERF-010", "warn", "n2", "with n1: 9 of 1000 lost; with n3: 11 of 1000 lost")],
+    ),
+    (
+        Measured(losses=(Losses("n1", "n2", 1000, 10), Losses("n2", "n1", 1000, 0))),
+        [("PERF-010", "warn", "n1", "with n2: 10 of 1000 lost")],
+    ),
 ]
 
 
@@ -153,6 +168,8 @@ def test_a_link_that_loses_large_packets_is_told_once():
         ),
         (Measured(links=ring(n1n2=30e9, n2n3=12e9, n3n4=6e9)), AMX, ""),
         (Measured(hosts=tuple(HostBench(n, "no-torch") for n in NAMES)), AMX, ""),
+        (losses(n1n2=2), AMX, ""),
+        (Measured(losses=(Losses("n1", "n2", 10000, 20),)), AMX, ""),
     ],
     ids=[
         "nothing measured",
@@ -164,6 +181,8 @@ def test_a_link_that_loses_large_packets_is_told_once():
         "emulated bf16 where the flags promise none",
         "links so fast that Python is the limit",
         "no torch yet",
+        "two packets lost by chance",
+        "few packets lost of many",
     ],
 )
 def test_what_is_no_trouble_is_not_told(measured, flags, boot):

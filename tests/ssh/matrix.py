@@ -31,6 +31,8 @@ SSHDS = {
     ),
     "banner": (2206, "Banner /etc/ssh/m/banner\n"),
     "small-door": (2207, "MaxStartups 2\n"),
+    "forced": (2208, "ForceCommand echo only backups here\n"),
+    "sftp-only": (2209, "ForceCommand internal-sftp\n"),
 }
 SHELLS = {
     "csh": "/usr/bin/tcsh",
@@ -39,6 +41,10 @@ SHELLS = {
     "nologin": "/usr/sbin/nologin",
     "noisy": "/bin/bash",
     "rude": "/bin/bash",
+    "reads": "/bin/bash",
+    "reads-zsh": "/bin/zsh",
+    "leaves": "/bin/bash",
+    "slow": "/bin/bash",
 }
 # What listens on these ports is no sshd: seconds between bytes, and the bytes.
 PORTS = {"silent": (2301, 0.0, b""), "garbage": (2302, 0.0, b"220 mail\x1b[31m ESMTP\r\n")}
@@ -171,6 +177,10 @@ def _make_accounts(matrix: Matrix) -> None:
     noise = "head -c 100000 /dev/zero | tr '\\0' x; echo; head -c 100000 /dev/zero >&2\n"
     _put(matrix, "/home/noisy/.bashrc", noise)
     _put(matrix, "/home/rude/.bashrc", f"printf '{ESC}[bold red]go away\\a' >&2; exit 3\n")
+    _put(matrix, "/home/reads/.bashrc", "# read\nexport A=b\n  read -r answer\n")
+    _put(matrix, "/home/reads-zsh/.zshenv", "read answer\n")
+    _put(matrix, "/home/leaves/.bashrc", "case $- in *i*) ;; *) exit 0;; esac\n")
+    _put(matrix, "/home/slow/.bashrc", "sleep 3.5\n")
 
 
 def _start(matrix: Matrix) -> None:

@@ -22,6 +22,7 @@ from ipexctl.hosts.openssh_transport import OpenSshTransport
 from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.lab import LabSpec
+from ipexctl.verbs.doctor.probe_host import probe
 from tests.practice_hosts import start_lab
 from tests.processes import listens
 from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up
@@ -98,9 +99,13 @@ REACHED = [
 ]
 UNREACHABLE, FAILED = Unreachable.slug, HostFailed.slug
 REFUSED = {  # name: the error's kind, and its words over Paramiko and over ssh
-    "false": (FAILED, "the login shell exited with code 1", "the login shell exited with code 1"),
-    "nologin": (FAILED, "the login shell exited with code 1", "the login shell exited with code 1"),
-    "rude": (FAILED, "the login shell exited with code 3", "the login shell exited with code 3"),
+    **{
+        name: (FAILED, f"ended with exit code {code}", f"ended with exit code {code}")
+        for name, code in {"false": 1, "nologin": 1, "rude": 3, "leaves": 0, "forced": 0}.items()
+    },
+    "sftp-only": (FAILED, "before the command ran", "before the command ran"),
+    "reads": (FAILED, "reads the input of commands", "reads the input of commands"),
+    "reads-zsh": (FAILED, "reads the input of commands", "reads the input of commands"),
     "closed": (UNREACHABLE, "refused the connection", "refused the connection"),
     "nowhere": (UNREACHABLE, "cannot be resolved", "cannot be resolved"),
     "password": (UNREACHABLE, "cannot log in as trainer", "the login failed"),
@@ -128,10 +133,43 @@ def test_the_agent_runs_there(matrix, kind, name):
 @pytest.mark.parametrize("kind", ["paramiko", "openssh"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_host_that_cannot_be_used_is_told_by_its_reason(matrix, kind, name):
+    _skip_missing(matrix, name)
     slug, *words = REFUSED[name]
     said = outcome(kind, matrix, name, timeout=4.0 if name == "garbage" else FAR)
     assert said[0] == slug
     assert words[kind == "openssh"] in said[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "blamed", "innocent"),
+    [
+        ("reads", ["line 3 of /home/reads/.bashrc: read -r answer"], ["line 1", "ForceCommand"]),
+        ("reads-zsh", ["line 1 of /home/reads-zsh/.zshenv: read answer"], ["bashrc"]),
+        ("leaves", ["~/.bashrc", "ForceCommand"], ["nologin", "it printed"]),
+        ("forced", ["ForceCommand", "it printed: only backups here"], ["nologin"]),
+        ("sftp-only", ["ForceCommand"], []),
+        ("false", ["nologin"], []),
+    ],
+)
+def test_what_stands_between_the_login_and_the_command_is_blamed(matrix, name, blamed, innocent):
+    _skip_missing(matrix, name)
+    transport = over("paramiko", matrix, name)
+    with pytest.raises(HostFailed) as e:
+        connect(transport, Host(name), timeout=FAR)
+    transport.close()
+    assert [word for word in blamed if word not in e.value.why] == []
+    assert [word for word in ("ython3", *innocent) if word in e.value.what + e.value.why] == []
+
+
+@pytest.mark.parametrize(("name", "least"), [("slow", 3500), ("csh", 0), ("fish", 0)])
+def test_a_host_tells_how_long_its_start_up_files_take(matrix, name, least):
+    _skip_missing(matrix, name)
+    transport = over("paramiko", matrix, name)
+    agent = connect(transport, Host(name), timeout=FAR)
+    took = probe(agent).condition.system.login_ms
+    agent.close()
+    transport.close()
+    assert took is not None and least <= took < least + 3000
 
 
 @pytest.mark.parametrize("kind", ["paramiko", "openssh"])

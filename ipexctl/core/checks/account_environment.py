@@ -16,8 +16,10 @@ from ipexctl.core.checks.software_stack import pip
 from ipexctl.core.doctor.suggested_fix import Shell, command, do
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.model import Facts, Severity
+from ipexctl.core.ssh import startup_files
 
 _FILES = "~/.bashrc ~/.profile /etc/environment"
+SLOW_LOGIN = 3  # seconds
 BY_HAND = (Severity.WARN, Severity.NOTE)
 
 
@@ -95,6 +97,49 @@ def one_thread(facts: Facts) -> Sight | None:
     if variable(facts, "OMP_NUM_THREADS") != "1" or not count or count < 2:
         return None
     return Sight(f"OMP_NUM_THREADS=1, {count} cores")
+
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@host_check(
+    "SOFT-027",
+    title="the login environment asks for more threads than there are CPUs",
+    severity=BY_HAND,
+    seen="OMP_NUM_THREADS or MKL_NUM_THREADS is higher than the number of CPUs that this user may "
+    "use",
+    why="Threads that share a CPU wait for each other at every barrier: many times slower, without "
+    "an error. `ipexctl run` sets its own.",
+    fix=do(Shell(f"grep -n NUM_THREADS {_FILES}"), "   and remove it"),
+)
+@by_hand
+def many_threads(facts: Facts) -> Sight | None:
+    cpus = len(of.usable(facts) or ())
+    first = {name: variable(facts, name).partition(",")[0].strip() for name in _THREADS}
+    found = [f"{n}={v}" for n, v in first.items() if v.isdecimal() and int(v) > cpus]
+    return Sight(f"{', '.join(found)} on {cpus} CPUs") if found and cpus else None
+
+
+@host_check(
+    "SOFT-028",
+    title="the start-up files of the login shell are slow",
+    severity=Severity.WARN,
+    seen=f"more than {SLOW_LOGIN} s from the start of the login shell to that of its command",
+    why="Every command over SSH waits for them, on every host: those of ipexctl, and mpirun's "
+    "daemons, which give up after some time.",
+)
+def slow_login(facts: Facts) -> Sight | None:
+    system = facts.condition.system
+    if system.login_ms is None or system.login_ms <= SLOW_LOGIN * 1000:
+        return None
+    files = startup_files.FILES.get(
+        system.login_shell, (f"those of {system.login_shell or 'the shell'}",)
+    )
+    return Sight(
+        f"{system.login_ms / 1000:.1f} s before the command starts, in {' or '.join(files)}",
+        fix="leave what is slow (module load, conda, file servers) to interactive shells; in bash, "
+        "before it: case $- in *i*) ;; *) return ;; esac",
+    )
 
 
 @host_check(

@@ -10,6 +10,7 @@ from functools import cache
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
 from ipexctl.core.doctor.suggested_fix import Command, Fix, Shell, command, do, scripted, sudo
+from ipexctl.core.facts import proxy_exceptions
 from ipexctl.core.facts.host_facts import loopback, peer_address
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Nic, Severity
@@ -427,19 +428,31 @@ def down(facts: Facts) -> Sight | None:
 
 @cluster_check(
     "NET-024",
-    title="a proxy is set, but no_proxy does not list the hosts",
+    title="a proxy is set, but no_proxy does not cover the hosts",
     severity=Severity.NOTE,
-    seen="http_proxy or https_proxy is set, and no_proxy does not name the other hosts",
+    seen="http_proxy, https_proxy or all_proxy is set, and no_proxy matches neither the name nor "
+    "the address of some other hosts",
     why="HTTP between the hosts (experiment trackers, stores) goes through the proxy. gloo and "
     "MPI do not use it.",
-    fix=do(
-        command("export no_proxy=localhost,127.0.0.1,.cluster,10.0.0.0/8"),
-        "   with your own host names",
-    ),
 )
 def proxies(cluster: Cluster) -> Iterator[Sight]:
-    for facts in cluster.hosts if len(cluster.hosts) > 1 else ():
-        names = [n for n, _ in facts.software.env] if facts.software else []
-        found = [n for n in names if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
-        if found and not {"no_proxy", "NO_PROXY"} & set(names):
-            yield Sight(", ".join(found), host=facts.host)
+    names = {f.host: (f.host, f.net.hostname, peer_address(f)) for f in cluster.hosts}
+    left = cache(lambda text: proxy_exceptions.uncovered(text, names))
+    for facts in cluster.hosts:
+        env = dict(facts.software.env) if facts.software else {}
+        found = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
+        except_ = env.get("no_proxy", env.get("NO_PROXY", ""))
+        if not found or except_ is None:  # None: set, its value is not told
+            continue
+        if others := [host for host in left(except_) if host != facts.host]:
+            given = except_ or "localhost,127.0.0.1"
+            missing = [names[host][2] or host for host in others[:4]]
+            yield Sight(
+                f"{', '.join(found)}; no_proxy {f'is {except_}' if except_ else 'is not set'}; "
+                f"not covered: {fold(others)}",
+                host=facts.host,
+                fix=do(
+                    command("export", f"no_proxy={','.join((given, *missing))}"),
+                    "   with all hosts, or their network: 10.0.0.0/8",
+                ),
+            )

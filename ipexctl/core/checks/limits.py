@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ipexctl.core.checks.cluster import GIB, Cluster, size
+from ipexctl.core.checks.cluster import GIB, MIB, Cluster, size
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, command, do, write
+from ipexctl.core.doctor.suggested_fix import Fix, Shell, command, do, write
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts.system_facts import NO_LIMIT
 from ipexctl.core.model import Facts, Severity
 
 _CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alone
+
+
+_BY_ULIMIT = do(Shell("grep -n ulimit ~/.bashrc ~/.profile"), "   and remove the line, if any")
 
 
 @cluster_check(
@@ -142,6 +145,44 @@ def core_files(facts: Facts) -> Sight | None:
     if not limit or limit.soft < GIB or not pattern or pattern.startswith("|"):
         return None
     return Sight(f"ulimit -c is {_number(limit.soft)}, core_pattern is {pattern}")
+
+
+@host_check(
+    "LIM-008",
+    title="the size of files is limited",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -f is lower than the memory, which a checkpoint can fill (fail: below 1 GiB, so "
+    "that PyTorch itself cannot be installed)",
+    why="A write beyond it ends with SIGXFSZ or `File too large`, although the disk has room.",
+)
+def file_size(facts: Facts) -> Sight | None:
+    limit, total = facts.condition.limits.file_size, of.memory(facts)
+    if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= total):
+        return None
+    return Sight(
+        f"ulimit -f allows {size(limit.soft)}",
+        severity=Severity.FAIL if limit.soft < GIB else Severity.WARN,
+        fix=_allow(facts, "fsize unlimited") | _BY_ULIMIT,
+    )
+
+
+@host_check(
+    "LIM-009",
+    title="the limit on stack size is low",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -s is below 2 MiB (fail: below 128 KiB, where PyTorch crashes at once)",
+    why="Each thread gets a stack of this size, and one that is too small ends the process: "
+    "Segmentation fault (SIGSEGV), with no hint of the cause.",
+)
+def stack_size(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.stack
+    if not limit or limit.soft >= 2 * MIB:
+        return None
+    return Sight(
+        f"ulimit -s allows {size(limit.soft)}",
+        severity=Severity.FAIL if limit.soft < MIB // 8 else Severity.WARN,
+        fix=_allow(facts, "stack 8192") | _BY_ULIMIT,
+    )
 
 
 def _allow(facts: Facts, what: str) -> Fix:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.interfaces import look_at_link
+from ipexctl.core.checks.interfaces import look_at_link, peer_nic
 from ipexctl.core.checks.registry import Sight, cluster_check
 from ipexctl.core.doctor.suggested_fix import Shell, command, do, ipexctl
 from ipexctl.core.facts import isa
-from ipexctl.core.facts.host_facts import peer_address
-from ipexctl.core.facts.measurements import HostBench, Link, median, onednn_level
+from ipexctl.core.facts.measurements import HostBench, Link, Losses, median, onednn_level
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, Severity
 
@@ -21,6 +21,7 @@ SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a samp
 SLOW_BESIDE = 0.5  # of the middle of all links
 FAST_LINK = 5e9  # above that one stream tells more of the hosts' processors than of the link
 LATENCY = 5e-3
+LOST, LEAST_LOST = 0.003, 3  # share and number of packets: fewer may be chance
 
 _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
 
@@ -124,7 +125,7 @@ def slow_link(cluster: Cluster) -> list[Sight]:
     beside = min(SLOW_BESIDE * usual, FAST_LINK) if len(good) >= EQUALS else 0.0
     limit = max(SLOW_LINK, beside)
     slow = [(link, rate) for link, rate in good if rate < limit]
-    return [_slow(host, own, cluster.hosts) for host, own in _blamed(slow, good)]
+    return [_slow(cluster, host, own) for host, own in _blamed(slow, good)]
 
 
 @cluster_check(
@@ -195,6 +196,28 @@ def broken_link(cluster: Cluster) -> list[Sight]:
     ]
 
 
+@cluster_check(
+    "PERF-010",
+    title="packets get lost",
+    severity=Severity.WARN,
+    seen=f"--level std: at least {LOST:.1%} of 1,000 small packets to another host were lost, on "
+    "a link that was hardly in use",
+    why="TCP sends them again after a pause of 1 ms to 200 ms, and all ranks wait for the one that "
+    "waits: a collective is as slow as its worst packet.",
+)
+def lossy_link(cluster: Cluster) -> Iterator[Sight]:
+    rated = [(n, n.lost / n.sent) for n in cluster.measured.losses]
+    lossy = [(n, r) for n, r in rated if n.lost >= LEAST_LOST and r >= LOST]
+    for host, own in _blamed(lossy, rated):
+        each = ((n.target if n.source == host else n.source, n) for n, _ in own)
+        text = "; ".join(f"with {name}: {n.lost} of {n.sent} lost" for name, n in each)
+        fix = do(
+            command("ip -s link show", _nic_of(cluster, host)),
+            "   (errors and drops, on both hosts; then the cable and the switch port)",
+        )
+        yield Sight(text, host=host, fix=fix)
+
+
 # --- shared --------------------------------------------------------------------------------------
 
 Speed = Callable[[HostBench], float | None]
@@ -226,15 +249,17 @@ def _comparable(cluster: Cluster) -> Iterator[tuple[HostBench, Facts]]:
             yield h, facts[h.host]
 
 
-Rated = Sequence[tuple[Link, float]]
+_Pair = TypeVar("_Pair", Link, Losses)
 
 
-def _blamed(slow: Rated, all_: Rated) -> list[tuple[str, Rated]]:
+def _blamed(
+    slow: Sequence[tuple[_Pair, float]], all_: Sequence[tuple[_Pair, float]]
+) -> list[tuple[str, list[tuple[_Pair, float]]]]:
     """A host all of whose links are slow while others have good ones; else the links' sources."""
     hosts = {name for link, _ in all_ for name in (link.source, link.target)}
     bad = {id(link) for link, _ in slow}
     rest = list(slow)
-    found: list[tuple[str, Rated]] = []
+    found: list[tuple[str, list[tuple[_Pair, float]]]] = []
     if len(bad) < len(all_) and len(hosts) > 2:
         for host in sorted(hosts):
             own = [(n, r) for n, r in all_ if host in (n.source, n.target)]
@@ -247,16 +272,18 @@ def _blamed(slow: Rated, all_: Rated) -> list[tuple[str, Rated]]:
     return found
 
 
-def _slow(host: str, own: Rated, hosts: Sequence[Facts]) -> Sight:
+def _nic_of(cluster: Cluster, host: str) -> str:
+    facts = cluster.facts_of(host)
+    nic = peer_nic(facts) if facts else None
+    return nic.name if nic else "IFACE"
+
+
+def _slow(cluster: Cluster, host: str, own: Sequence[tuple[Link, float]]) -> Sight:
     rate = min(r for _, r in own)
     others = fold(n.target if n.source == host else n.source for n, _ in own)
-    facts = next((f for f in hosts if f.host == host), None)
-    address = peer_address(facts) if facts else ""
-    nics = facts.net.nics if facts else ()
-    nic = next((n.name for n in nics if address in n.addresses), "")
     return Sight(
         f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
         f"{_GRADIENTS / rate:.0f} s",
-        fix=look_at_link(nic or "IFACE"),
+        fix=look_at_link(_nic_of(cluster, host)),
         host=host,
     )

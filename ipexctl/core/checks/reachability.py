@@ -8,7 +8,16 @@ from dataclasses import replace
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.checks.interfaces import address_family, families, firewall_of, peer_nic
 from ipexctl.core.checks.registry import Sight, cluster_check, host_check
-from ipexctl.core.doctor.suggested_fix import Fix, command, do, edit, ipexctl, sudo, write
+from ipexctl.core.doctor.suggested_fix import (
+    Command,
+    Fix,
+    command,
+    do,
+    edit,
+    ipexctl,
+    sudo,
+    write,
+)
 from ipexctl.core.facts.host_facts import loopback, peer_address, public
 from ipexctl.core.facts.open_ports import in_common
 from ipexctl.core.inventory import fold
@@ -275,25 +284,21 @@ def within_open_ports(cluster: Cluster) -> Fix:
     "NET-005",
     title="the host's own name does not resolve",
     severity=Severity.WARN,
-    seen="the host cannot resolve its own name, or name resolution does not respond",
+    seen="the host cannot resolve its own name",
     why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
     "ranks connect to themselves. `ipexctl run` sets each host's address itself.",
 )
 def nameless(facts: Facts) -> Sight | None:
-    silent = facts.net.resolver_silent
-    if facts.net.hostname_resolves is not False and not silent:
+    """Silent where nothing resolves: NET-029."""
+    if facts.net.hostname_resolves is not False or _dead(facts):
         return None
+    return Sight(facts.net.hostname, fix=_own_line(facts))
+
+
+def _own_line(facts: Facts) -> Command:
     address = peer_address(facts)
     line = f"{address or 'ADDRESS'} {facts.net.hostname}"
-    put = write(line, "/etc/hosts", append=True, scripted=bool(address))
-    if not silent:
-        return Sight(facts.net.hostname, fix=put)
-    return Sight(
-        f"asked for {facts.net.hostname}, the name servers gave no answer",
-        title=_SILENT,
-        why=_SILENT_WHY,
-        fix=do(put) | _NAME_SERVERS,
-    )
+    return write(line, "/etc/hosts", append=True, scripted=bool(address))
 
 
 @host_check(
@@ -342,8 +347,8 @@ def localhost(facts: Facts) -> Sight | None:
     fix="add all hosts to /etc/hosts on each host, or use addresses in the hostfile",
 )
 def unknown_names(cluster: Cluster) -> Iterator[Sight]:
-    """Silent about hosts whose own name got no answer: NET-005."""
-    known = {f.host for f in cluster.hosts if f.net.resolver_silent}
+    """Silent about hosts whose name servers do not respond: NET-029."""
+    known = {f.host for f in cluster.hosts if f.net.resolver_silent or _dead(f)}
     if bad := [p for p in cluster.peers if p.resolved == ()]:
         yield Sight(f"{_targets(bad)} unknown on {_sources(bad)}")
     if bad := [p for p in cluster.peers if p.unanswered and p.source not in known]:
@@ -374,6 +379,49 @@ _NAME_SERVERS = do(
     ", ",
     command("getent hosts example.org"),
 )
+
+
+@host_check(
+    "NET-029",
+    title=_SILENT,
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="no name server in /etc/resolv.conf responds within 2 s, or looking up the host's own "
+    "name got no answer (note: without a default route, where only some name servers do not "
+    "respond, where none is configured, or where all refuse to resolve a name on the internet)",
+    why=_SILENT_WHY,
+    fix=_NAME_SERVERS,
+)
+def name_servers(facts: Facts) -> Sight | None:
+    """What /etc/hosts knows hides it until a name is needed that is not in there."""
+    failed = [s for s in facts.net.name_servers if s.said]
+    evidence = "; ".join(f"{s.address}: {s.said}" for s in failed)
+    outside = bool(facts.net.default_nic)
+    if facts.net.resolver_silent:
+        own = f"asked for {facts.net.hostname}, name resolution gave no answer"
+        fix = do(_own_line(facts)) | _NAME_SERVERS
+        return Sight("; ".join(filter(None, (own, evidence))), fix=fix)
+    if not failed or not (outside or failed[0].configured):
+        return None
+    if not failed[0].configured:
+        title = "no name server is configured"
+        return Sight("/etc/resolv.conf names none", severity=Severity.NOTE, title=title)
+    if _dead(facts):
+        return Sight(evidence, severity=Severity.WARN if outside else Severity.NOTE)
+    if any(not s.responds for s in failed):
+        title = "a name server does not respond"
+        why = "Programs ask them in turn, and wait up to 5 s for each one that is silent."
+        return Sight(evidence, severity=Severity.NOTE, title=title, why=why)
+    if outside and len(failed) == len(facts.net.name_servers):
+        title = "the name servers do not resolve names on the internet"
+        why = "Downloads by the script itself (models, data) and by pip or apt would fail."
+        return Sight(evidence, severity=Severity.NOTE, title=title, why=why)
+    return None
+
+
+def _dead(facts: Facts) -> bool:
+    """Whether it has name servers, and none of them responds."""
+    asked = facts.net.name_servers
+    return bool(asked) and asked[0].configured and not any(s.responds for s in asked)
 
 
 @cluster_check(

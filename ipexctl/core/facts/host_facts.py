@@ -22,6 +22,7 @@ from ipexctl.core.model import (
     DiskFacts,
     Facts,
     MemFacts,
+    NameServer,
     NetFacts,
     Nic,
     Route,
@@ -272,6 +273,7 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
         routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
         port_range=_range(raw.get("port_range")),
         open_ports=(),
+        name_servers=tuple(s for s in map(_name_server, _list(raw.get("name_servers"))) if s),
         localhost=_addresses(raw.get("localhost")) if "localhost" in raw else None,
     )
 
@@ -279,6 +281,12 @@ def _net(raw: Mapping[str, Any]) -> NetFacts:
 def _route(raw: Any) -> Route | None:
     words = _texts(raw)
     return Route(*words) if len(words) == 2 else None
+
+
+def _name_server(raw: Any) -> NameServer | None:
+    if not isinstance(raw, list) or len(raw) != 4 or not (address := _name(raw[0])):
+        return None
+    return NameServer(address, raw[1] is True, raw[2] is True, plain(raw[3], 200))
 
 
 def _range(raw: Any) -> tuple[int, int] | None:

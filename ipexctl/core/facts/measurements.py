@@ -54,9 +54,20 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Losses:
+    """Of small packets from one host to another, at a rate far below what the link carries."""
+
+    source: str
+    target: str
+    sent: int
+    lost: int
+
+
+@dataclass(frozen=True)
 class Measured:
     hosts: tuple[HostBench, ...] = ()
     links: tuple[Link, ...] = ()
+    losses: tuple[Losses, ...] = ()
 
 
 # --- what to do ----------------------------------------------------------------------------------
@@ -135,6 +146,12 @@ def links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[L
             name = plain(row[0])
             found[name] = Link(source, name, _positive(row[1]), _positive(row[2]), plain(row[3]))
     return [found.get(t) or Link(source, t, error="no answer") for t in targets]
+
+
+def losses(source: str, target: str, raw: Mapping[str, Any]) -> Losses | None:
+    """None where the host could not count them."""
+    sent, lost = count_or_none(raw.get("sent")), count_or_none(raw.get("lost"))
+    return None if not sent or lost is None else Losses(source, target, sent, lost)
 
 
 def onednn_level(text: str) -> str:

@@ -56,6 +56,8 @@ class Limits:
     core: Limit | None = None
     address_space: Limit | None = None
     cpu_seconds: Limit | None = None
+    file_size: Limit | None = None
+    stack: Limit | None = None
     pids: int | None = None  # of the control group
 
 
@@ -65,6 +67,8 @@ class System:
     container: str = ""  # docker, podman, kubernetes, ...
     netns: int | None = None  # tells two network namespaces of one kernel apart
     jobs: tuple[tuple[str, str], ...] = ()  # a scheduler's variables
+    login_shell: str = ""  # the account's: bash, zsh, ...
+    login_ms: int | None = None  # from its start to that of our Python
     session: bool | None = None  # logind knows this login
     kill_user_processes: bool | None = None
     remove_ipc: bool | None = None
@@ -139,6 +143,8 @@ def _limits(raw: Mapping[str, Any]) -> Limits:
         core=_limit(raw.get("core")),
         address_space=_limit(raw.get("as")),
         cpu_seconds=_limit(raw.get("cpu")),
+        file_size=_limit(raw.get("fsize")),
+        stack=_limit(raw.get("stack")),
     )
 
 

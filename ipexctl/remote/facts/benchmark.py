@@ -22,6 +22,9 @@ PINGS = 24
 PING_SIZE = 64
 CHUNK = 1 << 18
 GUESTS = 4
+PACED, PACED_SIZE = 1000, 500  # small packets one after the other, far below what links carry
+PACE = 1e-3  # seconds between two of them
+PACED_SECONDS = 2.0  # then it is enough, on a host that is slow
 RESULT = struct.Struct(">Qd")  # bytes, seconds
 
 CHILD = r"""
@@ -189,6 +192,9 @@ def _guest(guest, token, room):
                 guest.sendall(_exactly(guest, PING_SIZE))
         elif hello[-1:] == b"b":
             _take(guest)
+        elif hello[-1:] == b"l":
+            while guest.recv(CHUNK):
+                pass
     except (OSError, EOFError):
         pass
     finally:
@@ -241,6 +247,27 @@ def op_link(call, args):
             error = str(e) or type(e).__name__
         found.append([name, latency, rate, error])
     return {"links": found}
+
+
+def op_losses(call, args):
+    """{token, target: [address, port]} -> {sent, lost}; {} where the kernel does not count them.
+
+    The link is hardly used, so what gets lost is not what TCP loses to find out its speed.
+    """
+    address, port = args["target"]
+    with _dial(address, port, args["token"].encode("ascii") + b"l") as link:
+        end = time.monotonic() + PACED_SECONDS
+        for _ in range(PACED):
+            link.sendall(b"." * PACED_SIZE)
+            time.sleep(PACE)
+            if time.monotonic() > end:
+                break
+        info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 220)
+    if len(info) < 220:
+        return {}  # before Linux 4.19
+    # sent again; sent; arrived twice, so that it was not lost
+    again, sent, twice = struct.unpack_from("I52xI56xI", info, 100)
+    return {"sent": sent, "lost": max(0, again - twice)}
 
 
 def _dial(address, port, hello):

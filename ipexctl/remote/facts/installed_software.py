@@ -81,7 +81,7 @@ def environment():
     found = {}  # type: dict[str, object]
     for name, value in os.environ.items():
         secret = SECRET.search(name) or re.search("://[^/]*@", value)
-        if name in PROXY or (TOLD.match(name) and secret):
+        if name in PROXY and value or (TOLD.match(name) and secret):
             found[name] = None
         elif TOLD.match(name):
             found[name] = value[:2000]

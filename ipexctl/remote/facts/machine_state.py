@@ -106,7 +106,7 @@ def _limits(groups, live):
     if live:
         import resource
 
-        for name in ("NOFILE", "MEMLOCK", "NPROC", "CORE", "AS", "CPU"):
+        for name in ("NOFILE", "MEMLOCK", "NPROC", "CORE", "AS", "CPU", "FSIZE", "STACK"):
             soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name))
             limits[name.lower()] = [soft, hard]  # -1: no limit
     return limits
@@ -125,6 +125,8 @@ def _system(fs, of, live):
         "container": _container(fs, of, env),
         "netns": _inode("/proc/self/ns/net") if live else None,
         "jobs": [[name, env[name]] for name in JOBS if name in env],
+        "login_shell": _shell() if live else "",
+        "login_ms": _login_ms(of) if live else None,
         "session": bool(env.get("XDG_SESSION_ID")) and systemd if live else None,
         "kill_user_processes": _yes(logind.get("KillUserProcesses", "no")) if systemd else None,
         "remove_ipc": _yes(logind.get("RemoveIPC", "yes")) if systemd else None,
@@ -132,6 +134,32 @@ def _system(fs, of, live):
         "rdma": devices,
         "infiniband": [name for name in devices if _infiniband(fs, of, name)],
     }
+
+
+def _shell():
+    import pwd
+
+    try:
+        return os.path.basename(pwd.getpwuid(os.getuid()).pw_shell)
+    except KeyError:
+        return ""
+
+
+def _login_ms(of):
+    """From the start of the login shell to that of this Python: its start-up files in between.
+
+    The shell has become the sh that is our parent.
+    """
+    try:
+        began, now = (_started(of("/proc/%s/stat" % pid)) for pid in (os.getppid(), "self"))
+    except (IndexError, ValueError):  # the parent is in another PID namespace, or gone
+        return None
+    return max(0, now - began) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+def _started(stat):
+    """In ticks since boot."""
+    return int(stat.rpartition(")")[2].split()[19])
 
 
 def _infiniband(fs, of, device):

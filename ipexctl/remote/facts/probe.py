@@ -22,6 +22,12 @@ def op_facts(call, args):
     live = not fs
     load = host_load.begin(machine.read, fs)
     names = host_network.own_names() if live else None
+    servers = []
+    if live and args.get("dns"):
+        # late: doctor alone asks for it
+        from ipexctl.remote.facts import name_servers
+
+        servers = name_servers.begin(machine.read)
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
     mounts = machine.mounts(fs)
@@ -56,16 +62,23 @@ def op_facts(call, args):
     if args.get("listen"):
         ports = host_network.op_listen(call, args)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
-    facts["net"]["hostname_addresses"] = []
-    if names:
-        names.wait(2.0)
-        own, localhost = (names.found.get(name) for name in names.names)
-        facts["net"]["hostname_addresses"] = own or []
-        facts["net"]["hostname_resolves"] = None if own is None else bool(own)
-        facts["net"]["resolver_silent"] = own is None
-        if localhost is not None:
-            facts["net"]["localhost"] = localhost
+    if servers:
+        facts["net"]["name_servers"] = name_servers.finish(servers)
+    facts["net"].update(_own_names(names) if names else {"hostname_addresses": []})
     return facts
+
+
+def _own_names(names):
+    names.wait(2.0)
+    own, localhost = (names.found.get(name) for name in names.names)
+    found = {
+        "hostname_addresses": own or [],
+        "hostname_resolves": None if own is None else bool(own),
+        "resolver_silent": own is None,
+    }
+    if localhost is not None:
+        found["localhost"] = localhost
+    return found
 
 
 def _disk(statvfs, root, mounts):
@@ -148,7 +161,10 @@ def _user():
 
 
 def _pythons(home):
-    """[{path, version, venv}], each real file once; shims and wrappers are no interpreters."""
+    """[{path, version, venv}], each real file once; shims and wrappers are no interpreters.
+
+    The one that runs this is one wherever it is: a wrapper may have started it.
+    """
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
     folders += [home + "/" + n + "/bin" for n in _CONDA]
     for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
@@ -163,6 +179,8 @@ def _pythons(home):
             real = os.path.realpath(path)
             if real not in found:
                 found[real] = _python(path, real, own)
+    if own and not found.get(own):
+        found[own] = _python(sys.executable, own, own)
     return [p for p in found.values() if p]
 
 
@@ -183,7 +201,7 @@ def _python(path, real, own):
     if not version:
         return None
     lib = "python%d.%d" % (version[0], version[1])
-    prefix = os.path.dirname(os.path.dirname(real))
+    prefix = sys.base_prefix if real == own else os.path.dirname(os.path.dirname(real))
     homes = ["%s/%s/%s" % (prefix, part, lib) for part in ("lib", "lib64")]
     homes = [h for h in homes if os.path.isfile(h + "/os.py")]
     venv = None

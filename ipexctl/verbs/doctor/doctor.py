@@ -117,7 +117,7 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
 
     def first(host: Host) -> Seen:
         root = fleet.root_of(host)
-        agent = fleet.connect(host, ahead=question(root, listen=several, env=env))
+        agent = fleet.connect(host, ahead=question(root, listen=several, env=env, dns=True))
         return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
 
     seen = {host.name: one for host, one in fleet.each(first).items()}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import measurements
-from ipexctl.core.facts.measurements import HostBench, Link, Measured
+from ipexctl.core.facts.measurements import HostBench, Link, Losses, Measured
 from ipexctl.core.model import Facts, Host, HostDown
 from ipexctl.hosts.fleet import Fleet, fan_out
 
@@ -20,7 +21,9 @@ _QUIET = 15.0  # how long a host may say nothing
 def measure(fleet: Fleet, facts: Mapping[Host, Facts], python: str, env: str) -> Measured:
     """Compute first, links after: each would disturb the other."""
     able = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
-    return Measured(_computed(fleet, able, python, env), _linked(fleet, able))
+    computed = _computed(fleet, able, python, env)
+    servers = _serving(fleet, able)
+    return Measured(computed, _linked(fleet, servers), _lost(fleet, servers))
 
 
 def _computed(
@@ -51,8 +54,16 @@ def _computed(
     return tuple(found[host.name] for host in able)
 
 
-def _linked(fleet: Fleet, able: Mapping[Host, Facts]) -> tuple[Link, ...]:
-    by_name = {host.name: host for host in able}
+@dataclass(frozen=True)
+class _Servers:
+    """Where hosts wait for the others, by name, for those who know the token."""
+
+    token: str
+    hosts: Mapping[str, Host]
+    at: Mapping[str, tuple[str, int]]
+
+
+def _serving(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
     token = secrets.token_hex(16)
 
     def serve(host: Host) -> int:
@@ -60,27 +71,45 @@ def _linked(fleet: Fleet, able: Mapping[Host, Facts]) -> tuple[Link, ...]:
         return reply.done.whole("port", 65535)
 
     addressed = [host for host, facts in able.items() if of.peer_address(facts)]
-    if len(addressed) < 2:
-        return ()
-    answers = fan_out(addressed, serve, forks=fleet.target.forks)
-    ports = {h.name: port for h, port in answers.items() if isinstance(port, int)}
+    answers = fan_out(addressed, serve, forks=fleet.target.forks) if len(addressed) > 1 else {}
+    ports = {h: port for h, port in answers.items() if isinstance(port, int)}
+    at = {h.name: (of.peer_address(able[h]), port) for h, port in ports.items()}
+    return _Servers(token, {h.name: h for h in ports}, at)
+
+
+def _lost(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
+    """From each host to the next one, all at once: it takes hardly anything of the links."""
+    names = list(servers.at)
+    next_of = dict(zip(names, [*names[1:], *names[:1]], strict=True)) if len(names) > 1 else {}
+
+    def one(host: Host) -> Losses | None:
+        target = next_of[host.name]
+        args = {"token": servers.token, "target": servers.at[target]}
+        done = fleet.agents[host].call("facts.benchmark.losses", args, timeout=_QUIET).done
+        return measurements.losses(host.name, target, done)
+
+    outcomes = fan_out([servers.hosts[name] for name in next_of], one, forks=fleet.target.forks)
+    return tuple(found for found in outcomes.values() if isinstance(found, Losses))
+
+
+def _linked(fleet: Fleet, servers: _Servers) -> tuple[Link, ...]:
     found: list[Link] = []
-    for group in measurements.rounds(list(ports)):
+    for group in measurements.rounds(list(servers.at)):
         plan = dict(group)
 
         def one(host: Host, plan: Mapping[str, str] = plan) -> list[Link]:
             name = plan[host.name]
-            target = [name, of.peer_address(able[by_name[name]]), ports[name]]
             args = {
-                "token": token,
-                "targets": [target],
+                "token": servers.token,
+                "targets": [[name, *servers.at[name]]],
                 "bytes": LINK_BYTES,
                 "seconds": LINK_SECONDS,
             }
             reply = fleet.agents[host].call("facts.benchmark.link", args, timeout=_QUIET)
             return measurements.links(host.name, [name], reply.done)
 
-        outcomes = fan_out([by_name[name] for name in plan], one, forks=measurements.AT_ONCE)
+        hosts = [servers.hosts[name] for name in plan]
+        outcomes = fan_out(hosts, one, forks=measurements.AT_ONCE)
         for host, outcome in outcomes.items():
             if isinstance(outcome, HostDown):
                 outcome = [Link(host.name, plan[host.name], error=outcome.brief)]

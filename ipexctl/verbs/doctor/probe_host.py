@@ -18,10 +18,13 @@ def probe(agent: Agent, root: str = ROOT) -> Facts:
     return probe_and_listen(agent, root, listen=False)[0]
 
 
-def question(root: str = ROOT, *, listen: bool, fs: str = "/", env: str = "") -> Ahead:
+def question(
+    root: str = ROOT, *, listen: bool, fs: str = "/", env: str = "", dns: bool = False
+) -> Ahead:
     """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests). `env`:
-    the key of the environment that is looked at; "": the current one."""
-    asked = {"root": root, "listen": listen, "fs": fs, "environment": env}
+    the key of the environment that is looked at; "": the current one. `dns`: name servers are
+    asked, and waited for where they are silent."""
+    asked = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns}
     return Ahead("facts.probe.facts", asked)
 
 

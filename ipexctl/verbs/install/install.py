@@ -172,9 +172,10 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
 
 def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
     """The interpreter that the user named runs our agent, if it runs at all."""
-    if not path or agent.hello.path != path or len(agent.hello.python) != 3:
+    hello = agent.hello
+    if not path or path not in (hello.path, hello.started) or len(hello.python) != 3:
         return facts
-    major, minor, patch = agent.hello.python
+    major, minor, patch = hello.python
     return replace(facts, pythons=(*facts.pythons, Python(path, (major, minor, patch))))
 
 

@@ -1,0 +1,104 @@
+"""Whether this host's name servers respond, whatever /etc/hosts knows.
+
+Each one that programs here ask is asked for a name outside, over UDP, beside the other facts.
+"""
+
+import re
+import select
+import socket
+import struct
+import time
+
+WAIT = 2.0  # seconds from the question on
+AGAIN = 1.0  # an answer may get lost
+MOST = 3  # the C library asks no more
+LOCAL = "127.0.0.1"  # the one that it asks where none is configured
+NUMBER = b"ix"
+QUESTION = b"\7example\3org\0\0\1\0\1"  # its IPv4 address
+RCODES = {1: "FORMERR", 2: "SERVFAIL", 4: "NOTIMP", 5: "REFUSED"}
+
+
+def begin(read):
+    """Those that are asked; none where names are not looked up in DNS."""
+    hosts = re.search(r"^hosts:(.*)", read("/etc/nsswitch.conf"), re.M)
+    if hosts and not {"dns", "resolve"} & set(hosts.group(1).split()):
+        return []
+    named = re.findall(r"^nameserver[ \t]+(\S+)", read("/etc/resolv.conf"), re.M)
+    return [_Asked(address, bool(named)) for address in named[:MOST] or [LOCAL]]
+
+
+def finish(asked):
+    """[[address, configured, responds, what it said or why it did not]]"""
+    _hear(asked, AGAIN)
+    for one in asked:
+        one.ask()
+    _hear(asked, WAIT)
+    for one in asked:
+        one.close()
+    return [[one.address, one.configured, one.responds, one.said] for one in asked]
+
+
+def _hear(asked, until):
+    poll = select.poll()
+    waiting = {one.sock.fileno(): one for one in asked if one.sock}
+    for fd in waiting:
+        poll.register(fd, select.POLLIN)
+    while waiting:
+        left = max(one.sent + until for one in waiting.values()) - time.monotonic()
+        if left <= 0:
+            return
+        for fd, _ in poll.poll(left * 1000):
+            if waiting[fd].hear():
+                poll.unregister(fd)
+                waiting.pop(fd).close()
+
+
+class _Asked:
+    """One name server. `sock` is None from when it is known whether it responds."""
+
+    def __init__(self, address, configured):
+        self.address, self.configured = address, configured
+        self.responds, self.said = False, "no response within %g s" % WAIT
+        self.sent = time.monotonic()
+        self.sock = None  # type: socket.socket | None
+        try:
+            numeric = socket.AI_NUMERICHOST
+            found = socket.getaddrinfo(address, 53, 0, socket.SOCK_DGRAM, 0, numeric)[0]
+            self.sock = socket.socket(found[0], socket.SOCK_DGRAM)
+            self.sock.setblocking(False)
+            self.sock.connect(found[4])
+        except (OSError, UnicodeError) as e:
+            self.fail(e)
+        self.ask()
+
+    def ask(self):
+        head = NUMBER + struct.pack(">5H", 0x0100, 1, 0, 0, 0)  # recursion desired
+        try:
+            if self.sock:
+                self.sock.send(head + QUESTION)
+        except OSError as e:
+            self.fail(e)
+
+    def hear(self):
+        """Whether there is nothing more to wait for."""
+        assert self.sock
+        try:
+            data = self.sock.recv(4096)
+        except OSError as e:  # such as: the port is closed
+            self.fail(e)
+            return True
+        if len(data) < 12 or data[:2] != NUMBER:
+            return False
+        code = data[3] & 15
+        self.responds = True
+        self.said = "" if code in (0, 3) else RCODES.get(code, "RCODE %d" % code)
+        return True
+
+    def fail(self, error):
+        self.said = error.strerror or str(error)
+        self.close()
+
+    def close(self):
+        if self.sock:
+            self.sock.close()
+            self.sock = None
