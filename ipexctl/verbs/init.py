@@ -17,7 +17,7 @@ from ipexctl.core.quoting import quote
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, HostKeyUnknown, InputError
 from ipexctl.hosts.target import Target
 from ipexctl.local.atomic_file import write_atomic
-from ipexctl.local.settings import PROJECT_FILE
+from ipexctl.local.nearest_file import PROJECT_FILE
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -19,7 +19,7 @@ from ipexctl.errors import InputError
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
-from ipexctl.local.project_lock import env_choice_of, project_top
+from ipexctl.local.project_lock import env_choice_of
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.run_options import RunOptions
 from ipexctl.verbs.run.script_sources import read_sources
@@ -52,9 +52,7 @@ class Script:
 
 def script_of(options: RunOptions) -> Script:
     found = _script_of(options)
-    start, here = found.project.start, Path.cwd()
-    top = found.project.folder if options.send else project_top(start)
-    found = replace(found, env=env_choice_of(start, top, here))
+    found = replace(found, env=env_choice_of(found.project.start))
     if not options.send:
         return _with_command(found, options)
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
