@@ -80,7 +80,7 @@ def listed_values(patterns: Iterable[str]) -> str:
 @dataclass(frozen=True)
 class Launcher:
     name: str
-    starts: str  # "command" or "script"
+    starts: str  # "command", "script" or "-m MODULE"
     flags: tuple[Flag, ...]
     programs: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -91,6 +91,12 @@ class Launcher:
     remark: str = ""
     starts_ranks: bool = True
     assignments: bool = False
+    sets: tuple[str, ...] = ()
+
+    @property
+    def own_module(self) -> str:
+        """That it starts, where none follows."""
+        return self.starts.partition("-m ")[2]
 
     def spelled(self, word: str) -> str:
         """One spelling for those that the launcher takes for the same."""
@@ -111,7 +117,8 @@ class Launchers:
         if not words:
             return None
         name = posixpath.basename(words[0])
-        for count, called in ((2, " ".join([name, *words[1:2]])), (1, name)):
+        for count in (3, 2, 1):
+            called = " ".join([name, *words[1:count]])
             for launcher in self.all:
                 if called in launcher.programs:
                     return launcher, called, count
@@ -146,6 +153,7 @@ def parse(text: str) -> Launchers:
             raw.get("remark", ""),
             raw.get("starts_ranks", True),
             raw.get("assignments", False),
+            tuple(raw.get("sets", ())),
         )
     return Launchers(tuple(made.values()))
 

@@ -24,6 +24,7 @@ _ASKS = (
     "what accelerate config asks for are options of ipexctl run",
     "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
 )
+_NO_RANKS = ("it starts no ranks", "ipexctl env exec -- {words}")
 _SHELL = (
     "a run starts a Python script; lines of shell scripts become commands",
     "ipexctl migrate {file}",
@@ -32,7 +33,7 @@ _SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
 _KNOWN = {
     **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
-    "accelerate": _ASKS,
+    **dict.fromkeys(("accelerate", "fabric", "lightning"), _NO_RANKS),
     **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
 }
 
@@ -54,5 +55,7 @@ def meant(words: Sequence[str]) -> tuple[str, str]:
     why, hint = _KNOWN.get(program, ("", ""))
     if (why, hint) == _INSTALL and any(_DISCONTINUED.match(word) for word in words[1:]):
         why, hint = _IPEX
+    if list(words[:2]) in (["accelerate"], ["accelerate", "config"]):
+        why, hint = _ASKS
     file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
-    return why, hint.format(file=quote_for_pasting((file,)))
+    return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(words))

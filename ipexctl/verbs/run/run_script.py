@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ipexctl.core.inventory.located_errors import nearest
+from ipexctl.core.inventory.located_errors import nearest_files
 from ipexctl.core.run import retry_command
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.core.script import frameworks, misplaced_options, not_scripts
@@ -105,7 +105,8 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     is_folder = os.path.isdir(given)
     folder = given if is_folder else given.parent
     names = [path.name for path in folder.glob("*.py")]
-    near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
+    alike = names if is_folder and len(names) == 1 else nearest_files(given.name, names)
+    near = next(iter(alike), "")
     if hint := _hosts_apart(options):
         return InputError(f"there is no script {given}", why="-H takes one list", hint=hint)
     found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
