@@ -58,4 +58,4 @@ def meant(words: Sequence[str]) -> tuple[str, str]:
     if list(words[:2]) in (["accelerate"], ["accelerate", "config"]):
         why, hint = _ASKS
     file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
-    return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(words))
+    return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(tuple(words)))
